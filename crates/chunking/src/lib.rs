@@ -1,0 +1,1 @@
+//! Bytes to chunks, child fingerprints to node boundaries; values only

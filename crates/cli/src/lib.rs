@@ -1,0 +1,1 @@
+//! The onefold command line: arguments, progress, printing

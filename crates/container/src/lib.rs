@@ -1,0 +1,1 @@
+//! Containers: packer, reader, generations, catalog cache

@@ -1,0 +1,1 @@
+//! Fingerprints, sealing and key slots

@@ -1,0 +1,21 @@
+//! Time. Nothing else in the workspace asks the system what time it is.
+
+use std::fmt;
+use std::time::Duration;
+
+use types::UnixNanos;
+
+/// A source of time, and the only way to wait.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The wall clock. Shown to people; nothing is decided by it (INV-6).
+    fn wall(&self) -> UnixNanos;
+
+    /// Time since some fixed moment; never goes back; may stand still while the system is suspended.
+    fn monotonic(&self) -> Duration;
+
+    /// As [`Clock::monotonic`], but counts suspended time too.
+    fn monotonic_with_suspend(&self) -> Duration;
+
+    /// Waits. A test's clock may return at once and move itself on.
+    fn sleep(&self, time: Duration);
+}

@@ -1,0 +1,61 @@
+//! What can go wrong with a storage, by what a caller would do about it.
+
+use std::io;
+
+use types::ObjectName;
+
+/// An operation of a storage that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// There is no such object.
+    #[error("{name}: no such object in the store")]
+    NotFound {
+        /// The object.
+        name: ObjectName,
+    },
+    /// The name is taken; objects are never overwritten.
+    #[error("{name}: exists already")]
+    AlreadyExists {
+        /// The object.
+        name: ObjectName,
+    },
+    /// The object ends before the range that was asked for.
+    #[error("{name}: ends at byte {len}, but bytes up to {end} were asked for")]
+    PastEnd {
+        /// The object.
+        name: ObjectName,
+        /// Its length.
+        len: u64,
+        /// One past the last byte asked for.
+        end: u64,
+    },
+    /// A live process holds the lock.
+    #[error("{name}: locked by a running process")]
+    Locked {
+        /// The lock.
+        name: ObjectName,
+    },
+    /// The disk, quota or bucket is full.
+    #[error("{name}: no space left in the store; free some space there and run the command again")]
+    NoSpace {
+        /// The object that could not be written (or the folder, for a barrier).
+        name: String,
+    },
+    /// The system refuses.
+    #[error("{name}: permission denied by the storage; check the owner and the rights of the store")]
+    Denied {
+        /// The object or folder.
+        name: String,
+    },
+    /// Anything else that the system reports.
+    #[error("{name}: {action} failed: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The object or folder.
+        name: String,
+        /// The system's own words.
+        source: io::Error,
+    },
+}

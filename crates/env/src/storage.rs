@@ -1,0 +1,153 @@
+//! The create-only object interface that everything stored goes through.
+//!
+//! What must hold for every implementation (the public suite in [`crate::conformance`] checks it):
+//! an object is created once and never overwritten; of any number of creators of one name exactly one
+//! wins; what was put is listed and read at once by everybody; nothing is promised to survive a crash
+//! until a [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
+//! listed* before: what one acted on is durable before what follows from it. After a crash an object
+//! under its final name is whole or recognisably torn (its own digests tell). All methods may be called
+//! from many threads at once.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use types::{ByteRange, ObjectName, UnixNanos};
+
+use crate::StorageError;
+
+/// What a storage knows of an object without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Its name.
+    pub name: ObjectName,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was put, by the storage's own clock (INV-6).
+    pub put_at: UnixNanos,
+}
+
+/// An object's bytes, shared and possibly memory-mapped.
+#[derive(Clone)]
+pub struct ObjectBytes(Arc<dyn Deref<Target = [u8]> + Send + Sync>);
+
+impl ObjectBytes {
+    /// Wraps whatever holds the bytes.
+    pub fn new(holder: impl Deref<Target = [u8]> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(holder))
+    }
+}
+
+impl Deref for ObjectBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ObjectBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// Whether a process lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockState {
+    /// A live process on this host holds it.
+    Held,
+    /// The lock's file exists on this host and nobody holds it: its process is dead.
+    Free,
+    /// It cannot be told from here: another host, or a storage without locks. Heartbeats decide.
+    Unknown,
+}
+
+/// A held process lock; dropping it (or dying) frees it.
+pub trait ProcessLock: Send + Sync + fmt::Debug {}
+
+/// A create-only object store.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Creates the object from the parts' bytes in order. May return before they are durable.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when the name is taken, now or by a rival at the same moment; `NoSpace`; others.
+    /// After any error but `AlreadyExists` the object may exist or not, whole, never under another's bytes.
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError>;
+
+    /// Returns when all this handle has put, deleted, read or listed before is durable.
+    ///
+    /// # Errors
+    /// Any error means that nothing since the last barrier may be counted on.
+    fn barrier(&self) -> Result<(), StorageError>;
+
+    /// The whole object.
+    ///
+    /// # Errors
+    /// `NotFound`; others.
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError>;
+
+    /// The bytes of `range`, in full.
+    ///
+    /// # Errors
+    /// `NotFound`; `PastEnd` when the object ends before the range does; others.
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError>;
+
+    /// The last `len` bytes (or all, if fewer) and the object's whole length, in one request.
+    ///
+    /// # Errors
+    /// `NotFound`; others.
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError>;
+
+    /// The whole object for reading many times: memory-mapped where there is a file.
+    ///
+    /// # Errors
+    /// As [`Storage::get`].
+    fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
+        Ok(ObjectBytes::new(self.get(name)?))
+    }
+
+    /// Length and time of one object.
+    ///
+    /// # Errors
+    /// `NotFound`; others.
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError>;
+
+    /// All objects whose names begin with `folder` followed by `/` (with `""`: all), sorted by name.
+    /// A folder that does not exist is empty.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
+
+    /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is in
+    /// them. A sub-folder without any object may be left out or not.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError>;
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// `NotFound`; others.
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// Takes the process lock of that name, to be held while the returned value lives. `None`: this
+    /// storage has no locks.
+    ///
+    /// # Errors
+    /// `Locked` when a live process holds it; others.
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError>;
+
+    /// Whether the process lock of that name is held.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError>;
+
+    /// Forgets a lock that nobody will ask for again. Without one, does nothing.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError>;
+}

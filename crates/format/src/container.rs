@@ -1,0 +1,119 @@
+//! Containers: header, region rows, catalog, footer (docs/format.md, "Container").
+
+use types::{ContainerId, Fingerprint, Generation, Level, Slot, SlotRange, StoreId};
+
+/// The first bytes of every generation of a container. Fixed size, plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContainerHeader {
+    /// Whose container it is.
+    pub store: StoreId,
+    /// Its id, kind included.
+    pub id: ContainerId,
+    /// Which rewriting of it this is.
+    pub generation: Generation,
+    /// Fresh for every write attempt; the container's key is derived from it.
+    pub salt: [u8; 32],
+}
+
+/// How a region's plaintext became its stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// Encrypted as it is: compression did not shrink it.
+    Raw,
+    /// One zstd frame with its content size, then encrypted.
+    Zstd,
+}
+
+/// One region's row in the trailer. Plain, so that scrubbing and copying need no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionRow {
+    /// Offset of its stored bytes from the start of the object.
+    pub offset: u64,
+    /// Length of its stored bytes, tag included.
+    pub stored_len: u32,
+    /// Its first entry in the catalog's physical order.
+    pub first_entry: u32,
+    /// How many entries it holds.
+    pub entry_count: u32,
+    /// How to undo it after decryption.
+    pub codec: Codec,
+    /// XXH3-128 of the stored bytes.
+    pub digest: u128,
+}
+
+/// The fixed-size end of a container: where the rest is, and a digest over header, rows and itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContainerFooter {
+    /// How many region rows precede it.
+    pub region_count: u32,
+    /// How many entries the catalog has.
+    pub entry_count: u32,
+    /// Offset of the sealed catalog.
+    pub catalog_offset: u64,
+    /// Its stored length, tag included.
+    pub catalog_stored_len: u32,
+    /// XXH3-128 of the stored catalog.
+    pub catalog_digest: u128,
+    /// Offset of the region rows.
+    pub rows_offset: u64,
+}
+
+/// What one slot of a container holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatalogEntry {
+    /// The slot.
+    pub slot: Slot,
+    /// The chunk's or node's full fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Plain bytes in the region: the chunk's length, or the encoded node's.
+    pub len: u32,
+    /// 0 for a chunk, else the node's level.
+    pub level: Level,
+    /// For a node, the bytes of stream below it; for a chunk equal to `len`. Kept here so that a
+    /// position inside a run of nodes is found without reading them.
+    pub logical_len: u64,
+}
+
+/// Where the slots of a container that was merged into another went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MergedRange {
+    /// The old container.
+    pub from: ContainerId,
+    /// Its slots.
+    pub slots: SlotRange,
+    /// The first of as many slots here.
+    pub first_here: Slot,
+}
+
+/// A container's table of contents, sealed in the container. Entries stand in physical order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Catalog {
+    /// The entries, in the order of their bytes in the regions.
+    pub entries: Vec<CatalogEntry>,
+    /// What was merged into this container.
+    pub merged: Vec<MergedRange>,
+    /// Set in a stub generation: the container that took this one's slots.
+    pub moved_to: Option<ContainerId>,
+}
+
+/// A copy of a data container's catalog with 16-byte fingerprints: one chunk of a `catalog` container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogCopy {
+    /// Whose catalog.
+    pub container: ContainerId,
+    /// Of which generation.
+    pub generation: Generation,
+    /// Slot, fingerprint prefix and length of every chunk, in physical order.
+    pub entries: Vec<CatalogCopyEntry>,
+}
+
+/// One entry of a [`CatalogCopy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatalogCopyEntry {
+    /// The slot.
+    pub slot: Slot,
+    /// The first 16 bytes of the fingerprint.
+    pub fingerprint_prefix: [u8; 16],
+    /// The chunk's length.
+    pub len: u32,
+}

@@ -1,0 +1,83 @@
+//! Listing entries and fences of a directory backup (docs/format.md, "Listing").
+
+use types::UnixNanos;
+
+/// One entry of a listing, in path order. Paths and names are bytes, as the system has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListingEntry {
+    /// The whole path, absolute, without a trailing slash.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission, set-id and sticky bits (`st_mode & 0o7777`).
+    pub mode: u32,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+    /// Owner's name, empty if unknown.
+    pub user: Vec<u8>,
+    /// Group's name, empty if unknown.
+    pub group: Vec<u8>,
+    /// Last change of the content.
+    pub mtime: UnixNanos,
+    /// Last change of the inode; with size, mtime and inode it tells an unchanged file.
+    pub ctime: UnixNanos,
+    /// Device and inode on the source.
+    pub device: u64,
+    /// Inode on the source.
+    pub inode: u64,
+    /// Extended attributes (ACLs are among them), sorted by name.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file: its bytes are the next `len` of the content stream. The offset is not written:
+    /// it is the sum of the lengths before, from the last fence on, so that a file that grows does not
+    /// change the entries after it.
+    File {
+        /// Bytes in the content stream.
+        len: u64,
+        /// Holes of the source, (offset, length), sorted; the content stream has zeros there.
+        holes: Vec<(u64, u64)>,
+    },
+    /// Another name of a regular file that stands earlier in the listing.
+    HardLink {
+        /// The path of the first name.
+        target: Vec<u8>,
+    },
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Symlink {
+        /// Where it points.
+        target: Vec<u8>,
+    },
+    /// A character device.
+    CharDevice {
+        /// `st_rdev`.
+        device: u64,
+    },
+    /// A block device.
+    BlockDevice {
+        /// `st_rdev`.
+        device: u64,
+    },
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+/// One fence: where a part of the listing begins. Entries never span fences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// First path of the part.
+    pub path: Vec<u8>,
+    /// Where it begins in the listing stream.
+    pub listing_offset: u64,
+    /// Where the content of its first file begins in the content stream.
+    pub content_offset: u64,
+}

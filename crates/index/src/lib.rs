@@ -1,0 +1,1 @@
+//! Hooks: fingerprint to container, on disk, rebuildable

@@ -1,0 +1,1 @@
+//! The pipeline: read, chunk, fingerprint, look up, pack, commit

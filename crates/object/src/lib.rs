@@ -1,0 +1,1 @@
+//! Sealed small objects by name, revisions, and the store's config

@@ -1,0 +1,1 @@
+//! The library: opens a store and wires the floors below

@@ -1,0 +1,1 @@
+//! Recipe nodes, trees and splicing

@@ -1,0 +1,1 @@
+//! Plan and assemble: forward assembly area, prefetch, verification

@@ -1,0 +1,1 @@
+//! Sessions: claims, heartbeats, checkpoints, epochs, leases, adoption, manifests

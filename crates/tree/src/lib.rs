@@ -1,0 +1,1 @@
+//! Directory walk, listing and fences, operating-system metadata

@@ -1,0 +1,32 @@
+//! Ids and units of Onefold as newtypes; no I/O.
+//!
+//! Every id, count and length that crosses a function boundary is one of these, so that a slot is
+//! never taken for a sequence number. The words are those of `docs/glossary.md`. All types are plain
+//! values: `Copy` where small, ordered by number, safe to share.
+
+mod fingerprint;
+mod ids;
+mod location;
+mod name;
+mod units;
+
+pub use fingerprint::Fingerprint;
+pub use ids::{
+    ContainerId, ContainerKind, Epoch, Generation, Level, RegionIndex, Revision, SequenceNumber, SeriesId,
+    SessionId, Slot, StoreId,
+};
+pub use location::{ChunkLocation, SlotRange};
+pub use name::{NameError, ObjectName, OBJECT_NAME_BYTES_MAX};
+pub use units::{ByteLen, ByteRange, UnixNanos};
+
+/// A number that does not fit the id or unit it was meant for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{value} is out of range for a {what} (at most {max})")]
+pub struct OutOfRange {
+    /// The type that refused the number.
+    pub what: &'static str,
+    /// The number.
+    pub value: u64,
+    /// The largest number that fits.
+    pub max: u64,
+}
