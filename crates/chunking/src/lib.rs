@@ -1,1 +1,22 @@
-//! Bytes to chunks, child fingerprints to node boundaries; values only
+//! Bytes to chunks, child fingerprints to node boundaries; values only, no I/O.
+//!
+//! Everything here is a pure function of its arguments: chunk boundaries of the bytes and the gear table,
+//! node boundaries of the child fingerprints. That is what lets equal content meet again as equal chunks
+//! and equal nodes, whoever wrote it and however it was buffered (RevDedup 2.2.2: two levels in one pass;
+//! here the upper levels follow from fingerprints, so that trees are re-cut without data).
+//!
+//! All types are plain values: safe to share between threads, nothing can fail after construction.
+
+mod cdc;
+mod chunker;
+mod error;
+mod fixed;
+mod node;
+mod zero;
+
+pub use cdc::{Cdc, CdcSizes, GEAR_WINDOW_BYTES};
+pub use chunker::{CHUNK_BYTES_MAX, Chunker};
+pub use error::ChunkingError;
+pub use fixed::Fixed;
+pub use node::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN, NodeCutter};
+pub use zero::is_zero;

@@ -1,0 +1,78 @@
+//! Where a node of a recipe ends, told from its children's fingerprints alone.
+//!
+//! What must hold: whether a node ends after a child depends on the fingerprints since the last end, and on
+//! nothing else. So a tree can be taken up at any node that the rule ended, and goes on as it would have.
+
+use types::Fingerprint;
+
+/// The smallest average that makes every level smaller than the one below it.
+pub const NODE_AVG_CHILDREN_MIN: u32 = 4;
+
+/// The largest average: bounds what a reader of a node must hold.
+pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 14;
+
+/// The cut rule of one level: a segment's or higher node's end [RevDedup 2.2.2].
+///
+/// After at least `avg / 2` children, a node ends after a child whose `node_bits` are a multiple of `avg / 2`;
+/// at the latest after `2 * avg` children. On random fingerprints the mean is `avg / 2` plus that of a
+/// geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large averages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCutter {
+    min: u32,
+    max: u32,
+    mask: u32,
+    pending: u32,
+}
+
+impl NodeCutter {
+    /// The rule for an average of `avg` children.
+    ///
+    /// # Panics
+    /// When `avg` is not a power of two within [`NODE_AVG_CHILDREN_MIN`] and [`NODE_AVG_CHILDREN_MAX`];
+    /// whoever decodes the store's settings checks that.
+    #[must_use]
+    pub const fn new(avg: u32) -> Self {
+        assert!(
+            avg.is_power_of_two() && avg >= NODE_AVG_CHILDREN_MIN && avg <= NODE_AVG_CHILDREN_MAX,
+            "the average of a node's children is a power of two within its limits"
+        );
+        Self {
+            min: avg / 2,
+            max: avg * 2,
+            mask: avg / 2 - 1,
+            pending: 0,
+        }
+    }
+
+    /// Takes the next child; true when the node ends after it, and the next child begins a new one.
+    pub const fn push(&mut self, child: &Fingerprint) -> bool {
+        self.pending += 1;
+        let ends = self.pending >= self.max || (self.pending >= self.min && self.is_end(child));
+        if ends {
+            self.pending = 0;
+        }
+        ends
+    }
+
+    const fn is_end(&self, child: &Fingerprint) -> bool {
+        let b = child.as_bytes();
+        u32::from_le_bytes([b[0], b[1], b[2], b[3]]) & self.mask == 0
+    }
+
+    /// How many children the open node has.
+    #[must_use]
+    pub const fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// The most children that a node can have.
+    #[must_use]
+    pub const fn children_max(&self) -> u32 {
+        self.max
+    }
+
+    /// Forgets the open node: the next child begins a new one.
+    pub const fn reset(&mut self) {
+        self.pending = 0;
+    }
+}

@@ -1,0 +1,5 @@
+//! Chunks and node boundaries from outside.
+
+mod bytes;
+mod common;
+mod nodes;
