@@ -1,1 +1,29 @@
-//! Fingerprints, sealing and key slots
+//! Fingerprints, sealing and key slots.
+//!
+//! Pure functions of their arguments: no I/O, no clock, and no randomness (salts are arguments, so that
+//! all of it enters through `env`). Everything here may be used from many threads at once.
+//!
+//! What must hold:
+//! - A key never serves two purposes: whatever is computed goes through a key derived for that purpose
+//!   alone ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
+//! - A seal key is made from a salt that is fresh for every write attempt, so no pair of key and nonce is
+//!   used for two plaintexts.
+//! - Keys are wiped when dropped and never printed.
+
+mod error;
+mod fingerprint;
+mod keys;
+mod seal;
+mod slot;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::CryptoError;
+pub use fingerprint::{Fingerprinter, NodeHasher};
+pub use keys::{DomainKey, EncryptionKey, KEY_BYTES, MasterKeys, SALT_BYTES};
+pub use seal::{SealKey, TAG_BYTES};
+pub use slot::{
+    Argon2Cost, Credential, LANES_DEFAULT, LANES_MAX, MEMORY_KIB_DEFAULT, MEMORY_KIB_MAX, PASSES_DEFAULT,
+    PASSES_MAX, SlotDerivation, WRAPPED_KEYS_BYTES, unwrap, wrap,
+};

@@ -1,0 +1,43 @@
+//! What can go wrong, by what a caller would do about it.
+
+/// A cryptographic operation that did not succeed. No variant carries key material.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CryptoError {
+    /// Sealed bytes do not open: the key is another one, or the bytes, their name or their place were
+    /// changed. AES-GCM cannot tell these apart.
+    #[error("the sealed bytes do not open under this key: they were changed, or sealed under another key")]
+    NotAuthentic,
+    /// The password does not open this key slot.
+    #[error("the password does not open this key slot")]
+    WrongPassword,
+    /// A slot that takes a password was tried without one, or the reverse. A slot without a password is
+    /// opened only by who asks for it: otherwise whoever can write to the storage could plant keys of
+    /// their own, and the next backup would be sealed for them.
+    #[error("the key slot does not take this kind of credential")]
+    OtherCredential,
+    /// A cost parameter of Argon2id is outside what this program computes.
+    #[error("Argon2id {what} of {value} is outside {min} to {max}")]
+    CostOutOfRange {
+        /// Which parameter, with its unit.
+        what: &'static str,
+        /// What it was.
+        value: u32,
+        /// The least allowed.
+        min: u32,
+        /// The most allowed.
+        max: u32,
+    },
+    /// The memory that the slot's Argon2id parameters ask for is not to be had.
+    #[error("no memory for Argon2id: this key slot asks for {memory_kib} KiB")]
+    OutOfMemory {
+        /// What the slot asks for.
+        memory_kib: u32,
+    },
+    /// The password is longer than Argon2id takes.
+    #[error("the password is too long: {len} bytes")]
+    PasswordTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+}

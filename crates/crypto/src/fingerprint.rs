@@ -1,0 +1,116 @@
+//! Fingerprints of chunks, zero runs and nodes [Guo 2.1], and the gear table.
+//!
+//! All depend on the domain key alone, so that stores of one domain agree and a reader of fingerprints who
+//! lacks it cannot test for known content. Each use has a derived key of its own: a chunk whose bytes are
+//! those of an encoded child list never has a node's fingerprint.
+
+use std::fmt;
+use std::sync::Arc;
+
+use types::{Fingerprint, Level};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::keys::{DomainKey, KEY_BYTES, SALT_BYTES, derive};
+
+/// Computes fingerprints in one domain. Cheap to clone; shared between threads.
+#[derive(Clone)]
+pub struct Fingerprinter(Arc<Keys>);
+
+struct Keys {
+    chunk: Zeroizing<[u8; KEY_BYTES]>,
+    zeros: Zeroizing<[u8; KEY_BYTES]>,
+    node: Zeroizing<[u8; KEY_BYTES]>,
+    gear: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl Fingerprinter {
+    /// Derives the domain's hash keys.
+    #[must_use]
+    pub fn new(domain: &DomainKey) -> Self {
+        let key = |purpose| derive(domain.as_bytes(), purpose, &[0; SALT_BYTES]);
+        Self(Arc::new(Keys {
+            chunk: key("chunk"),
+            zeros: key("zeros"),
+            node: key("node"),
+            gear: key("gear"),
+        }))
+    }
+
+    /// The fingerprint of a chunk's plaintext.
+    ///
+    /// One whole-slice keyed hash: chunks of 4-64 KiB fill the SIMD lanes by themselves, and the slice
+    /// form has none of the incremental hasher's 1.9 KiB of state to set up. Allocates nothing.
+    #[inline]
+    #[must_use]
+    pub fn chunk(&self, plain: &[u8]) -> Fingerprint {
+        Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.chunk, plain).as_bytes())
+    }
+
+    /// The fingerprint of a run of `len` zero bytes, which is neither stored nor read [RevDedup 3.3].
+    #[must_use]
+    pub fn zeros(&self, len: u64) -> Fingerprint {
+        Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.zeros, &len.to_le_bytes()).as_bytes())
+    }
+
+    /// Begins the fingerprint of a node of that level, which is not 0.
+    #[must_use]
+    pub fn node_hasher(&self, level: Level) -> NodeHasher {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0.node);
+        hasher.update(&[level.get()]);
+        NodeHasher(hasher)
+    }
+
+    /// The domain's 256 random words for the gear hash: a reader of chunk lengths who lacks the key
+    /// cannot compute where known content would be cut.
+    #[must_use]
+    pub fn gear_table(&self) -> [u64; 256] {
+        let mut stream = blake3::Hasher::new_keyed(&self.0.gear).finalize_xof();
+        let mut table = [0; 256];
+        for word in &mut table {
+            let mut bytes = [0; 8];
+            stream.fill(&mut bytes);
+            *word = u64::from_le_bytes(bytes);
+        }
+        table
+    }
+}
+
+impl fmt::Debug for Fingerprinter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprinter(..)")
+    }
+}
+
+/// A node's fingerprint in the making: BLAKE3, keyed for nodes, over the level (u8) and 40 bytes a child.
+///
+/// Over content only, never over where it lies, so that equal streams have equal trees in every store of
+/// the domain.
+pub struct NodeHasher(blake3::Hasher);
+
+impl NodeHasher {
+    /// Adds the next child: its fingerprint and its logical length in bytes.
+    pub fn push(&mut self, child: &Fingerprint, logical_len: u64) {
+        let mut record = [0; Fingerprint::BYTES + 8];
+        record[..Fingerprint::BYTES].copy_from_slice(child.as_bytes());
+        record[Fingerprint::BYTES..].copy_from_slice(&logical_len.to_le_bytes());
+        self.0.update(&record);
+    }
+
+    /// The node's fingerprint.
+    #[must_use]
+    pub fn finish(self) -> Fingerprint {
+        Fingerprint::from_bytes(*self.0.finalize().as_bytes())
+    }
+}
+
+impl Drop for NodeHasher {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for NodeHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeHasher(..)")
+    }
+}

@@ -1,0 +1,63 @@
+//! Sealing: AES-256-GCM under a key made for one write attempt.
+//!
+//! What must hold: the salt that the key was derived from is fresh for every write attempt, and within
+//! one attempt no nonce serves twice. The caller numbers what it seals (regions from 0; one small object
+//! is number 0), which gives both without a random nonce's birthday bound.
+
+use std::fmt;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use crate::CryptoError;
+use crate::keys::KEY_BYTES;
+
+/// Length of the authentication tag that [`SealKey::seal`] appends, in bytes.
+pub const TAG_BYTES: usize = 16;
+
+/// The AES-256-GCM key of one write attempt. Its expanded form is not wiped on drop (the cipher's
+/// implementation offers no way), which costs what the threat model says: that attempt's object alone.
+pub struct SealKey(LessSafeKey);
+
+impl SealKey {
+    pub(crate) fn new(key: &[u8; KEY_BYTES]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes any 32 bytes");
+        Self(LessSafeKey::new(key))
+    }
+
+    /// Encrypts `buf[from..]` in place and appends the 16-byte tag. `aad` is bound but not stored.
+    ///
+    /// # Panics
+    /// When `from` is past the end of `buf`, or the plaintext is 64 GiB or longer: nothing sealed in a
+    /// store comes near it.
+    pub fn seal(&self, nonce: u64, aad: &[u8], buf: &mut Vec<u8>, from: usize) {
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce_of(nonce), Aad::from(aad), &mut buf[from..])
+            .expect("AES-GCM takes any plaintext under 64 GiB");
+        buf.extend_from_slice(tag.as_ref());
+    }
+
+    /// Checks and decrypts `buf`, which ends with the tag, in place; returns the plaintext in it.
+    ///
+    /// # Errors
+    /// [`CryptoError::NotAuthentic`] when a byte, the associated data, the nonce or the key is another
+    /// than at sealing. What `buf` holds then is of no use.
+    pub fn open<'a>(&self, nonce: u64, aad: &[u8], buf: &'a mut [u8]) -> Result<&'a mut [u8], CryptoError> {
+        self.0
+            .open_in_place(nonce_of(nonce), Aad::from(aad), buf)
+            .map_err(|ring::error::Unspecified| CryptoError::NotAuthentic)
+    }
+}
+
+/// A number as a 96-bit little-endian nonce.
+fn nonce_of(number: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(..)")
+    }
+}

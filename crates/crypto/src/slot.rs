@@ -1,0 +1,203 @@
+//! Key slots: a store's two keys, wrapped under a password.
+//!
+//! A password becomes a 32-byte key by Argon2id (RFC 9106, version 0x13) over the slot's own salt; the
+//! store's keys are sealed under it with what the caller binds them to (store and slot) as associated
+//! data. Nothing a hostile slot says makes this panic, overflow, or use more than the limits below; it can
+//! at worst make one attempt slow.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use zeroize::Zeroizing;
+
+use crate::keys::{KEY_BYTES, SALT_BYTES, derive};
+use crate::seal::TAG_BYTES;
+use crate::{CryptoError, DomainKey, EncryptionKey, MasterKeys, SealKey};
+
+/// Memory of a new slot, in KiB: 64 MiB, RFC 9106's second recommended option (section 4) and over three
+/// times OWASP's least for two passes.
+pub const MEMORY_KIB_DEFAULT: u32 = 64 * 1024;
+
+/// Passes of a new slot: RFC 9106's for this memory.
+pub const PASSES_DEFAULT: u32 = 3;
+
+/// Lanes of a new slot: one, since lanes are computed one after another here, and would only help who
+/// computes them at once.
+pub const LANES_DEFAULT: u32 = 1;
+
+/// The most memory that a slot may ask for, in KiB: 4 GiB.
+pub const MEMORY_KIB_MAX: u32 = 4 * 1024 * 1024;
+
+/// The most passes that a slot may ask for.
+pub const PASSES_MAX: u32 = 64;
+
+/// The most lanes that a slot may ask for.
+pub const LANES_MAX: u32 = 64;
+
+/// Argon2id's own least memory, in KiB a lane.
+const MEMORY_KIB_MIN_PER_LANE: u32 = 8;
+
+/// Length of the wrapped keys, in bytes: two keys and a tag.
+pub const WRAPPED_KEYS_BYTES: usize = 2 * KEY_BYTES + TAG_BYTES;
+
+/// What one guess at a password costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// Memory in KiB, at least 8 a lane.
+    pub memory_kib: u32,
+    /// Passes over it.
+    pub passes: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+impl Default for Argon2Cost {
+    fn default() -> Self {
+        Self {
+            memory_kib: MEMORY_KIB_DEFAULT,
+            passes: PASSES_DEFAULT,
+            lanes: LANES_DEFAULT,
+        }
+    }
+}
+
+impl Argon2Cost {
+    /// Whether this program computes it.
+    ///
+    /// # Errors
+    /// [`CryptoError::CostOutOfRange`] names the first parameter that is out of range.
+    pub fn check(&self) -> Result<(), CryptoError> {
+        let within = |what, value, min, max| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(CryptoError::CostOutOfRange {
+                    what,
+                    value,
+                    min,
+                    max,
+                })
+            }
+        };
+        within("lanes", self.lanes, 1, LANES_MAX)?;
+        within("passes", self.passes, 1, PASSES_MAX)?;
+        within(
+            "memory (KiB)",
+            self.memory_kib,
+            MEMORY_KIB_MIN_PER_LANE * self.lanes,
+            MEMORY_KIB_MAX,
+        )
+    }
+}
+
+/// How a slot's wrapping key comes about. The salt is fresh for every slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotDerivation {
+    /// From a password, by Argon2id.
+    Argon2id {
+        /// Fresh for every slot.
+        salt: [u8; SALT_BYTES],
+        /// What one guess costs.
+        cost: Argon2Cost,
+    },
+    /// From the salt alone: whoever reads the store has the keys.
+    NoPassword {
+        /// Fresh for every slot.
+        salt: [u8; SALT_BYTES],
+    },
+}
+
+/// What a person shows to open a slot. Never printed.
+#[derive(Clone, Copy)]
+pub enum Credential<'a> {
+    /// A password.
+    Password(&'a [u8]),
+    /// The wish to open a store that has none. Said explicitly: see [`CryptoError::OtherCredential`].
+    NoPassword,
+}
+
+impl std::fmt::Debug for Credential<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Password(_) => "Password(..)",
+            Self::NoPassword => "NoPassword",
+        })
+    }
+}
+
+/// Wraps the keys for a slot. `aad` binds them to their store and slot and must be given again to
+/// [`unwrap`]. Takes some 100 ms at the default cost.
+///
+/// # Errors
+/// [`CryptoError::OtherCredential`], `CostOutOfRange`, `OutOfMemory`, `PasswordTooLong`.
+pub fn wrap(
+    credential: Credential<'_>,
+    derivation: &SlotDerivation,
+    aad: &[u8],
+    keys: &MasterKeys,
+) -> Result<[u8; WRAPPED_KEYS_BYTES], CryptoError> {
+    let key = wrapping_key(credential, derivation)?;
+    let mut buf = Vec::with_capacity(WRAPPED_KEYS_BYTES);
+    buf.extend_from_slice(keys.domain.as_bytes());
+    buf.extend_from_slice(keys.encryption.as_bytes());
+    key.seal(0, aad, &mut buf, 0);
+    let mut wrapped = [0; WRAPPED_KEYS_BYTES];
+    wrapped.copy_from_slice(&buf);
+    Ok(wrapped)
+}
+
+/// Unwraps a slot's keys. Takes as long as [`wrap`], whether the password is right or not.
+///
+/// # Errors
+/// [`CryptoError::WrongPassword`] also when the slot was damaged or changed, which cannot be told from it;
+/// `OtherCredential` before any work is done; `CostOutOfRange`, `OutOfMemory`, `PasswordTooLong`.
+pub fn unwrap(
+    credential: Credential<'_>,
+    derivation: &SlotDerivation,
+    aad: &[u8],
+    wrapped: &[u8],
+) -> Result<MasterKeys, CryptoError> {
+    let key = wrapping_key(credential, derivation)?;
+    let mut buf = Zeroizing::new(wrapped.to_vec());
+    let plain = key
+        .open(0, aad, &mut buf)
+        .map_err(|_| CryptoError::WrongPassword)?;
+    let (domain, encryption) = plain
+        .split_at_checked(KEY_BYTES)
+        .ok_or(CryptoError::WrongPassword)?;
+    let key_of = |bytes: &[u8]| <[u8; KEY_BYTES]>::try_from(bytes).map_err(|_| CryptoError::WrongPassword);
+    Ok(MasterKeys {
+        domain: DomainKey::from_bytes(key_of(domain)?),
+        encryption: EncryptionKey::from_bytes(key_of(encryption)?),
+    })
+}
+
+fn wrapping_key(credential: Credential<'_>, derivation: &SlotDerivation) -> Result<SealKey, CryptoError> {
+    match (credential, derivation) {
+        (Credential::Password(password), SlotDerivation::Argon2id { salt, cost }) => {
+            cost.check()?;
+            Ok(SealKey::new(&*stretch(password, salt, cost)?))
+        }
+        (Credential::NoPassword, SlotDerivation::NoPassword { salt }) => {
+            Ok(SealKey::new(&derive(&[0; KEY_BYTES], "no password", salt)))
+        }
+        _ => Err(CryptoError::OtherCredential),
+    }
+}
+
+fn stretch(
+    password: &[u8],
+    salt: &[u8; SALT_BYTES],
+    cost: &Argon2Cost,
+) -> Result<Zeroizing<[u8; KEY_BYTES]>, CryptoError> {
+    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(KEY_BYTES))
+        .expect("the cost was checked against narrower limits");
+    let mut out = Zeroizing::new([0; KEY_BYTES]);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(password, salt, &mut *out)
+        .map_err(|e| match e {
+            argon2::Error::PwdTooLong => CryptoError::PasswordTooLong { len: password.len() },
+            _ => CryptoError::OutOfMemory {
+                memory_kib: cost.memory_kib,
+            },
+        })?;
+    Ok(out)
+}
