@@ -1,4 +1,22 @@
 //! Containers: header, region rows, catalog, footer (docs/format.md, "Container").
+//!
+//! An object is `header | regions | sealed catalog | region rows | footer`. Header, rows and footer are
+//! plain; the footer repeats the header, so that one read of the tail is enough to verify and to open
+//! the catalog, and a rotten header costs nothing. Encoding and decoding are pure; sealing, compression
+//! and reading are the `container` crate's.
+
+mod catalog;
+mod copy;
+mod row;
+mod slots;
+mod tail;
+
+pub use catalog::CATALOG_ENTRIES_MAX;
+pub use row::{REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, REGION_STORED_BYTES_MAX, decode_rows, encode_rows};
+pub use tail::{
+    CATALOG_STORED_BYTES_MAX, CONTAINER_MAGIC, CONTAINER_VERSION, ContainerTail, FOOTER_BYTES, FOOTER_MAGIC,
+    HEADER_BYTES, TailParse,
+};
 
 use types::{ContainerId, Fingerprint, Generation, Level, Slot, SlotRange, StoreId};
 
