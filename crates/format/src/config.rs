@@ -1,6 +1,42 @@
 //! The store's config (docs/format.md, "Config").
+//!
+//! A plain header with the key slots, the sealed settings, and a digest of all before it. The magic
+//! bytes, the version's place and the digest's place hold in every version, so that an old program
+//! tells a newer store from a damaged one. Wrapping keys and sealing are the crates' above.
 
 use types::StoreId;
+
+use crate::error::{FormatError, Result};
+use crate::frame::{DIGEST_BYTES, TAG_BYTES, append_digest, verify_digest};
+use crate::payload::{Payload, payload, rule};
+use crate::wire::{Reader, Writer};
+
+/// The first bytes of every config.
+pub const CONFIG_MAGIC: [u8; 8] = *b"1FOLDcfg";
+/// The most key slots.
+pub const KEY_SLOTS_MAX: usize = 256;
+/// Bytes of a slot's wrapped keys: two keys of 32 and a tag.
+pub const WRAPPED_KEYS_BYTES: usize = 64 + TAG_BYTES;
+/// The longest label of a slot.
+pub const LABEL_BYTES_MAX: usize = 1024;
+/// The most bytes of sealed settings.
+pub const SEALED_SETTINGS_BYTES_MAX: usize = 64 << 10;
+/// The most memory that a slot may ask for: a foreign config must not exhaust the machine.
+pub const KDF_MEMORY_KIB_MAX: u32 = 4 << 20;
+/// The most passes that a slot may ask for.
+pub const KDF_PASSES_MAX: u32 = 1024;
+/// The most lanes that a slot may ask for.
+pub const KDF_LANES_MAX: u32 = 256;
+/// The longest chunk that settings may name.
+pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
+/// The longest plain region at which settings may close one.
+pub const REGION_BYTES_MAX: u32 = 1 << 20;
+/// The longest container at which settings may close one.
+pub const CONTAINER_BYTES_MAX: u32 = 1 << 30;
+/// The most children that settings may make an average node have.
+pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 15;
+/// The purpose for which the settings' key is derived.
+pub const SETTINGS_SEAL_PURPOSE: &str = "settings";
 
 /// The version that this code writes.
 pub const FORMAT_VERSION: u16 = 1;
@@ -13,6 +49,17 @@ pub struct Features {
     pub required_to_read: u64,
     /// Must all be known to write.
     pub required_to_write: u64,
+}
+
+impl Features {
+    /// The features that this code knows: none beyond version 1 so far.
+    pub const KNOWN: u64 = 0;
+
+    /// Bits without which the store cannot be written, and that this code does not know; 0 when it can.
+    #[must_use]
+    pub const fn unknown_to_write(self) -> u64 {
+        self.required_to_write & !Self::KNOWN
+    }
 }
 
 /// A password's slot: the wrapped domain and encryption keys.
@@ -82,4 +129,194 @@ pub struct Settings {
     pub region_bytes: u32,
     /// Stored bytes at which a container closes.
     pub container_bytes: u32,
+}
+
+const WHAT: &str = "config";
+
+impl Config {
+    /// The bytes before the sealed settings: the plain header, key slots and salt. They are the
+    /// associated data with which the settings are sealed, so they must be final before sealing;
+    /// `sealed_settings` itself does not enter.
+    #[must_use]
+    pub fn aad(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut w = Writer::new(&mut out);
+        w.put(&CONFIG_MAGIC);
+        w.u16(self.version);
+        w.u16(0);
+        w.u64(self.features.required_to_read);
+        w.u64(self.features.required_to_write);
+        w.store(self.store);
+        w.list(&self.key_slots, write_slot);
+        w.put(&self.settings_salt);
+        out
+    }
+
+    /// Appends the one encoding of this config.
+    ///
+    /// # Panics
+    /// When [`Self::check`] fails: what could not be read back is never written.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Err(error) = self.check() {
+            panic!("about to write what could not be read back: {error}");
+        }
+        let mut object = self.aad();
+        object.extend_from_slice(&self.sealed_settings);
+        append_digest(&mut object);
+        out.append(&mut object);
+    }
+
+    /// The encoding as a vector of its own.
+    ///
+    /// # Panics
+    /// As [`Self::encode`].
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
+    /// The inverse of [`Self::encode`]; features that are required to write are the caller's to heed
+    /// ([`Features::unknown_to_write`]).
+    ///
+    /// # Errors
+    /// `NotAStore` when the magic bytes are missing; `DigestMismatch`; `NewerVersion`;
+    /// `UnknownFeatures`; `Malformed` or `Invalid` otherwise.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(WHAT, bytes);
+        if r.array::<8>().ok() != Some(CONFIG_MAGIC) {
+            return Err(FormatError::NotAStore);
+        }
+        verify_digest(WHAT, bytes)?;
+        let version = r.u16()?;
+        if version > FORMAT_VERSION {
+            return Err(FormatError::NewerVersion { what: WHAT, found: version, known: FORMAT_VERSION });
+        }
+        r.reserved::<2>()?;
+        let features = Features { required_to_read: r.u64()?, required_to_write: r.u64()? };
+        let unknown = features.required_to_read & !Features::KNOWN;
+        if unknown != 0 {
+            return Err(FormatError::UnknownFeatures { unknown });
+        }
+        let store = r.store()?;
+        let key_slots = r.list(8 + 1 + 32 + WRAPPED_KEYS_BYTES + 1, read_slot)?;
+        let settings_salt = r.array()?;
+        let sealed_settings = r.take_all_but(DIGEST_BYTES)?.to_vec();
+        let config = Self { version, features, store, key_slots, sealed_settings, settings_salt };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether the value follows the rules of its encoding.
+    ///
+    /// # Errors
+    /// `Invalid` names the rule that is broken; `NewerVersion` for a version not known here.
+    pub fn check(&self) -> Result<()> {
+        if self.version > FORMAT_VERSION {
+            return Err(FormatError::NewerVersion { what: WHAT, found: self.version, known: FORMAT_VERSION });
+        }
+        self.rules().map_err(|why| FormatError::Invalid { what: WHAT, why })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        rule(self.version != 0, "version 0 was never written")?;
+        rule(!self.key_slots.is_empty(), "there is no key slot")?;
+        rule(self.key_slots.len() <= KEY_SLOTS_MAX, "there are too many key slots")?;
+        self.key_slots.iter().try_for_each(slot_rules)?;
+        let mut ids: Vec<[u8; 8]> = self.key_slots.iter().map(|slot| slot.id).collect();
+        ids.sort_unstable();
+        rule(ids.windows(2).all(|pair| pair[0] != pair[1]), "two key slots have one id")?;
+        let len = self.sealed_settings.len();
+        rule(len > TAG_BYTES && len <= SEALED_SETTINGS_BYTES_MAX, "the sealed settings' length is impossible")
+    }
+}
+
+fn write_slot(w: &mut Writer<'_>, slot: &KeySlot) {
+    w.put(&slot.id);
+    match slot.kdf {
+        KeyDerivation::None { salt } => {
+            w.u8(0);
+            w.put(&salt);
+        }
+        KeyDerivation::Argon2id { salt, memory_kib, passes, lanes } => {
+            w.u8(1);
+            w.put(&salt);
+            w.u32(memory_kib);
+            w.u32(passes);
+            w.u32(lanes);
+        }
+    }
+    w.put(&slot.wrapped);
+    w.text(&slot.label);
+}
+
+fn read_slot(r: &mut Reader<'_>) -> Result<KeySlot> {
+    let id = r.array()?;
+    let unknown = r.fault("the key derivation is not known");
+    let kdf = match r.u8()? {
+        0 => KeyDerivation::None { salt: r.array()? },
+        1 => KeyDerivation::Argon2id {
+            salt: r.array()?,
+            memory_kib: r.u32()?,
+            passes: r.u32()?,
+            lanes: r.u32()?,
+        },
+        _ => return Err(unknown),
+    };
+    let wrapped = r.take(WRAPPED_KEYS_BYTES)?.to_vec();
+    Ok(KeySlot { id, kdf, wrapped, label: r.text(LABEL_BYTES_MAX)? })
+}
+
+fn slot_rules(slot: &KeySlot) -> Result<(), &'static str> {
+    rule(slot.wrapped.len() == WRAPPED_KEYS_BYTES, "wrapped keys are not 80 bytes")?;
+    rule(slot.label.len() <= LABEL_BYTES_MAX, "a key slot's label is too long")?;
+    if let KeyDerivation::Argon2id { memory_kib, passes, lanes, .. } = slot.kdf {
+        rule((1..=KDF_LANES_MAX).contains(&lanes), "a key slot's lanes are out of range")?;
+        rule((1..=KDF_PASSES_MAX).contains(&passes), "a key slot's passes are out of range")?;
+        // Argon2 needs eight KiB a lane
+        let memory_fits = memory_kib >= 8 * lanes && memory_kib <= KDF_MEMORY_KIB_MAX;
+        rule(memory_fits, "a key slot's memory is out of range")?;
+    }
+    Ok(())
+}
+
+payload!(Settings);
+
+impl Payload for Settings {
+    const WHAT: &'static str = "settings";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.u32(self.chunk_avg_bytes);
+        w.u32(self.chunk_min_bytes);
+        w.u32(self.chunk_max_bytes);
+        w.u32(self.node_avg_children);
+        w.u32(self.region_bytes);
+        w.u32(self.container_bytes);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            chunk_avg_bytes: r.u32()?,
+            chunk_min_bytes: r.u32()?,
+            chunk_max_bytes: r.u32()?,
+            node_avg_children: r.u32()?,
+            region_bytes: r.u32()?,
+            container_bytes: r.u32()?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        rule(self.chunk_avg_bytes.is_power_of_two(), "the average chunk length is not a power of two")?;
+        rule(self.chunk_min_bytes >= 1, "the shortest chunk is empty")?;
+        let ordered = self.chunk_min_bytes <= self.chunk_avg_bytes && self.chunk_avg_bytes <= self.chunk_max_bytes;
+        rule(ordered, "the chunk lengths are not in order")?;
+        rule(self.chunk_max_bytes <= CHUNK_BYTES_MAX, "the longest chunk is too long")?;
+        rule(self.node_avg_children.is_power_of_two(), "the average children are not a power of two")?;
+        let children_fit = (2..=NODE_AVG_CHILDREN_MAX).contains(&self.node_avg_children);
+        rule(children_fit, "the average children are out of range")?;
+        rule((1..=REGION_BYTES_MAX).contains(&self.region_bytes), "the region length is out of range")?;
+        rule((1..=CONTAINER_BYTES_MAX).contains(&self.container_bytes), "the container length is out of range")
+    }
 }

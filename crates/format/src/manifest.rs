@@ -1,5 +1,11 @@
 //! Manifest revisions, the objects that end a session or change a backup (docs/format.md, "Manifest").
 
+mod encoding;
+
+pub use encoding::{NAME_BYTES_MAX, PATH_BYTES_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
+pub(crate) use encoding::{read_adopted, read_series_name, read_span, series_name_rules, span_rules};
+pub(crate) use encoding::{write_adopted, write_series_name, write_span};
+
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, SessionId, UnixNanos};
 
 /// One revision under `backups/<series>/<session>.<revision>`.

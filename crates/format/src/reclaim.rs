@@ -1,6 +1,13 @@
 //! What reclamation announces and keeps (docs/format.md, "Reclamation objects").
+//!
+//! Lists of slots are written as differences: containers in order, each with its slots as gaps and
+//! lengths, so that a densely marked store costs a few bytes a container.
 
-use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
+use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, Slot, SlotRange};
+
+use crate::error::Result;
+use crate::payload::{Payload, payload, rule};
+use crate::wire::{Reader, Writer};
 
 /// Slots of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,4 +76,170 @@ pub struct CoveredManifest {
 pub struct Damaged {
     /// The container and its bad slots.
     pub slots: ContainerSlots,
+}
+
+payload!(Condemned);
+payload!(Removed);
+payload!(Marks);
+payload!(Damaged);
+
+impl Payload for Condemned {
+    const WHAT: &'static str = "condemned list";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.epoch(self.epoch);
+        w.list(&self.marks, write_mark_revision);
+        write_slots(w, &self.slots);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { epoch: r.epoch()?, marks: r.list(18, read_mark_revision)?, slots: read_slots(r)? })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        slots_rules(&self.slots)
+    }
+}
+
+impl Payload for Removed {
+    const WHAT: &'static str = "removed list";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.epoch(self.epoch);
+        write_slots(w, &self.slots);
+        w.list(&self.marks, write_mark_revision);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { epoch: r.epoch()?, slots: read_slots(r)?, marks: r.list(18, read_mark_revision)? })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        slots_rules(&self.slots)
+    }
+}
+
+impl Payload for Marks {
+    const WHAT: &'static str = "marks";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        write_group(w, self.group);
+        w.list(&self.covers, |w, c| {
+            w.session(c.session);
+            w.revision(c.revision);
+            w.u128(c.digest);
+        });
+        write_slots(w, &self.live);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let group = read_group(r)?;
+        let covers = r.list(18, |r| {
+            Ok(CoveredManifest { session: r.session()?, revision: r.revision()?, digest: r.u128()? })
+        })?;
+        Ok(Self { group, covers, live: read_slots(r)? })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        slots_rules(&self.live)
+    }
+}
+
+impl Payload for Damaged {
+    const WHAT: &'static str = "damaged list";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        write_slots(w, std::slice::from_ref(&self.slots));
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let not_one = r.fault("a damaged list is of one container");
+        match <[ContainerSlots; 1]>::try_from(read_slots(r)?) {
+            Ok([slots]) => Ok(Self { slots }),
+            Err(_) => Err(not_one),
+        }
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        slots_rules(std::slice::from_ref(&self.slots))
+    }
+}
+
+fn write_group(w: &mut Writer<'_>, group: GroupId) {
+    w.series(group.series);
+    w.session(group.first);
+}
+
+fn read_group(r: &mut Reader<'_>) -> Result<GroupId> {
+    Ok(GroupId { series: r.series()?, first: r.session()? })
+}
+
+fn write_mark_revision(w: &mut Writer<'_>, &(group, revision): &(GroupId, Revision)) {
+    write_group(w, group);
+    w.revision(revision);
+}
+
+fn read_mark_revision(r: &mut Reader<'_>) -> Result<(GroupId, Revision)> {
+    Ok((read_group(r)?, r.revision()?))
+}
+
+fn write_slots(w: &mut Writer<'_>, list: &[ContainerSlots]) {
+    let mut previous = 0;
+    w.list(list, |w, entry| {
+        let id = entry.container.to_u64();
+        w.varint(id.wrapping_sub(previous));
+        previous = id;
+        let ranges = entry.slots.as_deref().unwrap_or_default();
+        let mut end = 0;
+        w.list(ranges, |w, range| {
+            w.varint32(range.first().get().wrapping_sub(end));
+            w.varint32(range.count());
+            end = range.end();
+        });
+    });
+}
+
+fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
+    let mut previous = None;
+    r.list(2, |r| {
+        let wrong = r.fault("a container stands twice, or its id is none");
+        let step = r.varint()?;
+        let id = match previous {
+            None => Some(step),
+            Some(previous) if step > 0 => step.checked_add(previous),
+            Some(_) => None,
+        };
+        let container = id.and_then(ContainerId::from_u64).ok_or(wrong)?;
+        previous = id;
+        let mut end = None;
+        let ranges = r.list(2, |r| {
+            let wrong = r.fault("a slot range is empty, continues the one before, or is out of range");
+            let (gap, count) = (r.varint32()?, r.varint32()?);
+            let first = match end {
+                None => Some(gap),
+                Some(end) if gap > 0 => gap.checked_add(end),
+                Some(_) => None,
+            };
+            let first = first.and_then(|first| Slot::new(first).ok());
+            let range = first.and_then(|first| SlotRange::new(first, count)).ok_or(wrong)?;
+            end = Some(range.end());
+            Ok(range)
+        })?;
+        Ok(ContainerSlots { container, slots: (!ranges.is_empty()).then_some(ranges) })
+    })
+}
+
+fn slots_rules(list: &[ContainerSlots]) -> Result<(), &'static str> {
+    let sorted = list.windows(2).all(|pair| pair[0].container < pair[1].container);
+    rule(sorted, "the containers are not sorted, or one stands twice")?;
+    for ranges in list.iter().filter_map(|entry| entry.slots.as_ref()) {
+        rule(!ranges.is_empty(), "a container is listed with no slots")?;
+        let apart = ranges.windows(2).all(|pair| pair[0].end() < pair[1].first().get());
+        rule(apart, "the slots of a container are not sorted, or not merged")?;
+    }
+    Ok(())
 }

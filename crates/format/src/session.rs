@@ -2,7 +2,12 @@
 
 use types::{Epoch, Revision, SeriesId, SessionId};
 
+use crate::error::Result;
 use crate::manifest::{ContainerSpan, SeriesName};
+use crate::manifest::{read_adopted, read_series_name, read_span, series_name_rules, span_rules};
+use crate::manifest::{write_adopted, write_series_name, write_span};
+use crate::payload::{Payload, payload};
+use crate::wire::{Reader, Writer};
 
 /// `sessions/<session>/claim`: claims the number and names the one manifest that can end the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,4 +62,111 @@ pub struct Lease {
     pub holder: SessionId,
     /// Set in the claim that gives the lease up.
     pub released: bool,
+}
+
+payload!(Claim);
+payload!(Heartbeat);
+payload!(Checkpoint);
+payload!(Lease);
+
+impl Payload for Claim {
+    const WHAT: &'static str = "claim";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.series(self.series);
+        write_series_name(w, &self.name);
+        w.varint32(self.process);
+        w.flag(self.has_lock);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            series: r.series()?,
+            name: read_series_name(r)?,
+            process: r.varint32()?,
+            has_lock: r.flag()?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        series_name_rules(&self.name)
+    }
+}
+
+impl Payload for Heartbeat {
+    const WHAT: &'static str = "heartbeat";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.varint(self.counter);
+        w.option(self.answered, Writer::epoch);
+        w.option(self.checkpoint, Writer::varint32);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            counter: r.varint()?,
+            answered: r.option(Reader::epoch)?,
+            checkpoint: r.option(Reader::varint32)?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+impl Payload for Checkpoint {
+    const WHAT: &'static str = "checkpoint";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.varint32(self.number);
+        w.option(self.answered, Writer::epoch);
+        w.list(&self.containers, write_span);
+        w.list(&self.references, |w, &(container, slots)| {
+            w.container(container);
+            w.slot_range(slots);
+        });
+        w.list(&self.parents, |w, &(series, session, revision)| {
+            w.series(series);
+            w.session(session);
+            w.revision(revision);
+        });
+        w.list(&self.adopted, write_adopted);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            number: r.varint32()?,
+            answered: r.option(Reader::epoch)?,
+            containers: r.list(3, read_span)?,
+            references: r.list(10, |r| Ok((r.container()?, r.slot_range()?)))?,
+            parents: r.list(18, |r| Ok((r.series()?, r.session()?, r.revision()?)))?,
+            adopted: r.list(2, read_adopted)?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        self.containers.iter().try_for_each(span_rules)
+    }
+}
+
+impl Payload for Lease {
+    const WHAT: &'static str = "lease";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.session(self.holder);
+        w.flag(self.released);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { holder: r.session()?, released: r.flag()? })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
 }
