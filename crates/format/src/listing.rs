@@ -1,4 +1,12 @@
 //! Listing entries and fences of a directory backup (docs/format.md, "Listing").
+//!
+//! Both streams are records one after another, each a length and a body with a version of its own, so
+//! that records of older backups are taken over as they are. A record depends on nothing outside it.
+//! Paths are checked on the way in and out: a restored entry can never climb out of its target (INV-8).
+
+mod encoding;
+
+pub use encoding::{RECORD_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 
 use types::UnixNanos;
 
