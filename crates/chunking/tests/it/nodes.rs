@@ -68,5 +68,5 @@ fn children_that_never_end_a_node_are_cut_at_the_most() {
 #[test]
 #[should_panic(expected = "power of two")]
 fn an_average_that_would_not_shrink_levels_is_refused() {
-    let _ = NodeCutter::new(2);
+    drop(NodeCutter::new(2));
 }
