@@ -191,10 +191,17 @@ impl Config {
         verify_digest(WHAT, bytes)?;
         let version = r.u16()?;
         if version > FORMAT_VERSION {
-            return Err(FormatError::NewerVersion { what: WHAT, found: version, known: FORMAT_VERSION });
+            return Err(FormatError::NewerVersion {
+                what: WHAT,
+                found: version,
+                known: FORMAT_VERSION,
+            });
         }
         r.reserved::<2>()?;
-        let features = Features { required_to_read: r.u64()?, required_to_write: r.u64()? };
+        let features = Features {
+            required_to_read: r.u64()?,
+            required_to_write: r.u64()?,
+        };
         let unknown = features.required_to_read & !Features::KNOWN;
         if unknown != 0 {
             return Err(FormatError::UnknownFeatures { unknown });
@@ -203,7 +210,14 @@ impl Config {
         let key_slots = r.list(8 + 1 + 32 + WRAPPED_KEYS_BYTES + 1, read_slot)?;
         let settings_salt = r.array()?;
         let sealed_settings = r.take_all_but(DIGEST_BYTES)?.to_vec();
-        let config = Self { version, features, store, key_slots, sealed_settings, settings_salt };
+        let config = Self {
+            version,
+            features,
+            store,
+            key_slots,
+            sealed_settings,
+            settings_salt,
+        };
         config.check()?;
         Ok(config)
     }
@@ -214,21 +228,35 @@ impl Config {
     /// `Invalid` names the rule that is broken; `NewerVersion` for a version not known here.
     pub fn check(&self) -> Result<()> {
         if self.version > FORMAT_VERSION {
-            return Err(FormatError::NewerVersion { what: WHAT, found: self.version, known: FORMAT_VERSION });
+            return Err(FormatError::NewerVersion {
+                what: WHAT,
+                found: self.version,
+                known: FORMAT_VERSION,
+            });
         }
-        self.rules().map_err(|why| FormatError::Invalid { what: WHAT, why })
+        self.rules()
+            .map_err(|why| FormatError::Invalid { what: WHAT, why })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
         rule(self.version != 0, "version 0 was never written")?;
         rule(!self.key_slots.is_empty(), "there is no key slot")?;
-        rule(self.key_slots.len() <= KEY_SLOTS_MAX, "there are too many key slots")?;
+        rule(
+            self.key_slots.len() <= KEY_SLOTS_MAX,
+            "there are too many key slots",
+        )?;
         self.key_slots.iter().try_for_each(slot_rules)?;
         let mut ids: Vec<[u8; 8]> = self.key_slots.iter().map(|slot| slot.id).collect();
         ids.sort_unstable();
-        rule(ids.windows(2).all(|pair| pair[0] != pair[1]), "two key slots have one id")?;
+        rule(
+            ids.windows(2).all(|pair| pair[0] != pair[1]),
+            "two key slots have one id",
+        )?;
         let len = self.sealed_settings.len();
-        rule(len > TAG_BYTES && len <= SEALED_SETTINGS_BYTES_MAX, "the sealed settings' length is impossible")
+        rule(
+            len > TAG_BYTES && len <= SEALED_SETTINGS_BYTES_MAX,
+            "the sealed settings' length is impossible",
+        )
     }
 }
 
@@ -239,7 +267,12 @@ fn write_slot(w: &mut Writer<'_>, slot: &KeySlot) {
             w.u8(0);
             w.put(&salt);
         }
-        KeyDerivation::Argon2id { salt, memory_kib, passes, lanes } => {
+        KeyDerivation::Argon2id {
+            salt,
+            memory_kib,
+            passes,
+            lanes,
+        } => {
             w.u8(1);
             w.put(&salt);
             w.u32(memory_kib);
@@ -265,15 +298,38 @@ fn read_slot(r: &mut Reader<'_>) -> Result<KeySlot> {
         _ => return Err(unknown),
     };
     let wrapped = r.take(WRAPPED_KEYS_BYTES)?.to_vec();
-    Ok(KeySlot { id, kdf, wrapped, label: r.text(LABEL_BYTES_MAX)? })
+    Ok(KeySlot {
+        id,
+        kdf,
+        wrapped,
+        label: r.text(LABEL_BYTES_MAX)?,
+    })
 }
 
 fn slot_rules(slot: &KeySlot) -> Result<(), &'static str> {
-    rule(slot.wrapped.len() == WRAPPED_KEYS_BYTES, "wrapped keys are not 80 bytes")?;
-    rule(slot.label.len() <= LABEL_BYTES_MAX, "a key slot's label is too long")?;
-    if let KeyDerivation::Argon2id { memory_kib, passes, lanes, .. } = slot.kdf {
-        rule((1..=KDF_LANES_MAX).contains(&lanes), "a key slot's lanes are out of range")?;
-        rule((1..=KDF_PASSES_MAX).contains(&passes), "a key slot's passes are out of range")?;
+    rule(
+        slot.wrapped.len() == WRAPPED_KEYS_BYTES,
+        "wrapped keys are not 80 bytes",
+    )?;
+    rule(
+        slot.label.len() <= LABEL_BYTES_MAX,
+        "a key slot's label is too long",
+    )?;
+    if let KeyDerivation::Argon2id {
+        memory_kib,
+        passes,
+        lanes,
+        ..
+    } = slot.kdf
+    {
+        rule(
+            (1..=KDF_LANES_MAX).contains(&lanes),
+            "a key slot's lanes are out of range",
+        )?;
+        rule(
+            (1..=KDF_PASSES_MAX).contains(&passes),
+            "a key slot's passes are out of range",
+        )?;
         // Argon2 needs eight KiB a lane
         let memory_fits = memory_kib >= 8 * lanes && memory_kib <= KDF_MEMORY_KIB_MAX;
         rule(memory_fits, "a key slot's memory is out of range")?;
@@ -308,15 +364,31 @@ impl Payload for Settings {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        rule(self.chunk_avg_bytes.is_power_of_two(), "the average chunk length is not a power of two")?;
+        rule(
+            self.chunk_avg_bytes.is_power_of_two(),
+            "the average chunk length is not a power of two",
+        )?;
         rule(self.chunk_min_bytes >= 1, "the shortest chunk is empty")?;
-        let ordered = self.chunk_min_bytes <= self.chunk_avg_bytes && self.chunk_avg_bytes <= self.chunk_max_bytes;
+        let ordered =
+            self.chunk_min_bytes <= self.chunk_avg_bytes && self.chunk_avg_bytes <= self.chunk_max_bytes;
         rule(ordered, "the chunk lengths are not in order")?;
-        rule(self.chunk_max_bytes <= CHUNK_BYTES_MAX, "the longest chunk is too long")?;
-        rule(self.node_avg_children.is_power_of_two(), "the average children are not a power of two")?;
+        rule(
+            self.chunk_max_bytes <= CHUNK_BYTES_MAX,
+            "the longest chunk is too long",
+        )?;
+        rule(
+            self.node_avg_children.is_power_of_two(),
+            "the average children are not a power of two",
+        )?;
         let children_fit = (2..=NODE_AVG_CHILDREN_MAX).contains(&self.node_avg_children);
         rule(children_fit, "the average children are out of range")?;
-        rule((1..=REGION_BYTES_MAX).contains(&self.region_bytes), "the region length is out of range")?;
-        rule((1..=CONTAINER_BYTES_MAX).contains(&self.container_bytes), "the container length is out of range")
+        rule(
+            (1..=REGION_BYTES_MAX).contains(&self.region_bytes),
+            "the region length is out of range",
+        )?;
+        rule(
+            (1..=CONTAINER_BYTES_MAX).contains(&self.container_bytes),
+            "the container length is out of range",
+        )
     }
 }

@@ -137,15 +137,26 @@ impl<'a> Frame<'a> {
     /// `Malformed` when it is no frame or torn; `DigestMismatch`; `NewerVersion`.
     pub fn split(object: &'a [u8]) -> Result<Self> {
         let mut r = Reader::new(WHAT, object);
-        r.require(object.len() >= FRAME_OVERHEAD_BYTES, "the object is shorter than an empty frame")?;
+        r.require(
+            object.len() >= FRAME_OVERHEAD_BYTES,
+            "the object is shorter than an empty frame",
+        )?;
         let magic: [u8; 8] = r.array()?;
         if magic != FRAME_MAGIC {
-            return Err(FormatError::Malformed { what: WHAT, offset: 0, why: "the magic bytes are missing" });
+            return Err(FormatError::Malformed {
+                what: WHAT,
+                offset: 0,
+                why: "the magic bytes are missing",
+            });
         }
         verify_digest(WHAT, object)?;
         let version = r.u16()?;
         if version > FRAME_VERSION {
-            return Err(FormatError::NewerVersion { what: WHAT, found: version, known: FRAME_VERSION });
+            return Err(FormatError::NewerVersion {
+                what: WHAT,
+                found: version,
+                known: FRAME_VERSION,
+            });
         }
         r.require(version != 0, "version 0 was never written")?;
         let here = r.fault("the object kind is not known");
@@ -154,7 +165,11 @@ impl<'a> Frame<'a> {
         let salt = r.array()?;
         let sealed = r.take_all_but(DIGEST_BYTES)?;
         let header_bytes = object.get(..FRAME_HEADER_BYTES).unwrap_or_default();
-        Ok(Self { header: FrameHeader { kind, salt }, header_bytes, sealed })
+        Ok(Self {
+            header: FrameHeader { kind, salt },
+            header_bytes,
+            sealed,
+        })
     }
 }
 
@@ -173,11 +188,24 @@ pub fn verify_digest(what: &'static str, object: &[u8]) -> Result<()> {
     let covered = r.take_all_but(DIGEST_BYTES)?;
     let expected = r.u128()?;
     let found = digest(covered);
-    if found == expected { Ok(()) } else { Err(FormatError::DigestMismatch { what, expected, found }) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(FormatError::DigestMismatch {
+            what,
+            expected,
+            found,
+        })
+    }
 }
 
 /// What a frame's tag also covers: store, header, name.
 #[must_use]
 pub fn associated_data(store: StoreId, header_bytes: &[u8], name: &ObjectName) -> Vec<u8> {
-    [store.as_bytes().as_slice(), header_bytes, name.as_str().as_bytes()].concat()
+    [
+        store.as_bytes().as_slice(),
+        header_bytes,
+        name.as_str().as_bytes(),
+    ]
+    .concat()
 }

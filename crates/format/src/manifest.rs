@@ -6,7 +6,10 @@ pub use encoding::{NAME_BYTES_MAX, PATH_BYTES_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
 pub(crate) use encoding::{read_adopted, read_series_name, read_span, series_name_rules, span_rules};
 pub(crate) use encoding::{write_adopted, write_series_name, write_span};
 
-use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, SessionId, UnixNanos};
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, SessionId,
+    UnixNanos,
+};
 
 /// One revision under `backups/<series>/<session>.<revision>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +117,11 @@ impl ContainerSpan {
         let first = self.first.get();
         (first..first.saturating_add(self.count))
             .filter_map(|n| SequenceNumber::new(n).ok())
-            .map(move |sequence| ContainerId { session, kind: self.kind, sequence })
+            .map(move |sequence| ContainerId {
+                session,
+                kind: self.kind,
+                sequence,
+            })
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::fmt::Arguments;
 
-use types::{ContainerId, ContainerKind, Epoch, Generation, ObjectName, Revision, SequenceNumber, SeriesId};
 use types::SessionId;
+use types::{ContainerId, ContainerKind, Epoch, Generation, ObjectName, Revision, SequenceNumber, SeriesId};
 
 use crate::reclaim::GroupId;
 
@@ -153,16 +153,29 @@ pub fn container_folder(kind: ContainerKind, session: SessionId) -> String {
 /// `<kind>/<session>/<sequence>.<generation>`.
 #[must_use]
 pub fn container(id: ContainerId, generation: Generation) -> ObjectName {
-    name(format_args!("{}/{}", id.kind.folder(), container_tail(id, generation)))
+    name(format_args!(
+        "{}/{}",
+        id.kind.folder(),
+        container_tail(id, generation)
+    ))
 }
 
 /// The inverse of [`container`].
 #[must_use]
 pub fn parse_container(name: &ObjectName) -> Option<(ContainerId, Generation)> {
     let (folder, rest) = name.as_str().split_once('/')?;
-    let kind = ContainerKind::ALL.into_iter().find(|kind| kind.folder() == folder)?;
+    let kind = ContainerKind::ALL
+        .into_iter()
+        .find(|kind| kind.folder() == folder)?;
     let (session, sequence, generation) = parse_container_tail(rest)?;
-    Some((ContainerId { session, kind, sequence }, generation))
+    Some((
+        ContainerId {
+            session,
+            kind,
+            sequence,
+        },
+        generation,
+    ))
 }
 
 /// `mirror/<session>`: the second copies of a session's containers.
@@ -175,14 +188,20 @@ pub fn mirror_folder(session: SessionId) -> String {
 #[must_use]
 pub fn mirror(id: ContainerId, generation: Generation) -> Option<ObjectName> {
     let tail = container_tail(id, generation);
-    id.kind.is_mirrored().then(|| name(format_args!("{MIRROR_FOLDER}/{tail}")))
+    id.kind
+        .is_mirrored()
+        .then(|| name(format_args!("{MIRROR_FOLDER}/{tail}")))
 }
 
 /// The inverse of [`mirror`], but for the kind.
 #[must_use]
 pub fn parse_mirror(name: &ObjectName) -> Option<MirrorName> {
     let (session, sequence, generation) = parse_container_tail(under(name, MIRROR_FOLDER)?)?;
-    Some(MirrorName { session, sequence, generation })
+    Some(MirrorName {
+        session,
+        sequence,
+        generation,
+    })
 }
 
 /// `backups/<series>`: the manifests of a series.
@@ -205,7 +224,10 @@ pub fn parse_series(folder: &str) -> Option<SeriesId> {
 /// `backups/<series>/<session>.<revision>`.
 #[must_use]
 pub fn manifest(series: SeriesId, session: SessionId, revision: Revision) -> ObjectName {
-    name(format_args!("{BACKUPS_FOLDER}/{series}/{}.{revision}", session_part(session)))
+    name(format_args!(
+        "{BACKUPS_FOLDER}/{series}/{}.{revision}",
+        session_part(session)
+    ))
 }
 
 /// The inverse of [`manifest`].
@@ -213,7 +235,11 @@ pub fn manifest(series: SeriesId, session: SessionId, revision: Revision) -> Obj
 pub fn parse_manifest(name: &ObjectName) -> Option<(SeriesId, SessionId, Revision)> {
     let (series, rest) = under(name, BACKUPS_FOLDER)?.split_once('/')?;
     let (session, revision) = rest.split_once('.')?;
-    Some((parse_series(series)?, parse_session(session)?, parse_revision(revision)?))
+    Some((
+        parse_series(series)?,
+        parse_session(session)?,
+        parse_revision(revision)?,
+    ))
 }
 
 /// `sessions/<session>`: what a running session leaves.
@@ -281,7 +307,11 @@ pub fn parse_session_object(name: &ObjectName) -> Option<(SessionId, SessionObje
 /// `groups/<series>-<first session>.<revision>`.
 #[must_use]
 pub fn marks(group: GroupId, revision: Revision) -> ObjectName {
-    name(format_args!("{GROUPS_FOLDER}/{}-{}.{revision}", group.series, session_part(group.first)))
+    name(format_args!(
+        "{GROUPS_FOLDER}/{}-{}.{revision}",
+        group.series,
+        session_part(group.first)
+    ))
 }
 
 /// The inverse of [`marks`].
@@ -289,7 +319,13 @@ pub fn marks(group: GroupId, revision: Revision) -> ObjectName {
 pub fn parse_marks(name: &ObjectName) -> Option<(GroupId, Revision)> {
     let (group, revision) = under(name, GROUPS_FOLDER)?.split_once('.')?;
     let (series, first) = group.split_once('-')?;
-    Some((GroupId { series: parse_series(series)?, first: parse_session(first)? }, parse_revision(revision)?))
+    Some((
+        GroupId {
+            series: parse_series(series)?,
+            first: parse_session(first)?,
+        },
+        parse_revision(revision)?,
+    ))
 }
 
 /// `condemned/<epoch>`.
@@ -321,7 +357,9 @@ pub fn parse_removed(name: &ObjectName) -> Option<Epoch> {
 pub fn damaged(id: ContainerId, number: u32) -> ObjectName {
     let kind = id.kind.folder();
     let (session, sequence) = (session_part(id.session), sequence_part(id.sequence));
-    name(format_args!("{DAMAGED_FOLDER}/{kind}-{session}-{sequence}.{number}"))
+    name(format_args!(
+        "{DAMAGED_FOLDER}/{kind}-{session}-{sequence}.{number}"
+    ))
 }
 
 /// The inverse of [`damaged`].
@@ -330,8 +368,14 @@ pub fn parse_damaged(name: &ObjectName) -> Option<(ContainerId, u32)> {
     let (id, number) = under(name, DAMAGED_FOLDER)?.split_once('.')?;
     let (folder, rest) = id.split_once('-')?;
     let (session, sequence) = rest.split_once('-')?;
-    let kind = ContainerKind::ALL.into_iter().find(|kind| kind.folder() == folder)?;
-    let id = ContainerId { session: parse_session(session)?, kind, sequence: parse_sequence(sequence)? };
+    let kind = ContainerKind::ALL
+        .into_iter()
+        .find(|kind| kind.folder() == folder)?;
+    let id = ContainerId {
+        session: parse_session(session)?,
+        kind,
+        sequence: parse_sequence(sequence)?,
+    };
     Some((id, plain32(number)?))
 }
 
@@ -368,11 +412,31 @@ pub fn parse_index_run(name: &ObjectName) -> Option<IndexRunName> {
     let (sessions, number) = under(name, INDEX_FOLDER)?.split_once('.')?;
     let (first, last) = sessions.split_once('-')?;
     let (first, last) = (parse_session(first)?, parse_session(last)?);
-    (first <= last).then_some(IndexRunName { first, last, number: plain32(number)? })
+    (first <= last).then_some(IndexRunName {
+        first,
+        last,
+        number: plain32(number)?,
+    })
+}
+
+/// `index/state.<number>`: what the index keeps beside its runs.
+#[must_use]
+pub fn index_state(number: Revision) -> ObjectName {
+    name(format_args!("{INDEX_FOLDER}/state.{number}"))
+}
+
+/// The inverse of [`index_state`].
+#[must_use]
+pub fn parse_index_state(name: &ObjectName) -> Option<Revision> {
+    parse_revision(under(name, INDEX_FOLDER)?.strip_prefix("state.")?)
 }
 
 fn container_tail(id: ContainerId, generation: Generation) -> String {
-    format!("{}/{}.{generation}", session_part(id.session), sequence_part(id.sequence))
+    format!(
+        "{}/{}.{generation}",
+        session_part(id.session),
+        sequence_part(id.sequence)
+    )
 }
 
 fn parse_container_tail(tail: &str) -> Option<(SessionId, SequenceNumber, Generation)> {
@@ -426,7 +490,11 @@ fn plain32(text: &str) -> Option<u32> {
 
 /// `str::parse` alone would take a leading plus sign.
 fn digits_only(text: &str) -> Option<u64> {
-    if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {

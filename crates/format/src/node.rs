@@ -91,7 +91,12 @@ impl Payload for Node {
         w.varint32(self.containers_max);
         let mut here = None;
         w.list(&self.entries, |w, entry| match *entry {
-            NodeEntry::Run { container, first, count, logical_len } => {
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                logical_len,
+            } => {
                 if here == Some(container) {
                     w.u8(TAG_RUN_HERE);
                 } else {
@@ -107,7 +112,13 @@ impl Payload for Node {
                 w.u8(TAG_ZEROS);
                 w.varint(len);
             }
-            NodeEntry::Forward { series, backup, stream, offset, len } => {
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                offset,
+                len,
+            } => {
                 w.u8(TAG_FORWARD);
                 w.series(series);
                 w.session(backup);
@@ -127,12 +138,20 @@ impl Payload for Node {
             let run = |r: &mut Reader<'_>, container| {
                 let slots = r.slot_range()?;
                 let (first, count) = (slots.first(), slots.count());
-                Ok(NodeEntry::Run { container, first, count, logical_len: r.varint()? })
+                Ok(NodeEntry::Run {
+                    container,
+                    first,
+                    count,
+                    logical_len: r.varint()?,
+                })
             };
             match r.u8()? {
                 TAG_RUN => {
                     let container = r.container()?;
-                    r.require(here != Some(container), "a run names the container of the run before again")?;
+                    r.require(
+                        here != Some(container),
+                        "a run names the container of the run before again",
+                    )?;
                     here = Some(container);
                     run(r, container)
                 }
@@ -153,13 +172,24 @@ impl Payload for Node {
         })?;
         let too_long = r.fault("the lengths add up to more than 64 bits");
         let logical_len = sum(&entries).ok_or(too_long)?;
-        Ok(Self { level, logical_len, containers_max, entries })
+        Ok(Self {
+            level,
+            logical_len,
+            containers_max,
+            entries,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
         rule(self.level.get() >= 1, "a node is of level 1 at least")?;
-        rule(self.level.get() == 1 || !self.entries.is_empty(), "only a node of level 1 may be empty")?;
-        rule(sum(&self.entries) == Some(self.logical_len), "the length is not the sum of the entries'")?;
+        rule(
+            self.level.get() == 1 || !self.entries.is_empty(),
+            "only a node of level 1 may be empty",
+        )?;
+        rule(
+            sum(&self.entries) == Some(self.logical_len),
+            "the length is not the sum of the entries'",
+        )?;
         let mut children = 0u64;
         for entry in &self.entries {
             entry_rules(entry, self.level)?;
@@ -168,26 +198,51 @@ impl Payload for Node {
                 NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => 1,
             };
         }
-        rule(children <= NODE_CHILDREN_MAX.into(), "there are more children than a node may have")?;
+        rule(
+            children <= NODE_CHILDREN_MAX.into(),
+            "there are more children than a node may have",
+        )?;
         let merged = self.entries.windows(2).all(|pair| !continues(&pair[0], &pair[1]));
-        rule(merged, "an entry continues the one before and is not merged with it")
+        rule(
+            merged,
+            "an entry continues the one before and is not merged with it",
+        )
     }
 }
 
 fn sum(entries: &[NodeEntry]) -> Option<u64> {
-    entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.logical_len()))
+    entries
+        .iter()
+        .try_fold(0u64, |sum, entry| sum.checked_add(entry.logical_len()))
 }
 
 fn entry_rules(entry: &NodeEntry, level: Level) -> Result<(), &'static str> {
     match *entry {
-        NodeEntry::Run { container, first, count, logical_len } => {
-            rule(SlotRange::new(first, count).is_some(), "a run is empty or past the last slot")?;
+        NodeEntry::Run {
+            container,
+            first,
+            count,
+            logical_len,
+        } => {
+            rule(
+                SlotRange::new(first, count).is_some(),
+                "a run is empty or past the last slot",
+            )?;
             rule(logical_len >= count.into(), "a run has fewer bytes than slots")?;
             let holds_nodes = matches!(container.kind, ContainerKind::Recipe | ContainerKind::Small);
-            let holds_chunks =
-                matches!(container.kind, ContainerKind::Data | ContainerKind::Archive | ContainerKind::Small);
-            let fits = if level.get() == 1 { holds_chunks } else { holds_nodes };
-            rule(fits, "a run lies in a container of a kind that does not hold such children")
+            let holds_chunks = matches!(
+                container.kind,
+                ContainerKind::Data | ContainerKind::Archive | ContainerKind::Small
+            );
+            let fits = if level.get() == 1 {
+                holds_chunks
+            } else {
+                holds_nodes
+            };
+            rule(
+                fits,
+                "a run lies in a container of a kind that does not hold such children",
+            )
         }
         NodeEntry::Zeros { len } => {
             rule(len > 0, "a run of zeros is empty")?;
@@ -195,7 +250,10 @@ fn entry_rules(entry: &NodeEntry, level: Level) -> Result<(), &'static str> {
         }
         NodeEntry::Forward { offset, len, .. } => {
             rule(len > 0, "a forward is empty")?;
-            rule(offset.checked_add(len).is_some(), "a forward runs past the longest stream")
+            rule(
+                offset.checked_add(len).is_some(),
+                "a forward runs past the longest stream",
+            )
         }
     }
 }
@@ -204,12 +262,27 @@ fn entry_rules(entry: &NodeEntry, level: Level) -> Result<(), &'static str> {
 fn continues(a: &NodeEntry, b: &NodeEntry) -> bool {
     match (*a, *b) {
         (
-            NodeEntry::Run { container, first, count, .. },
-            NodeEntry::Run { container: next_container, first: next_first, .. },
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            },
+            NodeEntry::Run {
+                container: next_container,
+                first: next_first,
+                ..
+            },
         ) => container == next_container && first.checked_add(count) == Some(next_first),
         (NodeEntry::Zeros { .. }, NodeEntry::Zeros { .. }) => true,
         (
-            NodeEntry::Forward { series, backup, stream, offset, len },
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                offset,
+                len,
+            },
             NodeEntry::Forward {
                 series: next_series,
                 backup: next_backup,

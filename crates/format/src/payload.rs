@@ -17,7 +17,9 @@ pub(crate) trait Payload: Sized {
 }
 
 pub(crate) fn check<T: Payload>(value: &T) -> Result<()> {
-    value.rules().map_err(|why| FormatError::Invalid { what: T::WHAT, why })
+    value
+        .rules()
+        .map_err(|why| FormatError::Invalid { what: T::WHAT, why })
 }
 
 pub(crate) fn encode<T: Payload>(value: &T, out: &mut Vec<u8>) {
@@ -43,7 +45,11 @@ pub(crate) fn version(r: &mut Reader<'_>, what: &'static str, known: u8) -> Resu
     let zero = r.fault("version 0 was never written");
     match r.u8()? {
         0 => Err(zero),
-        v if v > known => Err(FormatError::NewerVersion { what, found: v.into(), known: known.into() }),
+        v if v > known => Err(FormatError::NewerVersion {
+            what,
+            found: v.into(),
+            known: known.into(),
+        }),
         _ => Ok(()),
     }
 }

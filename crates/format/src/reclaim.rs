@@ -94,7 +94,11 @@ impl Payload for Condemned {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { epoch: r.epoch()?, marks: r.list(18, read_mark_revision)?, slots: read_slots(r)? })
+        Ok(Self {
+            epoch: r.epoch()?,
+            marks: r.list(18, read_mark_revision)?,
+            slots: read_slots(r)?,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
@@ -113,7 +117,11 @@ impl Payload for Removed {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { epoch: r.epoch()?, slots: read_slots(r)?, marks: r.list(18, read_mark_revision)? })
+        Ok(Self {
+            epoch: r.epoch()?,
+            slots: read_slots(r)?,
+            marks: r.list(18, read_mark_revision)?,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
@@ -138,9 +146,17 @@ impl Payload for Marks {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let group = read_group(r)?;
         let covers = r.list(18, |r| {
-            Ok(CoveredManifest { session: r.session()?, revision: r.revision()?, digest: r.u128()? })
+            Ok(CoveredManifest {
+                session: r.session()?,
+                revision: r.revision()?,
+                digest: r.u128()?,
+            })
         })?;
-        Ok(Self { group, covers, live: read_slots(r)? })
+        Ok(Self {
+            group,
+            covers,
+            live: read_slots(r)?,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
@@ -175,7 +191,10 @@ fn write_group(w: &mut Writer<'_>, group: GroupId) {
 }
 
 fn read_group(r: &mut Reader<'_>) -> Result<GroupId> {
-    Ok(GroupId { series: r.series()?, first: r.session()? })
+    Ok(GroupId {
+        series: r.series()?,
+        first: r.session()?,
+    })
 }
 
 fn write_mark_revision(w: &mut Writer<'_>, &(group, revision): &(GroupId, Revision)) {
@@ -225,11 +244,16 @@ fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
                 Some(_) => None,
             };
             let first = first.and_then(|first| Slot::new(first).ok());
-            let range = first.and_then(|first| SlotRange::new(first, count)).ok_or(wrong)?;
+            let range = first
+                .and_then(|first| SlotRange::new(first, count))
+                .ok_or(wrong)?;
             end = Some(range.end());
             Ok(range)
         })?;
-        Ok(ContainerSlots { container, slots: (!ranges.is_empty()).then_some(ranges) })
+        Ok(ContainerSlots {
+            container,
+            slots: (!ranges.is_empty()).then_some(ranges),
+        })
     })
 }
 
@@ -238,7 +262,9 @@ fn slots_rules(list: &[ContainerSlots]) -> Result<(), &'static str> {
     rule(sorted, "the containers are not sorted, or one stands twice")?;
     for ranges in list.iter().filter_map(|entry| entry.slots.as_ref()) {
         rule(!ranges.is_empty(), "a container is listed with no slots")?;
-        let apart = ranges.windows(2).all(|pair| pair[0].end() < pair[1].first().get());
+        let apart = ranges
+            .windows(2)
+            .all(|pair| pair[0].end() < pair[1].first().get());
         rule(apart, "the slots of a container are not sorted, or not merged")?;
     }
     Ok(())

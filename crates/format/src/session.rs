@@ -163,7 +163,10 @@ impl Payload for Lease {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { holder: r.session()?, released: r.flag()? })
+        Ok(Self {
+            holder: r.session()?,
+            released: r.flag()?,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {

@@ -6,8 +6,9 @@
 //! the one the value encodes to. A reader never indexes past its input and never reserves memory for
 //! more elements than the remaining input could hold (INV-8). Plain values: no state is shared.
 
-use types::{ContainerId, Epoch, Fingerprint, Generation, Level, Revision, SequenceNumber, SeriesId, SessionId};
-use types::{Slot, SlotRange, StoreId, UnixNanos};
+mod ids;
+#[cfg(test)]
+mod tests;
 
 use crate::error::{FormatError, Result};
 
@@ -57,7 +58,11 @@ impl<'a> Reader<'a> {
     /// An error at the present position.
     #[must_use]
     pub const fn fault(&self, why: &'static str) -> FormatError {
-        FormatError::Malformed { what: self.what, offset: self.at as u64, why }
+        FormatError::Malformed {
+            what: self.what,
+            offset: self.at as u64,
+            why,
+        }
     }
 
     /// `Ok` when the condition holds.
@@ -74,7 +79,9 @@ impl<'a> Reader<'a> {
     /// `Malformed` when fewer remain.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let Some(taken) = rest.get(..len) else { return Err(self.fault("the bytes end too early")) };
+        let Some(taken) = rest.get(..len) else {
+            return Err(self.fault("the bytes end too early"));
+        };
         self.at += len;
         Ok(taken)
     }
@@ -146,7 +153,11 @@ impl<'a> Reader<'a> {
     /// `Malformed` when one is not.
     pub fn reserved<const N: usize>(&mut self) -> Result<()> {
         let here = self.fault("a reserved byte is not zero");
-        if self.array::<N>()? == [0; N] { Ok(()) } else { Err(here) }
+        if self.array::<N>()? == [0; N] {
+            Ok(())
+        } else {
+            Err(here)
+        }
     }
 
     /// A flag: 0 or 1.
@@ -177,7 +188,11 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
-                return if byte == 0 && shift > 0 { Err(here) } else { Ok(value) };
+                return if byte == 0 && shift > 0 {
+                    Err(here)
+                } else {
+                    Ok(value)
+                };
             }
         }
         Err(here)
@@ -223,7 +238,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// As [`Self::flag`] and of `value`.
     pub fn option<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
-        if self.flag()? { value(self).map(Some) } else { Ok(None) }
+        if self.flag()? {
+            value(self).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// A varint length of at most `cap` and as many bytes.
@@ -245,7 +264,9 @@ impl<'a> Reader<'a> {
     /// `Malformed` when longer, cut off or not UTF-8.
     pub fn text(&mut self, cap: usize) -> Result<String> {
         let here = self.fault("a text is not UTF-8");
-        std::str::from_utf8(self.bytes(cap)?).map(str::to_owned).map_err(|_| here)
+        std::str::from_utf8(self.bytes(cap)?)
+            .map(str::to_owned)
+            .map_err(|_| here)
     }
 
     /// Ends the reading.
@@ -257,92 +278,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Ids and units; each refuses what its type refuses.
-#[expect(clippy::missing_errors_doc, reason = "all: `Malformed` when cut off or out of the type's range")]
-impl Reader<'_> {
-    /// Varint.
-    pub fn session(&mut self) -> Result<SessionId> {
-        let here = self.fault("a session number is out of range");
-        SessionId::new(self.varint()?).map_err(|_| here)
-    }
-
-    /// Varint.
-    pub fn sequence(&mut self) -> Result<SequenceNumber> {
-        let here = self.fault("a container sequence is out of range");
-        SequenceNumber::new(self.varint32()?).map_err(|_| here)
-    }
-
-    /// Varint.
-    pub fn slot(&mut self) -> Result<Slot> {
-        let here = self.fault("a slot is out of range");
-        Slot::new(self.varint32()?).map_err(|_| here)
-    }
-
-    /// Two varints: first and count.
-    pub fn slot_range(&mut self) -> Result<SlotRange> {
-        let here = self.fault("a slot range is empty or out of range");
-        let first = self.slot()?;
-        SlotRange::new(first, self.varint32()?).ok_or(here)
-    }
-
-    /// Varint.
-    pub fn revision(&mut self) -> Result<Revision> {
-        let here = self.fault("a revision is out of range");
-        Revision::new(self.varint32()?).map_err(|_| here)
-    }
-
-    /// Varint.
-    pub fn epoch(&mut self) -> Result<Epoch> {
-        let here = self.fault("an epoch is out of range");
-        Epoch::new(self.varint()?).map_err(|_| here)
-    }
-
-    /// Four bytes.
-    pub fn generation(&mut self) -> Result<Generation> {
-        let here = self.fault("a generation is out of range");
-        Generation::new(self.u32()?).map_err(|_| here)
-    }
-
-    /// One byte.
-    pub fn level(&mut self) -> Result<Level> {
-        let here = self.fault("a level is out of range");
-        Level::new(self.u8()?).map_err(|_| here)
-    }
-
-    /// Eight bytes.
-    pub fn container(&mut self) -> Result<ContainerId> {
-        let here = self.fault("a container id names no known kind");
-        ContainerId::from_u64(self.u64()?).ok_or(here)
-    }
-
-    /// Sixteen bytes.
-    pub fn series(&mut self) -> Result<SeriesId> {
-        Ok(SeriesId::from_bytes(self.array()?))
-    }
-
-    /// Sixteen bytes.
-    pub fn store(&mut self) -> Result<StoreId> {
-        Ok(StoreId::from_bytes(self.array()?))
-    }
-
-    /// Thirty-two bytes.
-    pub fn fingerprint(&mut self) -> Result<Fingerprint> {
-        Ok(Fingerprint::from_bytes(self.array()?))
-    }
-
-    /// Eight bytes, two's complement.
-    pub fn nanos(&mut self) -> Result<UnixNanos> {
-        Ok(UnixNanos::new(i64::from_le_bytes(self.array()?)))
-    }
-}
-
 /// Appends primitives to a vector; the inverse of [`Reader`].
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
 
-#[expect(missing_docs, reason = "each writes what the reader's method of the same name reads")]
+#[expect(
+    missing_docs,
+    reason = "each writes what the reader's method of the same name reads"
+)]
 impl<'a> Writer<'a> {
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
@@ -414,58 +359,5 @@ impl<'a> Writer<'a> {
 
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
-    }
-
-    pub fn session(&mut self, value: SessionId) {
-        self.varint(value.get());
-    }
-
-    pub fn sequence(&mut self, value: SequenceNumber) {
-        self.varint32(value.get());
-    }
-
-    pub fn slot(&mut self, value: Slot) {
-        self.varint32(value.get());
-    }
-
-    pub fn slot_range(&mut self, value: SlotRange) {
-        self.slot(value.first());
-        self.varint32(value.count());
-    }
-
-    pub fn revision(&mut self, value: Revision) {
-        self.varint32(value.get());
-    }
-
-    pub fn epoch(&mut self, value: Epoch) {
-        self.varint(value.get());
-    }
-
-    pub fn generation(&mut self, value: Generation) {
-        self.u32(value.get());
-    }
-
-    pub fn level(&mut self, value: Level) {
-        self.u8(value.get());
-    }
-
-    pub fn container(&mut self, value: ContainerId) {
-        self.u64(value.to_u64());
-    }
-
-    pub fn series(&mut self, value: SeriesId) {
-        self.put(value.as_bytes());
-    }
-
-    pub fn store(&mut self, value: StoreId) {
-        self.put(value.as_bytes());
-    }
-
-    pub fn fingerprint(&mut self, value: Fingerprint) {
-        self.put(value.as_bytes());
-    }
-
-    pub fn nanos(&mut self, value: UnixNanos) {
-        self.put(&value.get().to_le_bytes());
     }
 }

@@ -73,29 +73,70 @@ impl Payload for Catalog {
             for level in &mut levels {
                 *level = r.level()?;
             }
-            r.require(levels.iter().any(|&l| l > chunk), "there are columns for nodes but no node")?;
-            for (len, _) in logical.iter_mut().zip(&levels).filter(|(_, level)| **level > chunk) {
+            r.require(
+                levels.iter().any(|&l| l > chunk),
+                "there are columns for nodes but no node",
+            )?;
+            for (len, _) in logical
+                .iter_mut()
+                .zip(&levels)
+                .filter(|(_, level)| **level > chunk)
+            {
                 *len = r.varint()?;
             }
         }
         let mut entries = Vec::with_capacity(count);
-        let columns = runs.iter().flat_map(|run| run.iter()).zip(lens).zip(levels.into_iter().zip(logical));
+        let columns = runs
+            .iter()
+            .flat_map(|run| run.iter())
+            .zip(lens)
+            .zip(levels.into_iter().zip(logical));
         for ((slot, len), (level, logical_len)) in columns {
-            entries.push(CatalogEntry { slot, fingerprint: r.fingerprint()?, len, level, logical_len });
+            entries.push(CatalogEntry {
+                slot,
+                fingerprint: r.fingerprint()?,
+                len,
+                level,
+                logical_len,
+            });
         }
         let merged = r.list(11, |r| {
-            Ok(MergedRange { from: r.container()?, slots: r.slot_range()?, first_here: r.slot()? })
+            Ok(MergedRange {
+                from: r.container()?,
+                slots: r.slot_range()?,
+                first_here: r.slot()?,
+            })
         })?;
-        let moved_to = if flags & FLAG_MOVED != 0 { Some(r.container()?) } else { None };
-        Ok(Self { entries, merged, moved_to })
+        let moved_to = if flags & FLAG_MOVED != 0 {
+            Some(r.container()?)
+        } else {
+            None
+        };
+        Ok(Self {
+            entries,
+            merged,
+            moved_to,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        rule(self.entries.len() <= CATALOG_ENTRIES_MAX as usize, "there are more entries than slots")?;
-        rule(slots::are_distinct(self.entries.iter().map(|e| e.slot)), "a slot stands twice")?;
+        rule(
+            self.entries.len() <= CATALOG_ENTRIES_MAX as usize,
+            "there are more entries than slots",
+        )?;
+        rule(
+            slots::are_distinct(self.entries.iter().map(|e| e.slot)),
+            "a slot stands twice",
+        )?;
         for e in &self.entries {
-            rule(e.len > 0 && e.len <= REGION_PLAIN_BYTES_MAX, "an entry's length is impossible")?;
-            rule(is_node(e) || e.logical_len == e.len.into(), "a chunk's two lengths differ")?;
+            rule(
+                e.len > 0 && e.len <= REGION_PLAIN_BYTES_MAX,
+                "an entry's length is impossible",
+            )?;
+            rule(
+                is_node(e) || e.logical_len == e.len.into(),
+                "a chunk's two lengths differ",
+            )?;
         }
         for m in &self.merged {
             let last = m.first_here.checked_add(m.slots.count() - 1);
@@ -107,9 +148,15 @@ impl Payload for Catalog {
                 std::cmp::Ordering::Equal => pair[0].slots.end() <= pair[1].slots.first().get(),
                 std::cmp::Ordering::Greater => false,
             };
-            rule(follows, "merged ranges overlap or are not sorted by container and slot")?;
+            rule(
+                follows,
+                "merged ranges overlap or are not sorted by container and slot",
+            )?;
         }
-        rule(self.moved_to.is_none() || self.entries.is_empty(), "a stub has entries")
+        rule(
+            self.moved_to.is_none() || self.entries.is_empty(),
+            "a stub has entries",
+        )
     }
 }
 
@@ -120,7 +167,10 @@ impl Catalog {
     /// # Errors
     /// `Invalid`.
     pub fn check_rows(&self, rows: &[RegionRow]) -> Result<()> {
-        let invalid = |why| FormatError::Invalid { what: Self::WHAT, why };
+        let invalid = |why| FormatError::Invalid {
+            what: Self::WHAT,
+            why,
+        };
         let mut rest = self.entries.as_slice();
         for row in rows {
             let Some((held, after)) = rest.split_at_checked(row.entry_count as usize) else {
@@ -132,7 +182,11 @@ impl Catalog {
             }
             rest = after;
         }
-        if rest.is_empty() { Ok(()) } else { Err(invalid("the rows have fewer entries than the catalog")) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(invalid("the rows have fewer entries than the catalog"))
+        }
     }
 
     /// The slot here of a slot of a container that was merged into this one.
@@ -140,12 +194,16 @@ impl Catalog {
     pub fn slot_of_merged(&self, from: types::ContainerId, slot: Slot) -> Option<Slot> {
         let key = (from, slot.get());
         let at = self.merged.partition_point(|m| (m.from, m.slots.end()) <= key);
-        let range = self.merged.get(at).filter(|m| m.from == from && m.slots.contains(slot))?;
-        range.first_here.checked_add(slot.get() - range.slots.first().get())
+        let range = self
+            .merged
+            .get(at)
+            .filter(|m| m.from == from && m.slots.contains(slot))?;
+        range
+            .first_here
+            .checked_add(slot.get() - range.slots.first().get())
     }
 }
 
 fn is_node(entry: &CatalogEntry) -> bool {
     entry.level.get() > 0
 }
-

@@ -33,16 +33,36 @@ impl Payload for CatalogCopy {
         let lens: Vec<u32> = (0..count).map(|_| r.varint32()).collect::<Result<_>>()?;
         let mut entries = Vec::with_capacity(count);
         for (slot, len) in runs.iter().flat_map(|run| run.iter()).zip(lens) {
-            entries.push(CatalogCopyEntry { slot, fingerprint_prefix: r.array()?, len });
+            entries.push(CatalogCopyEntry {
+                slot,
+                fingerprint_prefix: r.array()?,
+                len,
+            });
         }
-        Ok(Self { container, generation, entries })
+        Ok(Self {
+            container,
+            generation,
+            entries,
+        })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        rule(self.container.kind != ContainerKind::Catalog, "it copies the catalog of a catalog container")?;
-        rule(self.entries.len() <= CATALOG_ENTRIES_MAX as usize, "there are more entries than slots")?;
-        rule(slots::are_distinct(self.entries.iter().map(|e| e.slot)), "a slot stands twice")?;
+        rule(
+            self.container.kind != ContainerKind::Catalog,
+            "it copies the catalog of a catalog container",
+        )?;
+        rule(
+            self.entries.len() <= CATALOG_ENTRIES_MAX as usize,
+            "there are more entries than slots",
+        )?;
+        rule(
+            slots::are_distinct(self.entries.iter().map(|e| e.slot)),
+            "a slot stands twice",
+        )?;
         let possible = |e: &CatalogCopyEntry| e.len > 0 && e.len <= REGION_PLAIN_BYTES_MAX;
-        rule(self.entries.iter().all(possible), "an entry's length is impossible")
+        rule(
+            self.entries.iter().all(possible),
+            "an entry's length is impossible",
+        )
     }
 }

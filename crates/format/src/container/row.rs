@@ -66,7 +66,14 @@ pub fn decode_rows(bytes: &[u8]) -> Result<Vec<RegionRow>> {
         let here = r.fault("the codec is not known");
         let codec = Codec::from_number(r.u8()?).ok_or(here)?;
         r.reserved::<3>()?;
-        rows.push(RegionRow { offset, stored_len, first_entry, entry_count, codec, digest: r.u128()? });
+        rows.push(RegionRow {
+            offset,
+            stored_len,
+            first_entry,
+            entry_count,
+            codec,
+            digest: r.u128()?,
+        });
     }
     Ok(rows)
 }

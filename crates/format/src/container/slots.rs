@@ -38,7 +38,10 @@ pub(super) fn read(r: &mut Reader<'_>, count: usize) -> Result<Vec<SlotRange>> {
         let Some(rest) = left.checked_sub(run.count().into()) else {
             return Err(r.fault("the slot runs hold more slots than there are entries"));
         };
-        if runs.last().is_some_and(|previous| previous.end() == run.first().get()) {
+        if runs
+            .last()
+            .is_some_and(|previous| previous.end() == run.first().get())
+        {
             return Err(r.fault("a slot run continues the one before"));
         }
         left = rest;

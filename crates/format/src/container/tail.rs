@@ -62,7 +62,12 @@ impl ContainerHeader {
         r.require(kind == id.kind.number(), "the kind is not the one in the id")?;
         let salt = r.array()?;
         r.finish()?;
-        Ok(Self { store, id, generation, salt })
+        Ok(Self {
+            store,
+            id,
+            generation,
+            salt,
+        })
     }
 }
 
@@ -85,7 +90,9 @@ impl ContainerFooter {
         w.put(&FOOTER_MAGIC);
         let value = digest(&out);
         Writer::new(&mut out).u128(value);
-        out.split_off(rows.len()).try_into().expect("the fields add up to the footer's length")
+        out.split_off(rows.len())
+            .try_into()
+            .expect("the fields add up to the footer's length")
     }
 
     /// Footer and the header's copy; nothing is verified but what each field may be.
@@ -103,8 +110,14 @@ impl ContainerFooter {
         }
         r.take(DIGEST_BYTES)?;
         r.finish()?;
-        let footer =
-            Self { region_count, entry_count, catalog_offset, catalog_stored_len, catalog_digest, rows_offset };
+        let footer = Self {
+            region_count,
+            entry_count,
+            catalog_offset,
+            catalog_stored_len,
+            catalog_digest,
+            rows_offset,
+        };
         Ok((footer, ContainerHeader::decode(header)?))
     }
 
@@ -119,7 +132,8 @@ impl ContainerFooter {
         if self.rows_offset.checked_add(rows_len + FOOTER_BYTES as u64) != Some(object_len) {
             return invalid("the rows do not lie between catalog and footer");
         }
-        if self.catalog_stored_len as usize <= TAG_BYTES || self.catalog_stored_len > CATALOG_STORED_BYTES_MAX {
+        if self.catalog_stored_len as usize <= TAG_BYTES || self.catalog_stored_len > CATALOG_STORED_BYTES_MAX
+        {
             return invalid("the catalog's length is impossible");
         }
         if self.entry_count > CATALOG_ENTRIES_MAX || self.region_count > self.entry_count {
@@ -163,7 +177,13 @@ impl<'a> ContainerTail<'a> {
     /// `Malformed` when torn or no container, `DigestMismatch`, `NewerVersion`, or `Invalid` when the
     /// parts do not fit together.
     pub fn parse(tail: &'a [u8], object_len: u64) -> Result<TailParse<'a>> {
-        let torn = |why| Err(FormatError::Malformed { what: FOOTER, offset: object_len, why });
+        let torn = |why| {
+            Err(FormatError::Malformed {
+                what: FOOTER,
+                offset: object_len,
+                why,
+            })
+        };
         if object_len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
             return torn("the object is too short for a container");
         }
@@ -171,13 +191,18 @@ impl<'a> ContainerTail<'a> {
             return torn("the tail is longer than the object");
         }
         let Some(footer_at) = tail.len().checked_sub(FOOTER_BYTES) else {
-            return Ok(TailParse::Need { tail_bytes: FOOTER_BYTES as u64 });
+            return Ok(TailParse::Need {
+                tail_bytes: FOOTER_BYTES as u64,
+            });
         };
         let (footer, header) = ContainerFooter::decode(tail.get(footer_at..).unwrap_or_default())?;
         footer.check_places(object_len)?;
 
         let tail_bytes = object_len - footer.catalog_offset;
-        let Some(begin) = usize::try_from(tail_bytes).ok().and_then(|len| tail.len().checked_sub(len)) else {
+        let Some(begin) = usize::try_from(tail_bytes)
+            .ok()
+            .and_then(|len| tail.len().checked_sub(len))
+        else {
             return Ok(TailParse::Need { tail_bytes });
         };
         let mut r = Reader::new(FOOTER, tail.get(begin..).unwrap_or_default());
@@ -187,11 +212,25 @@ impl<'a> ContainerTail<'a> {
         r.take(FOOTER_BYTES - DIGEST_BYTES)?;
         let (expected, found) = (r.u128()?, digest(covered));
         if expected != found {
-            return Err(FormatError::DigestMismatch { what: FOOTER, expected, found });
+            return Err(FormatError::DigestMismatch {
+                what: FOOTER,
+                expected,
+                found,
+            });
         }
         let rows = decode_rows(rows)?;
-        check_rows(&rows, HEADER_BYTES as u64, footer.catalog_offset, footer.entry_count)?;
-        Ok(TailParse::Whole(ContainerTail { header, footer, rows, sealed_catalog }))
+        check_rows(
+            &rows,
+            HEADER_BYTES as u64,
+            footer.catalog_offset,
+            footer.entry_count,
+        )?;
+        Ok(TailParse::Whole(ContainerTail {
+            header,
+            footer,
+            rows,
+            sealed_catalog,
+        }))
     }
 
     /// The catalog's ciphertext and tag, its digest verified.
@@ -203,7 +242,11 @@ impl<'a> ContainerTail<'a> {
         if expected == found {
             Ok(self.sealed_catalog)
         } else {
-            Err(FormatError::DigestMismatch { what: "catalog", expected, found })
+            Err(FormatError::DigestMismatch {
+                what: "catalog",
+                expected,
+                found,
+            })
         }
     }
 
@@ -215,7 +258,10 @@ impl<'a> ContainerTail<'a> {
         if bytes == self.header.encode() {
             Ok(())
         } else {
-            Err(FormatError::Invalid { what: HEADER, why: "it is not the one that the footer repeats" })
+            Err(FormatError::Invalid {
+                what: HEADER,
+                why: "it is not the one that the footer repeats",
+            })
         }
     }
 
@@ -233,9 +279,11 @@ fn container_version(r: &mut Reader<'_>, what: &'static str) -> Result<()> {
     let zero = r.fault("version 0 was never written");
     match r.u16()? {
         0 => Err(zero),
-        v if v > CONTAINER_VERSION => {
-            Err(FormatError::NewerVersion { what, found: v, known: CONTAINER_VERSION })
-        }
+        v if v > CONTAINER_VERSION => Err(FormatError::NewerVersion {
+            what,
+            found: v,
+            known: CONTAINER_VERSION,
+        }),
         _ => Ok(()),
     }
 }

@@ -147,11 +147,20 @@ impl Payload for ListingEntry {
         for (name, value) in &self.xattrs {
             let name_fits = !name.is_empty() && name.len() <= XATTR_NAME_BYTES_MAX && !name.contains(&0);
             rule(name_fits, "an extended attribute's name is impossible")?;
-            rule(value.len() <= XATTR_VALUE_BYTES_MAX, "an extended attribute's value is too long")?;
+            rule(
+                value.len() <= XATTR_VALUE_BYTES_MAX,
+                "an extended attribute's value is too long",
+            )?;
         }
         let sorted = self.xattrs.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        rule(sorted, "the extended attributes are not sorted, or one stands twice")?;
-        rule(len_max(self) <= RECORD_BYTES_MAX, "the entry is longer than a record may be")
+        rule(
+            sorted,
+            "the extended attributes are not sorted, or one stands twice",
+        )?;
+        rule(
+            len_max(self) <= RECORD_BYTES_MAX,
+            "the entry is longer than a record may be",
+        )
     }
 }
 
@@ -215,10 +224,17 @@ fn write_kind(w: &mut Writer<'_>, kind: &EntryKind) {
 fn read_kind(r: &mut Reader<'_>) -> Result<EntryKind> {
     let unknown = r.fault("the entry's type is not known");
     Ok(match r.u8()? {
-        TAG_FILE => EntryKind::File { len: r.varint()?, holes: read_holes(r)? },
-        TAG_HARD_LINK => EntryKind::HardLink { target: r.bytes(PATH_BYTES_MAX)?.to_vec() },
+        TAG_FILE => EntryKind::File {
+            len: r.varint()?,
+            holes: read_holes(r)?,
+        },
+        TAG_HARD_LINK => EntryKind::HardLink {
+            target: r.bytes(PATH_BYTES_MAX)?.to_vec(),
+        },
         TAG_FOLDER => EntryKind::Folder,
-        TAG_SYMLINK => EntryKind::Symlink { target: r.bytes(PATH_BYTES_MAX)?.to_vec() },
+        TAG_SYMLINK => EntryKind::Symlink {
+            target: r.bytes(PATH_BYTES_MAX)?.to_vec(),
+        },
         TAG_CHAR_DEVICE => EntryKind::CharDevice { device: r.varint()? },
         TAG_BLOCK_DEVICE => EntryKind::BlockDevice { device: r.varint()? },
         TAG_FIFO => EntryKind::Fifo,
@@ -259,7 +275,10 @@ fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
     let mut end = None;
     for &(offset, len) in holes {
         rule(len > 0, "a hole is empty")?;
-        rule(end.is_none_or(|end| end < offset), "the holes are not sorted, or not merged")?;
+        rule(
+            end.is_none_or(|end| end < offset),
+            "the holes are not sorted, or not merged",
+        )?;
         let hole_end = offset.checked_add(len).filter(|&hole_end| hole_end <= file_len);
         rule(hole_end.is_some(), "a hole runs past the file's end")?;
         end = hole_end;
@@ -272,7 +291,9 @@ fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
 fn path_rules(path: &[u8]) -> Result<(), &'static str> {
     rule(path.len() <= PATH_BYTES_MAX, "a path is too long")?;
     rule(!path.contains(&0), "a path contains a zero byte")?;
-    let Some(parts) = path.strip_prefix(b"/") else { return Err("a path is not absolute") };
+    let Some(parts) = path.strip_prefix(b"/") else {
+        return Err("a path is not absolute");
+    };
     let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
     let fits = parts.is_empty() || parts.split(|&b| b == b'/').all(plain);
     rule(fits, "a path has an empty part, or one that is '.' or '..'")
@@ -293,7 +314,10 @@ fn len_max(e: &ListingEntry) -> usize {
         EntryKind::HardLink { target } | EntryKind::Symlink { target } => target.len(),
         _ => 0,
     };
-    let xattrs = e.xattrs.iter().map(|(name, value)| name.len() + value.len() + 2 * VARINT_BYTES_MAX);
+    let xattrs = e
+        .xattrs
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 2 * VARINT_BYTES_MAX);
     // the fixed fields, tags and counts are fewer than two hundred bytes
     200 + e.path.len() + e.user.len() + e.group.len() + kind + xattrs.sum::<usize>()
 }

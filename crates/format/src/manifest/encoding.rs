@@ -135,13 +135,25 @@ fn read_backup(r: &mut Reader<'_>) -> Result<Backup> {
 fn backup_rules(b: &Backup) -> Result<(), &'static str> {
     series_name_rules(&b.series)?;
     rule(b.user.len() <= NAME_BYTES_MAX, "the user's name is too long")?;
-    rule(b.program.len() <= TEXT_BYTES_MAX, "the program's version is too long")?;
-    rule(b.tags.iter().all(|tag| tag.len() <= TEXT_BYTES_MAX), "a tag is too long")?;
+    rule(
+        b.program.len() <= TEXT_BYTES_MAX,
+        "the program's version is too long",
+    )?;
+    rule(
+        b.tags.iter().all(|tag| tag.len() <= TEXT_BYTES_MAX),
+        "a tag is too long",
+    )?;
     rule(ascends(&b.tags), "the tags are not sorted, or one stands twice")?;
     rule(b.streams.len() <= STREAMS_MAX, "there are too many streams")?;
     for root in &b.streams {
-        let holds_nodes = matches!(root.location.container.kind, ContainerKind::Recipe | ContainerKind::Small);
-        rule(holds_nodes, "a root lies in a container of a kind that holds no nodes")?;
+        let holds_nodes = matches!(
+            root.location.container.kind,
+            ContainerKind::Recipe | ContainerKind::Small
+        );
+        rule(
+            holds_nodes,
+            "a root lies in a container of a kind that holds no nodes",
+        )?;
         rule(root.level.get() >= 1, "a root is of level 1 at least")?;
     }
     b.containers.iter().try_for_each(span_rules)
@@ -159,8 +171,17 @@ fn write_root(w: &mut Writer<'_>, root: &StreamRoot) {
 fn read_root(r: &mut Reader<'_>) -> Result<StreamRoot> {
     let unknown = r.fault("the stream's role is not known");
     let role = StreamRole::from_number(r.u8()?).ok_or(unknown)?;
-    let location = types::ChunkLocation { container: r.container()?, slot: r.slot()? };
-    Ok(StreamRoot { role, location, level: r.level()?, fingerprint: r.fingerprint()?, len: r.varint()? })
+    let location = types::ChunkLocation {
+        container: r.container()?,
+        slot: r.slot()?,
+    };
+    Ok(StreamRoot {
+        role,
+        location,
+        level: r.level()?,
+        fingerprint: r.fingerprint()?,
+        len: r.varint()?,
+    })
 }
 
 pub(crate) fn write_series_name(w: &mut Writer<'_>, name: &SeriesName) {
@@ -176,8 +197,14 @@ pub(crate) fn read_series_name(r: &mut Reader<'_>) -> Result<SeriesName> {
 
 pub(crate) fn series_name_rules(name: &SeriesName) -> Result<(), &'static str> {
     rule(name.host.len() <= NAME_BYTES_MAX, "the host's name is too long")?;
-    rule(name.paths.iter().all(|path| path.len() <= PATH_BYTES_MAX), "a path of the series is too long")?;
-    rule(ascends(&name.paths), "the series' paths are not sorted, or one stands twice")
+    rule(
+        name.paths.iter().all(|path| path.len() <= PATH_BYTES_MAX),
+        "a path of the series is too long",
+    )?;
+    rule(
+        ascends(&name.paths),
+        "the series' paths are not sorted, or one stands twice",
+    )
 }
 
 pub(crate) fn write_span(w: &mut Writer<'_>, span: &ContainerSpan) {
@@ -189,13 +216,23 @@ pub(crate) fn write_span(w: &mut Writer<'_>, span: &ContainerSpan) {
 pub(crate) fn read_span(r: &mut Reader<'_>) -> Result<ContainerSpan> {
     let unknown = r.fault("the container kind is not known");
     let kind = ContainerKind::from_number(r.u8()?).ok_or(unknown)?;
-    Ok(ContainerSpan { kind, first: r.sequence()?, count: r.varint32()? })
+    Ok(ContainerSpan {
+        kind,
+        first: r.sequence()?,
+        count: r.varint32()?,
+    })
 }
 
 pub(crate) fn span_rules(span: &ContainerSpan) -> Result<(), &'static str> {
-    let last = span.count.checked_sub(1).and_then(|more| span.first.get().checked_add(more));
+    let last = span
+        .count
+        .checked_sub(1)
+        .and_then(|more| span.first.get().checked_add(more));
     let fits = last.is_some_and(|last| last <= types::SequenceNumber::MAX.get());
-    rule(fits, "a span of containers is empty or past the last sequence number")
+    rule(
+        fits,
+        "a span of containers is empty or past the last sequence number",
+    )
 }
 
 pub(crate) fn write_adopted(w: &mut Writer<'_>, adopted: &(SessionId, Option<u32>)) {
