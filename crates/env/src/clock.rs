@@ -1,9 +1,20 @@
 //! Time. Nothing else in the workspace asks the system what time it is.
+//!
+//! [`SystemClock`] asks the system; [`ManualClock`] is a test's, and moves when it is told to or slept on.
+//! Both may be used from many threads at once and never fail.
+
+mod manual;
+mod system;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;
 
 use types::UnixNanos;
+
+pub use manual::ManualClock;
+pub use system::SystemClock;
 
 /// A source of time, and the only way to wait.
 pub trait Clock: Send + Sync + fmt::Debug {

@@ -1,15 +1,30 @@
 //! The only doors to time, randomness and storage.
+//!
+//! [`Storage`] is the create-only object interface; [`LocalStorage`], [`MemoryStorage`] and
+//! [`ObjectStoreStorage`] implement it, [`fault::FaultStorage`] is the one that tests crash, and
+//! [`conformance`] is the suite that each of them passes, and that any other must. [`Clock`] and
+//! [`Entropy`] are time and randomness; each has a system's and a test's implementation.
 
 mod clock;
+pub mod conformance;
 mod entropy;
 mod error;
+pub mod fault;
+mod local;
+mod memory;
+mod plain;
+mod remote;
 mod storage;
 
+use std::path::Path;
 use std::sync::Arc;
 
-pub use clock::Clock;
-pub use entropy::Entropy;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
+pub use local::{LocalOptions, LocalStorage, PublishWay};
+pub use memory::MemoryStorage;
+pub use remote::ObjectStoreStorage;
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
 
 /// The doors together, as handed to whatever needs them. Cheap to clone.
@@ -21,4 +36,48 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+}
+
+impl Env {
+    /// This storage, with the system's time and randomness.
+    #[must_use]
+    pub fn system(storage: Arc<dyn Storage>) -> Self {
+        Self {
+            storage,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+        }
+    }
+
+    /// An existing local folder, with the system's time and randomness. Creates nothing.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::open`].
+    pub fn local(root: impl AsRef<Path>) -> Result<Self, StorageError> {
+        Ok(Self::system(Arc::new(LocalStorage::open(root)?)))
+    }
+
+    /// A local folder that is created if need be, with the system's time and randomness.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::create`].
+    pub fn create_local(root: impl AsRef<Path>) -> Result<Self, StorageError> {
+        Ok(Self::system(Arc::new(LocalStorage::create(root)?)))
+    }
+
+    /// A test's: this storage, time that stands still until it is moved, and randomness that repeats with
+    /// its seed. The clock is returned too, to be moved.
+    #[must_use]
+    pub fn simulated(storage: Arc<dyn Storage>, seed: u64) -> (Self, ManualClock) {
+        let clock = ManualClock::default();
+        let (time, entropy) = (Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)));
+        (
+            Self {
+                storage,
+                clock: time,
+                entropy,
+            },
+            clock,
+        )
+    }
 }

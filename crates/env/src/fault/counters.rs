@@ -1,0 +1,152 @@
+//! What was asked of a storage: the counts that tests of I/O assert.
+
+use types::ObjectName;
+
+/// The kinds of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OpKind {
+    /// `put`.
+    Put,
+    /// `barrier`.
+    Barrier,
+    /// `delete`.
+    Delete,
+    /// `get`, `get_range`, `get_tail` and `map`.
+    Get,
+    /// `head`.
+    Head,
+    /// `list` and `list_folders`.
+    List,
+    /// `lock`, `lock_state` and `drop_lock`.
+    Lock,
+}
+
+impl OpKind {
+    /// Whether it changes what is stored, or what of it is durable.
+    #[must_use]
+    pub const fn is_mutating(self) -> bool {
+        matches!(self, Self::Put | Self::Barrier | Self::Delete)
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Barrier => "barrier",
+            Self::Delete => "delete",
+            Self::Get => "get",
+            Self::Head => "head",
+            Self::List => "list",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+/// How often each kind of operation was asked for (whatever became of it), and the bytes that went
+/// through. What a stopped machine or a killed process still asked for is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Puts.
+    pub puts: u64,
+    /// Bytes of objects that were created.
+    pub put_bytes: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Deletes.
+    pub deletes: u64,
+    /// Reads of bytes: whole objects, ranges, tails and maps, one each.
+    pub gets: u64,
+    /// Bytes that reads returned; a map counts its whole object.
+    pub get_bytes: u64,
+    /// Heads.
+    pub heads: u64,
+    /// Listings of objects or folders.
+    pub lists: u64,
+    /// Rows that listings returned.
+    pub listed: u64,
+    /// Operations on locks.
+    pub locks: u64,
+}
+
+impl Counters {
+    /// Puts, deletes and barriers.
+    #[must_use]
+    pub const fn mutating(&self) -> u64 {
+        self.puts + self.barriers + self.deletes
+    }
+
+    /// All operations.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        self.mutating() + self.gets + self.heads + self.lists + self.locks
+    }
+
+    /// What was asked for since an earlier reading of the same counters.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            puts: self.puts - earlier.puts,
+            put_bytes: self.put_bytes - earlier.put_bytes,
+            barriers: self.barriers - earlier.barriers,
+            deletes: self.deletes - earlier.deletes,
+            gets: self.gets - earlier.gets,
+            get_bytes: self.get_bytes - earlier.get_bytes,
+            heads: self.heads - earlier.heads,
+            lists: self.lists - earlier.lists,
+            listed: self.listed - earlier.listed,
+            locks: self.locks - earlier.locks,
+        }
+    }
+
+    pub(super) fn count(&mut self, kind: OpKind) {
+        let counter = match kind {
+            OpKind::Put => &mut self.puts,
+            OpKind::Barrier => &mut self.barriers,
+            OpKind::Delete => &mut self.deletes,
+            OpKind::Get => &mut self.gets,
+            OpKind::Head => &mut self.heads,
+            OpKind::List => &mut self.lists,
+            OpKind::Lock => &mut self.locks,
+        };
+        *counter += 1;
+    }
+}
+
+/// One operation, as a trace records it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// What was asked for.
+    pub kind: OpKind,
+    /// Of which object, or folder in a listing; empty for a barrier.
+    pub name: String,
+    /// Bytes put or read.
+    pub bytes: u64,
+}
+
+impl Operation {
+    /// Whether it is of this kind and on an object in this folder.
+    #[must_use]
+    pub fn is(&self, kind: OpKind, folder: &str) -> bool {
+        self.kind == kind
+            && self
+                .name
+                .strip_prefix(folder)
+                .is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    pub(super) fn on(kind: OpKind, name: &ObjectName) -> Self {
+        Self {
+            kind,
+            name: name.as_str().to_owned(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn at(kind: OpKind, name: &str) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What is to go wrong, and when.
+
+use std::io;
+
+use super::OpKind;
+use crate::StorageError;
+
+/// Which operations a fault counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// `put`, `delete` and `barrier`: what a test that crashes everywhere enumerates.
+    Mutating,
+    /// Every operation, reads, listings and locks included.
+    All,
+    /// Operations of one kind.
+    Only(OpKind),
+}
+
+impl Counted {
+    pub(super) fn includes(self, kind: OpKind) -> bool {
+        match self {
+            Self::Mutating => kind.is_mutating(),
+            Self::All => true,
+            Self::Only(only) => only == kind,
+        }
+    }
+}
+
+/// The error that an operation is made to fail with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailWith {
+    /// [`StorageError::NoSpace`].
+    NoSpace,
+    /// [`StorageError::Io`], as from a failing disk.
+    Io,
+    /// [`StorageError::Denied`].
+    Denied,
+}
+
+impl FailWith {
+    pub(super) fn error(self, kind: OpKind, name: &str) -> StorageError {
+        let name = name.to_owned();
+        match self {
+            Self::NoSpace => StorageError::NoSpace { name },
+            Self::Denied => StorageError::Denied { name },
+            Self::Io => StorageError::Io {
+                action: kind.word(),
+                name,
+                source: io::Error::other("injected fault"),
+            },
+        }
+    }
+}
+
+/// One fault: at the n-th counted operation from its injection on, the first being 1.
+///
+/// A fault is for the whole machine or for one process, as it is injected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub(super) at: u64,
+    pub(super) counted: Counted,
+    pub(super) action: Action,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// The machine stops; the operation is carried out or not, and its caller does not learn which.
+    Stop { carried_out: bool },
+    /// The same, but only the calling process dies.
+    Kill { carried_out: bool },
+    /// The operation fails; with `onward`, so do all later ones.
+    Fail { with: FailWith, onward: bool },
+    /// The put leaves a part of its object under its name, and the machine stops.
+    Tear,
+}
+
+impl Fault {
+    const fn new(at: u64, action: Action) -> Self {
+        Self {
+            at,
+            counted: Counted::Mutating,
+            action,
+        }
+    }
+
+    /// The machine stops before the n-th mutating operation: that one and all later ones are not carried
+    /// out and fail with [`StorageError::Gone`], whoever calls.
+    #[must_use]
+    pub const fn stop(n: u64) -> Self {
+        Self::new(n, Action::Stop { carried_out: false })
+    }
+
+    /// The machine stops right after the n-th mutating operation: it is carried out, but its caller does
+    /// not learn of it.
+    #[must_use]
+    pub const fn stop_after(n: u64) -> Self {
+        Self::new(n, Action::Stop { carried_out: true })
+    }
+
+    /// `kill -9` of the calling process before its n-th mutating operation: what is live stays, its locks
+    /// are freed, and its later calls fail with [`StorageError::Gone`].
+    #[must_use]
+    pub const fn kill(n: u64) -> Self {
+        Self::new(n, Action::Kill { carried_out: false })
+    }
+
+    /// `kill -9` of the calling process right after its n-th mutating operation.
+    #[must_use]
+    pub const fn kill_after(n: u64) -> Self {
+        Self::new(n, Action::Kill { carried_out: true })
+    }
+
+    /// The n-th mutating operation fails, once, and has no effect.
+    #[must_use]
+    pub const fn fail(n: u64, with: FailWith) -> Self {
+        Self::new(n, Action::Fail { with, onward: false })
+    }
+
+    /// The n-th mutating operation and all later ones fail and have no effect.
+    #[must_use]
+    pub const fn fail_from(n: u64, with: FailWith) -> Self {
+        Self::new(n, Action::Fail { with, onward: true })
+    }
+
+    /// The machine stops in the middle of the n-th put: a part of the object stands under its name, live
+    /// and after every crash, whatever the policy.
+    #[must_use]
+    pub const fn tear(n: u64) -> Self {
+        Self {
+            at: n,
+            counted: Counted::Only(OpKind::Put),
+            action: Action::Tear,
+        }
+    }
+
+    /// The same fault, counting other operations. A torn put stays one of puts alone.
+    #[must_use]
+    pub const fn counting(mut self, counted: Counted) -> Self {
+        if !matches!(self.action, Action::Tear) {
+            self.counted = counted;
+        }
+        self
+    }
+}

@@ -1,0 +1,150 @@
+//! Carries a barrier out: few files and folders are synced one by one, many by syncing the file system.
+//!
+//! A name survives a power loss when its bytes do, its entry in its folder, and the entries of that folder
+//! and all above it. Folders are never removed, so one that was once made durable stays so.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::sys::Calls;
+use super::tracker::{Bounds, Outcome, Pending, Tracker, parent};
+use super::{absent, io_error};
+use crate::StorageError;
+
+pub(super) struct Barrier<'a> {
+    pub(super) root: &'a Path,
+    /// Open since the handle was: it reports whatever could not be written since.
+    pub(super) root_file: &'a File,
+    pub(super) calls: &'a dyn Calls,
+    pub(super) tracker: &'a Tracker,
+    pub(super) bounds: Bounds,
+}
+
+/// One by one did not work, and why.
+enum Stuck {
+    /// Something could not be opened, so nothing is lost by trying another way.
+    Unopened,
+    Failed(String, io::Error),
+}
+
+impl Barrier<'_> {
+    pub(super) fn carry_out(&self, work: &Pending) -> Outcome<StorageError> {
+        let folders = self.folders_to_sync(work);
+        let few = !work.everything && work.files.len() + folders.len() <= self.bounds.sync_calls_max;
+        if few {
+            match self.one_by_one(work, &folders) {
+                Ok(anchored) => return Outcome::Durable { anchored },
+                Err(Stuck::Failed(name, error)) => return failed("sync", &name, error),
+                Err(Stuck::Unopened) => {}
+            }
+        }
+        match self.calls.sync_all(self.root_file) {
+            // Folders of files are there; of the others it is not known.
+            Ok(()) => {
+                let seen = work.files.keys().map(|name| parent(name.as_str()));
+                let anchored: BTreeSet<&str> = seen.flat_map(chain).collect();
+                Outcome::Durable {
+                    anchored: anchored.into_iter().map(str::to_owned).collect(),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported && !work.everything => {
+                match self.one_by_one(work, &folders) {
+                    Ok(anchored) => Outcome::Durable { anchored },
+                    Err(Stuck::Failed(name, error)) => failed("sync", &name, error),
+                    Err(Stuck::Unopened) => {
+                        Outcome::NotYet(io_error("sync", &self.root.display().to_string(), error))
+                    }
+                }
+            }
+            Err(error) => failed("sync of the file system", &self.root.display().to_string(), error),
+        }
+    }
+
+    /// The pending folders, and those above them whose entries may not be durable.
+    fn folders_to_sync<'w>(&self, work: &'w Pending) -> BTreeSet<&'w str> {
+        let mut folders = BTreeSet::new();
+        for folder in &work.folders {
+            let mut folder = folder.as_str();
+            while folders.insert(folder) && !self.tracker.is_anchored(folder) {
+                folder = parent(folder);
+            }
+        }
+        folders
+    }
+
+    /// The folders that are durable themselves afterwards.
+    fn one_by_one(&self, work: &Pending, folders: &BTreeSet<&str>) -> Result<Vec<String>, Stuck> {
+        for (name, (_, file)) in &work.files {
+            let opened;
+            let file = match file {
+                Some(file) => file,
+                None => match File::open(self.root.join(name.as_str())) {
+                    Ok(file) => {
+                        opened = file;
+                        &opened
+                    }
+                    // Deleted since: the folder tells, and is synced below.
+                    Err(error) if absent(&error) => continue,
+                    Err(_) => return Err(Stuck::Unopened),
+                },
+            };
+            self.calls
+                .sync_file(file)
+                .map_err(|error| Stuck::Failed(name.to_string(), error))?;
+        }
+        let mut anchored = Vec::new();
+        // Deeper ones first, so that a folder's entry is synced after what it leads to.
+        for folder in folders.iter().rev() {
+            match self.sync_folder(folder)? {
+                true => anchored.extend(Some(*folder).filter(|f| !f.is_empty()).map(str::to_owned)),
+                false => self.sync_nearest(folder)?,
+            }
+        }
+        Ok(anchored)
+    }
+
+    /// False when there is no such folder.
+    fn sync_folder(&self, folder: &str) -> Result<bool, Stuck> {
+        match File::open(self.root.join(folder)) {
+            Ok(file) => match self.calls.sync_folder(&file) {
+                Ok(()) => Ok(true),
+                // File systems that cannot sync a folder by itself.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                    ) =>
+                {
+                    Err(Stuck::Unopened)
+                }
+                Err(error) => Err(Stuck::Failed(folder.to_owned(), error)),
+            },
+            Err(error) if absent(&error) => Ok(false),
+            Err(_) => Err(Stuck::Unopened),
+        }
+    }
+
+    /// What was found missing with its whole folder: the nearest folder that is there tells.
+    fn sync_nearest(&self, folder: &str) -> Result<(), Stuck> {
+        let mut folder = folder;
+        while !folder.is_empty() {
+            folder = parent(folder);
+            if self.sync_folder(folder)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A folder and all above it, but for the root.
+fn chain(folder: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(folder), |folder| Some(parent(folder))).take_while(|folder| !folder.is_empty())
+}
+
+fn failed(action: &'static str, name: &str, error: io::Error) -> Outcome<StorageError> {
+    let words = format!("{name}: {error}");
+    Outcome::Failed(io_error(action, name, error), words)
+}

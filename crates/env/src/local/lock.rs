@@ -1,0 +1,152 @@
+//! Process locks: a locked file under `.locks/` that names its host.
+//!
+//! A lock's file appears under its name locked and with its text in it, so that nobody ever sees it in
+//! between (but see [`PublishWay::Exclusive`]: there it can be seen empty, which reads as unknown). The
+//! system frees the lock when its process ends, however it ends. The file stays, and says "free", until
+//! it is dropped by name.
+//!
+//! A lock that another host has taken is never judged: file locks speak of one kernel.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use types::ObjectName;
+
+use super::host::{Host, Reach, is_of_one_machine};
+use super::{LocalStorage, absent, io_error};
+use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
+
+/// Who asks for a lock's state locks its file for a moment; a taker meets that now and then, never so
+/// often in a row.
+const PROBE_WAITS: u32 = 50;
+const PROBE_WAIT: Duration = Duration::from_millis(1);
+/// A lock's file goes and comes only while somebody drops it and somebody takes it.
+const ATTEMPTS: u32 = 16;
+
+#[derive(Debug)]
+struct LocalLock {
+    _file: File,
+}
+
+impl ProcessLock for LocalLock {}
+
+/// What came of one attempt.
+enum Attempt {
+    Taken(File),
+    Held,
+    /// Somebody was quicker or has removed the file: look again.
+    Again,
+    /// The file system has no locks.
+    NoLocks,
+}
+
+impl LocalStorage {
+    /// `.locks/` and the name, with `+`, which no name contains, for each slash.
+    fn lock_path(&self, name: &ObjectName) -> PathBuf {
+        self.hidden(".locks").join(name.as_str().replace('/', "+"))
+    }
+
+    pub(super) fn take_lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        let path = self.lock_path(name);
+        for _ in 0..ATTEMPTS {
+            let attempt = match OpenOptions::new().read(true).write(true).open(&path) {
+                Ok(file) => self
+                    .take_existing(file, &path)
+                    .map_err(|error| io_error("lock", name.as_str(), error)),
+                Err(error) if absent(&error) => self.take_new(name, &path),
+                Err(error) => Err(io_error("lock", name.as_str(), error)),
+            };
+            match attempt? {
+                Attempt::Taken(file) => return Ok(Some(Box::new(LocalLock { _file: file }))),
+                Attempt::Held => break,
+                Attempt::Again => {}
+                Attempt::NoLocks => return Ok(None),
+            }
+        }
+        Err(StorageError::Locked { name: name.clone() })
+    }
+
+    fn take_new(&self, name: &ObjectName, path: &Path) -> Result<Attempt, StorageError> {
+        let fail = |error| io_error("lock", name.as_str(), error);
+        let mut temporary = self.temporaries.create().map_err(fail)?;
+        temporary
+            .file
+            .write_all(self.host.to_text().as_bytes())
+            .map_err(fail)?;
+        if flock(&temporary.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(Attempt::NoLocks);
+        }
+        let file = temporary.try_clone_file().map_err(fail)?;
+        match self.publish(&mut temporary, path, name) {
+            Ok(()) => Ok(Attempt::Taken(file)),
+            Err(StorageError::AlreadyExists { .. }) => Ok(Attempt::Again),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_existing(&self, file: File, path: &Path) -> io::Result<Attempt> {
+        let Some(host) = Host::read(&file) else {
+            return Ok(Attempt::Held);
+        };
+        let reach = self.host.reach(&host, is_of_one_machine(&self.root));
+        if reach == Reach::OutOfSight {
+            return Ok(Attempt::Held);
+        }
+        let mut waits = 0;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if waits < PROBE_WAITS => {
+                    waits += 1;
+                    SystemClock.sleep(PROBE_WAIT);
+                }
+                Err(Errno::WOULDBLOCK) => return Ok(Attempt::Held),
+                Err(Errno::INTR) => {}
+                Err(_) => return Ok(Attempt::NoLocks),
+            }
+        }
+        match fs::metadata(path) {
+            Ok(there) if there.ino() == file.metadata()?.ino() => {}
+            Ok(_) => return Ok(Attempt::Again),
+            Err(error) if absent(&error) => return Ok(Attempt::Again),
+            Err(error) => return Err(error),
+        }
+        if reach == Reach::BeforeBoot {
+            // Its text names the wrong boot: a new file, while we keep others off the old one.
+            fs::remove_file(path)?;
+            return Ok(Attempt::Again);
+        }
+        Ok(Attempt::Taken(file))
+    }
+
+    pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
+        // What cannot be read tells nothing.
+        let Ok(file) = File::open(self.lock_path(name)) else {
+            return LockState::Unknown;
+        };
+        let Some(host) = Host::read(&file) else {
+            return LockState::Unknown;
+        };
+        if self.host.reach(&host, is_of_one_machine(&self.root)) == Reach::OutOfSight {
+            return LockState::Unknown;
+        }
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => LockState::Free,
+            Err(Errno::WOULDBLOCK) => LockState::Held,
+            Err(_) => LockState::Unknown,
+        }
+    }
+
+    pub(super) fn forget_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        match fs::remove_file(self.lock_path(name)) {
+            Ok(()) => Ok(()),
+            Err(error) if absent(&error) => Ok(()),
+            Err(error) => Err(io_error("drop the lock", name.as_str(), error)),
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! A folder on a local (or mounted) file system: one file an object.
+//!
+//! What must hold:
+//! - A file gets its final name only when all its bytes are written, by a call that fails if the name is
+//!   taken ([`PublishWay`]), and is never changed afterwards.
+//! - What a barrier covers is tracked per handle ([`tracker`]); write-back starts with the put, so that the
+//!   barrier finds little left.
+//! - Opening, reading and listing create nothing: a store without write permission can be read.
+//! - A name is not also the folder of another name. A store lies within one file system, without symbolic
+//!   links. Folders that were made are never removed.
+//!
+//! All methods may be called from many threads, and any number of processes may use the folder. After a
+//! failed sync every later barrier of the handle fails, because the system may have dropped what it could
+//! not write: open the store anew, and see what is there. On a network file system, a barrier covers what
+//! other hosts have put as far as their server has written it.
+
+mod barrier;
+mod host;
+mod listing;
+mod lock;
+mod mapped;
+mod publish;
+mod sys;
+mod temporary;
+#[cfg(test)]
+mod tests;
+mod tracker;
+mod writeback;
+
+use std::fmt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use types::{ByteRange, ObjectName, UnixNanos};
+
+use crate::plain::folder_prefix;
+use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+use barrier::Barrier;
+use host::Host;
+use publish::{Refusal, Temporary};
+use sys::{Calls, Kernel};
+use temporary::{Temporaries, TemporaryFile};
+use tracker::{Bounds, FileId, Tracker};
+
+pub use publish::PublishWay;
+
+/// Smaller objects are written with the next ones; starting each by itself would only cost calls.
+const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
+/// What the system takes in one call.
+const SLICES_MAX: usize = 1024;
+
+/// How a [`LocalStorage`] goes about its work.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LocalOptions {
+    /// The first way of publishing to try; where it does not work, the following ones are. Default:
+    /// [`PublishWay::Link`].
+    pub first_way: PublishWay,
+    /// A barrier over at most so many files and folders syncs them one by one, over more it syncs the file
+    /// system; so many files are kept open between a put and its barrier. Default: 32.
+    pub sync_calls_max: usize,
+    /// At most so many names are remembered as not yet durable, and as many as durable, at some 150 bytes
+    /// each. Default: 65,536.
+    pub tracked_names_max: usize,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        Self {
+            first_way: PublishWay::Link,
+            sync_calls_max: 32,
+            tracked_names_max: 1 << 16,
+        }
+    }
+}
+
+/// A storage in a folder; see the module's documentation for what it promises.
+pub struct LocalStorage {
+    root: PathBuf,
+    root_file: File,
+    calls: Box<dyn Calls>,
+    host: Host,
+    temporaries: Temporaries,
+    tracker: Tracker,
+    bounds: Bounds,
+    /// The way that worked last.
+    way: Mutex<PublishWay>,
+}
+
+impl LocalStorage {
+    /// Opens a folder that exists. Creates nothing; removes temporary files of dead processes, if it may.
+    ///
+    /// # Errors
+    /// `Io` when it is not there or not a folder, `Denied` when it may not be read.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, StorageError> {
+        Self::open_with(root, LocalOptions::default())
+    }
+
+    /// As [`Self::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(root: impl AsRef<Path>, options: LocalOptions) -> Result<Self, StorageError> {
+        Self::open_on(root.as_ref(), &options, Box::new(Kernel), Host::here())
+    }
+
+    /// Creates the folder, and those above it, where they are missing, durably; then opens it.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and those of creating a folder.
+    pub fn create(root: impl AsRef<Path>) -> Result<Self, StorageError> {
+        let root = root.as_ref();
+        create_durably(root).map_err(|error| io_error("create", &root.display().to_string(), error))?;
+        Self::open(root)
+    }
+
+    fn open_on(
+        root: &Path,
+        options: &LocalOptions,
+        calls: Box<dyn Calls>,
+        host: Host,
+    ) -> Result<Self, StorageError> {
+        let fail = |error| io_error("open", &root.display().to_string(), error);
+        let absolute = root.canonicalize().map_err(fail)?;
+        let root_file = File::open(&absolute).map_err(fail)?;
+        if !root_file.metadata().map_err(fail)?.is_dir() {
+            return Err(fail(io::ErrorKind::NotADirectory.into()));
+        }
+        let temporaries = Temporaries::new(absolute.join(".tmp"), host);
+        temporaries.sweep();
+        let bounds = Bounds {
+            sync_calls_max: options.sync_calls_max,
+            names_max: options.tracked_names_max,
+        };
+        Ok(Self {
+            root: absolute,
+            root_file,
+            calls,
+            host,
+            temporaries,
+            tracker: Tracker::new(bounds),
+            bounds,
+            way: Mutex::new(options.first_way),
+        })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn hidden(&self, folder: &str) -> PathBuf {
+        self.root.join(folder)
+    }
+
+    fn path(&self, name: &ObjectName) -> PathBuf {
+        self.root.join(name.as_str())
+    }
+
+    /// Opens an object for reading, and notes that it was seen or missed.
+    fn open_object(&self, name: &ObjectName) -> Result<(File, Metadata), StorageError> {
+        // Whatever lies there under an object's name: opening it must not wait for anybody.
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(self.path(name));
+        let opened = opened.and_then(|file| {
+            let metadata = file.metadata()?;
+            Ok((file, metadata))
+        });
+        match opened {
+            Ok((file, metadata)) if metadata.is_file() => {
+                self.tracker.seen(name, FileId::of(&metadata));
+                Ok((file, metadata))
+            }
+            Ok(_) => Err(StorageError::NotFound { name: name.clone() }),
+            Err(error) if absent(&error) => {
+                self.tracker.missed(name);
+                Err(StorageError::NotFound { name: name.clone() })
+            }
+            Err(error) => Err(io_error("open", name.as_str(), error)),
+        }
+    }
+
+    /// Gives a temporary file its final name, making folders and trying ways as needed.
+    fn publish(
+        &self,
+        temporary: &mut TemporaryFile,
+        to: &Path,
+        name: &ObjectName,
+    ) -> Result<(), StorageError> {
+        let mut way = *self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = way;
+        let mut folder_made = false;
+        loop {
+            let error = match publish::publish(&*self.calls, way, &temporary.path, to) {
+                Ok(left) => {
+                    if left == Temporary::Moved {
+                        temporary.moved();
+                    }
+                    if way != first {
+                        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+                    }
+                    return Ok(());
+                }
+                Err(Refusal::Taken) => return Err(StorageError::AlreadyExists { name: name.clone() }),
+                Err(Refusal::NoFolder(_)) if !folder_made => {
+                    folder_made = true;
+                    match to.parent().map(fs::create_dir_all) {
+                        Some(Err(error)) => error,
+                        _ => continue,
+                    }
+                }
+                Err(Refusal::WrongWay(error)) => match way.next() {
+                    Some(next) => {
+                        way = next;
+                        continue;
+                    }
+                    None => error,
+                },
+                Err(Refusal::NoFolder(error) | Refusal::Other(error)) => error,
+            };
+            return Err(io_error("create", name.as_str(), error));
+        }
+    }
+}
+
+impl fmt::Debug for LocalStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalStorage({})", self.root.display())
+    }
+}
+
+impl Storage for LocalStorage {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        let fail = |error| io_error("write", name.as_str(), error);
+        let mut temporary = self.temporaries.create().map_err(fail)?;
+        write_parts(&mut temporary.file, parts).map_err(fail)?;
+        let metadata = temporary.file.metadata().map_err(fail)?;
+        if metadata.len() >= WRITE_BACK_BYTES_MIN {
+            self.calls.start_write_back(&temporary.file);
+        }
+        // The tracker's copy of the descriptor; made first, because once published the put has succeeded.
+        let file = temporary.try_clone_file().map_err(fail)?;
+        match self.publish(&mut temporary, &self.path(name), name) {
+            Ok(()) => {
+                self.tracker.put(name, FileId::of(&metadata), file);
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, StorageError::AlreadyExists { .. }) {
+                    // Whoever loses has learnt that the other's object is there, and may act on it.
+                    match fs::symlink_metadata(self.path(name)) {
+                        Ok(metadata) => self.tracker.seen(name, FileId::of(&metadata)),
+                        Err(_) => self.tracker.missed(name),
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn barrier(&self) -> Result<(), StorageError> {
+        let barrier = Barrier {
+            root: &self.root,
+            root_file: &self.root_file,
+            calls: &*self.calls,
+            tracker: &self.tracker,
+            bounds: self.bounds,
+        };
+        let again = |failure: &str| StorageError::Io {
+            action: "barrier after an earlier one",
+            name: self.root.display().to_string(),
+            source: io::Error::other(failure.to_owned()),
+        };
+        self.tracker.barrier(|work| barrier.carry_out(work), again)
+    }
+
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        let (file, metadata) = self.open_object(name)?;
+        read_at(&file, name, 0, metadata.len())
+    }
+
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        let (file, metadata) = self.open_object(name)?;
+        let end = range
+            .offset
+            .checked_add(range.len)
+            .filter(|end| *end <= metadata.len());
+        if end.is_none() {
+            return Err(StorageError::PastEnd {
+                name: name.clone(),
+                len: metadata.len(),
+                end: range.end(),
+            });
+        }
+        read_at(&file, name, range.offset, range.len)
+    }
+
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        let (file, metadata) = self.open_object(name)?;
+        let whole = metadata.len();
+        let offset = whole.saturating_sub(len);
+        Ok((read_at(&file, name, offset, whole - offset)?, whole))
+    }
+
+    /// Memory-mapped: where the file is changed or cut short behind our back, see the warning in
+    /// `local/mapped.rs`.
+    fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
+        let (file, metadata) = self.open_object(name)?;
+        if metadata.len() == 0 {
+            return Ok(ObjectBytes::new(Vec::new()));
+        }
+        let mapped = mapped::Mapped::new(&file).map_err(|error| io_error("map", name.as_str(), error))?;
+        Ok(ObjectBytes::new(mapped))
+    }
+
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        match fs::symlink_metadata(self.path(name)) {
+            Ok(metadata) if metadata.is_file() => {
+                self.tracker.seen(name, FileId::of(&metadata));
+                Ok(object_meta(name.clone(), &metadata))
+            }
+            Ok(_) => Err(StorageError::NotFound { name: name.clone() }),
+            Err(error) if absent(&error) => {
+                self.tracker.missed(name);
+                Err(StorageError::NotFound { name: name.clone() })
+            }
+            Err(error) => Err(io_error("look up", name.as_str(), error)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        folder_prefix(folder)?;
+        let found = listing::walk(&self.root, folder).map_err(|error| io_error("list", folder, error))?;
+        let seen = found
+            .objects
+            .iter()
+            .map(|(name, metadata)| (name, FileId::of(metadata)));
+        self.tracker
+            .listed(seen, found.folders.iter().map(String::as_str));
+        Ok(found
+            .objects
+            .into_iter()
+            .map(|(name, metadata)| object_meta(name, &metadata))
+            .collect())
+    }
+
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        folder_prefix(folder)?;
+        listing::sub_folders(&self.root, folder).map_err(|error| io_error("list", folder, error))
+    }
+
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        match fs::remove_file(self.path(name)) {
+            Ok(()) => {
+                self.tracker.deleted(name);
+                Ok(())
+            }
+            Err(error) if absent(&error) || error.kind() == io::ErrorKind::IsADirectory => {
+                self.tracker.missed(name);
+                Err(StorageError::NotFound { name: name.clone() })
+            }
+            Err(error) => Err(io_error("delete", name.as_str(), error)),
+        }
+    }
+
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        self.take_lock(name)
+    }
+
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
+        Ok(self.ask_lock(name))
+    }
+
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.forget_lock(name)
+    }
+}
+
+/// Says what an error of the system means to a storage's caller.
+fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
+    let name = name.to_owned();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::NoSpace { name },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StorageError::Denied { name },
+        _ => StorageError::Io {
+            action,
+            name,
+            source: error,
+        },
+    }
+}
+
+/// Nothing is there, or what should be a folder is none, or a link that is not followed.
+fn absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    ) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+fn object_meta(name: ObjectName, metadata: &Metadata) -> ObjectMeta {
+    let nanos = metadata
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(metadata.mtime_nsec());
+    ObjectMeta {
+        name,
+        len: metadata.len(),
+        put_at: UnixNanos::new(nanos),
+    }
+}
+
+fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = parts
+        .iter()
+        .filter(|part| !part.is_empty())
+        .map(|part| IoSlice::new(part))
+        .collect();
+    let mut rest = slices.as_mut_slice();
+    while !rest.is_empty() {
+        let now = rest.len().min(SLICES_MAX);
+        match file.write_vectored(&rest[..now]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads `len` bytes, which the file's metadata promise.
+fn read_at(file: &File, name: &ObjectName, offset: u64, len: u64) -> Result<Vec<u8>, StorageError> {
+    let fail = |error| io_error("read", name.as_str(), error);
+    let mut bytes = Vec::new();
+    // A damaged file system may promise anything: better an error than no memory.
+    let len = usize::try_from(len).map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
+    bytes.resize(len, 0);
+    file.read_exact_at(&mut bytes, offset).map_err(fail)?;
+    Ok(bytes)
+}
+
+/// Creates missing folders, each made durable in the one above it.
+fn create_durably(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|path| !path.as_os_str().is_empty());
+    if let Some(above) = above {
+        create_durably(above)?;
+    }
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        outcome => outcome?,
+    }
+    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,116 @@
+//! How a finished temporary file gets its final name, unless that is taken.
+//!
+//! Each way lets exactly one of any number of creators win, on this host and on network file systems that
+//! keep to the rules. Where one is refused, the next is tried.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::sys::Calls;
+
+/// A way to give a file a name that nobody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishWay {
+    /// `link` to the final name, then `unlink` the temporary one.
+    Link,
+    /// `renameat2` with `RENAME_NOREPLACE`, where hard links do not work.
+    Rename,
+    /// Create the final name with `O_EXCL` and nothing in it, then rename the temporary file over it: for
+    /// file systems that have neither. The winner's name is empty for a moment, and stays so when the
+    /// process dies at that moment: such an object is torn, as after a crash.
+    Exclusive,
+}
+
+impl PublishWay {
+    pub(super) fn next(self) -> Option<Self> {
+        match self {
+            Self::Link => Some(Self::Rename),
+            Self::Rename => Some(Self::Exclusive),
+            Self::Exclusive => None,
+        }
+    }
+}
+
+/// Whether `from` still stands after it was published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Temporary {
+    Left,
+    Moved,
+}
+
+/// Why a file did not get its name.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Taken,
+    /// The folder (or the temporary file) is missing.
+    NoFolder(io::Error),
+    /// This file system does not know this way.
+    WrongWay(io::Error),
+    Other(io::Error),
+}
+
+pub(super) fn publish(
+    calls: &dyn Calls,
+    way: PublishWay,
+    from: &Path,
+    to: &Path,
+) -> Result<Temporary, Refusal> {
+    match way {
+        PublishWay::Link => match calls.link(from, to) {
+            Ok(()) => Ok(Temporary::Left),
+            // A network file system may carry the call out, lose the answer, and be asked again.
+            Err(error) if taken(&error) && same_file(from, to) => Ok(Temporary::Left),
+            Err(error) => Err(refusal(error, &[Errno::PERM, Errno::MLINK, Errno::XDEV])),
+        },
+        PublishWay::Rename => match calls.rename_new(from, to) {
+            Ok(()) => Ok(Temporary::Moved),
+            Err(error) => Err(refusal(error, &[Errno::PERM, Errno::INVAL])),
+        },
+        PublishWay::Exclusive => {
+            let claim = OpenOptions::new().write(true).create_new(true).open(to);
+            drop(claim.map_err(|error| refusal(error, &[]))?);
+            match fs::rename(from, to) {
+                Ok(()) => Ok(Temporary::Moved),
+                Err(error) => {
+                    // The name is ours and empty; left there, it would be taken for an object.
+                    if let Err(second) = fs::remove_file(to) {
+                        return Err(Refusal::Other(second));
+                    }
+                    Err(refusal(error, &[]))
+                }
+            }
+        }
+    }
+}
+
+fn taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+fn refusal(error: io::Error, wrong_way: &[Errno]) -> Refusal {
+    let errno = Errno::from_io_error(&error);
+    let is = |list: &[Errno]| errno.is_some_and(|errno| list.contains(&errno));
+    if taken(&error) {
+        Refusal::Taken
+    } else if error.kind() == io::ErrorKind::NotFound {
+        Refusal::NoFolder(error)
+    } else if is(wrong_way)
+        || is(&[Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP])
+        || error.kind() == io::ErrorKind::Unsupported
+    {
+        Refusal::WrongWay(error)
+    } else {
+        Refusal::Other(error)
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (fs::symlink_metadata(a), fs::symlink_metadata(b)) {
+        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
+        _ => false,
+    }
+}

@@ -1,0 +1,80 @@
+//! The calls to the system that publish and sync files, behind a trait so that tests make them fail.
+//!
+//! Everything here blocks, may be called from many threads, and keeps nothing.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::writeback;
+
+/// What is asked of the system. Tests wrap [`Kernel`] to count and to fail.
+pub(super) trait Calls: Send + Sync + fmt::Debug {
+    /// Gives a file a second name, unless that name is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    /// Renames a file, unless the new name is taken.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rename_new(from, to)
+    }
+
+    /// Makes the system begin to write the file; a hint, so its failure says nothing.
+    fn start_write_back(&self, file: &File) {
+        writeback::start(file);
+    }
+
+    /// Returns when the file's bytes and length are durable.
+    fn sync_file(&self, file: &File) -> io::Result<()> {
+        again_if_interrupted(|| file.sync_data())
+    }
+
+    /// Returns when the folder's entries are durable.
+    fn sync_folder(&self, folder: &File) -> io::Result<()> {
+        again_if_interrupted(|| folder.sync_all())
+    }
+
+    /// Returns when the whole file system that the folder lies in is durable. Reports every failed write
+    /// since `root` was opened, once (Linux 5.8 or later).
+    fn sync_all(&self, root: &File) -> io::Result<()> {
+        again_if_interrupted(|| sync_all(root))
+    }
+}
+
+/// The system itself.
+#[derive(Debug)]
+pub(super) struct Kernel;
+
+impl Calls for Kernel {}
+
+fn again_if_interrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+fn sync_all(root: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(root)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_all(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

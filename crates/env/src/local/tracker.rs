@@ -1,0 +1,278 @@
+//! What a handle has put, deleted, read or listed and does not know to be durable.
+//!
+//! Keeping track costs a little memory, bounded, and no input or output: who never calls a barrier never
+//! pays for one. Beyond [`Bounds::names_max`] names, no names are kept and the next barrier syncs the whole
+//! file system.
+//!
+//! What must hold: a name leaves the tracker only when a sync that began after the name was noted has
+//! succeeded, or when this handle deletes it. When a sync fails, the system may forget the bytes that it
+//! could not write and call the next sync a success; so a failed sync is final for the handle: all its
+//! later barriers fail.
+//!
+//! May be used from many threads at once: one barrier runs at a time, and the others wait for it, as it may
+//! have taken up what they are to cover.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use types::ObjectName;
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Files and folders that a barrier syncs one by one; with more, it syncs the file system.
+    pub(super) sync_calls_max: usize,
+    /// Names kept as pending, names kept as durable, folders kept as durable: at most so many each.
+    pub(super) names_max: usize,
+}
+
+/// Tells a file from another one that had its name before or will have it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId {
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl FileId {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// What the next barrier has to cover.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// Objects; those that this handle has put are kept open, so that a failed write is reported to us.
+    pub(super) files: HashMap<ObjectName, (FileId, Option<File>)>,
+    /// Folders whose entries changed, were listed, or were found missing. `""` is the root.
+    pub(super) folders: BTreeSet<String>,
+    /// More than could be kept.
+    pub(super) everything: bool,
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        !self.everything && self.files.is_empty() && self.folders.is_empty()
+    }
+
+    fn note_file(&mut self, name: &ObjectName, id: FileId, file: Option<File>, bounds: Bounds) {
+        if self.everything {
+            return;
+        }
+        let kept = self.files.get(name).is_some_and(|(_, file)| file.is_some());
+        if !kept {
+            self.files.insert(name.clone(), (id, file));
+            self.note_folder(parent(name.as_str()), bounds);
+        }
+        if self.files.len() == bounds.sync_calls_max + 1 {
+            // The file system will be synced as a whole, and its root reports failed writes.
+            self.files.values_mut().for_each(|(_, file)| *file = None);
+        } else if self.files.len() > bounds.sync_calls_max
+            && let Some((_, file)) = self.files.get_mut(name)
+        {
+            *file = None;
+        }
+        self.check_bounds(bounds);
+    }
+
+    fn note_folder(&mut self, folder: &str, bounds: Bounds) {
+        if !self.everything && !self.folders.contains(folder) {
+            self.folders.insert(folder.to_owned());
+            self.check_bounds(bounds);
+        }
+    }
+
+    fn check_bounds(&mut self, bounds: Bounds) {
+        if self.files.len().max(self.folders.len()) > bounds.names_max {
+            *self = Self {
+                everything: true,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Takes up what a barrier could not cover.
+    fn take_back(&mut self, other: Self, bounds: Bounds) {
+        if other.everything {
+            *self = Self {
+                everything: true,
+                ..Self::default()
+            };
+        }
+        for folder in &other.folders {
+            self.note_folder(folder, bounds);
+        }
+        for (name, (id, file)) in other.files {
+            self.note_file(&name, id, file, bounds);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Tracker {
+    bounds: Bounds,
+    state: Mutex<State>,
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Pending,
+    durable: HashMap<ObjectName, FileId>,
+    /// Folders that are themselves durable, up to the root.
+    anchored: HashSet<String>,
+    /// The first sync that failed, in words.
+    failed: Option<String>,
+}
+
+/// How a barrier ended.
+pub(super) enum Outcome<E> {
+    /// All is durable, and so are these folders themselves.
+    Durable { anchored: Vec<String> },
+    /// Nothing was synced that could not be synced again.
+    NotYet(E),
+    /// The system failed to write.
+    Failed(E, String),
+}
+
+impl Tracker {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            state: Mutex::default(),
+            turn: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This handle has put an object.
+    pub(super) fn put(&self, name: &ObjectName, id: FileId, file: File) {
+        self.state().pending.note_file(name, id, Some(file), self.bounds);
+    }
+
+    /// This handle has deleted an object.
+    pub(super) fn deleted(&self, name: &ObjectName) {
+        let mut state = self.state();
+        state.durable.remove(name);
+        state.pending.files.remove(name);
+        state.pending.note_folder(parent(name.as_str()), self.bounds);
+    }
+
+    /// This handle has seen an object.
+    pub(super) fn seen(&self, name: &ObjectName, id: FileId) {
+        let mut state = self.state();
+        if state.durable.get(name) != Some(&id) {
+            state.pending.note_file(name, id, None, self.bounds);
+        }
+    }
+
+    /// This handle has seen that an object is missing.
+    pub(super) fn missed(&self, name: &ObjectName) {
+        self.state()
+            .pending
+            .note_folder(parent(name.as_str()), self.bounds);
+    }
+
+    /// This handle has seen these objects, and that there are no others in these folders.
+    pub(super) fn listed<'a>(
+        &self,
+        objects: impl Iterator<Item = (&'a ObjectName, FileId)>,
+        folders: impl Iterator<Item = &'a str>,
+    ) {
+        let mut state = self.state();
+        for folder in folders {
+            state.pending.note_folder(folder, self.bounds);
+        }
+        for (name, id) in objects {
+            if state.durable.get(name) != Some(&id) {
+                state.pending.note_file(name, id, None, self.bounds);
+            }
+        }
+    }
+
+    /// Whether the folder itself is known to be durable.
+    pub(super) fn is_anchored(&self, folder: &str) -> bool {
+        folder.is_empty() || self.state().anchored.contains(folder)
+    }
+
+    /// Covers what was noted before the call. `sync` gets it, and says how that went; `again` makes the
+    /// error of a handle that has failed before.
+    pub(super) fn barrier<E>(
+        &self,
+        sync: impl FnOnce(&Pending) -> Outcome<E>,
+        again: impl FnOnce(&str) -> E,
+    ) -> Result<(), E> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = {
+            let mut state = self.state();
+            if let Some(failure) = &state.failed {
+                return Err(again(failure));
+            }
+            std::mem::take(&mut state.pending)
+        };
+        if work.is_empty() {
+            return Ok(());
+        }
+        let outcome = sync(&work);
+        let mut state = self.state();
+        match outcome {
+            Outcome::Durable { anchored } => {
+                state.remember(work, anchored, self.bounds);
+                Ok(())
+            }
+            Outcome::NotYet(error) => {
+                state.pending.take_back(work, self.bounds);
+                Err(error)
+            }
+            Outcome::Failed(error, failure) => {
+                state.pending.take_back(work, self.bounds);
+                state.failed = Some(failure);
+                Err(error)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pending_names(&self) -> (usize, bool) {
+        let state = self.state();
+        (state.pending.files.len(), state.pending.everything)
+    }
+
+    #[cfg(test)]
+    pub(super) fn open_files(&self) -> usize {
+        self.state()
+            .pending
+            .files
+            .values()
+            .filter(|(_, file)| file.is_some())
+            .count()
+    }
+}
+
+impl State {
+    /// Forgets all when there is too much to remember: what is forgotten is synced once more.
+    fn remember(&mut self, work: Pending, anchored: Vec<String>, bounds: Bounds) {
+        if self.durable.len() + work.files.len() > bounds.names_max {
+            self.durable.clear();
+        }
+        self.durable
+            .extend(work.files.into_iter().map(|(name, (id, _))| (name, id)));
+        if self.anchored.len() + anchored.len() > bounds.names_max {
+            self.anchored.clear();
+        }
+        self.anchored.extend(anchored);
+    }
+}
+
+/// The folder of a name, `""` at the top.
+pub(super) fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}

@@ -1,0 +1,62 @@
+//! What storages that hold whole objects in memory share: ranges, tails, folders.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use types::{ByteRange, ObjectName};
+
+use crate::StorageError;
+
+/// What all names in the folder begin with: `""`, or the folder and a slash.
+///
+/// A folder that no object's name could begin with is a caller's mistake; taken for an empty one, it
+/// would pass for "nothing there".
+pub(crate) fn folder_prefix(folder: &str) -> Result<String, StorageError> {
+    if folder.is_empty() {
+        return Ok(String::new());
+    }
+    match ObjectName::new(folder) {
+        Ok(name) => Ok(format!("{name}/")),
+        Err(error) => Err(StorageError::Io {
+            action: "list",
+            name: folder.to_owned(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, error),
+        }),
+    }
+}
+
+/// The immediate sub-folders among names that begin with the prefix.
+pub(crate) fn sub_folders<'a>(names: impl Iterator<Item = &'a ObjectName>, prefix: &str) -> Vec<String> {
+    let folders: BTreeSet<&str> = names
+        .filter_map(|name| {
+            name.as_str()
+                .strip_prefix(prefix)?
+                .split_once('/')
+                .map(|(folder, _)| folder)
+        })
+        .collect();
+    folders.into_iter().map(str::to_owned).collect()
+}
+
+/// The range of an object that is in memory.
+pub(crate) fn range_of<'a>(
+    name: &ObjectName,
+    bytes: &'a [u8],
+    range: ByteRange,
+) -> Result<&'a [u8], StorageError> {
+    let from = usize::try_from(range.offset).ok();
+    let until = usize::try_from(range.end()).ok();
+    from.zip(until)
+        .and_then(|(from, until)| bytes.get(from..until))
+        .ok_or_else(|| StorageError::PastEnd {
+            name: name.clone(),
+            len: bytes.len() as u64,
+            end: range.end(),
+        })
+}
+
+/// The last `len` bytes of an object that is in memory, or all.
+pub(crate) fn tail_of(bytes: &[u8], len: u64) -> &[u8] {
+    let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+    &bytes[bytes.len() - len..]
+}

@@ -1,0 +1,333 @@
+//! Object stores, through the `object_store` crate.
+//!
+//! What must hold: puts are conditional (create-only), so the store behind must know conditional puts;
+//! an object is durable when its put returns, so `barrier` has nothing to do; there are no locks, so
+//! heartbeats decide who is alive. One put, read or head is one request; a delete is two, because object
+//! stores do not say whether there was anything to delete.
+//!
+//! The workspace is synchronous: requests run on a private runtime, driven by the calling threads, any
+//! number of them at once. The methods must therefore not be called from asynchronous code.
+//!
+//! A put whose answer was lost may have succeeded: its retry then reports that the name is taken.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{
+    Error, GetOptions, GetRange, GetResult, ObjectMeta as RemoteMeta, ObjectStore, ObjectStoreExt, PutMode,
+    PutPayload,
+};
+use types::{ByteRange, ObjectName, UnixNanos};
+
+use crate::plain::folder_prefix;
+use crate::{LockState, ObjectMeta, ProcessLock, Storage, StorageError};
+
+/// A storage in an object store, under a prefix.
+#[derive(Debug)]
+pub struct ObjectStoreStorage {
+    store: Arc<dyn ObjectStore>,
+    /// Empty, or ending in a slash.
+    prefix: String,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl ObjectStoreStorage {
+    /// All objects whose names begin with `prefix` and a slash (with `""`: all) in this object store.
+    ///
+    /// # Errors
+    /// `Io` when the prefix cannot be one, or no runtime can be made.
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<Self, StorageError> {
+        let fail = |source| StorageError::Io {
+            action: "open",
+            name: prefix.to_owned(),
+            source,
+        };
+        let path =
+            Path::parse(prefix).map_err(|error| fail(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+        let prefix = if path.as_ref().is_empty() {
+            String::new()
+        } else {
+            format!("{path}/")
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(fail)?;
+        Ok(Self {
+            store,
+            prefix,
+            runtime,
+        })
+    }
+
+    fn path(&self, name: &ObjectName) -> Path {
+        Path::from(format!("{}{name}", self.prefix))
+    }
+
+    /// What listings are asked for: no prefix at all means everything.
+    fn folder_path(&self, folder: &str) -> Result<Option<Path>, StorageError> {
+        let whole = format!("{}{}", self.prefix, folder_prefix(folder)?);
+        let whole = whole.trim_end_matches('/');
+        Ok((!whole.is_empty()).then(|| Path::from(whole)))
+    }
+
+    /// The name of one of our objects; others may lie there, too.
+    fn name_of(&self, path: &Path) -> Option<ObjectName> {
+        ObjectName::new(path.as_ref().strip_prefix(&self.prefix)?).ok()
+    }
+
+    fn meta_of(name: ObjectName, meta: &RemoteMeta) -> ObjectMeta {
+        let put_at = UnixNanos::new(meta.last_modified.timestamp_nanos_opt().unwrap_or(0));
+        ObjectMeta {
+            name,
+            len: meta.size,
+            put_at,
+        }
+    }
+
+    async fn request(&self, name: &ObjectName, range: Option<GetRange>) -> Result<GetResult, Error> {
+        self.store
+            .get_opts(
+                &self.path(name),
+                GetOptions {
+                    range,
+                    ..GetOptions::default()
+                },
+            )
+            .await
+    }
+
+    async fn head_of(&self, name: &ObjectName) -> Result<RemoteMeta, StorageError> {
+        self.store
+            .head(&self.path(name))
+            .await
+            .map_err(|error| storage_error("look up", name.as_str(), error))
+    }
+
+    async fn read_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        let past_end = |len| StorageError::PastEnd {
+            name: name.clone(),
+            len,
+            end: range.end(),
+        };
+        if range.len == 0 || range.offset.checked_add(range.len).is_none() {
+            // Object stores do not answer requests for nothing.
+            let len = self.head_of(name).await?.size;
+            return if range.len == 0 && range.offset <= len {
+                Ok(Vec::new())
+            } else {
+                Err(past_end(len))
+            };
+        }
+        let asked = range.offset..range.end();
+        let result = match self.request(name, Some(GetRange::Bounded(asked.clone()))).await {
+            Ok(result) if result.range == asked => result,
+            // Cut at the object's end.
+            Ok(result) => return Err(past_end(result.meta.size)),
+            Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
+                return Err(storage_error("read", name.as_str(), error));
+            }
+            // Beginning at the object's end or past it is an error, told in many words.
+            Err(error) => {
+                let len = self.head_of(name).await?.size;
+                return Err(if range.end() > len {
+                    past_end(len)
+                } else {
+                    storage_error("read", name.as_str(), error)
+                });
+            }
+        };
+        let bytes = result
+            .bytes()
+            .await
+            .map_err(|error| storage_error("read", name.as_str(), error))?;
+        if bytes.len() as u64 == range.len {
+            Ok(bytes.into())
+        } else {
+            Err(short(name))
+        }
+    }
+
+    async fn read_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        let result = match len {
+            0 => None,
+            len => match self.request(name, Some(GetRange::Suffix(len))).await {
+                Ok(result) => Some(result),
+                Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
+                    return Err(storage_error("read", name.as_str(), error));
+                }
+                // Stores without suffix ranges, and empty objects, which have none.
+                Err(_) => None,
+            },
+        };
+        if let Some(result) = result {
+            let (whole, expected) = (result.meta.size, result.range.end - result.range.start);
+            let bytes = result
+                .bytes()
+                .await
+                .map_err(|error| storage_error("read", name.as_str(), error))?;
+            return if bytes.len() as u64 == expected {
+                Ok((bytes.into(), whole))
+            } else {
+                Err(short(name))
+            };
+        }
+        let whole = self.head_of(name).await?.size;
+        let len = len.min(whole);
+        Ok((
+            self.read_range(
+                name,
+                ByteRange {
+                    offset: whole - len,
+                    len,
+                },
+            )
+            .await?,
+            whole,
+        ))
+    }
+}
+
+impl Storage for ObjectStoreStorage {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        let payload: PutPayload = parts.iter().map(|part| Bytes::copy_from_slice(part)).collect();
+        let path = self.path(name);
+        match self
+            .runtime
+            .block_on(self.store.put_opts(&path, payload, PutMode::Create.into()))
+        {
+            Ok(_) => Ok(()),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
+                Err(StorageError::AlreadyExists { name: name.clone() })
+            }
+            Err(error) => Err(storage_error("put", name.as_str(), error)),
+        }
+    }
+
+    fn barrier(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        self.runtime.block_on(async {
+            let fail = |error| storage_error("read", name.as_str(), error);
+            Ok(self
+                .request(name, None)
+                .await
+                .map_err(fail)?
+                .bytes()
+                .await
+                .map_err(fail)?
+                .into())
+        })
+    }
+
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        self.runtime.block_on(self.read_range(name, range))
+    }
+
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        self.runtime.block_on(self.read_tail(name, len))
+    }
+
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        let meta = self.runtime.block_on(self.head_of(name))?;
+        Ok(Self::meta_of(name.clone(), &meta))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        let path = self.folder_path(folder)?;
+        let metas: Vec<RemoteMeta> = self
+            .runtime
+            .block_on(self.store.list(path.as_ref()).try_collect())
+            .map_err(|error| storage_error("list", folder, error))?;
+        let named = metas
+            .iter()
+            .filter_map(|meta| Some(Self::meta_of(self.name_of(&meta.location)?, meta)));
+        let mut objects: Vec<ObjectMeta> = named.collect();
+        objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(objects)
+    }
+
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        let path = self.folder_path(folder)?;
+        let listed = self
+            .runtime
+            .block_on(self.store.list_with_delimiter(path.as_ref()))
+            .map_err(|error| storage_error("list", folder, error))?;
+        let folders = listed
+            .common_prefixes
+            .iter()
+            .filter_map(|path| self.name_of(path));
+        let mut names: Vec<String> = folders
+            .filter_map(|name| name.parts().last().map(str::to_owned))
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.runtime.block_on(async {
+            self.head_of(name).await?;
+            let deleted = self.store.delete(&self.path(name)).await;
+            deleted.map_err(|error| storage_error("delete", name.as_str(), error))
+        })
+    }
+
+    fn lock(&self, _: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        Ok(None)
+    }
+
+    fn lock_state(&self, _: &ObjectName) -> Result<LockState, StorageError> {
+        Ok(LockState::Unknown)
+    }
+
+    fn drop_lock(&self, _: &ObjectName) -> Result<(), StorageError> {
+        Ok(())
+    }
+}
+
+fn short(name: &ObjectName) -> StorageError {
+    let source = io::ErrorKind::UnexpectedEof.into();
+    StorageError::Io {
+        action: "read",
+        name: name.to_string(),
+        source,
+    }
+}
+
+fn storage_error(action: &'static str, name: &str, error: Error) -> StorageError {
+    match error {
+        Error::NotFound { .. } => match ObjectName::new(name) {
+            Ok(name) => StorageError::NotFound { name },
+            Err(_) => other(action, name, error),
+        },
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StorageError::Denied {
+            name: name.to_owned(),
+        },
+        error => other(action, name, error),
+    }
+}
+
+fn other(action: &'static str, name: &str, error: Error) -> StorageError {
+    let name = name.to_owned();
+    // Stores on a disk wrap what the system said.
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =
+            error.downcast_ref::<io::Error>().map(io::Error::kind)
+        {
+            return StorageError::NoSpace { name };
+        }
+        cause = error.source();
+    }
+    StorageError::Io {
+        action,
+        name,
+        source: io::Error::other(error),
+    }
+}
