@@ -1,1 +1,46 @@
-//! Containers: packer, reader, generations, catalog cache
+//! Containers: packer, reader, generations, catalog cache [Guo 3.1, Lillibridge 3.1] (G1, G2, L2).
+//!
+//! A container is one object: regions of some 128 KiB, compressed and encrypted together, a sealed
+//! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and puts
+//! them, [`CatalogView`] says what lies where.
+//!
+//! What must hold:
+//! - A sealed generation never changes; slots keep their meaning in all of them (INV-2).
+//! - Nothing read is used before digest, identity and seal are checked; any bytes under any name give
+//!   an error at worst (INV-8), never a wrong byte (INV-5).
+//! - Catalogs in memory stay within their budget (INV-7) and can be dropped at any time (INV-4).
+//!
+//! Everything may be used from many threads at once.
+
+mod builder;
+mod cache;
+mod compress;
+mod containers;
+mod copies;
+mod error;
+mod generations;
+mod identity;
+mod load;
+mod lookup;
+mod moves;
+mod regions;
+mod stats;
+mod verify;
+mod view;
+
+//CFGTEST
+//MODTESTS
+
+pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
+pub use cache::CatalogPin;
+pub use compress::{CompressedRegion, Compression, compress_region};
+pub use containers::Containers;
+pub use copies::{CatalogCopies, MAX_COPIES_REGION_BYTES};
+pub use error::{ContainerError, Part};
+pub use identity::CopyOf;
+pub use load::TAIL_GUESS_BYTES;
+pub use moves::HOPS_MAX;
+pub use regions::PlainRegion;
+pub use stats::{ContainerStats, MirrorRead};
+pub use verify::{Damage, Depth, Verified, verify_digests};
+pub use view::{CatalogView, EntryPlace};

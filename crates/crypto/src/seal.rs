@@ -37,6 +37,21 @@ impl SealKey {
         buf.extend_from_slice(tag.as_ref());
     }
 
+    /// As [`Self::seal`], within a slice: encrypts all of `buf` but its last [`TAG_BYTES`], and puts the tag
+    /// there. For parts of a large object that were laid out with room for their tags.
+    ///
+    /// # Panics
+    /// When `buf` is shorter than a tag, or the plaintext is 64 GiB or longer.
+    pub fn seal_with_room(&self, nonce: u64, aad: &[u8], buf: &mut [u8]) {
+        let at = buf.len().checked_sub(TAG_BYTES).expect("the caller left room for the tag");
+        let (plain, room) = buf.split_at_mut(at);
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce_of(nonce), Aad::from(aad), plain)
+            .expect("AES-GCM takes any plaintext under 64 GiB");
+        room.copy_from_slice(tag.as_ref());
+    }
+
     /// Checks and decrypts `buf`, which ends with the tag, in place; returns the plaintext in it.
     ///
     /// # Errors

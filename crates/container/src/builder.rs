@@ -1,0 +1,332 @@
+//! Packing: compressed regions and their entries in, one sealed object out.
+//!
+//! What must hold: the object's bytes are collected once, in one vector that grows to the target size,
+//! with room for each region's tag, so that sealing encrypts in place and nothing is copied. The salt is
+//! drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing is heavy
+//! computation, meant for a writer thread. Nothing touches the storage here.
+
+use std::sync::Arc;
+
+use crypto::TAG_BYTES;
+use format::container::{
+    CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
+    HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_rows,
+};
+use format::wire;
+use types::{ContainerId, Fingerprint, Generation, Level, RegionIndex, Slot};
+
+use crate::ContainerError;
+use crate::compress::CompressedRegion;
+use crate::containers::Containers;
+use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
+use crate::view::{CatalogView, Contents};
+
+/// Stored bytes that a builder makes room for: the default target [Guo 3.1] and a region over it.
+const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
+/// Catalog bytes of an entry: fingerprint and length, and a node's further columns.
+const ENTRY_BYTES: u64 = Fingerprint::BYTES as u64 + 3;
+
+/// A chunk or node about to be stored, as its catalog will list it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// Its full fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Plain bytes in the region.
+    pub len: u32,
+    /// 0 for a chunk, else the node's level.
+    pub level: Level,
+    /// For a node, the bytes of stream below it; for a chunk equal to `len`.
+    pub logical_len: u64,
+}
+
+impl PendingEntry {
+    /// The entry of a chunk.
+    #[must_use]
+    pub fn chunk(fingerprint: Fingerprint, len: u32) -> Self {
+        let level = Level::new(0).expect("0 is a level");
+        Self {
+            fingerprint,
+            len,
+            level,
+            logical_len: u64::from(len),
+        }
+    }
+
+    fn at(self, slot: Slot) -> CatalogEntry {
+        let Self {
+            fingerprint,
+            len,
+            level,
+            logical_len,
+        } = self;
+        CatalogEntry {
+            slot,
+            fingerprint,
+            len,
+            level,
+            logical_len,
+        }
+    }
+}
+
+/// A generation of a container being packed.
+#[derive(Debug)]
+pub struct ContainerBuilder {
+    at: Identity,
+    bytes: Vec<u8>,
+    regions: Vec<OpenRegion>,
+    catalog: Catalog,
+}
+
+/// A region in the buffer, with room for its tag.
+#[derive(Debug, Clone, Copy)]
+struct OpenRegion {
+    offset: usize,
+    stored_len: u32,
+    first_entry: u32,
+    entry_count: u32,
+    codec: Codec,
+}
+
+impl ContainerBuilder {
+    /// An empty container, with address space reserved for the usual target size.
+    #[must_use]
+    pub fn new(id: ContainerId, generation: Generation) -> Self {
+        let mut bytes = Vec::with_capacity(RESERVED_BYTES);
+        bytes.resize(HEADER_BYTES, 0);
+        Self {
+            at: Identity::main(id, generation),
+            bytes,
+            regions: Vec::new(),
+            catalog: Catalog::default(),
+        }
+    }
+
+    /// The stub generation of a container that was merged into another: no regions, only the way there.
+    #[must_use]
+    pub fn stub(id: ContainerId, generation: Generation, moved_to: ContainerId) -> Self {
+        let catalog = Catalog {
+            moved_to: Some(moved_to),
+            ..Catalog::default()
+        };
+        let bytes = vec![0; HEADER_BYTES];
+        Self {
+            at: Identity::main(id, generation),
+            bytes,
+            regions: Vec::new(),
+            catalog,
+        }
+    }
+
+    /// The container being packed.
+    #[must_use]
+    pub fn id(&self) -> ContainerId {
+        self.at.id
+    }
+
+    /// The generation being packed.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.at.generation
+    }
+
+    /// Entries so far; also the slot that the next one of a first generation gets.
+    #[must_use]
+    pub fn entry_count(&self) -> usize {
+        self.catalog.entries.len()
+    }
+
+    /// Whether so many more entries have slots.
+    #[must_use]
+    pub fn has_room_for(&self, entries: usize) -> bool {
+        self.entry_count() + entries <= CATALOG_ENTRIES_MAX as usize
+    }
+
+    /// What the object will take, in bytes, to within a few: catalogs are estimated.
+    #[must_use]
+    pub fn stored_len(&self) -> u64 {
+        let rows = (self.regions.len() * REGION_ROW_BYTES + FOOTER_BYTES) as u64;
+        self.bytes.len() as u64 + rows + self.entry_count() as u64 * ENTRY_BYTES
+    }
+
+    /// Adds a region whose plain bytes are the entries' in order; their slots are consecutive, and the
+    /// first comes back.
+    ///
+    /// # Panics
+    /// When there are no entries, their lengths are not the region's, or the container has no room for
+    /// them ([`Self::has_room_for`]): the caller's counting is broken, and sealing would write what
+    /// cannot be read.
+    pub fn append(&mut self, region: CompressedRegion, entries: &[PendingEntry]) -> Slot {
+        let first = u32::try_from(self.entry_count())
+            .ok()
+            .and_then(|n| Slot::new(n).ok());
+        let first = first.expect("the caller asks has_room_for");
+        assert!(self.has_room_for(entries.len()), "the caller asks has_room_for");
+        let last = first.get();
+        let listed = entries
+            .iter()
+            .zip(last..)
+            .map(|(entry, slot)| entry.at(Slot::new(slot).expect("has_room_for was asked")));
+        self.catalog.entries.extend(listed);
+        self.add(
+            &region,
+            entries.iter().map(|entry| u64::from(entry.len)).sum(),
+            entries.len(),
+        );
+        first
+    }
+
+    /// Adds a region to a later generation: survivors under the slots that they always had (INV-2).
+    ///
+    /// # Panics
+    /// As [`Self::append`]; at sealing when a slot stands twice.
+    pub fn append_survivors(&mut self, region: CompressedRegion, entries: &[CatalogEntry]) {
+        assert!(
+            self.has_room_for(entries.len()),
+            "survivors are no more than there are slots"
+        );
+        self.catalog.entries.extend_from_slice(entries);
+        self.add(
+            &region,
+            entries.iter().map(|entry| u64::from(entry.len)).sum(),
+            entries.len(),
+        );
+    }
+
+    /// Records what was merged into this container; sorted by container and slot.
+    pub fn set_merged(&mut self, merged: Vec<MergedRange>) {
+        self.catalog.merged = merged;
+    }
+
+    fn add(&mut self, region: &CompressedRegion, plain_len: u64, entries: usize) {
+        assert!(entries > 0, "a region holds at least one entry");
+        assert!(
+            plain_len == region.plain_len() as u64,
+            "a region is as long as its entries together"
+        );
+        assert!(
+            plain_len <= u64::from(REGION_PLAIN_BYTES_MAX),
+            "a region closes at 1 MiB and a chunk"
+        );
+        let offset = self.bytes.len();
+        self.bytes.extend_from_slice(region.bytes());
+        self.bytes.resize(self.bytes.len() + TAG_BYTES, 0);
+        let stored_len = u32::try_from(self.bytes.len() - offset).expect("no longer than its plain bytes");
+        let entry_count = u32::try_from(entries).expect("no more than slots");
+        let after = u32::try_from(self.entry_count()).expect("no more than slots");
+        let first_entry = after - entry_count;
+        self.regions.push(OpenRegion {
+            offset,
+            stored_len,
+            first_entry,
+            entry_count,
+            codec: region.codec(),
+        });
+    }
+
+    /// Encrypts every region in place, digests, and appends catalog, rows and footer.
+    ///
+    /// # Errors
+    /// None today; a result so that sealing may one day fail where it must.
+    ///
+    /// # Panics
+    /// When the catalog breaks a rule of the format (see [`Self::append_survivors`]).
+    pub fn seal(self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
+        let Self {
+            at,
+            mut bytes,
+            regions,
+            catalog,
+        } = self;
+        let store = containers.store();
+        let mut salt = [0; 32];
+        containers.env().entropy.fill(&mut salt);
+        let key = seal_key(containers.encryption(), &salt);
+        let header = ContainerHeader {
+            store,
+            id: at.id,
+            generation: at.generation,
+            salt,
+        };
+        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+
+        let mut rows = Vec::with_capacity(regions.len());
+        for (region, number) in regions.iter().zip(0u32..) {
+            RegionIndex::new(number).expect("no more regions than entries");
+            let stored = &mut bytes[region.offset..region.offset + region.stored_len as usize];
+            key.seal_with_room(u64::from(number), &at.associated_data(store, number), stored);
+            rows.push(RegionRow {
+                offset: region.offset as u64,
+                stored_len: region.stored_len,
+                first_entry: region.first_entry,
+                entry_count: region.entry_count,
+                codec: region.codec,
+                digest: wire::digest(stored),
+            });
+        }
+
+        let catalog_at = bytes.len();
+        catalog.encode(&mut bytes);
+        let aad = at.associated_data(store, CATALOG_NUMBER);
+        key.seal(u64::from(CATALOG_NUMBER), &aad, &mut bytes, catalog_at);
+        let catalog_stored_len = u32::try_from(bytes.len() - catalog_at).expect("at most 2^20 short entries");
+        let footer = ContainerFooter {
+            region_count: u32::try_from(rows.len()).expect("no more regions than entries"),
+            entry_count: u32::try_from(catalog.entries.len()).expect("no more than slots"),
+            catalog_offset: catalog_at as u64,
+            catalog_stored_len,
+            catalog_digest: wire::digest(&bytes[catalog_at..]),
+            rows_offset: bytes.len() as u64,
+        };
+        let encoded = encode_rows(&rows);
+        bytes.extend_from_slice(&encoded);
+        bytes.extend_from_slice(&footer.encode(&header, &encoded));
+
+        let contents = Contents::new(at, bytes.len() as u64, catalog, rows, key)
+            .expect("regions and entries were added together");
+        Ok(SealedContainer {
+            bytes,
+            catalog: Arc::new(CatalogView::of(Arc::new(contents))),
+        })
+    }
+}
+
+/// A sealed generation, ready to be put.
+#[derive(Debug)]
+pub struct SealedContainer {
+    bytes: Vec<u8>,
+    catalog: Arc<CatalogView>,
+}
+
+impl SealedContainer {
+    /// The container.
+    #[must_use]
+    pub fn id(&self) -> ContainerId {
+        self.catalog.id()
+    }
+
+    /// The generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.catalog.generation()
+    }
+
+    /// The object's bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its catalog, as a reader would load it.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<CatalogView> {
+        Arc::clone(&self.catalog)
+    }
+
+    /// Bytes that putting it writes, the mirror copy included.
+    #[must_use]
+    pub fn stored_bytes_total(&self) -> u64 {
+        let copies = if self.id().kind.is_mirrored() { 2 } else { 1 };
+        self.bytes.len() as u64 * copies
+    }
+}

@@ -1,0 +1,220 @@
+//! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
+//!
+//! Least recently used goes first; pinned ones (of containers not yet durable) stay, and count. What
+//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7); of any number of
+//! threads that miss the same container one loads and the others wait for it. A load that fails is
+//! nobody else's: each waiter tries for itself. All methods may be called from many threads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use types::ContainerId;
+
+use crate::view::CatalogView;
+
+#[derive(Debug)]
+pub(crate) struct CatalogCache {
+    budget_bytes: u64,
+    state: Mutex<State>,
+    loaded: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<ContainerId, Held>,
+    /// Use order of what is not pinned.
+    order: BTreeMap<u64, ContainerId>,
+    loading: HashSet<ContainerId>,
+    next_use: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    view: Arc<CatalogView>,
+    bytes: u64,
+    used: u64,
+    pins: u32,
+}
+
+/// What a look-up gave.
+pub(crate) enum Found<'a> {
+    Cached(Arc<CatalogView>),
+    /// The caller loads it, and others wait until this is dropped.
+    Load(Loading<'a>),
+}
+
+/// The duty to load one catalog.
+pub(crate) struct Loading<'a> {
+    cache: &'a CatalogCache,
+    id: ContainerId,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.cache.lock().loading.remove(&self.id);
+        self.cache.loaded.notify_all();
+    }
+}
+
+impl CatalogCache {
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        Self {
+            budget_bytes,
+            state: Mutex::default(),
+            loaded: Condvar::new(),
+        }
+    }
+
+    /// The state stays consistent between statements, so a panic elsewhere under the lock harms nothing.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The catalog, without loading or waiting.
+    pub(crate) fn peek(&self, id: ContainerId) -> Option<Arc<CatalogView>> {
+        self.lock().touch(id)
+    }
+
+    /// The catalog, or the duty to load it.
+    pub(crate) fn get_or_load(&self, id: ContainerId) -> Found<'_> {
+        let mut state = self.lock();
+        loop {
+            if let Some(view) = state.touch(id) {
+                return Found::Cached(view);
+            }
+            if state.loading.insert(id) {
+                return Found::Load(Loading { cache: self, id });
+            }
+            state = self.loaded.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Adds a catalog under the id it was requested by, or replaces one of an older generation.
+    pub(crate) fn insert(&self, view: Arc<CatalogView>) {
+        let mut state = self.lock();
+        state.insert(view);
+        state.evict(self.budget_bytes);
+    }
+
+    /// Adds a catalog that stays until as many [`Self::unpin`] as `pin` were called.
+    pub(crate) fn pin(&self, view: Arc<CatalogView>) {
+        let mut state = self.lock();
+        let id = view.requested();
+        state.insert(view);
+        let State { held, order, .. } = &mut *state;
+        if let Some(held) = held.get_mut(&id) {
+            held.pins += 1;
+            order.remove(&held.used);
+        }
+        state.evict(self.budget_bytes);
+    }
+
+    pub(crate) fn unpin(&self, id: ContainerId) {
+        let mut state = self.lock();
+        if let Some(held) = state.held.get_mut(&id) {
+            held.pins = held.pins.saturating_sub(1);
+        }
+        state.touch(id);
+        state.evict(self.budget_bytes);
+    }
+
+    /// Drops a catalog that turned out stale; a pin on it stays with what replaces it.
+    pub(crate) fn forget(&self, stale: &CatalogView) {
+        let mut state = self.lock();
+        let id = stale.requested();
+        let same = state
+            .held
+            .get(&id)
+            .is_some_and(|held| held.view.is_same_generation(stale) && held.pins == 0);
+        if same {
+            state.remove(id);
+        }
+    }
+
+    /// Drops every catalog that is not pinned.
+    pub(crate) fn clear(&self) {
+        self.lock().evict(0);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+}
+
+impl State {
+    fn touch(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
+        let held = self.held.get_mut(&id)?;
+        if held.pins == 0 {
+            self.order.remove(&held.used);
+            held.used = self.next_use;
+            self.next_use += 1;
+            self.order.insert(held.used, id);
+        }
+        Some(Arc::clone(&held.view))
+    }
+
+    fn insert(&mut self, view: Arc<CatalogView>) {
+        let id = view.requested();
+        let pins = self.held.get(&id).map_or(0, |held| held.pins);
+        self.remove(id);
+        let bytes = view.bytes_in_memory();
+        self.bytes += bytes;
+        self.held.insert(
+            id,
+            Held {
+                view,
+                bytes,
+                used: self.next_use,
+                pins,
+            },
+        );
+        if pins == 0 {
+            self.order.insert(self.next_use, id);
+        }
+        self.next_use += 1;
+    }
+
+    fn remove(&mut self, id: ContainerId) {
+        if let Some(held) = self.held.remove(&id) {
+            self.order.remove(&held.used);
+            self.bytes -= held.bytes;
+        }
+    }
+
+    /// Keeps the newest one even where it alone is over the budget: its user is about to read it.
+    fn evict(&mut self, budget_bytes: u64) {
+        let keep = usize::from(budget_bytes > 0);
+        while self.bytes > budget_bytes && self.order.len() > keep {
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                return;
+            };
+            let oldest = *oldest;
+            self.remove(oldest);
+        }
+    }
+}
+
+/// Keeps a catalog in the cache while it lives.
+#[derive(Debug)]
+pub struct CatalogPin {
+    cache: Arc<CatalogCache>,
+    id: ContainerId,
+}
+
+impl CatalogPin {
+    pub(crate) fn new(cache: &Arc<CatalogCache>, view: Arc<CatalogView>) -> Self {
+        let id = view.requested();
+        cache.pin(view);
+        Self {
+            cache: Arc::clone(cache),
+            id,
+        }
+    }
+}
+
+impl Drop for CatalogPin {
+    fn drop(&mut self) {
+        self.cache.unpin(self.id);
+    }
+}

@@ -1,0 +1,142 @@
+//! From a region's plain bytes to what will be encrypted: zstd, or the bytes themselves.
+//!
+//! Pure computation, meant for worker threads: each thread keeps one zstd context and one buffer, which
+//! are reused (nothing is allocated a region once warm, beyond what the caller brings). A region that
+//! does not shrink is kept raw, so that stored bytes never exceed plain bytes by more than the seal.
+
+use std::cell::RefCell;
+
+use format::container::Codec;
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
+
+/// Bytes of each of the three samples that [`Compression::Auto`] tries.
+const PROBE_BYTES: usize = 4 << 10;
+/// Regions shorter than this are compressed without a probe: trying costs as much.
+const PROBE_REGION_BYTES_MIN: usize = 8 * PROBE_BYTES;
+/// The level of the probe: zstd's fastest that still codes literals by entropy.
+const PROBE_LEVEL: i32 = 1;
+
+/// Whether and how regions are compressed; a setting of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Every region raw.
+    Off,
+    /// As [`Compression::Level`], but a region whose samples do not shrink is left raw without trying
+    /// the whole of it: media and archives cost a tenth of the time.
+    Auto {
+        /// zstd's level for what is compressed.
+        level: i32,
+    },
+    /// Every region at this zstd level (1 to 22; negative: faster). zstd clamps what it does not know.
+    Level(i32),
+}
+
+/// A region ready to be appended to a container and sealed in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompressedRegion {
+    codec: Codec,
+    bytes: Vec<u8>,
+    plain_len: usize,
+}
+
+impl CompressedRegion {
+    /// A region left as it is.
+    #[must_use]
+    pub fn raw(plain: Vec<u8>) -> Self {
+        Self {
+            codec: Codec::Raw,
+            plain_len: plain.len(),
+            bytes: plain,
+        }
+    }
+
+    /// How to undo it.
+    #[must_use]
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The bytes that will be encrypted.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes it will take in a container, before the seal's tag.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Length before compression.
+    #[must_use]
+    pub fn plain_len(&self) -> usize {
+        self.plain_len
+    }
+}
+
+/// A thread's reusable zstd context.
+struct RegionCompressor {
+    zstd: Compressor<'static>,
+    spare: Vec<u8>,
+}
+
+impl RegionCompressor {
+    /// Compresses into the spare buffer; `None` when zstd will not (out of memory), and the region is
+    /// then stored raw.
+    fn attempt(&mut self, plain: &[u8], level: i32) -> Option<usize> {
+        self.zstd
+            .set_parameter(CParameter::CompressionLevel(level))
+            .ok()?;
+        self.spare.clear();
+        self.spare.reserve(zstd::zstd_safe::compress_bound(plain.len()));
+        self.zstd.compress_to_buffer(plain, &mut self.spare).ok()
+    }
+
+    fn samples_shrink(&mut self, plain: &[u8]) -> bool {
+        if plain.len() < PROBE_REGION_BYTES_MIN {
+            return true;
+        }
+        let starts = [0, plain.len() / 2, plain.len() - PROBE_BYTES];
+        starts.into_iter().any(|start| {
+            let sample = &plain[start..start + PROBE_BYTES];
+            // A thirty-second: frame overhead and chance are below it, the poorest real gain is not.
+            self.attempt(sample, PROBE_LEVEL)
+                .is_some_and(|len| len < PROBE_BYTES - PROBE_BYTES / 32)
+        })
+    }
+
+    fn compress(&mut self, plain: Vec<u8>, compression: Compression) -> CompressedRegion {
+        let level = match compression {
+            Compression::Off => return CompressedRegion::raw(plain),
+            Compression::Level(level) => level,
+            Compression::Auto { level } if self.samples_shrink(&plain) => level,
+            Compression::Auto { .. } => return CompressedRegion::raw(plain),
+        };
+        match self.attempt(&plain, level) {
+            Some(len) if len < plain.len() => {
+                let plain_len = plain.len();
+                let bytes = std::mem::replace(&mut self.spare, plain);
+                CompressedRegion {
+                    codec: Codec::Zstd,
+                    bytes,
+                    plain_len,
+                }
+            }
+            _ => CompressedRegion::raw(plain),
+        }
+    }
+}
+
+thread_local! {
+    static COMPRESSOR: RefCell<RegionCompressor> =
+        RefCell::new(RegionCompressor { zstd: Compressor::default(), spare: Vec::new() });
+}
+
+/// Compresses one region's plain bytes with this thread's context, or leaves them raw where they do not
+/// shrink. The plain bytes' buffer is kept for the next region where it can be.
+#[must_use]
+pub fn compress_region(plain: Vec<u8>, compression: Compression) -> CompressedRegion {
+    COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(plain, compression))
+}

@@ -1,0 +1,189 @@
+//! Which generation of a container to read.
+//!
+//! Reading must not cost a listing per container, so the first guess is the generation remembered from
+//! before, else 0: nearly every container has never been rewritten. Only when that is gone is the
+//! session's folder listed, once, and what the listing says of *all* its containers is remembered.
+//!
+//! Why a guess that still exists is good enough, though a newer generation may exist beside it: a
+//! generation never changes, its surviving slots are those of every other one (INV-2), and it is deleted
+//! only after the newer is durable. What a newer one lacks was removed by reclamation's final list, and
+//! what is on that list is kept from look-ups by the epoch rules (INV-9), not by this module. A newer one
+//! matters in two cases, and both ask for it: the guess is damaged (a newer one may be its healing), or it
+//! vanishes while being read ([`crate::Containers::newer`]).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use env::StorageError;
+use format::names;
+use types::{ContainerId, Generation};
+
+use crate::containers::Containers;
+use crate::error::{ContainerError, Part};
+use crate::identity::{CopyOf, Identity};
+use crate::load::TailBytes;
+use crate::stats::add;
+use crate::view::Contents;
+
+/// Remembered generations at most (INV-7); beyond it all are forgotten and asked for again.
+const REMEMBERED_MAX: usize = 1 << 18;
+
+/// A container is rewritten at most this often between two looks at it.
+const TRIES_MAX: u32 = 8;
+
+/// Generations above 0, as last seen.
+#[derive(Debug, Default)]
+pub(crate) struct Generations {
+    seen: Mutex<HashMap<ContainerId, Generation>>,
+}
+
+impl Generations {
+    fn guess(&self, id: ContainerId) -> Generation {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(&id).copied().unwrap_or(Generation::FIRST)
+    }
+
+    pub(crate) fn remember(&self, id: ContainerId, generation: Generation) {
+        if generation == Generation::FIRST {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED_MAX && !seen.contains_key(&id) {
+            seen.clear();
+        }
+        let known = seen.entry(id).or_insert(generation);
+        *known = generation.max(*known);
+    }
+}
+
+impl Containers {
+    /// The generations listed for one container's copies, ascending. Everything else that the listing
+    /// told is remembered.
+    pub(crate) fn list_generations(
+        &self,
+        id: ContainerId,
+        copy: CopyOf,
+    ) -> Result<Vec<Generation>, ContainerError> {
+        add(&self.counters().lists, 1);
+        let folder = match copy {
+            CopyOf::Main => names::container_folder(id.kind, id.session),
+            CopyOf::Mirror => names::mirror_folder(id.session),
+        };
+        let mut own = Vec::new();
+        for object in self.env().storage.list(&folder)? {
+            match copy {
+                CopyOf::Main => {
+                    let Some((container, generation)) = names::parse_container(&object.name) else {
+                        continue;
+                    };
+                    self.known_generations().remember(container, generation);
+                    if container == id {
+                        own.push(generation);
+                    }
+                }
+                CopyOf::Mirror => {
+                    let name = names::parse_mirror(&object.name);
+                    own.extend(
+                        name.filter(|name| name.sequence == id.sequence)
+                            .map(|name| name.generation),
+                    );
+                }
+            }
+        }
+        own.sort_unstable();
+        Ok(own)
+    }
+
+    /// Loads a generation that can be read: the guess; else the highest that can be, from its mirror copy
+    /// where that is the good one.
+    pub(crate) fn load_contents(&self, id: ContainerId) -> Result<Contents, ContainerError> {
+        let guess = Identity::main(id, self.known_generations().guess(id));
+        let error = match self.load_copy(guess) {
+            Ok(contents) => return Ok(contents),
+            Err(error) => error,
+        };
+        let mut first_damage = None;
+        if error.is_damage() {
+            first_damage = Some(error);
+        } else if !is_absent(&error) {
+            return Err(error);
+        }
+        for _ in 0..TRIES_MAX {
+            let mut vanished = false;
+            for generation in self.list_generations(id, CopyOf::Main)?.into_iter().rev() {
+                match self.load_either(Identity::main(id, generation), &mut first_damage)? {
+                    Some(contents) => return Ok(contents),
+                    None => vanished |= first_damage.is_none(),
+                }
+            }
+            if !vanished {
+                break;
+            }
+        }
+        self.load_mirror(id, first_damage)
+    }
+
+    /// The main copy, else the mirror copy of the same generation. `None` when neither can be read; damage
+    /// of the main copy is noted, the first one seen.
+    fn load_either(
+        &self,
+        main: Identity,
+        first_damage: &mut Option<ContainerError>,
+    ) -> Result<Option<Contents>, ContainerError> {
+        let error = match self.load_copy(main) {
+            Ok(contents) => {
+                self.known_generations().remember(main.id, main.generation);
+                return Ok(Some(contents));
+            }
+            Err(error) => error,
+        };
+        if is_absent(&error) {
+            return Ok(None);
+        }
+        if !error.is_damage() {
+            return Err(error);
+        }
+        let contents =
+            Identity::mirror(main.id, main.generation).and_then(|mirror| self.load_copy(mirror).ok());
+        if contents.is_some() {
+            self.report_mirror(main, Part::Catalog, &error);
+        }
+        first_damage.get_or_insert(error);
+        Ok(contents)
+    }
+
+    /// The highest mirror copy that can be read, of a container whose main copies are all gone or bad.
+    fn load_mirror(
+        &self,
+        id: ContainerId,
+        damage: Option<ContainerError>,
+    ) -> Result<Contents, ContainerError> {
+        let error = damage.unwrap_or(ContainerError::Missing { container: id });
+        if !id.kind.is_mirrored() {
+            return Err(error);
+        }
+        for generation in self.list_generations(id, CopyOf::Mirror)?.into_iter().rev() {
+            let Some(mirror) = Identity::mirror(id, generation) else {
+                break;
+            };
+            if let Ok(contents) = self.load_copy(mirror) {
+                self.report_mirror(mirror, Part::Catalog, &error);
+                return Ok(contents);
+            }
+        }
+        Err(error)
+    }
+
+    /// Loads one copy of one generation.
+    pub(crate) fn load_copy(&self, at: Identity) -> Result<Contents, ContainerError> {
+        let storage = &*self.env().storage;
+        let tail = TailBytes::read(storage, at, &mut |bytes| self.counters().read(bytes))?;
+        add(&self.counters().catalog_loads, 1);
+        tail.check(at, Some(self.store()))?
+            .open(at, self.store(), self.encryption())
+    }
+}
+
+pub(crate) fn is_absent(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(StorageError::NotFound { .. }))
+}

@@ -1,0 +1,132 @@
+//! From the end of an object to a checked catalog.
+//!
+//! What must hold: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
+//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made from the one
+//! before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries), two otherwise.
+
+use crypto::EncryptionKey;
+use env::Storage;
+use format::container::{Catalog, ContainerFooter, ContainerHeader, ContainerTail, RegionRow, TailParse};
+use types::StoreId;
+
+use crate::ContainerError;
+use crate::error::Part;
+use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
+use crate::view::Contents;
+
+/// How much of an object's end is read at first.
+pub const TAIL_GUESS_BYTES: u64 = 256 << 10;
+
+/// The end of an object, as read: nothing is known of it.
+pub(crate) struct TailBytes {
+    bytes: Vec<u8>,
+    object_len: u64,
+}
+
+/// A trailer that its digest vouches for, under the name that it belongs to. Its seals are unopened.
+pub(crate) struct Trailer {
+    pub(crate) header: ContainerHeader,
+    pub(crate) footer: ContainerFooter,
+    pub(crate) rows: Vec<RegionRow>,
+    pub(crate) object_len: u64,
+    sealed_catalog: Result<Vec<u8>, ContainerError>,
+}
+
+impl TailBytes {
+    /// Reads as much of the object's end as its trailer takes; calls back with the length of each read.
+    pub(crate) fn read(
+        storage: &dyn Storage,
+        at: Identity,
+        note_read: &mut dyn FnMut(u64),
+    ) -> Result<Self, ContainerError> {
+        let name = at.name();
+        let mut read = |want| -> Result<Self, ContainerError> {
+            let (bytes, object_len) = storage.get_tail(&name, want)?;
+            note_read(bytes.len() as u64);
+            Ok(Self { bytes, object_len })
+        };
+        let tail = read(TAIL_GUESS_BYTES)?;
+        match tail.parse(at)? {
+            TailParse::Need { tail_bytes } => read(tail_bytes),
+            TailParse::Whole(_) => Ok(tail),
+        }
+    }
+
+    fn parse(&self, at: Identity) -> Result<TailParse<'_>, ContainerError> {
+        ContainerTail::parse(&self.bytes, self.object_len).map_err(|e| {
+            let rows_at = self.object_len.saturating_sub(self.bytes.len() as u64);
+            at.refused(Part::Trailer, rows_at, self.object_len, e)
+        })
+    }
+
+    /// Checks digest, places and identity.
+    pub(crate) fn check(self, at: Identity, store: Option<StoreId>) -> Result<Trailer, ContainerError> {
+        let object_len = self.object_len;
+        let tail = match self.parse(at)? {
+            TailParse::Whole(tail) => tail,
+            TailParse::Need { .. } => {
+                let why = "the object is shorter than its trailer says".to_owned();
+                let (container, generation) = (at.id, at.generation);
+                return Err(ContainerError::Torn {
+                    container,
+                    generation,
+                    offset: object_len,
+                    object_len,
+                    why,
+                });
+            }
+        };
+        at.confirm(&tail.header, store.unwrap_or(tail.header.store))?;
+        let offset = tail.footer.catalog_offset;
+        let sealed_catalog = tail
+            .sealed_catalog()
+            .map(<[u8]>::to_vec)
+            .map_err(|e| at.refused(Part::Catalog, offset, object_len, e));
+        Ok(Trailer {
+            header: tail.header,
+            footer: tail.footer,
+            rows: tail.rows,
+            object_len,
+            sealed_catalog,
+        })
+    }
+}
+
+impl Trailer {
+    /// What is wrong with the stored catalog's digest; needs no key.
+    pub(crate) fn take_catalog_error(self) -> Option<ContainerError> {
+        self.sealed_catalog.err()
+    }
+
+    /// Opens and checks the catalog.
+    pub(crate) fn open(
+        self,
+        at: Identity,
+        store: StoreId,
+        encryption: &EncryptionKey,
+    ) -> Result<Contents, ContainerError> {
+        let Self {
+            header,
+            footer,
+            rows,
+            object_len,
+            sealed_catalog,
+        } = self;
+        let mut sealed = sealed_catalog?;
+        let offset = footer.catalog_offset;
+        let key = seal_key(encryption, &header.salt);
+        let aad = at.associated_data(store, CATALOG_NUMBER);
+        let (container, generation) = (at.id, at.generation);
+        let plain = key
+            .open(u64::from(CATALOG_NUMBER), &aad, &mut sealed)
+            .map_err(|_| ContainerError::Forged {
+                container,
+                generation,
+                part: Part::Catalog,
+                offset,
+            })?;
+        let refused = |e| at.refused(Part::Catalog, offset, object_len, e);
+        let catalog = Catalog::decode(plain).map_err(refused)?;
+        Contents::new(at, object_len, catalog, rows, key).map_err(refused)
+    }
+}

@@ -1,0 +1,120 @@
+//! Following merged containers: stub generations, and the maps of who took their slots over.
+//!
+//! A stub says where its container's slots went; the catalog there says to which slots. Chains end after
+//! [`HOPS_MAX`] at the latest, whatever somebody wrote (INV-8). Hops are loaded outside the cache's
+//! one-loader rule: a circle of stubs would otherwise wait for itself.
+
+use std::sync::Arc;
+
+use format::container::MergedRange;
+use types::{ContainerId, Slot, SlotRange};
+
+use crate::containers::Containers;
+use crate::error::ContainerError;
+use crate::view::{CatalogView, Contents, MovedSlots};
+
+/// How often a container's slots may have moved on.
+pub const HOPS_MAX: u32 = 16;
+
+/// Slots of the requested container, and where they are after the hops so far.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    old: SlotRange,
+    at: ContainerId,
+    first: Slot,
+}
+
+impl Containers {
+    /// Loads a container's catalog, through stubs where it was merged.
+    pub(crate) fn load(&self, id: ContainerId) -> Result<CatalogView, ContainerError> {
+        let contents = self.load_contents(id)?;
+        self.follow(contents)
+    }
+
+    /// Loads the highest listed generation, where it is newer than `view`'s.
+    pub(crate) fn load_newer(&self, view: &CatalogView) -> Result<Option<CatalogView>, ContainerError> {
+        // A merged container moves on when the one that took its slots over is rewritten.
+        let highest = self.list_generations(view.id(), crate::CopyOf::Main)?.pop();
+        if highest.is_none_or(|highest| highest <= view.generation()) {
+            return Ok(None);
+        }
+        let fresh = self.load(view.requested())?;
+        Ok((fresh.id() != view.id() || fresh.generation() > view.generation()).then_some(fresh))
+    }
+
+    fn follow(&self, first: Contents) -> Result<CatalogView, ContainerError> {
+        let id = first.at.id;
+        let Some(mut next) = first.catalog.moved_to else {
+            return Ok(CatalogView::of(Arc::new(first)));
+        };
+        let all = SlotRange::new(Slot::new(0).expect("a slot"), Slot::MAX.get() + 1).expect("all slots");
+        let mut pieces = vec![Piece {
+            old: all,
+            at: id,
+            first: all.first(),
+        }];
+        for _ in 0..HOPS_MAX {
+            let target = match self
+                .cached_catalog(next)
+                .filter(|view| view.requested() == view.id())
+            {
+                Some(cached) => cached,
+                None => Arc::new(CatalogView::of(Arc::new(self.load_contents(next)?))),
+            };
+            pieces = pieces
+                .iter()
+                .flat_map(|piece| translate(*piece, next, target.merged()))
+                .collect();
+            if let Some(further) = target.contents().catalog.moved_to {
+                next = further;
+                continue;
+            }
+            let arrived = pieces.iter().filter(|piece| piece.at == next);
+            let moved = arrived
+                .map(|piece| MovedSlots {
+                    old: piece.old,
+                    first_here: piece.first,
+                })
+                .collect();
+            return Ok(CatalogView::moved(id, &target, moved));
+        }
+        Err(ContainerError::TooManyHops {
+            container: id,
+            hops: HOPS_MAX,
+        })
+    }
+}
+
+/// A piece's slots after one hop: those that the map names are `here` now, the others where they were
+/// (a later hop may name them).
+fn translate(piece: Piece, here: ContainerId, merged: &[MergedRange]) -> Vec<Piece> {
+    let mut out = Vec::new();
+    let (mut from, end) = (piece.first.get(), piece.first.get() + piece.old.count());
+    let mut cut = |at: ContainerId, first: u32, start: u32, stop: u32| {
+        let old_first = piece.old.first().get() + (start - piece.first.get());
+        let old = Slot::new(old_first)
+            .ok()
+            .and_then(|slot| SlotRange::new(slot, stop - start));
+        if let (Some(old), Ok(first)) = (old, Slot::new(first)) {
+            out.push(Piece { old, at, first });
+        }
+    };
+    let of_piece = merged.iter().filter(|range| range.from == piece.at);
+    for range in of_piece {
+        let start = range.slots.first().get().max(from);
+        let stop = range.slots.end().min(end);
+        if start >= stop {
+            continue;
+        }
+        if from < start {
+            cut(piece.at, from, from, start);
+        }
+        let ahead = start - range.slots.first().get();
+        cut(here, range.first_here.get() + ahead, start, stop);
+        from = stop;
+    }
+    if from < end {
+        cut(piece.at, from, from, end);
+    }
+    out
+}

@@ -1,0 +1,378 @@
+//! Deep checks: every copy of a container, every region, every damage named; and the same by digests
+//! alone, which needs no key.
+//!
+//! Reads whole objects in windows of some MiB, so that memory is bounded whatever the object's size
+//! (INV-7). A damage is a finding, not an error; an error is a storage that does not answer.
+
+use std::ops::Range;
+
+use env::{Storage, StorageError};
+use format::container::{HEADER_BYTES, RegionRow};
+use format::{names, wire};
+use types::{ByteRange, ContainerId, Generation, ObjectName, RegionIndex, SlotRange, StoreId};
+
+use crate::containers::Containers;
+use crate::error::{ContainerError, Part};
+use crate::generations::is_absent;
+use crate::identity::{CopyOf, Identity};
+use crate::load::{TailBytes, Trailer};
+use crate::view::CatalogView;
+
+/// Stored bytes read at a time.
+const WINDOW_BYTES: u64 = 8 << 20;
+
+/// How deep a check goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Digests of all stored bytes: finds rot.
+    Digests,
+    /// Seals, decompression and every chunk's fingerprint as well: finds malice and our own mistakes.
+    Full,
+}
+
+/// One damaged part of one copy of a container.
+#[derive(Debug)]
+pub struct Damage {
+    /// The container.
+    pub container: ContainerId,
+    /// The generation.
+    pub generation: Generation,
+    /// Which copy.
+    pub copy: CopyOf,
+    /// The part.
+    pub part: Part,
+    /// The catalog positions in it; empty where the whole object is meant.
+    pub entries: Range<u32>,
+    /// The slots in it, where the catalog could be opened.
+    pub slots: Vec<SlotRange>,
+    /// What is wrong.
+    pub error: ContainerError,
+}
+
+/// The outcome of checking one container.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// The generation that was checked; `None` when the container is missing.
+    pub generation: Option<Generation>,
+    /// Regions looked at, in all copies.
+    pub regions: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// All that is wrong, in the order of the bytes, the main copy first.
+    pub damages: Vec<Damage>,
+}
+
+impl Verified {
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damages.is_empty()
+    }
+}
+
+impl Containers {
+    /// Checks the newest generation of a container, all copies of it.
+    ///
+    /// # Errors
+    /// Of the storage alone; what is wrong with the container is in [`Verified::damages`].
+    pub fn verify(&self, id: ContainerId, depth: Depth) -> Result<Verified, ContainerError> {
+        let mut generations = self.list_generations(id, CopyOf::Main)?;
+        if id.kind.is_mirrored() {
+            generations.extend(self.list_generations(id, CopyOf::Mirror)?);
+        }
+        let mut out = Verified {
+            generation: generations.into_iter().max(),
+            ..Verified::default()
+        };
+        let generation = out.generation.unwrap_or(Generation::FIRST);
+        let copies = [
+            Some(Identity::main(id, generation)),
+            Identity::mirror(id, generation),
+        ];
+        for at in copies.into_iter().flatten() {
+            let mut scan = Scan {
+                storage: &*self.env().storage,
+                at,
+                out: &mut out,
+            };
+            match depth {
+                Depth::Digests => scan.digests(Some(self.store()))?,
+                Depth::Full => scan.full(self)?,
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Checks one object by its digests alone; needs no key, and finds every rotten byte.
+///
+/// # Errors
+/// `NotAContainer` for a name that is none, and the storage's errors.
+pub fn verify_digests(storage: &dyn Storage, name: &ObjectName) -> Result<Verified, ContainerError> {
+    let at = match (names::parse_container(name), names::parse_mirror(name)) {
+        (Some((id, generation)), _) => Identity::main(id, generation),
+        (None, Some(mirror)) => identity_of_mirror(storage, name, mirror)?,
+        (None, None) => return Err(ContainerError::NotAContainer { name: name.clone() }),
+    };
+    let mut out = Verified {
+        generation: Some(at.generation),
+        ..Verified::default()
+    };
+    Scan {
+        storage,
+        at,
+        out: &mut out,
+    }
+    .digests(None)?;
+    Ok(out)
+}
+
+/// A mirror's name does not tell the kind; its header does, and the trailer must agree with it.
+fn identity_of_mirror(
+    storage: &dyn Storage,
+    name: &ObjectName,
+    mirror: names::MirrorName,
+) -> Result<Identity, ContainerError> {
+    let kinds = types::ContainerKind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_mirrored());
+    let names::MirrorName {
+        session,
+        sequence,
+        generation,
+    } = mirror;
+    let mut last = None;
+    for kind in kinds {
+        let id = ContainerId {
+            session,
+            kind,
+            sequence,
+        };
+        let Some(at) = Identity::mirror(id, generation) else {
+            continue;
+        };
+        match TailBytes::read(storage, at, &mut |_| {}).and_then(|tail| tail.check(at, None)) {
+            Ok(_) => return Ok(at),
+            Err(error) if is_absent(&error) => return Err(error),
+            Err(ContainerError::WrongIdentity { .. }) => {}
+            Err(_) => last = Some(at),
+        }
+        last = last.or(Some(at));
+    }
+    last.ok_or_else(|| ContainerError::NotAContainer { name: name.clone() })
+}
+
+struct Scan<'a> {
+    storage: &'a dyn Storage,
+    at: Identity,
+    out: &'a mut Verified,
+}
+
+impl Scan<'_> {
+    fn damage(&mut self, part: Part, entries: Range<u32>, slots: Vec<SlotRange>, error: ContainerError) {
+        let Identity { id, generation, copy } = self.at;
+        self.out.damages.push(Damage {
+            container: id,
+            generation,
+            copy,
+            part,
+            entries,
+            slots,
+            error,
+        });
+    }
+
+    /// The trailer; `None` when it is damaged or absent, which is noted.
+    fn trailer(&mut self, store: Option<StoreId>) -> Result<Option<Trailer>, ContainerError> {
+        let at = self.at;
+        let bytes_read = &mut self.out.bytes_read;
+        let tail = TailBytes::read(self.storage, at, &mut |bytes| *bytes_read += bytes);
+        match tail.and_then(|tail| tail.check(at, store)) {
+            Ok(trailer) => Ok(Some(trailer)),
+            Err(error) if is_absent(&error) => {
+                self.damage(
+                    Part::Trailer,
+                    0..0,
+                    Vec::new(),
+                    ContainerError::Missing { container: at.id },
+                );
+                Ok(None)
+            }
+            Err(error @ ContainerError::Storage(_)) => Err(error),
+            Err(error) => {
+                self.damage(Part::Trailer, 0..0, Vec::new(), error);
+                Ok(None)
+            }
+        }
+    }
+
+    fn digests(&mut self, store: Option<StoreId>) -> Result<(), ContainerError> {
+        let Some(trailer) = self.trailer(store)? else {
+            return Ok(());
+        };
+        let header = trailer.header.encode();
+        let rows = trailer.rows.clone();
+        let object_len = trailer.object_len;
+        if let Some(error) = trailer.take_catalog_error() {
+            self.damage(Part::Catalog, 0..0, Vec::new(), error);
+        }
+        self.regions(&header, &rows, object_len, None)
+    }
+
+    fn full(&mut self, containers: &Containers) -> Result<(), ContainerError> {
+        let Some(trailer) = self.trailer(Some(containers.store()))? else {
+            return Ok(());
+        };
+        let header = trailer.header.encode();
+        let rows = trailer.rows.clone();
+        let object_len = trailer.object_len;
+        match trailer.open(self.at, containers.store(), containers.encryption()) {
+            Ok(contents) => {
+                let view = CatalogView::of(std::sync::Arc::new(contents));
+                self.regions(&header, &rows, object_len, Some((containers, &view)))
+            }
+            Err(error) => {
+                self.damage(Part::Catalog, 0..0, Vec::new(), error);
+                self.regions(&header, &rows, object_len, None)
+            }
+        }
+    }
+
+    fn regions(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+        rows: &[RegionRow],
+        object_len: u64,
+        open: Option<(&Containers, &CatalogView)>,
+    ) -> Result<(), ContainerError> {
+        let head = self.read(0, HEADER_BYTES as u64, object_len)?;
+        if head.as_deref() != Some(header.as_slice()) {
+            let error = ContainerError::DigestMismatch {
+                container: self.at.id,
+                generation: self.at.generation,
+                part: Part::Header,
+                offset: 0,
+                expected: wire::digest(header),
+                found: wire::digest(head.as_deref().unwrap_or_default()),
+            };
+            self.damage(Part::Header, 0..0, Vec::new(), error);
+        }
+        let mut next = 0;
+        while let Some(first) = rows.get(next) {
+            let far = |row: &RegionRow| row.offset + u64::from(row.stored_len) - first.offset > WINDOW_BYTES;
+            let more = rows[next + 1..]
+                .iter()
+                .position(far)
+                .unwrap_or(rows.len() - next - 1);
+            let window = &rows[next..=next + more];
+            self.window(window, next, object_len, open)?;
+            next += window.len();
+        }
+        Ok(())
+    }
+
+    fn window(
+        &mut self,
+        rows: &[RegionRow],
+        first: usize,
+        object_len: u64,
+        open: Option<(&Containers, &CatalogView)>,
+    ) -> Result<(), ContainerError> {
+        let (Some(begin), Some(end)) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
+        let len = end.offset + u64::from(end.stored_len) - begin.offset;
+        let Some(mut bytes) = self.read(begin.offset, len, object_len)? else {
+            return Ok(());
+        };
+        let mut rest = bytes.as_mut_slice();
+        for (row, number) in rows.iter().zip(first..) {
+            let (stored, after) = rest.split_at_mut(row.stored_len as usize);
+            rest = after;
+            let number = u32::try_from(number).ok().and_then(|n| RegionIndex::new(n).ok());
+            let index = number.expect("no more regions than entries");
+            self.out.regions += 1;
+            match open {
+                None => self.check_digest(index, row, stored),
+                Some((containers, view)) => self.check_full(containers, view, index, row, stored),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_digest(&mut self, index: RegionIndex, row: &RegionRow, stored: &[u8]) {
+        let found = wire::digest(stored);
+        if found != row.digest {
+            let part = Part::Region(index);
+            let (container, generation) = (self.at.id, self.at.generation);
+            let (offset, expected) = (row.offset, row.digest);
+            let error = ContainerError::DigestMismatch {
+                container,
+                generation,
+                part,
+                offset,
+                expected,
+                found,
+            };
+            self.damage(part, entries_of(row), Vec::new(), error);
+        }
+    }
+
+    fn check_full(
+        &mut self,
+        containers: &Containers,
+        view: &CatalogView,
+        index: RegionIndex,
+        row: &RegionRow,
+        stored: &mut [u8],
+    ) {
+        let part = Part::Region(index);
+        let plain = match containers.open_region(view, index, row, stored) {
+            Ok(plain) => plain,
+            Err(error) => return self.damage(part, entries_of(row), view.slots_in(index), error),
+        };
+        let mut rest = plain.as_slice();
+        for position in view.positions_in(index) {
+            let entry = view.entries()[position];
+            let (bytes, after) = rest.split_at(rest.len().min(entry.len as usize));
+            rest = after;
+            if let Err(error) = containers.verify_chunk(view, entry.slot, bytes) {
+                let position = u32::try_from(position).expect("no more entries than slots");
+                let slots = vec![SlotRange::one(entry.slot)];
+                self.damage(part, position..position + 1, slots, error);
+            }
+        }
+    }
+
+    /// Some of the object's bytes; `None` when it has become shorter or has gone meanwhile, which is noted.
+    fn read(&mut self, offset: u64, len: u64, object_len: u64) -> Result<Option<Vec<u8>>, ContainerError> {
+        let (container, generation) = (self.at.id, self.at.generation);
+        let error = match self.storage.get_range(&self.at.name(), ByteRange { offset, len }) {
+            Ok(bytes) => {
+                self.out.bytes_read += len;
+                return Ok(Some(bytes));
+            }
+            Err(StorageError::NotFound { .. }) => ContainerError::Vanished {
+                container,
+                generation,
+            },
+            Err(StorageError::PastEnd { .. }) => {
+                let why = "the object became shorter while it was read".to_owned();
+                ContainerError::Torn {
+                    container,
+                    generation,
+                    offset,
+                    object_len,
+                    why,
+                }
+            }
+            Err(other) => return Err(other.into()),
+        };
+        self.damage(Part::Trailer, 0..0, Vec::new(), error);
+        Ok(None)
+    }
+}
+
+fn entries_of(row: &RegionRow) -> Range<u32> {
+    row.first_entry..row.first_entry.saturating_add(row.entry_count)
+}

@@ -1,0 +1,349 @@
+//! A container's catalog, checked and ready for look-ups.
+//!
+//! What must hold: a [`CatalogView`] exists only of a trailer whose digest was right, a catalog whose
+//! seal was ours, and rows and entries that fit each other; whoever holds one need not check again.
+//! Immutable and shared by `Arc` between threads. It describes one generation: slots stay valid for
+//! ever (INV-2), regions only while that generation exists.
+//!
+//! A container that was merged into another has a view too, under its old id: slots are translated, and
+//! regions, rows and entries are those of the container that took them over.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crypto::SealKey;
+use format::FormatError;
+use format::container::{Catalog, CatalogEntry, MergedRange, RegionRow};
+use types::{ChunkLocation, ContainerId, Fingerprint, Generation, RegionIndex, Slot, SlotRange};
+
+use crate::identity::{CopyOf, Identity};
+use crate::lookup::{FingerprintTable, SlotTable};
+
+/// Where one entry's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// The region.
+    pub region: RegionIndex,
+    /// First byte in the region's plaintext.
+    pub offset: u32,
+    /// Plain bytes.
+    pub len: u32,
+}
+
+/// A checked catalog, with its tables for look-up. Cheap to share, some 80 bytes an entry.
+#[derive(Debug)]
+pub struct CatalogView {
+    requested: ContainerId,
+    contents: Arc<Contents>,
+    /// Where the old slots went; empty and unused when `requested` is the container itself.
+    moved: Vec<MovedSlots>,
+}
+
+/// What views of one generation share.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) at: Identity,
+    pub(crate) object_len: u64,
+    pub(crate) catalog: Catalog,
+    pub(crate) rows: Vec<RegionRow>,
+    /// Absent in views made from entries alone, which have no regions to open.
+    pub(crate) key: Option<SealKey>,
+    offsets: Vec<u32>,
+    slots: SlotTable,
+    fingerprints: FingerprintTable,
+}
+
+/// `old` slots of a merged container, now from `first_here` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MovedSlots {
+    pub(crate) old: SlotRange,
+    pub(crate) first_here: Slot,
+}
+
+impl MovedSlots {
+    fn translate(&self, slot: Slot) -> Option<Slot> {
+        self.old
+            .contains(slot)
+            .then(|| self.first_here.checked_add(slot.get() - self.old.first().get()))?
+    }
+}
+
+impl Contents {
+    /// Builds the tables of a decoded catalog, after checking that the rows fit it.
+    pub(crate) fn new(
+        at: Identity,
+        object_len: u64,
+        catalog: Catalog,
+        rows: Vec<RegionRow>,
+        key: SealKey,
+    ) -> Result<Self, FormatError> {
+        catalog.check_rows(&rows)?;
+        let mut offsets = Vec::with_capacity(catalog.entries.len());
+        let mut rest = catalog.entries.as_slice();
+        for row in &rows {
+            let (held, after) = rest.split_at(rest.len().min(row.entry_count as usize));
+            let mut offset = 0;
+            for entry in held {
+                offsets.push(offset);
+                offset += entry.len;
+            }
+            rest = after;
+        }
+        Ok(Self::with_offsets(
+            at,
+            object_len,
+            catalog,
+            rows,
+            Some(key),
+            offsets,
+        ))
+    }
+
+    fn with_offsets(
+        at: Identity,
+        object_len: u64,
+        catalog: Catalog,
+        rows: Vec<RegionRow>,
+        key: Option<SealKey>,
+        offsets: Vec<u32>,
+    ) -> Self {
+        let slots = SlotTable::new(&catalog.entries);
+        let fingerprints = FingerprintTable::new(&catalog.entries);
+        Self {
+            at,
+            object_len,
+            catalog,
+            rows,
+            key,
+            offsets,
+            slots,
+            fingerprints,
+        }
+    }
+
+    fn bytes_in_memory(&self) -> u64 {
+        let bytes = size_of::<Self>()
+            + self.catalog.entries.capacity() * size_of::<CatalogEntry>()
+            + self.catalog.merged.capacity() * size_of::<MergedRange>()
+            + self.rows.capacity() * size_of::<RegionRow>()
+            + self.offsets.capacity() * size_of::<u32>()
+            + self.slots.bytes_in_memory()
+            + self.fingerprints.bytes_in_memory();
+        bytes as u64
+    }
+}
+
+impl CatalogView {
+    pub(crate) fn of(contents: Arc<Contents>) -> Self {
+        Self {
+            requested: contents.at.id,
+            contents,
+            moved: Vec::new(),
+        }
+    }
+
+    pub(crate) fn moved(requested: ContainerId, target: &Self, moved: Vec<MovedSlots>) -> Self {
+        Self {
+            requested,
+            contents: Arc::clone(&target.contents),
+            moved,
+        }
+    }
+
+    /// A view of entries without regions: for planning and for tests of what needs catalogs alone.
+    /// Reading a region of it is an error.
+    ///
+    /// # Errors
+    /// The rule of the format that the entries break: a slot listed twice, a chunk with two lengths.
+    pub fn from_entries(
+        id: ContainerId,
+        generation: Generation,
+        entries: Vec<CatalogEntry>,
+    ) -> Result<Self, FormatError> {
+        let catalog = Catalog {
+            entries,
+            ..Catalog::default()
+        };
+        catalog.check()?;
+        let at = Identity {
+            id,
+            generation,
+            copy: CopyOf::Main,
+        };
+        let contents = Contents::with_offsets(at, 0, catalog, Vec::new(), None, Vec::new());
+        Ok(Self::of(Arc::new(contents)))
+    }
+
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// The container whose bytes these are: for a merged container, the one that took its slots over.
+    /// What is found here is to be referred to by this id.
+    #[must_use]
+    pub fn id(&self) -> ContainerId {
+        self.contents.at.id
+    }
+
+    /// The container that was asked for; differs from [`Self::id`] for a merged one.
+    #[must_use]
+    pub fn requested(&self) -> ContainerId {
+        self.requested
+    }
+
+    /// The generation that this describes.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.contents.at.generation
+    }
+
+    /// Length of the object, in bytes; 0 for a view made from entries.
+    #[must_use]
+    pub fn object_len(&self) -> u64 {
+        self.contents.object_len
+    }
+
+    /// All entries of [`Self::id`], in the order of their bytes. Their slots are that container's.
+    #[must_use]
+    pub fn entries(&self) -> &[CatalogEntry] {
+        &self.contents.catalog.entries
+    }
+
+    /// The region rows, in order.
+    #[must_use]
+    pub fn rows(&self) -> &[RegionRow] {
+        &self.contents.rows
+    }
+
+    /// What was merged into [`Self::id`].
+    #[must_use]
+    pub fn merged(&self) -> &[MergedRange] {
+        &self.contents.catalog.merged
+    }
+
+    /// Where a slot of [`Self::requested`] is now: the same place, unless the container was merged.
+    #[must_use]
+    pub fn location_of(&self, slot: Slot) -> Option<ChunkLocation> {
+        let slot = self.translate(slot)?;
+        self.contents.slots.position(slot)?;
+        Some(ChunkLocation {
+            container: self.id(),
+            slot,
+        })
+    }
+
+    /// The entry of a slot of [`Self::requested`]; the entry's own slot is [`Self::id`]'s. `None` when
+    /// the slot was removed or never was.
+    #[must_use]
+    pub fn entry(&self, slot: Slot) -> Option<&CatalogEntry> {
+        self.entries().get(self.position(slot)?)
+    }
+
+    /// The entry's index in [`Self::entries`].
+    #[must_use]
+    pub fn position(&self, slot: Slot) -> Option<usize> {
+        self.contents.slots.position(self.translate(slot)?)
+    }
+
+    /// An entry with this fingerprint; the first in physical order where there are several. Its slot is
+    /// [`Self::id`]'s.
+    #[must_use]
+    pub fn find(&self, fingerprint: &Fingerprint) -> Option<&CatalogEntry> {
+        self.find_all(fingerprint).next()
+    }
+
+    /// All entries with this fingerprint, in physical order.
+    pub fn find_all(&self, fingerprint: &Fingerprint) -> impl Iterator<Item = &CatalogEntry> {
+        self.contents.fingerprints.find(self.entries(), *fingerprint)
+    }
+
+    /// The region that holds a slot of [`Self::requested`].
+    #[must_use]
+    pub fn region_of(&self, slot: Slot) -> Option<RegionIndex> {
+        Some(self.place_of(slot)?.region)
+    }
+
+    /// Region, offset and length of a slot of [`Self::requested`].
+    #[must_use]
+    pub fn place_of(&self, slot: Slot) -> Option<EntryPlace> {
+        self.place_at(self.position(slot)?)
+    }
+
+    /// As [`Self::place_of`], by index in [`Self::entries`].
+    #[must_use]
+    pub fn place_at(&self, position: usize) -> Option<EntryPlace> {
+        let entry = self.entries().get(position)?;
+        let offset = *self.contents.offsets.get(position)?;
+        let after = self
+            .rows()
+            .partition_point(|row| row.first_entry as usize <= position);
+        let region = RegionIndex::new(u32::try_from(after.checked_sub(1)?).ok()?).ok()?;
+        Some(EntryPlace {
+            region,
+            offset,
+            len: entry.len,
+        })
+    }
+
+    /// One region's row.
+    #[must_use]
+    pub fn row(&self, region: RegionIndex) -> Option<&RegionRow> {
+        self.rows().get(region.get() as usize)
+    }
+
+    /// The entries that lie in a region, as indices in [`Self::entries`].
+    #[must_use]
+    pub fn positions_in(&self, region: RegionIndex) -> Range<usize> {
+        self.row(region).map_or(0..0, |row| {
+            let first = row.first_entry as usize;
+            first..first + row.entry_count as usize
+        })
+    }
+
+    /// Plain bytes of a region; 0 where there is none.
+    #[must_use]
+    pub fn plain_len(&self, region: RegionIndex) -> u64 {
+        let positions = self.positions_in(region);
+        self.entries()
+            .get(positions)
+            .unwrap_or_default()
+            .iter()
+            .map(|entry| u64::from(entry.len))
+            .sum()
+    }
+
+    /// The slots in a region, in ascending ranges: what is lost when it is.
+    #[must_use]
+    pub fn slots_in(&self, region: RegionIndex) -> Vec<SlotRange> {
+        let entries = self.entries().get(self.positions_in(region)).unwrap_or_default();
+        let mut slots: Vec<u32> = entries.iter().map(|entry| entry.slot.get()).collect();
+        slots.sort_unstable();
+        slots
+            .chunk_by(|a, b| a + 1 == *b)
+            .filter_map(|run| SlotRange::new(Slot::new(run[0]).ok()?, u32::try_from(run.len()).ok()?))
+            .collect()
+    }
+
+    pub(crate) fn is_same_generation(&self, other: &Self) -> bool {
+        self.id() == other.id() && self.generation() == other.generation()
+    }
+
+    /// Memory that it takes, for budgets (INV-7).
+    #[must_use]
+    pub fn bytes_in_memory(&self) -> u64 {
+        let own = size_of::<Self>() + self.moved.capacity() * size_of::<MovedSlots>();
+        let shared = if self.requested == self.id() {
+            self.contents.bytes_in_memory()
+        } else {
+            0
+        };
+        own as u64 + shared
+    }
+
+    fn translate(&self, slot: Slot) -> Option<Slot> {
+        if self.requested == self.id() {
+            return Some(slot);
+        }
+        self.moved.iter().find_map(|moved| moved.translate(slot))
+    }
+}
