@@ -1,0 +1,227 @@
+//! Decoded nodes of a store, within a byte budget.
+//!
+//! A miss reads one region and decodes every node in it: nodes are written in the order in which they are
+//! walked, so the neighbours are asked for next. Least recently used goes first.
+//!
+//! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be dropped at
+//! any time (INV-4). Shared between threads; two that miss the same region both read it, and no lock is held
+//! while reading. A node is found by the place that holds it now; one of a merged container by its old place
+//! too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use container::{CatalogView, ContainerError, Containers, PlainRegion};
+use crypto::Fingerprinter;
+use format::node::{Node, NodeEntry};
+use types::{ChunkLocation, ContainerId, Slot};
+
+use crate::child::CHUNK_LEVEL;
+use crate::error::RecipeError;
+use crate::source::NodeSource;
+
+/// How often a replaced generation is followed before giving up.
+const GENERATIONS_FOLLOWED_MAX: u32 = 4;
+
+/// The nodes of a store. Cheap to share by reference or `Arc`.
+#[derive(Debug)]
+pub struct NodeCache {
+    containers: Containers,
+    budget_bytes: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    nodes: HashMap<ChunkLocation, HeldNode>,
+    /// By last use.
+    order: BTreeMap<u64, ChunkLocation>,
+    next_use: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct HeldNode {
+    node: Arc<Node>,
+    used: u64,
+}
+
+impl NodeCache {
+    /// A cache of at most `budget_bytes` of decoded nodes over the store's containers.
+    #[must_use]
+    pub fn new(containers: Containers, budget_bytes: u64) -> Self {
+        Self {
+            containers,
+            budget_bytes,
+            held: Mutex::new(Held::default()),
+        }
+    }
+
+    /// The containers below.
+    #[must_use]
+    pub const fn containers(&self) -> &Containers {
+        &self.containers
+    }
+
+    /// Memory that the cached nodes take.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// Drops every cached node: reclamation has removed some.
+    pub fn clear(&self) {
+        *self.lock() = Held::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        // Nothing panics while holding it; and whatever it holds may be dropped.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the region of a node, following newer generations of its container.
+    fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+        let mut view = self.containers.catalog(at.container)?;
+        for _ in 0..GENERATIONS_FOLLOWED_MAX {
+            let region = view.region_of(at.slot).ok_or_else(|| no_slot(&view, at.slot))?;
+            let error = match self.containers.read_region(&view, region) {
+                Ok(plain) => return Ok((view, plain)),
+                Err(error) => error,
+            };
+            if !matches!(error, ContainerError::Vanished { .. }) && !error.is_damage() {
+                return Err(error.into());
+            }
+            view = self.containers.newer(&view)?.ok_or(error)?;
+        }
+        let (container, generation) = (view.id(), view.generation());
+        Err(ContainerError::Vanished {
+            container,
+            generation,
+        }
+        .into())
+    }
+
+    /// Keeps every node of a region; those that are malformed are their own readers' trouble.
+    fn keep_all(&self, view: &CatalogView, region: &PlainRegion) {
+        let nodes = view.positions_in(region.index()).filter_map(|position| {
+            let entry = view
+                .entries()
+                .get(position)
+                .filter(|entry| entry.level != CHUNK_LEVEL)?;
+            let at = ChunkLocation {
+                container: view.id(),
+                slot: entry.slot,
+            };
+            Some((at, decode(view, region, position).ok()?))
+        });
+        // Decoded before the lock is taken.
+        let nodes: Vec<_> = nodes.collect();
+        let mut held = self.lock();
+        for (at, node) in nodes {
+            held.keep(at, node, self.budget_bytes);
+        }
+    }
+}
+
+impl NodeSource for NodeCache {
+    fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
+        if let Some(node) = self.lock().get(location) {
+            return Ok(node);
+        }
+        let (view, region) = self.read(location)?;
+        let missing = || no_slot(&view, location.slot);
+        let position = view.position(location.slot).ok_or_else(missing)?;
+        let at = view.location_of(location.slot).ok_or_else(missing)?;
+        let node = decode(&view, &region, position)?;
+        self.keep_all(&view, &region);
+        let mut held = self.lock();
+        held.keep(at, Arc::clone(&node), self.budget_bytes);
+        if at != location {
+            held.keep(location, Arc::clone(&node), self.budget_bytes);
+        }
+        Ok(node)
+    }
+
+    fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
+        Ok(self.containers.catalog(container)?)
+    }
+
+    fn fingerprinter(&self) -> &Fingerprinter {
+        self.containers.fingerprinter()
+    }
+}
+
+impl Held {
+    fn get(&mut self, at: ChunkLocation) -> Option<Arc<Node>> {
+        let held = self.nodes.get_mut(&at)?;
+        self.order.remove(&held.used);
+        held.used = self.next_use;
+        self.order.insert(self.next_use, at);
+        self.next_use += 1;
+        Some(Arc::clone(&held.node))
+    }
+
+    /// Keeps a node as the most recently used, at the cost of the others.
+    fn keep(&mut self, at: ChunkLocation, node: Arc<Node>, budget_bytes: u64) {
+        self.drop_node(at);
+        self.bytes += bytes_of(&node);
+        self.order.insert(self.next_use, at);
+        self.nodes.insert(
+            at,
+            HeldNode {
+                node,
+                used: self.next_use,
+            },
+        );
+        self.next_use += 1;
+        while self.bytes > budget_bytes && self.nodes.len() > 1 {
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                break;
+            };
+            self.drop_node(*oldest);
+        }
+    }
+
+    fn drop_node(&mut self, at: ChunkLocation) {
+        if let Some(held) = self.nodes.remove(&at) {
+            self.order.remove(&held.used);
+            self.bytes -= bytes_of(&held.node);
+        }
+    }
+}
+
+/// Decodes the node that is the entry at `position` of the catalog, in the region that holds it.
+fn decode(view: &CatalogView, region: &PlainRegion, position: usize) -> Result<Arc<Node>, RecipeError> {
+    let entry = view.entries().get(position);
+    let slot = entry.map_or(Slot::MAX, |entry| entry.slot);
+    let place = view
+        .place_at(position)
+        .filter(|place| place.region == region.index());
+    let bytes = place.and_then(|place| {
+        let offset = place.offset as usize;
+        region
+            .bytes()
+            .get(offset..offset.checked_add(place.len as usize)?)
+    });
+    let bytes = bytes.ok_or_else(|| no_slot(view, slot))?;
+    let at = ChunkLocation {
+        container: view.id(),
+        slot,
+    };
+    let node = Node::decode(bytes).map_err(|source| RecipeError::Malformed { node: at, source })?;
+    Ok(Arc::new(node))
+}
+
+fn no_slot(view: &CatalogView, slot: Slot) -> ContainerError {
+    ContainerError::NoSlot {
+        container: view.requested(),
+        generation: view.generation(),
+        slot,
+    }
+}
+
+/// What a node costs to hold, tables included.
+fn bytes_of(node: &Node) -> u64 {
+    let tables = size_of::<(u64, ChunkLocation)>() + size_of::<(ChunkLocation, HeldNode)>();
+    (2 * tables + size_of::<Node>() + node.entries.capacity() * size_of::<NodeEntry>()) as u64
+}

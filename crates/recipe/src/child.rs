@@ -1,0 +1,171 @@
+//! A node's children, one by one, and their run-length coded form.
+
+use std::collections::HashSet;
+
+use format::node::{Node, NodeEntry};
+use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
+
+/// Level 0: chunks and zeros.
+pub(crate) const CHUNK_LEVEL: Level = level(0);
+/// Level 1: segments.
+pub(crate) const SEGMENT_LEVEL: Level = level(1);
+
+const fn level(n: u8) -> Level {
+    match Level::new(n) {
+        Ok(level) => level,
+        Err(_) => panic!("a level within the limit"),
+    }
+}
+
+/// One level up; `None` above the highest.
+pub(crate) fn level_above(level: Level) -> Option<Level> {
+    Level::new(level.get() + 1).ok()
+}
+
+/// One level down; `None` below chunks.
+pub(crate) fn level_below(level: Level) -> Option<Level> {
+    Level::new(level.get().checked_sub(1)?).ok()
+}
+
+/// Where a child's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In a container.
+    At(ChunkLocation),
+    /// Nowhere: a run of zeros (RevDedup 3.3, R8). Level 0 only.
+    Zeros,
+}
+
+/// A chunk, a run of zeros or a node, as its parent sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Child {
+    /// Of the chunk, of the run of zeros, or of the node.
+    pub fingerprint: Fingerprint,
+    /// The bytes of stream that it stands for, at least 1.
+    pub logical_len: u64,
+    /// 0 for chunks and zeros.
+    pub level: Level,
+    /// Where it lies.
+    pub place: Place,
+    /// For a node its own bound on the distinct data containers below it; 1 for a chunk, 0 for zeros.
+    pub containers_max: u32,
+}
+
+impl Child {
+    /// A stored chunk of `len` bytes.
+    #[must_use]
+    pub const fn chunk(fingerprint: Fingerprint, len: u64, at: ChunkLocation) -> Self {
+        Self {
+            fingerprint,
+            logical_len: len,
+            level: CHUNK_LEVEL,
+            place: Place::At(at),
+            containers_max: 1,
+        }
+    }
+
+    /// A run of zeros; `fingerprint` is that of the run of this length.
+    #[must_use]
+    pub const fn zeros(fingerprint: Fingerprint, len: u64) -> Self {
+        Self {
+            fingerprint,
+            logical_len: len,
+            level: CHUNK_LEVEL,
+            place: Place::Zeros,
+            containers_max: 0,
+        }
+    }
+
+    /// Where it lies, unless it is zeros.
+    #[must_use]
+    pub const fn location(&self) -> Option<ChunkLocation> {
+        match self.place {
+            Place::At(location) => Some(location),
+            Place::Zeros => None,
+        }
+    }
+}
+
+/// The node of these children, which are all of one level. Consecutive slots of one container become one run:
+/// the number of entries is the fragmentation.
+///
+/// No children give the root of the empty stream, at level 1.
+///
+/// # Panics
+/// When the children are of the highest level, or too long for 64 bits together: the builder has checked both.
+#[must_use]
+pub fn segment_node(children: &[Child]) -> Node {
+    let below = children.first().map_or(CHUNK_LEVEL, |child| child.level);
+    let level = level_above(below).expect("children are below the highest level");
+    let mut entries: Vec<NodeEntry> = Vec::new();
+    let mut logical_len = 0u64;
+    for child in children {
+        debug_assert_eq!(child.level, below, "children of one level");
+        logical_len = logical_len
+            .checked_add(child.logical_len)
+            .expect("a stream has less than 2^64 bytes");
+        if !extend(entries.last_mut(), child) {
+            entries.push(entry(child));
+        }
+    }
+    Node {
+        level,
+        logical_len,
+        containers_max: containers_max(children),
+        entries,
+    }
+}
+
+fn entry(child: &Child) -> NodeEntry {
+    match child.place {
+        Place::At(ChunkLocation { container, slot }) => NodeEntry::Run {
+            container,
+            first: slot,
+            count: 1,
+            logical_len: child.logical_len,
+        },
+        Place::Zeros => NodeEntry::Zeros {
+            len: child.logical_len,
+        },
+    }
+}
+
+/// Adds the child to the run before it, if it goes on there.
+fn extend(last: Option<&mut NodeEntry>, child: &Child) -> bool {
+    let (
+        Some(NodeEntry::Run {
+            container,
+            first,
+            count,
+            logical_len,
+        }),
+        Place::At(at),
+    ) = (last, child.place)
+    else {
+        return false;
+    };
+    let goes_on = *container == at.container && follows(*first, *count, at.slot);
+    if goes_on {
+        *count += 1;
+        *logical_len += child.logical_len;
+    }
+    goes_on
+}
+
+fn follows(first: Slot, count: u32, slot: Slot) -> bool {
+    first.checked_add(count) == Some(slot)
+}
+
+fn containers_max(children: &[Child]) -> u32 {
+    if children.iter().any(|child| child.level != CHUNK_LEVEL) {
+        return children
+            .iter()
+            .fold(0, |sum, child| sum.saturating_add(child.containers_max));
+    }
+    let distinct: HashSet<ContainerId> = children
+        .iter()
+        .filter_map(Child::location)
+        .map(|location| location.container)
+        .collect();
+    u32::try_from(distinct.len()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,182 @@
+//! Opens a node: resolves its entries to children, and checks them against what vouches for the node.
+//!
+//! What must hold: the children returned have together the fingerprint and the length that were expected, are
+//! all of the level below and none is empty. So a walk from a root that opens every node on its way hands out
+//! nothing that the root does not vouch for, and always ends: levels fall, and lengths add up.
+//!
+//! Memory: at most [`NODE_CHILDREN_MAX`] children, whatever the node claims.
+
+use format::node::{NODE_CHILDREN_MAX, Node, NodeEntry};
+use std::sync::Arc;
+use types::{ChunkLocation, ContainerId, Level, Slot};
+
+use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
+use crate::error::RecipeError;
+use crate::source::{NodeSource, TreeRoot};
+
+/// Reads a node and checks its level and length against the reference to it.
+pub(crate) fn read_node<S: NodeSource + ?Sized>(
+    source: &S,
+    reference: &TreeRoot,
+) -> Result<Arc<Node>, RecipeError> {
+    let node = source.node(reference.location)?;
+    let (found_at, expected) = (reference.location, reference.level);
+    if node.level != expected || node.level == CHUNK_LEVEL {
+        return Err(RecipeError::WrongLevel {
+            found_at,
+            expected,
+            found: node.level,
+        });
+    }
+    if node.logical_len != reference.len {
+        let (expected, found) = (reference.len, node.logical_len);
+        return Err(RecipeError::WrongLength {
+            node: found_at,
+            expected,
+            found,
+        });
+    }
+    Ok(node)
+}
+
+/// The children of the node that is referred to, checked. A node child's `containers_max` is not known yet,
+/// and 0.
+pub(crate) fn open_node<S: NodeSource + ?Sized>(
+    source: &S,
+    reference: &TreeRoot,
+) -> Result<Vec<Child>, RecipeError> {
+    let node = read_node(source, reference)?;
+    let mut opening = Opening {
+        source,
+        at: reference.location,
+        level: node.level,
+        children: Vec::new(),
+    };
+    for entry in &node.entries {
+        opening.entry(entry)?;
+    }
+    let children = opening.children;
+    let mut hasher = source.fingerprinter().node_hasher(node.level);
+    let mut len = 0u64;
+    for child in &children {
+        hasher.push(&child.fingerprint, child.logical_len);
+        len = len.saturating_add(child.logical_len);
+    }
+    if len != reference.len {
+        let (expected, found) = (reference.len, len);
+        return Err(RecipeError::WrongLength {
+            node: reference.location,
+            expected,
+            found,
+        });
+    }
+    let found = hasher.finish();
+    if found != reference.fingerprint {
+        let expected = reference.fingerprint;
+        return Err(RecipeError::WrongFingerprint {
+            node: reference.location,
+            expected,
+            found,
+        });
+    }
+    Ok(children)
+}
+
+struct Opening<'a, S: ?Sized> {
+    source: &'a S,
+    at: ChunkLocation,
+    level: Level,
+    children: Vec<Child>,
+}
+
+impl<S: NodeSource + ?Sized> Opening<'_, S> {
+    fn entry(&mut self, entry: &NodeEntry) -> Result<(), RecipeError> {
+        let node = self.at;
+        match *entry {
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                logical_len,
+            } => self.run(container, first, count, logical_len),
+            NodeEntry::Zeros { .. } if self.level != SEGMENT_LEVEL => Err(RecipeError::ZerosAboveChunks {
+                node,
+                level: self.level,
+            }),
+            NodeEntry::Zeros { len } => {
+                let fingerprint = self.source.fingerprinter().zeros(len);
+                self.add(Child::zeros(fingerprint, len))
+            }
+            NodeEntry::Forward { .. } => Err(RecipeError::UnexpectedForward { node }),
+        }
+    }
+
+    fn run(
+        &mut self,
+        container: ContainerId,
+        first: Slot,
+        count: u32,
+        expected: u64,
+    ) -> Result<(), RecipeError> {
+        let below = level_below(self.level).unwrap_or(CHUNK_LEVEL);
+        let catalog = self.source.catalog(container)?;
+        let mut found = 0u64;
+        for n in 0..count {
+            let slot = first.checked_add(n).unwrap_or(Slot::MAX);
+            let named = ChunkLocation { container, slot };
+            let missing = || RecipeError::MissingSlot {
+                node: self.at,
+                missing: named,
+            };
+            if first.checked_add(n).is_none() {
+                return Err(missing());
+            }
+            let entry = catalog.entry(slot).ok_or_else(missing)?;
+            // What was merged is referred to by its new place from here on.
+            let location = catalog.location_of(slot).ok_or_else(missing)?;
+            if entry.level != below {
+                return Err(RecipeError::WrongLevel {
+                    found_at: named,
+                    expected: below,
+                    found: entry.level,
+                });
+            }
+            found = found.saturating_add(entry.logical_len);
+            let containers_max = u32::from(below == CHUNK_LEVEL);
+            self.add(Child {
+                fingerprint: entry.fingerprint,
+                logical_len: entry.logical_len,
+                level: below,
+                place: Place::At(location),
+                containers_max,
+            })?;
+        }
+        if found != expected {
+            let first = ChunkLocation {
+                container,
+                slot: first,
+            };
+            return Err(RecipeError::WrongRunLength {
+                node: self.at,
+                first,
+                expected,
+                found,
+            });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, child: Child) -> Result<(), RecipeError> {
+        if child.logical_len == 0 {
+            return Err(RecipeError::EmptyPart { node: self.at });
+        }
+        if self.children.len() >= NODE_CHILDREN_MAX as usize {
+            return Err(RecipeError::TooManyChildren {
+                node: self.at,
+                max: NODE_CHILDREN_MAX,
+            });
+        }
+        self.children.push(child);
+        Ok(())
+    }
+}

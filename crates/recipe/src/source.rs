@@ -1,0 +1,76 @@
+//! Where nodes come from and go to.
+
+use std::sync::Arc;
+
+use container::CatalogView;
+use crypto::Fingerprinter;
+use format::node::Node;
+use types::{ChunkLocation, ContainerId, Fingerprint, Level};
+
+use crate::error::RecipeError;
+
+/// Reads nodes and catalogs. Shared between threads; [`crate::NodeCache`] is the one over a store.
+pub trait NodeSource {
+    /// The node at a place. Decoded, but not checked against anything: whoever follows a reference does.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`], [`RecipeError::Malformed`], or [`RecipeError::MissingSlot`].
+    fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError>;
+
+    /// A container's catalog; for a container that was merged into another, a view under its old id.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError>;
+
+    /// The domain's fingerprints, to check nodes by.
+    fn fingerprinter(&self) -> &Fingerprinter;
+}
+
+/// A node that is known already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownNode {
+    /// Where it lies.
+    pub location: ChunkLocation,
+    /// Its own bound on the distinct data containers below it: equal content may lie in other containers.
+    pub containers_max: u32,
+}
+
+/// Takes the nodes of a tree that is being built, each after all nodes below it.
+pub trait NodeSink {
+    /// Whether an equal node is known and may be referred to.
+    ///
+    /// # Errors
+    /// The sink's own, as [`RecipeError::Other`].
+    fn find(&mut self, fingerprint: &Fingerprint, level: Level) -> Result<Option<KnownNode>, RecipeError>;
+
+    /// Stores a node that is not known; its level, length and entries stand in it.
+    ///
+    /// # Errors
+    /// The sink's own, as [`RecipeError::Other`].
+    fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError>;
+}
+
+/// The root of a stream's tree, as a manifest keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeRoot {
+    /// Where the root node lies.
+    pub location: ChunkLocation,
+    /// Its level, at least 1.
+    pub level: Level,
+    /// Its fingerprint: what everything below is checked up to (INV-5).
+    pub fingerprint: Fingerprint,
+    /// The stream's length in bytes.
+    pub len: u64,
+}
+
+impl From<&format::manifest::StreamRoot> for TreeRoot {
+    fn from(root: &format::manifest::StreamRoot) -> Self {
+        Self {
+            location: root.location,
+            level: root.level,
+            fingerprint: root.fingerprint,
+            len: root.len,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Walks a byte range of a stream, in pieces as large as the caller can use.
+//!
+//! What must hold: the pieces together are exactly the range; every node on the way down was checked against
+//! its fingerprint (INV-5); a whole node is returned only where pushing it gives the tree that its children
+//! would give: the cut rule ended it, and no zeros can follow its last zeros. The first piece costs one node
+//! a level, whatever the offset.
+//!
+//! Memory: the children of one node a level. One thread. After an error the walker is of no use.
+
+use types::{ByteRange, ChunkLocation, Level};
+
+use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
+use crate::error::RecipeError;
+use crate::open::{open_node, read_node};
+use crate::source::{NodeSource, TreeRoot};
+
+/// A part of a range, in stream order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// A whole node, which may be pushed to a builder that is aligned at its level.
+    Node(Child),
+    /// A whole chunk.
+    Chunk(Child),
+    /// Zeros; the run in the stream may be longer.
+    Zeros {
+        /// How many bytes of it are in the range.
+        len: u64,
+    },
+    /// An end of the range lies inside a chunk.
+    PartOfChunk {
+        /// The chunk.
+        child: Child,
+        /// Where the part begins in it, in bytes.
+        skip: u64,
+        /// The part's length in bytes.
+        len: u64,
+    },
+}
+
+impl Piece {
+    /// The bytes of stream that it stands for.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        match *self {
+            Self::Node(child) | Self::Chunk(child) => child.logical_len,
+            Self::Zeros { len } | Self::PartOfChunk { len, .. } => len,
+        }
+    }
+
+    /// Never.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A node on the way down: its children, and which of them is next.
+#[derive(Debug)]
+struct Frame {
+    children: Vec<Child>,
+    next: usize,
+    /// Offset in the stream of the next child.
+    offset: u64,
+}
+
+/// A child and where it begins in the stream.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    child: Child,
+    begin: u64,
+}
+
+impl Placed {
+    const fn end(&self) -> u64 {
+        self.begin.saturating_add(self.child.logical_len)
+    }
+
+    /// The reference to a node child.
+    fn reference(&self) -> Option<TreeRoot> {
+        let Child {
+            fingerprint,
+            logical_len: len,
+            level,
+            ..
+        } = self.child;
+        (level != CHUNK_LEVEL).then_some(())?;
+        Some(TreeRoot {
+            location: self.child.location()?,
+            level,
+            fingerprint,
+            len,
+        })
+    }
+}
+
+/// Walks one range of one stream.
+#[derive(Debug)]
+pub struct RangeWalker<'a, S: ?Sized> {
+    source: &'a S,
+    root: TreeRoot,
+    frames: Vec<Frame>,
+    at: u64,
+    end: u64,
+    /// Where the range's last stored bytes could join with zeros of what follows: see [`Self::seam`].
+    seam: Option<u64>,
+}
+
+impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
+    /// A walk over `len` bytes of the stream from `offset` on. Reads nothing yet.
+    ///
+    /// # Errors
+    /// [`RecipeError::OutOfStream`].
+    pub fn new(source: &'a S, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= root.len => Ok(Self {
+                source,
+                root: *root,
+                frames: Vec::new(),
+                at: offset,
+                end,
+                seam: None,
+            }),
+            _ => Err(RecipeError::OutOfStream {
+                range: ByteRange { offset, len },
+                stream_len: root.len,
+            }),
+        }
+    }
+
+    /// Where the next piece begins in the stream.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// Whether all pieces were returned.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        self.at >= self.end
+    }
+
+    /// The next piece: a whole segment where the caller is aligned and the walk is, else a chunk, zeros or an
+    /// edge. `None` at the range's end.
+    ///
+    /// # Errors
+    /// Every error of this crate that names a node.
+    pub fn next(&mut self, aligned: bool) -> Result<Option<Piece>, RecipeError> {
+        self.next_up_to(if aligned { SEGMENT_LEVEL } else { CHUNK_LEVEL })
+    }
+
+    /// As [`Self::next`]; whole nodes up to `level`, the highest possible first.
+    ///
+    /// # Errors
+    /// Every error of this crate that names a node.
+    pub fn next_up_to(&mut self, level: Level) -> Result<Option<Piece>, RecipeError> {
+        while !self.is_done() {
+            let next = self.settle()?;
+            if next.child.level == CHUNK_LEVEL {
+                return Ok(Some(self.leaf(&next)));
+            }
+            let reference = next.reference().expect("a node has a place");
+            if next.child.level <= level && next.begin == self.at && self.may_reuse(&next)? {
+                // Its bound stands in the node alone; the parent that is built next will need it.
+                let containers_max = read_node(self.source, &reference)?.containers_max;
+                self.at = next.end();
+                return Ok(Some(Piece::Node(Child {
+                    containers_max,
+                    ..next.child
+                })));
+            }
+            self.open(&reference, next.begin)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether the next leaf is a whole chunk of the range: then no zeros follow what came before it.
+    ///
+    /// # Errors
+    /// Every error of this crate that names a node.
+    pub fn next_is_chunk(&mut self) -> Result<bool, RecipeError> {
+        while !self.is_done() {
+            let next = self.settle()?;
+            let whole = next.begin == self.at && next.end() <= self.end;
+            match next.reference() {
+                None => return Ok(whole && next.child.place != Place::Zeros),
+                Some(reference) if whole => return Ok(!self.has_zeros_at(&reference, Side::First)?),
+                Some(reference) => self.open(&reference, next.begin)?,
+            }
+        }
+        Ok(false)
+    }
+
+    /// The child of the lowest open node that holds the next byte.
+    fn settle(&mut self) -> Result<Placed, RecipeError> {
+        loop {
+            let Some(frame) = self.frames.last_mut() else {
+                self.open(&self.root.clone(), 0)?;
+                continue;
+            };
+            match frame.step_to(self.at) {
+                Some(placed) => return Ok(placed),
+                None => drop(self.frames.pop()),
+            }
+        }
+    }
+
+    fn open(&mut self, reference: &TreeRoot, begin: u64) -> Result<(), RecipeError> {
+        let children = open_node(self.source, reference)?;
+        self.frames.push(Frame {
+            children,
+            next: 0,
+            offset: begin,
+        });
+        Ok(())
+    }
+
+    fn leaf(&mut self, leaf: &Placed) -> Piece {
+        let skip = self.at - leaf.begin;
+        let stop = leaf.end().min(self.end);
+        let len = stop - self.at;
+        self.at = stop;
+        let child = leaf.child;
+        match child.place {
+            Place::Zeros => Piece::Zeros { len },
+            Place::At(_) if len == child.logical_len => Piece::Chunk(child),
+            Place::At(_) => Piece::PartOfChunk { child, skip, len },
+        }
+    }
+
+    /// Whether the node lies in the range, was ended by the cut rule, and does not end in zeros that might
+    /// have to join others.
+    fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
+        let end = node.end();
+        if end > self.end || end >= self.root.len {
+            return Ok(false);
+        }
+        if end != self.seam()? {
+            return Ok(true);
+        }
+        let reference = node.reference().expect("a node has a place");
+        Ok(!self.has_zeros_at(&reference, Side::Last)?)
+    }
+
+    /// Where the range ends, or where the chunk begins that its end cuts.
+    ///
+    /// What follows there is not of this stream, and may begin with zeros: a part of a chunk can be zeros
+    /// although the chunk is not. Everywhere else in the range, zeros are followed by a whole chunk.
+    fn seam(&mut self) -> Result<u64, RecipeError> {
+        if let Some(seam) = self.seam {
+            return Ok(seam);
+        }
+        let mut node = Placed {
+            child: node_child(&self.root),
+            begin: 0,
+        };
+        let seam = loop {
+            let Some(reference) = node.reference() else {
+                let cut = node.end() > self.end && node.child.place != Place::Zeros;
+                break if cut { node.begin } else { self.end };
+            };
+            let children = open_node(self.source, &reference)?;
+            let mut frame = Frame {
+                children,
+                next: 0,
+                offset: node.begin,
+            };
+            // The lengths were checked on opening: the last byte is below one of the children.
+            let Some(below) = frame.step_to(self.end - 1) else {
+                break self.end;
+            };
+            node = below;
+        };
+        self.seam = Some(seam);
+        Ok(seam)
+    }
+
+    /// Whether the first or last leaf below a node is zeros. Reads one node a level.
+    fn has_zeros_at(&self, reference: &TreeRoot, side: Side) -> Result<bool, RecipeError> {
+        use format::node::NodeEntry::{Forward, Run, Zeros};
+        let mut node = read_node(self.source, reference)?;
+        let mut location = reference.location;
+        loop {
+            let entry = match side {
+                Side::First => node.entries.first(),
+                Side::Last => node.entries.last(),
+            };
+            let (container, first, count) = match *entry.ok_or(RecipeError::EmptyPart { node: location })? {
+                Zeros { .. } => return Ok(true),
+                Forward { .. } => return Err(RecipeError::UnexpectedForward { node: location }),
+                Run {
+                    container,
+                    first,
+                    count,
+                    ..
+                } => (container, first, count),
+            };
+            if node.level <= SEGMENT_LEVEL {
+                return Ok(false);
+            }
+            let slot = match side {
+                Side::First => Some(first),
+                Side::Last => first.checked_add(count.saturating_sub(1)),
+            };
+            let missing = ChunkLocation {
+                container,
+                slot: slot.unwrap_or(types::Slot::MAX),
+            };
+            let below = slot.map(|slot| ChunkLocation { container, slot });
+            let below = below.ok_or(RecipeError::MissingSlot {
+                node: location,
+                missing,
+            })?;
+            let expected = level_below(node.level).unwrap_or(CHUNK_LEVEL);
+            node = self.source.node(below)?;
+            if node.level != expected {
+                return Err(RecipeError::WrongLevel {
+                    found_at: below,
+                    expected,
+                    found: node.level,
+                });
+            }
+            location = below;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    First,
+    Last,
+}
+
+impl Frame {
+    /// Steps over children that end before the byte at `at`; the one that holds it, if it is here.
+    fn step_to(&mut self, at: u64) -> Option<Placed> {
+        loop {
+            let placed = Placed {
+                child: *self.children.get(self.next)?,
+                begin: self.offset,
+            };
+            if at < placed.end() {
+                return Some(placed);
+            }
+            self.next += 1;
+            self.offset = placed.end();
+        }
+    }
+}
+
+fn node_child(root: &TreeRoot) -> Child {
+    let TreeRoot {
+        location,
+        level,
+        fingerprint,
+        len,
+    } = *root;
+    Child {
+        fingerprint,
+        logical_len: len,
+        level,
+        place: Place::At(location),
+        containers_max: 0,
+    }
+}
