@@ -1,0 +1,20 @@
+//! Explicit-state model of the protocol between sessions and reclamation.
+//!
+//! Every state within a scenario's bounds is visited. With all rules on no property may be violated; with
+//! a rule off, its scenario must show why the rule is there. `docs/protocol-model.md` has the tables.
+
+#![forbid(unsafe_code)]
+
+pub mod action;
+pub mod cases;
+pub mod environment;
+pub mod explore;
+mod marking;
+pub mod properties;
+pub mod reclaimer;
+pub mod rules;
+pub mod scenario;
+pub mod scenarios;
+pub mod session;
+pub mod slots;
+pub mod state;

@@ -1,0 +1,182 @@
+//! What a reclaimer computes: the dead slots of an epoch, what is live at its end, the marks after it.
+
+use crate::rules::{Rule, Rules};
+use crate::scenario::Scenario;
+use crate::slots::{Numbers, Slots};
+use crate::state::{Condemned, Content, Ending, Marks, Reclaimer, SESSIONS, Stage, State};
+
+/// Lists manifests, marks, and computes what to condemn.
+pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, by: usize) {
+    let mut marks = Marks {
+        epoch: state.reclaimers[by].epoch,
+        ..Marks::default()
+    };
+    let mut sweep = state.marks.owed;
+    for backup in state.commits() {
+        marks.covered.add(backup);
+        if state.tombs.has(backup) {
+            marks.forgotten.add(backup);
+        } else {
+            marks.reached |= scenario.root(state, backup);
+        }
+        if !state.marks.covered.has(backup) {
+            sweep |= written_by(scenario, rules, state, backup);
+        }
+    }
+    if rules.has(Rule::SweepExpired) {
+        for old in (0..SESSIONS).filter(|&s| state.endings[s] == Ending::Expired) {
+            sweep |= written_by(scenario, rules, state, old);
+        }
+    }
+    sweep |= scenario.whole_containers(state.marks.reached - marks.reached);
+    for lost in state.marks.missing.each() {
+        sweep |= if rules.has(Rule::MissingSweepsAll) {
+            scenario.owns.iter().fold(Slots::NONE, |all, owned| all | *owned)
+        } else {
+            written_by(scenario, rules, state, lost)
+        };
+    }
+    if rules.has(Rule::SweepLatePuts) {
+        for old in 0..SESSIONS {
+            if matches!(state.endings[old], Ending::Adopted { by, .. }
+                if state.has_ended(state.last_adopter(usize::from(by))))
+            {
+                sweep |= scenario.owns[old];
+            }
+        }
+    }
+    if rules.has(Rule::SweepLeftovers) {
+        for epoch in &state.epochs {
+            if let Some(condemned) = epoch.condemned {
+                sweep |= condemned.dead - epoch.removed.unwrap_or_default();
+            }
+        }
+    }
+    let dead = (sweep & state.live) - marks.reached;
+    let quiet = scenario
+        .running
+        .each()
+        .all(|s| state.has_ended(s) || !state.created.has(s));
+    let leaks = scenario.judges_leaks && quiet && dead != state.live - marks.reached;
+    if !rules.has(Rule::MarksAfterRemoved) {
+        state.marks = Marks {
+            epoch: state.marks.epoch,
+            ..marks
+        };
+    }
+    let running = running(state);
+    let me = &mut state.reclaimers[by];
+    me.condemned = Condemned { dead, marks };
+    me.leaks = leaks;
+    me.stage = Stage::Marked;
+    if !rules.has(Rule::CondemnThenList) {
+        me.wait = running;
+    }
+}
+
+/// Slots in the containers of `session`, and of those it adopted.
+pub(crate) fn written_by(scenario: &Scenario, rules: Rules, state: &State, session: usize) -> Slots {
+    let mut slots = scenario.owns[session];
+    if rules.has(Rule::SweepAdopted) {
+        for old in 0..SESSIONS {
+            if matches!(state.endings[old], Ending::Adopted { by, .. }
+                if state.last_adopter(usize::from(by)) == session)
+            {
+                slots |= scenario.owns[old];
+            }
+        }
+    }
+    slots
+}
+
+/// Sessions that a listing shows and that have no ending.
+pub(crate) fn running(state: &State) -> Numbers {
+    let mut running = Numbers::NONE;
+    for s in state.created.each().filter(|&s| !state.has_ended(s)) {
+        running.add(s);
+    }
+    running
+}
+
+/// What the checkpoints of the sessions waited for keep alive.
+pub(crate) fn checkpoints_live(scenario: &Scenario, rules: Rules, state: &State, me: &Reclaimer) -> Slots {
+    me.wait
+        .each()
+        .filter_map(|s| state.checkpoints[s])
+        .fold(Slots::NONE, |live, c| {
+            live | content_live(scenario, rules, state, &c.content)
+        })
+}
+
+fn content_live(scenario: &Scenario, rules: Rules, state: &State, content: &Content) -> Slots {
+    let parent = content
+        .parent
+        .map_or(Slots::NONE, |p| scenario.marked_parent_root(rules, state, p));
+    state.closure(content.refs) | parent
+}
+
+/// What manifests, listed now, keep alive beyond the marks that the epoch was computed from.
+pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, me: &Reclaimer) -> Slots {
+    let covered = if rules.has(Rule::CoveredByNamedMarks) {
+        me.condemned.marks.covered
+    } else {
+        state.marks.covered.with(me.condemned.marks.covered)
+    };
+    let mut live = Slots::NONE;
+    for backup in state.commits().filter(|&b| !covered.has(b)) {
+        if state.tombs.has(backup) && !rules.has(Rule::UncoveredEvenForgotten) {
+            continue;
+        }
+        live |= scenario.root(state, backup);
+        let written = state.named(backup);
+        let own = written & scenario.owns[backup];
+        if rules.has(Rule::UncoveredAllNodes) {
+            live |= state.closure(own);
+        }
+        if rules.has(Rule::UncoveredAdoptedNodes) {
+            live |= state.closure(written - own);
+        }
+    }
+    if rules.has(Rule::AdoptionMarked) {
+        for old in 0..SESSIONS {
+            let Ending::Adopted { by, checkpoint } = state.endings[old] else {
+                continue;
+            };
+            let adopter = if rules.has(Rule::LastAdopter) {
+                state.last_adopter(usize::from(by))
+            } else {
+                usize::from(by)
+            };
+            if !state.has_ended(adopter) {
+                live |= content_live(scenario, rules, state, &checkpoint);
+            }
+        }
+    }
+    live
+}
+
+/// Publishes the marks that the epoch was computed from: with this it is finished.
+pub(crate) fn replace_marks(scenario: &Scenario, rules: Rules, state: &mut State, by: usize) {
+    let me = state.reclaimers[by];
+    state.durable -= me.list - me.skip;
+    state.reclaimers[by] = me.idle();
+    if state.marks.epoch >= me.epoch {
+        return;
+    }
+    state.marks = me.condemned.marks;
+    if !rules.has(Rule::MarksExactlyThose) {
+        let mut marks = Marks {
+            reached: Slots::NONE,
+            ..state.marks
+        };
+        for backup in state.commits() {
+            marks.covered.add(backup);
+            if state.tombs.has(backup) {
+                marks.forgotten.add(backup);
+            } else {
+                marks.reached |= scenario.root(state, backup);
+            }
+        }
+        state.marks = marks;
+    }
+}

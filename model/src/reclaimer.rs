@@ -1,0 +1,268 @@
+//! A reclaimer's half: mark, condemn, wait, decide, remove.
+//!
+//! No lease is modelled: any reclaimer may take any step at any time, also long after another has taken
+//! the epoch over. What holds here holds whatever the lease does.
+
+use crate::action::Action;
+use crate::marking::{checkpoints_live, manifests_live, read_marks, replace_marks, running, written_by};
+use crate::rules::{Rule, Rules};
+use crate::scenario::Scenario;
+use crate::session;
+use crate::slots::{Numbers, Slots};
+use crate::state::{Ending, Stage, State};
+
+type Successors = Vec<(Action, State)>;
+
+/// All steps that reclaimer `by` can take.
+pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    match me.stage {
+        Stage::Idle => begin(scenario, state, by, out),
+        Stage::Listed => {
+            let mut next = *state;
+            read_marks(scenario, rules, &mut next, by);
+            out.push((Action::ReadMarks { by }, next));
+        }
+        Stage::Marked => put_condemned(rules, state, by, out),
+        Stage::Announced => list_sessions(rules, state, by, out),
+        Stage::Waiting => wait(scenario, rules, state, by, out),
+        Stage::Read => decide(scenario, rules, state, by, out),
+        Stage::Decided => put_removed(rules, state, by, out),
+        Stage::Published | Stage::FirstGone => remove(rules, state, by, out),
+        Stage::AllGone => {
+            let mut next = *state;
+            replace_marks(scenario, rules, &mut next, by);
+            out.push((Action::ReplaceMarks { by }, next));
+        }
+    }
+}
+
+fn place(epoch: u8) -> usize {
+    usize::from(epoch) - 1
+}
+
+/// Lists epochs: an open one is taken over, otherwise the next is begun.
+fn begin(scenario: &Scenario, state: &State, by: usize, out: &mut Successors) {
+    if scenario.claims > 0 && state.reclaimers[by].claim != state.lease.max(1) {
+        if state.lease < scenario.claims {
+            let mut next = *state;
+            next.lease += 1;
+            next.reclaimers[by].claim = next.lease;
+            out.push((Action::Claim { by }, next));
+        }
+        return;
+    }
+    let highest = state.highest();
+    let mut next = *state;
+    if highest > state.marks.epoch {
+        let epoch = state.epochs[place(highest)];
+        let me = &mut next.reclaimers[by];
+        me.epoch = highest;
+        me.condemned = epoch.condemned.unwrap_or_default();
+        match epoch.removed {
+            Some(list) => {
+                me.stage = Stage::Published;
+                me.list = list;
+            }
+            None => me.stage = Stage::Announced,
+        }
+        out.push((Action::TakeOver { by, epoch: highest }, next));
+    } else if highest < scenario.epochs {
+        let me = &mut next.reclaimers[by];
+        me.stage = Stage::Listed;
+        me.epoch = highest + 1;
+        out.push((Action::Begin { by }, next));
+    }
+}
+
+fn put_condemned(rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let mut next = *state;
+    let epoch = &mut next.epochs[place(me.epoch)];
+    if epoch.condemned.is_some() || epoch.removed.is_some() {
+        next.reclaimers[by] = me.idle();
+        out.push((Action::LoseEpoch { by, epoch: me.epoch }, next));
+        return;
+    }
+    epoch.condemned = Some(me.condemned);
+    if rules.has(Rule::BarrierCoversRead) {
+        next.tombs_durable = next.tombs_durable.with(me.condemned.marks.forgotten);
+    }
+    next.reclaimers[by].stage = Stage::Announced;
+    out.push((Action::PutCondemned { by, epoch: me.epoch }, next));
+}
+
+fn list_sessions(rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let mut next = *state;
+    if rules.has(Rule::LowerCondemnedVoid) && state.highest() > me.epoch {
+        next.reclaimers[by] = me.idle();
+        out.push((Action::FindVoid { by, epoch: me.epoch }, next));
+        return;
+    }
+    if rules.has(Rule::CondemnThenList) {
+        next.reclaimers[by].wait = running(state);
+    }
+    // Only an epoch that counts is judged: a stale computation, lost or void, does no harm.
+    next.history.leaked |= me.leaks;
+    next.reclaimers[by].leaks = false;
+    next.reclaimers[by].stage = Stage::Waiting;
+    out.push((Action::ListSessions { by }, next));
+}
+
+fn wait(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let answered = |s: usize| state.checkpoints[s].is_some_and(|c| c.answered.has(place(me.epoch)));
+    let mut all = true;
+    for s in me.wait.each().filter(|&s| !state.has_ended(s)) {
+        // A session that has answered may be expired as well: it may have died since.
+        let mut next = *state;
+        session::end(scenario, &mut next, s, Ending::Expired);
+        next.settled.add(s);
+        out.push((Action::Expire { by, session: s }, next));
+        all &= answered(s);
+    }
+    if all {
+        let mut next = *state;
+        next.reclaimers[by].live = if rules.has(Rule::CheckpointsThenManifests) {
+            checkpoints_live(scenario, rules, state, &me)
+        } else {
+            manifests_live(scenario, rules, state, &me)
+        };
+        next.reclaimers[by].stage = Stage::Read;
+        out.push((Action::ReadCheckpoints { by }, next));
+    }
+}
+
+fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let live = me.live
+        | if rules.has(Rule::CheckpointsThenManifests) {
+            manifests_live(scenario, rules, state, &me)
+        } else {
+            checkpoints_live(scenario, rules, state, &me)
+        };
+    let dead = me.condemned.dead;
+    for stay in (scenario.stay & (dead - live)).subsets() {
+        let mut next = *state;
+        if scenario.loses() && rules.has(Rule::BarrierCoversRead) {
+            for s in state.commits() {
+                next.settled.add(s);
+            }
+        }
+        let decided = &mut next.reclaimers[by];
+        decided.live = Slots::NONE;
+        decided.stage = Stage::Decided;
+        if rules.has(Rule::StaysNotListed) {
+            let kept = if rules.has(Rule::StayKeepsReach) {
+                state.closure(stay)
+            } else {
+                stay
+            };
+            decided.list = dead - live - kept;
+        } else {
+            decided.list = dead - live;
+            decided.skip = stay;
+        }
+        out.push((Action::Decide { by, stay }, next));
+    }
+}
+
+fn put_removed(_rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let mut next = *state;
+    let removed = &mut next.epochs[place(me.epoch)].removed;
+    if let Some(list) = *removed {
+        next.reclaimers[by].list = list;
+        next.reclaimers[by].skip = Slots::NONE;
+    } else {
+        *removed = Some(me.list);
+        next.history.listed |= me.list;
+    }
+    next.reclaimers[by].wait = Numbers::NONE;
+    next.reclaimers[by].stage = Stage::Published;
+    out.push((Action::PutRemoved { by, epoch: me.epoch }, next));
+}
+
+/// Executes the list: nodes, a barrier, data.
+fn remove(rules: Rules, state: &State, by: usize, out: &mut Successors) {
+    let me = state.reclaimers[by];
+    let mut next = *state;
+    let gone = me.list - me.skip;
+    let (first, rest) = if rules.has(Rule::NodesFirst) {
+        (gone.only_nodes(), gone.only_data())
+    } else {
+        (gone.only_data(), gone.only_nodes())
+    };
+    if me.stage == Stage::Published {
+        if rules.has(Rule::LowerRemovedVoid) && state.highest() > me.epoch {
+            // Void, or finished by another and about to be dropped: not to be executed from here.
+            next.epochs[place(me.epoch)] = crate::state::Epoch::default();
+            next.reclaimers[by] = me.idle();
+            out.push((Action::FindVoid { by, epoch: me.epoch }, next));
+            return;
+        }
+        if me.claim > 0 && me.claim < state.lease && rules.has(Rule::LeaseGivenUp) {
+            next.reclaimers[by] = me.idle();
+            out.push((Action::GiveUp { by }, next));
+            return;
+        }
+        if rules.has(Rule::NamesOnRecord) {
+            next.recorded |= gone;
+        }
+        next.live -= first;
+        next.reclaimers[by].stage = Stage::FirstGone;
+        out.push((Action::RemoveFirst { by }, next));
+    } else {
+        if rules.has(Rule::NodesGoneDurably) {
+            next.durable -= first;
+        }
+        next.live -= rest;
+        next.reclaimers[by].stage = Stage::AllGone;
+        out.push((Action::RemoveRest { by }, next));
+    }
+}
+
+/// Steps of reclamation that belong to no epoch: new backups are marked, finished epochs dropped.
+pub fn housekeeping(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
+    if scenario.extend_marks {
+        let mut next = *state;
+        for backup in state.commits() {
+            if !state.marks.covered.has(backup) && !state.tombs.has(backup) {
+                next.marks.covered.add(backup);
+                next.marks.reached |= scenario.root(state, backup);
+                if rules.has(Rule::FirstMarkOwed) {
+                    next.marks.owed |= written_by(scenario, rules, state, backup);
+                }
+            }
+        }
+        if next != *state {
+            out.push((Action::ExtendMarks, next));
+        }
+    }
+    if !rules.has(Rule::HighestClaimKept)
+        && state
+            .reclaimers
+            .iter()
+            .any(|r| r.claim == state.lease && r.claim > 0 && r.stage == Stage::Idle)
+    {
+        let mut next = *state;
+        for reclaimer in &mut next.reclaimers {
+            if reclaimer.claim == state.lease {
+                reclaimer.claim = 0;
+            }
+        }
+        next.lease -= 1;
+        out.push((Action::DropClaim, next));
+    }
+    if scenario.drop_epochs {
+        for epoch in 1..=state.marks.epoch {
+            let exists = state.epochs[place(epoch)] != crate::state::Epoch::default();
+            if exists && (epoch < state.highest() || !rules.has(Rule::HighestEpochKept)) {
+                let mut next = *state;
+                next.epochs[place(epoch)] = crate::state::Epoch::default();
+                out.push((Action::DropEpoch { epoch }, next));
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The rules of the protocol that can be switched off, one by one.
+//!
+//! With all of them on, the model is the design. A rule that can be switched off without a violation
+//! in any scenario is either redundant or not expressed; `docs/protocol-model.md` says which.
+
+/// One clause of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Rule {
+    /// Who finds a higher claim to the lease gives its own up, before it removes anything.
+    LeaseGivenUp,
+    /// The highest claim to the lease is never deleted.
+    HighestClaimKept,
+    /// Where a group's marks are missing, every container is swept, not the group's own alone.
+    MissingSweepsAll,
+    /// Sweep list: containers of expired sessions.
+    SweepExpired,
+    /// Sweep list: containers of the sessions that a swept session adopted.
+    SweepAdopted,
+    /// Containers of an adopted session are swept in every epoch once its last adopter has ended, for as
+    /// long as it could wake and put another.
+    SweepLatePuts,
+    /// Sweep list: whatever an earlier epoch condemned and did not remove.
+    SweepLeftovers,
+    /// Slots found unreached at a backup's first mark stay on the sweep list until an epoch condemns them.
+    FirstMarkOwed,
+    /// "Covered" means by the marks that `condemned/<epoch>` names, whoever finishes the epoch.
+    CoveredByNamedMarks,
+    /// Marks that drop bits replace the previous ones only once `removed/<epoch>` exists.
+    MarksAfterRemoved,
+    /// ... and are exactly those that the epoch was computed from.
+    MarksExactlyThose,
+    /// The reclaimer creates `condemned/<epoch>`, then lists sessions.
+    CondemnThenList,
+    /// A session creates itself, then lists epochs.
+    CreateThenList,
+    /// The highest epoch is never dropped.
+    HighestEpochKept,
+    /// `condemned/<epoch>` created below the highest is void; its creator lists after creating.
+    LowerCondemnedVoid,
+    /// The same for `removed/<epoch>`: its creator lists after creating, before it removes anything.
+    LowerRemovedVoid,
+    /// A session drains look-ups begun before it saw an epoch, then answers.
+    Drain,
+    /// A session treats condemned slots as absent from the moment it sees the epoch.
+    CondemnedAbsent,
+    /// Parents are chosen from manifests listed after the session has listed epochs.
+    ParentsListedAfter,
+    /// Parents are declared before anything of theirs is used.
+    ParentsDeclared,
+    /// An answer declares every parent chosen so far; a parent chosen and not declared does not outlive it.
+    AnswerDeclaresChosen,
+    /// The declared revision of a parent is what is marked.
+    ParentRevisionMarked,
+    /// Checkpoints are read, and then manifests are listed again.
+    CheckpointsThenManifests,
+    /// Commits not covered are marked even if forgotten since.
+    UncoveredEvenForgotten,
+    /// ... with every node in the recipe containers that they wrote.
+    UncoveredAllNodes,
+    /// ... or that a session that they adopted wrote.
+    UncoveredAdoptedNodes,
+    /// The checkpoint named by every adoption whose adopter has not ended is marked.
+    AdoptionMarked,
+    /// Whether an adoption still counts is decided by its last adopter, through a chain of adoptions.
+    LastAdopter,
+    /// Dead slots that stay in place are not on the removed list.
+    StaysNotListed,
+    /// A dead node that stays keeps all that it reaches.
+    StayKeepsReach,
+    /// Nodes are removed before data.
+    NodesFirst,
+    /// ... and their removal is durable before any data slot is removed.
+    NodesGoneDurably,
+    /// Names of removed containers stay on record for ever.
+    NamesOnRecord,
+    /// A look-up returns a node only from a container named by a committed manifest.
+    LookupOnlyCommitted,
+    /// Hooks to nodes are published after the manifest.
+    HooksAfterManifest,
+    /// An index rebuild hooks only nodes that marks reach.
+    RebuildOnlyMarked,
+    /// `barrier` covers what its caller has read, and not only what it has put.
+    BarrierCoversRead,
+    /// An adopter takes checkpoint k, which its adoption names, and nothing later.
+    AdoptReadsOnlyK,
+    /// An adopter adopts lower session numbers only.
+    AdoptLowerOnly,
+    /// Of a forgotten backup the lower revisions go first, the tombstone last.
+    TombstoneLast,
+    /// A forgotten manifest is dropped only when the marks of the newest epoch cover its tombstone.
+    DropOnlyCovered,
+    /// An "expired" or "adopted" ending is not dropped while its session could wake.
+    EndingKept,
+}
+
+impl Rule {
+    /// Every rule, in the order of the design's text.
+    pub const ALL: &'static [Self] = &[
+        Self::LeaseGivenUp,
+        Self::HighestClaimKept,
+        Self::MissingSweepsAll,
+        Self::SweepExpired,
+        Self::SweepAdopted,
+        Self::SweepLatePuts,
+        Self::SweepLeftovers,
+        Self::FirstMarkOwed,
+        Self::CoveredByNamedMarks,
+        Self::MarksAfterRemoved,
+        Self::MarksExactlyThose,
+        Self::CondemnThenList,
+        Self::CreateThenList,
+        Self::HighestEpochKept,
+        Self::LowerCondemnedVoid,
+        Self::LowerRemovedVoid,
+        Self::Drain,
+        Self::CondemnedAbsent,
+        Self::ParentsListedAfter,
+        Self::ParentsDeclared,
+        Self::AnswerDeclaresChosen,
+        Self::ParentRevisionMarked,
+        Self::CheckpointsThenManifests,
+        Self::UncoveredEvenForgotten,
+        Self::UncoveredAllNodes,
+        Self::UncoveredAdoptedNodes,
+        Self::AdoptionMarked,
+        Self::LastAdopter,
+        Self::StaysNotListed,
+        Self::StayKeepsReach,
+        Self::NodesFirst,
+        Self::NodesGoneDurably,
+        Self::NamesOnRecord,
+        Self::LookupOnlyCommitted,
+        Self::HooksAfterManifest,
+        Self::RebuildOnlyMarked,
+        Self::BarrierCoversRead,
+        Self::AdoptReadsOnlyK,
+        Self::AdoptLowerOnly,
+        Self::TombstoneLast,
+        Self::DropOnlyCovered,
+        Self::EndingKept,
+    ];
+}
+
+/// Which rules hold in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules(u64);
+
+impl Rules {
+    /// The design.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self(u64::MAX)
+    }
+
+    /// The same rules less one.
+    #[must_use]
+    pub const fn without(self, rule: Rule) -> Self {
+        Self(self.0 & !(1 << rule as u32))
+    }
+
+    /// Whether `rule` is on.
+    #[must_use]
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 & (1 << rule as u32) != 0
+    }
+}

@@ -1,0 +1,54 @@
+//! The scenarios: each the smallest store and the fewest processes that its clauses need.
+//!
+//! Session 0, and 1 where the text says so, are old backups; the others run.
+
+mod epochs;
+mod large;
+mod sessions;
+mod store;
+
+use crate::scenario::Scenario;
+use crate::slots::Numbers;
+
+fn numbers(members: &[usize]) -> Numbers {
+    members
+        .iter()
+        .fold(Numbers::NONE, |all, n| all.with(Numbers::one(*n)))
+}
+
+/// Scenarios small enough for every run of the tests.
+#[must_use]
+pub fn small() -> Vec<Scenario> {
+    vec![
+        sessions::look_ups(),
+        sessions::uncovered(),
+        sessions::adoption(),
+        sessions::adopted_containers(),
+        sessions::adoption_chain(),
+        sessions::mutual_adoption(),
+        sessions::parents(),
+        epochs::leftovers(),
+        epochs::marks(),
+        epochs::first_marks(),
+        epochs::exact_marks(),
+        epochs::epoch_numbers(),
+        epochs::stale_reclaimer(),
+        epochs::leases(),
+        epochs::missing_marks(),
+        epochs::late_puts(),
+        store::hooks(),
+        store::late_writer(),
+        store::dropped_manifests(),
+        store::dropped_endings(),
+        store::power_cut(),
+        store::power_cut_reclaim(),
+    ]
+}
+
+/// Every scenario, those too large for every run of the tests included.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    let mut all = small();
+    all.extend(large::large());
+    all
+}

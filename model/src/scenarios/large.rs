@@ -1,0 +1,231 @@
+//! Larger bounds, run by hand; `docs/protocol-model.md` has the states explored.
+
+use crate::properties::Witness;
+use crate::scenario::{Backup, Scenario};
+use crate::slots::{Numbers, Slots};
+use crate::state::Budget;
+
+const D0: Slots = Slots::data(0);
+const D1: Slots = Slots::data(1);
+const N0: Slots = Slots::node(0);
+const N1: Slots = Slots::node(1);
+const N2: Slots = Slots::node(2);
+const NONE: Slots = Slots::NONE;
+
+const fn numbers(a: usize, b: usize) -> Numbers {
+    Numbers::one(a).with(Numbers::one(b))
+}
+
+/// Scenarios that take minutes.
+pub(super) fn large() -> Vec<Scenario> {
+    vec![
+        two_epochs(),
+        three_epochs(),
+        two_epochs_parents(),
+        two_epochs_adoption(),
+        two_epochs_nodes(),
+        two_epochs_marks(),
+        chain_two_epochs(),
+        two_epochs_power(),
+    ]
+}
+
+/// Two sessions, two reclaimers, two epochs: data alone, slow look-ups, slots left in place, restarts.
+pub(super) fn two_epochs() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE)],
+        owns: [D0, D1, NONE, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, D0.with(D1), NONE],
+        slow_look_ups: true,
+        forget: numbers(0, 1),
+        plain_roots: true,
+        stay: D0.with(D1),
+        reclaimers: 2,
+        epochs: 2,
+        drop_epochs: true,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+            Witness::TwoReclaimers,
+            Witness::ForgottenUncovered,
+        ],
+        ..Scenario::new(
+            "two-epochs",
+            "two sessions, two reclaimers, two epochs, data alone",
+        )
+    }
+}
+
+/// The same over three epochs, with one reclaimer that may restart.
+pub(super) fn three_epochs() -> Scenario {
+    Scenario {
+        name: "three-epochs",
+        about: "two sessions, three epochs, a reclaimer that restarts",
+        reclaimers: 1,
+        epochs: 3,
+        slow_look_ups: false,
+        budget: Budget {
+            restarts: 1,
+            ..Budget::default()
+        },
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+        ],
+        ..two_epochs()
+    }
+}
+
+/// Two sessions that splice from a parent or look up, over two epochs.
+pub(super) fn two_epochs_parents() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(N0, N0)],
+        refs: [D0, NONE, NONE, NONE],
+        owns: [D0.with(N0), N1, NONE, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, N0.with(N1), NONE],
+        parents: [Numbers::NONE, Numbers::one(0), numbers(0, 1), Numbers::NONE],
+        rewrite: [Some(D1), None, None, None],
+        forget: numbers(0, 1),
+        stay: N0,
+        epochs: 2,
+        judges_leaks: false,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+            Witness::ForgottenParentUsed,
+        ],
+        ..Scenario::new("two-epochs-parents", "two sessions with parents, two epochs")
+    }
+}
+
+/// Session 2 adopts session 1 over two epochs, with nodes of both.
+pub(super) fn two_epochs_adoption() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE)],
+        owns: [D0, N0, N1, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, D0, NONE],
+        adopts: [Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE],
+        forget: numbers(0, 2),
+        stay: D0,
+        zombies: true,
+        epochs: 2,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::AdoptionCommits,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+        ],
+        ..Scenario::new("two-epochs-adoption", "an adoption and two epochs")
+    }
+}
+
+/// Two sessions with nodes, one of whose nodes the other looks up, over two epochs and two reclaimers.
+pub(super) fn two_epochs_nodes() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE)],
+        owns: [D0, N0.with(N1), N2, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, D0.with(N0).with(N1), NONE],
+        forget: numbers(0, 1),
+        stay: D0.with(N0),
+        reclaimers: 2,
+        epochs: 2,
+        drop_epochs: true,
+        drop_manifests: true,
+        judges_leaks: false,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+            Witness::ForgottenUncovered,
+        ],
+        ..Scenario::new(
+            "two-epochs-nodes",
+            "two sessions with nodes, two reclaimers, two epochs",
+        )
+    }
+}
+
+/// Marks are extended and lost, reclaimers restart, two epochs.
+pub(super) fn two_epochs_marks() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE)],
+        owns: [D0, N0, N1, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, D0.with(N0), NONE],
+        forget: numbers(0, 1),
+        extend_marks: true,
+        stay: D0,
+        epochs: 2,
+        budget: Budget {
+            restarts: 1,
+            marks_losses: 1,
+            ..Budget::default()
+        },
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+        ],
+        ..Scenario::new("two-epochs-marks", "marks are extended and lost over two epochs")
+    }
+}
+
+/// A chain of three sessions over two epochs.
+pub(super) fn chain_two_epochs() -> Scenario {
+    Scenario {
+        name: "chain-two-epochs",
+        about: "a chain of adoptions over two epochs",
+        look_up: [NONE, D0, D0, NONE],
+        stay: D0,
+        epochs: 2,
+        zombies: true,
+        witnesses: vec![
+            Witness::AdoptionCommits,
+            Witness::Removal,
+            Witness::Expiry,
+            Witness::LeftInPlace,
+        ],
+        ..super::sessions::adoption_chain()
+    }
+}
+
+/// The power goes once in two epochs with two sessions.
+pub(super) fn two_epochs_power() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(N0, N0)],
+        refs: [D0, NONE, NONE, NONE],
+        owns: [D0.with(N0), D1.with(N1), NONE, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, N0.with(D1).with(N1), NONE],
+        full_nodes: true,
+        forget: numbers(0, 1),
+        stay: N0,
+        epochs: 2,
+        judges_leaks: false,
+        budget: Budget {
+            power_cuts: 1,
+            ..Budget::default()
+        },
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+            Witness::PowerCut,
+        ],
+        ..Scenario::new("two-epochs-power", "a power cut, two sessions, two epochs")
+    }
+}
