@@ -1,1 +1,57 @@
-//! Sessions: claims, heartbeats, checkpoints, epochs, leases, adoption, manifests
+//! Sessions: one process's time with the store, and the manifests that end it.
+//!
+//! A session claims a number that is never used again, says that it lives, says what it refers to, and
+//! ends in exactly one way: the object `backups/<series>/<session>.0`, which commit, expiry and adoption
+//! race to create. Everything rests on the storage's create-only put; no coordinator exists, and clocks of
+//! two hosts are never compared. `docs/protocol.md` gives the order of operations object by object, and
+//! for each clause the function and the test.
+//!
+//! What must hold: INV-1 (a manifest follows what it reaches), INV-3 and INV-9 (the session's half: list
+//! epochs, drain, honour the lists, answer, declare parents). All types may be shared between threads.
+//! A process may die or sleep at any point of any function here; whoever comes later ends what it left.
+
+mod adopt;
+mod checkpoint;
+mod claim;
+mod commit;
+mod epochs;
+mod error;
+mod expire;
+mod gate;
+mod lease;
+mod manifests;
+mod named;
+mod objects;
+mod parents;
+mod policy;
+mod pulse;
+mod read;
+mod roster;
+mod select;
+mod session;
+mod tidy;
+mod view;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use adopt::{Adoptable, Adopted};
+pub use checkpoint::{CheckpointTurn, Draft};
+pub use claim::Begin;
+pub use commit::Committed;
+pub use error::{EndedBy, SessionError};
+pub use gate::LookupPermit;
+pub use lease::HeldLease;
+pub use manifests::{ManifestEntry, ManifestList, Manifests, StoredManifest};
+pub use named::NamedContainers;
+pub use objects::DamagedObject;
+pub use policy::SessionPolicy;
+pub use pulse::{Pulse, Tick};
+pub use read::ReadEnd;
+pub use roster::{Roster, SessionInfo};
+pub use select::Filter;
+pub use session::Session;
+pub use tidy::Tidied;
+pub use view::ReclaimView;
+pub use watch::{DeadBecause, DeathWatch, Life};

@@ -1,0 +1,167 @@
+//! Adoption: carrying on from a dead session's last checkpoint.
+//!
+//! Order: the dead session's newest readable checkpoint k is read; barrier; its `.0` is created as "adopted
+//! by me, at k", which ends it, should it wake; k is read again, and nothing later (had its writer deleted
+//! it at that moment, the next one stands in: containers are only ever added); then epochs are listed, and
+//! what of k's references they condemn or remove is left out. Without that last step an adopter that slept
+//! between reading k and winning could take references that the dead session had let go of in a later
+//! checkpoint, and that an epoch has removed since; containers have no such gap, for later checkpoints name
+//! them too. Only lower numbers of the same series are adopted, so chains of adoption end. Sessions that the
+//! dead one had adopted come with it: the manifests tell which, not its checkpoint, which it may not have
+//! lived to write.
+
+use std::collections::BTreeSet;
+
+use format::manifest::{ContainerSpan, Manifest};
+use format::names;
+use format::session::Checkpoint;
+use types::{ContainerId, SessionId, SlotRange};
+
+use crate::error::{EndedBy, Result, SessionError};
+use crate::objects::Read;
+use crate::roster::{self, Roster, SessionInfo};
+use crate::session::{Session, locked};
+use crate::watch::Life;
+
+/// A dead session of the same series: found by [`Session::find_adoptable`], and only there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoptable {
+    info: SessionInfo,
+}
+
+impl Adoptable {
+    /// The dead session.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.info.id
+    }
+}
+
+/// What a session has taken over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// The sessions, with the checkpoint of each; the dead one first, then those it had adopted.
+    pub sessions: Vec<(SessionId, Option<u32>)>,
+    /// Their sealed containers as of those checkpoints: look-ups may return what is in them.
+    pub containers: Vec<(SessionId, ContainerSpan)>,
+    /// What the checkpoints referred to besides, and is still there to be referred to.
+    pub references: Vec<(ContainerId, SlotRange)>,
+    /// References that were left out because an epoch condemned or removed them.
+    pub references_left_out: usize,
+}
+
+impl Session {
+    /// Dead sessions of this series with lower numbers, the newest first. Where no lock tells that a
+    /// session is dead, its heartbeat must not have moved between calls for `T`.
+    ///
+    /// # Errors
+    /// As [`Session::ensure_running`]; of the storage.
+    pub fn find_adoptable(&self) -> Result<Vec<Adoptable>> {
+        self.ensure_running()?;
+        let roster = Roster::read(&self.inner.objects)?;
+        self.inner.watch.keep_only(&roster.running);
+        let candidates = roster.running.into_iter().rev();
+        let of_series =
+            |info: &SessionInfo| info.id < self.id() && info.claim.series == self.series() && !self.is_read();
+        Ok(candidates
+            .filter(of_series)
+            .filter(|info| matches!(self.inner.watch.observe(info), Life::Dead(_)))
+            .map(|info| Adoptable { info })
+            .collect())
+    }
+
+    /// Takes over a dead session. Durable on return; the next checkpoint and the manifest name it.
+    ///
+    /// # Errors
+    /// `NotAdoptable` where it has ended otherwise meanwhile; `EndedElsewhere`, `GaveUp` for this session;
+    /// of the storage.
+    pub fn adopt(&self, dead: &Adoptable) -> Result<Adopted> {
+        let inner = &self.inner;
+        let old = dead.session();
+        self.ensure_running()?;
+        inner.ensure_not_ended()?;
+        let checkpoint = newest_readable(self, old)?.map(|checkpoint| checkpoint.number);
+        let ending = Manifest::Adopted {
+            by: self.id(),
+            checkpoint,
+        };
+        let mut record = locked(&inner.record);
+        let how = self.end_other(self.series(), old, &ending)?;
+        let why = match how {
+            // Also when an earlier call won the name and then failed.
+            EndedBy::Adopted { by, checkpoint } if by == self.id() => Ok(checkpoint),
+            EndedBy::Adopted { .. } => Err("another session was quicker to take it over"),
+            EndedBy::Committed => Err("it is a backup already"),
+            EndedBy::Expired { .. } | EndedBy::Unreadable => Err("it was expired meanwhile"),
+        };
+        let checkpoint = why.map_err(|why| SessionError::NotAdoptable { session: old, why })?;
+        let sessions = with_those_it_adopted(self, old, checkpoint)?;
+        for adoption in &sessions {
+            if !record.adopted.contains(adoption) {
+                record.adopted.push(*adoption);
+            }
+        }
+        drop(record);
+        let mut adopted = Adopted {
+            sessions,
+            ..Adopted::default()
+        };
+        let mut taken = Vec::new();
+        for (session, number) in &adopted.sessions {
+            let Some(number) = number else { continue };
+            let Some(checkpoint) = roster::adopted_checkpoint(&inner.objects, *session, *number)? else {
+                continue;
+            };
+            adopted
+                .containers
+                .extend(checkpoint.containers.iter().map(|span| (*session, *span)));
+            taken.extend(checkpoint.references);
+        }
+        inner.see_epochs()?;
+        let view = self.view();
+        let all = taken.len();
+        taken.retain(|(container, slots)| view.is_whole(*container, *slots));
+        adopted.references_left_out = all - taken.len();
+        adopted.references = taken;
+        Ok(adopted)
+    }
+
+    /// The sessions adopted so far.
+    #[must_use]
+    pub fn adopted(&self) -> Vec<(SessionId, Option<u32>)> {
+        locked(&self.inner.record).adopted.clone()
+    }
+}
+
+fn newest_readable(session: &Session, old: SessionId) -> Result<Option<Checkpoint>> {
+    let objects = &session.inner.objects;
+    let folder = roster::one_folder(objects, old)?;
+    for number in folder.checkpoints.iter().rev() {
+        if let Read::Whole(checkpoint) = objects.read::<Checkpoint>(&names::checkpoint(old, *number))? {
+            return Ok(Some(checkpoint));
+        }
+    }
+    Ok(None)
+}
+
+/// The dead session and all that it had adopted, and so on down: by what the manifests of the series say.
+fn with_those_it_adopted(
+    session: &Session,
+    old: SessionId,
+    checkpoint: Option<u32>,
+) -> Result<Vec<(SessionId, Option<u32>)>> {
+    let list = session.inner.manifests.list_series(session.series())?;
+    let mut all = vec![(old, checkpoint)];
+    let mut adopters = BTreeSet::from([old]);
+    // Adopters have higher numbers than what they adopted: one pass from the highest down finds chains.
+    for entry in list.entries.iter().rev() {
+        if let Some(EndedBy::Adopted { by, checkpoint }) = entry.ended_by()
+            && entry.session() != old
+            && adopters.contains(&by)
+        {
+            adopters.insert(entry.session());
+            all.push((entry.session(), checkpoint));
+        }
+    }
+    Ok(all)
+}

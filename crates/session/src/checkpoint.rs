@@ -1,0 +1,195 @@
+//! Checkpoints: what is durable and referred to.
+//!
+//! A checkpoint serves two readers. Reclamation keeps what it names; a later session carries on from it.
+//! When an epoch is to be answered the order is: the view was swapped; look-ups begun before end
+//! ([`Session::begin_checkpoint`] waits for them); the caller collects what it refers to; barrier, so that
+//! what the checkpoint names is durable; the checkpoint; barrier; a heartbeat that names epoch and
+//! checkpoint. What a session already referred to when it was condemned is in the checkpoint and so kept.
+//! Containers are only ever added, from one checkpoint to the next. The newest two are kept.
+
+use std::ops::Range;
+use std::sync::MutexGuard;
+
+use format::manifest::ContainerSpan;
+use format::names;
+use format::session::Checkpoint;
+use types::{ContainerId, ContainerKind, Epoch, SlotRange};
+
+use crate::error::{Result, SessionError};
+use crate::objects::Put;
+use crate::session::{Inner, Record, Session, locked};
+
+/// So many checkpoints are kept: an adopter may be reading one while the next appears.
+const CHECKPOINTS_KEPT: usize = 2;
+/// Numbers whose objects exist after writes that seemed to fail are passed over so often.
+const NUMBERS_MAX: usize = 64;
+
+/// What the caller has collected: all that it refers to, and that no manifest names yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// Sealed containers that this session has put; a superset of the previous draft's.
+    pub containers: Vec<ContainerSpan>,
+    /// What nodes in memory and in open containers refer to, in sealed containers of any session.
+    pub references: Vec<(ContainerId, SlotRange)>,
+}
+
+/// The right to write the next checkpoint: every look-up by an older view has ended. What is collected
+/// between taking it and writing honours the epoch that it will answer.
+pub struct CheckpointTurn<'a> {
+    inner: &'a Inner,
+    answers: Option<Epoch>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Session {
+    /// Waits until look-ups begun before the present view was swapped in have ended. The calling thread
+    /// must hold no permit. Collect the draft after this returns, not before.
+    ///
+    /// # Errors
+    /// As [`Session::ensure_running`].
+    pub fn begin_checkpoint(&self) -> Result<CheckpointTurn<'_>> {
+        self.inner.ensure_running()?;
+        let turn = locked(&self.inner.turn);
+        let view = self.inner.gate.drained();
+        self.inner.ensure_running()?;
+        Ok(CheckpointTurn {
+            inner: &self.inner,
+            answers: view.newest_epoch(),
+            _turn: turn,
+        })
+    }
+
+    /// Whether [`Session::begin_checkpoint`] would have to wait for look-ups.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.inner.gate.is_drained()
+    }
+}
+
+impl CheckpointTurn<'_> {
+    /// The epoch that the checkpoint will answer.
+    #[must_use]
+    pub fn answers(&self) -> Option<Epoch> {
+        self.answers
+    }
+
+    /// Writes the checkpoint and, where it answers an epoch, says so at once. What the draft names must
+    /// have been put through the same storage handle. Durable on return; returns its number.
+    ///
+    /// # Errors
+    /// `Misuse` where the draft lacks containers that an earlier one named; as
+    /// [`Session::ensure_running`]; `EndedElsewhere`; of the storage (call again: a new number is used).
+    pub fn write(self, draft: Draft) -> Result<u32> {
+        let inner = self.inner;
+        let mut record = locked(&inner.record);
+        if !covers(&draft.containers, &record.containers) {
+            let rule = "a checkpoint lacks containers that an earlier one named";
+            return Err(SessionError::Misuse {
+                session: inner.id,
+                rule,
+            });
+        }
+        let answered = self.answers.max(record.answered);
+        let number = inner.write_checkpoint(&mut record, answered, draft)?;
+        // The record stays locked: no parent is chosen between the checkpoint and the answer it gives.
+        if let Some(epoch) = answered {
+            inner.answer(epoch, number)?;
+        }
+        inner.drop_old_checkpoints(&mut record)?;
+        Ok(number)
+    }
+}
+
+impl Inner {
+    /// Writes what the record holds, with this draft.
+    pub(crate) fn write_checkpoint(
+        &self,
+        record: &mut Record,
+        answered: Option<Epoch>,
+        draft: Draft,
+    ) -> Result<u32> {
+        self.ensure_running()?;
+        let mut checkpoint = Checkpoint {
+            number: record.next_number,
+            answered,
+            containers: draft.containers,
+            references: draft.references,
+            parents: record.parents.clone(),
+            adopted: record.adopted.clone(),
+        };
+        self.objects.barrier()?;
+        let mut tries = 0;
+        loop {
+            checkpoint.number = record.next_number;
+            record.written.push(checkpoint.number);
+            record.next_number += 1;
+            if self
+                .objects
+                .put(&names::checkpoint(self.id, checkpoint.number), &checkpoint)?
+                == Put::Created
+            {
+                break;
+            }
+            tries += 1;
+            if tries == NUMBERS_MAX {
+                return Err(SessionError::Contended {
+                    name: names::session_folder(self.id),
+                });
+            }
+        }
+        self.objects.barrier()?;
+        if answered > record.answered {
+            record.answers += 1;
+        }
+        record.answered = answered;
+        record.containers = checkpoint.containers;
+        record.references = checkpoint.references;
+        Ok(checkpoint.number)
+    }
+
+    fn drop_old_checkpoints(&self, record: &mut Record) -> Result<()> {
+        if record.written.len() <= CHECKPOINTS_KEPT {
+            return Ok(());
+        }
+        // An adoption may name an old one: whoever was ended deletes nothing.
+        self.ensure_not_ended()?;
+        while record.written.len() > CHECKPOINTS_KEPT {
+            self.objects
+                .delete(&names::checkpoint(self.id, record.written[0]))?;
+            record.written.remove(0);
+        }
+        Ok(())
+    }
+}
+
+/// Whether every container of `part` is one of `whole`. By span, not by container: there may be millions.
+pub(crate) fn covers(whole: &[ContainerSpan], part: &[ContainerSpan]) -> bool {
+    let (whole, part) = (joined(whole), joined(part));
+    part.iter().all(|(kind, range)| {
+        whole
+            .iter()
+            .any(|(of, within)| of == kind && within.start <= range.start && range.end <= within.end)
+    })
+}
+
+/// The spans by kind as disjoint ranges of sequence numbers that do not touch.
+fn joined(spans: &[ContainerSpan]) -> Vec<(ContainerKind, Range<u64>)> {
+    let mut ranges: Vec<_> = spans
+        .iter()
+        .map(|span| {
+            (
+                span.kind,
+                u64::from(span.first.get())..u64::from(span.first.get()) + u64::from(span.count),
+            )
+        })
+        .collect();
+    ranges.sort_unstable_by_key(|(kind, range)| (*kind, range.start));
+    let mut out: Vec<(ContainerKind, Range<u64>)> = Vec::with_capacity(ranges.len());
+    for (kind, range) in ranges {
+        match out.last_mut() {
+            Some((of, last)) if *of == kind && range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push((kind, range)),
+        }
+    }
+    out
+}

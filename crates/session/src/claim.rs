@@ -1,0 +1,164 @@
+//! Beginning: claim a number, take the lock, list epochs, speak.
+//!
+//! The order is the protocol:
+//! 1. `sessions/<n>/claim` is created, n being above every number ever claimed. The claim is visible to
+//!    every reclaimer from here on, and each waits for this session's answer.
+//! 2. Barrier: the number is durable before anything is named by it, so it is never given out again.
+//! 3. The process lock. Only the winner of a claim ever takes the lock of its number, so that no lock file
+//!    of a lost attempt can make another host's session look dead. Until the first heartbeat a watcher
+//!    does not believe a free lock (see [`crate::watch`]): between 1 and 4 nobody can think this session
+//!    dead for having no lock yet.
+//! 4. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
+//!    A reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and waits, or
+//!    the listing here sees the epoch.
+//!
+//! A failure after the claim leaves a session that never spoke; it is ended here if possible, otherwise
+//! by whoever finds it dead.
+
+use format::manifest::{Manifest, SeriesName};
+use format::names;
+use format::session::{Claim, READ_SERIES};
+use object::Sealer;
+use types::{Revision, SeriesId, SessionId};
+
+use crate::epochs;
+use crate::error::{Result, SessionError};
+use crate::objects::{Objects, Put};
+use crate::policy::SessionPolicy;
+use crate::session::{Parts, Session};
+
+/// A number that keeps being lost is tried so often.
+const CLAIMS_MAX: usize = 1000;
+
+/// Who begins a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begin {
+    /// The series' folder.
+    pub series: SeriesId,
+    /// The series' name.
+    pub name: SeriesName,
+    /// The process id on this host, for messages only.
+    pub process: u32,
+    /// The times it goes by.
+    pub policy: SessionPolicy,
+}
+
+impl Session {
+    /// Begins a session of a series. Look-ups, parents and containers may follow its return.
+    ///
+    /// # Errors
+    /// `Contended` where others claim without end; `NumbersExhausted`; of the storage.
+    pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
+        let objects = Objects::new(sealer);
+        let spoke_at = objects.clock().monotonic_with_suspend();
+        let claim = Claim {
+            series: begin.series,
+            name: begin.name.clone(),
+            process: begin.process,
+            has_lock: true,
+        };
+        let id = claim_number(&objects, &claim)?;
+        match establish(&objects, id, begin, spoke_at) {
+            Ok(session) => Ok(session),
+            Err(error) => {
+                let ending = names::manifest(claim.series, id, Revision::FIRST);
+                // The first error is the one to report; what is left is a session that never spoke.
+                drop(objects.put(&ending, &Manifest::Expired { by: id }));
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins a session that reads only: what it declares as parents is kept while it runs. It ends by
+    /// [`Session::end`].
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub fn begin_read(sealer: &Sealer, process: u32, policy: SessionPolicy) -> Result<Self> {
+        let name = SeriesName {
+            host: Vec::new(),
+            paths: Vec::new(),
+        };
+        Self::begin(
+            sealer,
+            Begin {
+                series: READ_SERIES,
+                name,
+                process,
+                policy,
+            },
+        )
+    }
+
+    /// Whether this session only reads.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.series() == READ_SERIES
+    }
+}
+
+fn claim_number(objects: &Objects, claim: &Claim) -> Result<SessionId> {
+    let mut name = String::new();
+    for _ in 0..CLAIMS_MAX {
+        let id = free_number(objects)?;
+        let object = names::claim(id);
+        if objects.put(&object, claim)? == Put::Created {
+            objects.barrier()?;
+            return Ok(id);
+        }
+        name = object.to_string();
+    }
+    Err(SessionError::Contended { name })
+}
+
+/// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
+/// deleted, so no number is given out twice; manifests count too, for a store that lost its claims.
+fn free_number(objects: &Objects) -> Result<SessionId> {
+    let storage = objects.storage();
+    let folders = storage.list_folders(names::SESSIONS_FOLDER)?;
+    let claimed = folders
+        .iter()
+        .filter_map(|folder| names::parse_session(folder))
+        .max();
+    let listed = storage.list(names::BACKUPS_FOLDER)?;
+    let ended = listed
+        .iter()
+        .filter_map(|meta| names::parse_manifest(&meta.name))
+        .map(|(_, session, _)| session)
+        .max();
+    match claimed.max(ended) {
+        None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted),
+        Some(SessionId::MAX) => Err(SessionError::NumbersExhausted),
+        Some(highest) => Ok(highest.next()),
+    }
+}
+
+fn establish(
+    objects: &Objects,
+    id: SessionId,
+    begin: Begin,
+    spoke_at: std::time::Duration,
+) -> Result<Session> {
+    let lock = objects.storage().lock(&names::session_lock(id))?;
+    let (epochs, view) = epochs::load(objects, id)?;
+    let Begin {
+        series,
+        name,
+        process: _,
+        policy,
+    } = begin;
+    let objects = objects.clone();
+    let session = Session::new(Parts {
+        id,
+        series,
+        name,
+        policy,
+        objects,
+        view,
+        epochs,
+        spoke_at,
+        lock,
+    });
+    session.inner.speak()?;
+    Ok(session)
+}

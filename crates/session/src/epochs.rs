@@ -1,0 +1,121 @@
+//! Listing epochs and reading what they condemned and removed.
+//!
+//! Condemned lists are listed before removed ones: a condemned list is dropped only after its removed list
+//! exists, so neither is missed. A list that vanishes between listing and reading was dropped, and what
+//! took its place is found by listing again. Stateless.
+
+use std::collections::BTreeSet;
+
+use format::names;
+use format::reclaim::{Condemned, Damaged, Removed};
+use types::{Epoch, ObjectName, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::objects::{Objects, Payload, Read};
+use crate::view::{ReclaimView, ViewBuilder};
+
+/// Lists that keep vanishing under the reader's hands are listed so often.
+const LISTINGS_MAX: usize = 8;
+
+/// The epochs that have lists, by name alone. Two that are equal give equal views, damage apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct EpochNames {
+    condemned: BTreeSet<Epoch>,
+    removed: BTreeSet<Epoch>,
+}
+
+impl EpochNames {
+    pub(crate) fn list(objects: &Objects) -> Result<Self> {
+        let condemned = epochs(objects, names::CONDEMNED_FOLDER, names::parse_condemned)?;
+        let removed = epochs(objects, names::REMOVED_FOLDER, names::parse_removed)?;
+        Ok(Self { condemned, removed })
+    }
+}
+
+fn epochs(
+    objects: &Objects,
+    folder: &str,
+    parse: fn(&ObjectName) -> Option<Epoch>,
+) -> Result<BTreeSet<Epoch>> {
+    Ok(objects
+        .storage()
+        .list(folder)?
+        .iter()
+        .filter_map(|meta| parse(&meta.name))
+        .collect())
+}
+
+/// Lists epochs and builds the view of them for session `own`.
+pub(crate) fn load(objects: &Objects, own: SessionId) -> Result<(EpochNames, ReclaimView)> {
+    for _ in 0..LISTINGS_MAX {
+        let listed = EpochNames::list(objects)?;
+        if let Some(view) = read(objects, own, &listed)? {
+            return Ok((listed, view));
+        }
+    }
+    Err(SessionError::Contended {
+        name: names::CONDEMNED_FOLDER.to_owned(),
+    })
+}
+
+/// `None`: a list vanished.
+fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option<ReclaimView>> {
+    let mut view = ViewBuilder::new(own);
+    for epoch in listed.condemned.union(&listed.removed).copied() {
+        view.saw(epoch);
+        let mut known = false;
+        if listed.removed.contains(&epoch) {
+            match list::<Removed>(objects, &names::removed(epoch), &mut view)? {
+                Listed::Gone => return Ok(None),
+                Listed::Read(removed) => {
+                    view.absent(&removed.slots);
+                    known = true;
+                }
+                Listed::Unreadable => {}
+            }
+        }
+        // What is removed was condemned before: the longer list stands in for one that cannot be read.
+        if !known && listed.condemned.contains(&epoch) {
+            match list::<Condemned>(objects, &names::condemned(epoch), &mut view)? {
+                Listed::Gone => return Ok(None),
+                Listed::Read(condemned) => {
+                    view.absent(&condemned.slots);
+                    known = true;
+                }
+                Listed::Unreadable => {}
+            }
+        }
+        if !known {
+            view.blind();
+        }
+    }
+    for meta in objects.storage().list(names::DAMAGED_FOLDER)? {
+        let Some((container, _)) = names::parse_damaged(&meta.name) else {
+            continue;
+        };
+        match list::<Damaged>(objects, &meta.name, &mut view)? {
+            // Healed at this moment.
+            Listed::Gone => {}
+            Listed::Read(damaged) => view.absent(&[damaged.slots]),
+            Listed::Unreadable => view.absent_container(container),
+        }
+    }
+    Ok(Some(view.build()))
+}
+
+enum Listed<T> {
+    Read(T),
+    Gone,
+    Unreadable,
+}
+
+fn list<P: Payload>(objects: &Objects, name: &ObjectName, view: &mut ViewBuilder) -> Result<Listed<P>> {
+    Ok(match objects.read::<P>(name)? {
+        Read::Whole(value) => Listed::Read(value),
+        Read::Missing => Listed::Gone,
+        Read::Damaged(object) => {
+            view.unreadable(object);
+            Listed::Unreadable
+        }
+    })
+}

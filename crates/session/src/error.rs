@@ -1,0 +1,169 @@
+//! What can go wrong with a session, by what a caller would do about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use env::StorageError;
+use format::FormatError;
+use format::manifest::Manifest;
+use format::names::LeaseRole;
+use object::ObjectError;
+use types::SessionId;
+
+use crate::objects::DamagedObject;
+
+/// How a session was ended, when it did not end itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndedBy {
+    /// It was found dead, or did not answer an epoch.
+    Expired {
+        /// The session that ended it.
+        by: SessionId,
+    },
+    /// A later session of the series took over what it had stored.
+    Adopted {
+        /// The session that took over.
+        by: SessionId,
+        /// The checkpoint that was taken over, if there was one.
+        checkpoint: Option<u32>,
+    },
+    /// It became a backup (and somebody believed otherwise).
+    Committed,
+    /// The manifest that ended it cannot be read.
+    Unreadable,
+}
+
+impl EndedBy {
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        match manifest {
+            Manifest::Expired { by } => Self::Expired { by: *by },
+            Manifest::Adopted { by, checkpoint } => Self::Adopted {
+                by: *by,
+                checkpoint: *checkpoint,
+            },
+            Manifest::Commit(_) | Manifest::Forgotten | Manifest::Revised(_) => Self::Committed,
+        }
+    }
+}
+
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { by } => write!(f, "session {by} took it for dead and expired it"),
+            Self::Adopted {
+                by,
+                checkpoint: Some(k),
+            } => {
+                write!(
+                    f,
+                    "session {by} took it for dead and carries on from its checkpoint {k}"
+                )
+            }
+            Self::Adopted { by, checkpoint: None } => {
+                write!(f, "session {by} took it for dead and starts anew in its place")
+            }
+            Self::Committed => write!(f, "it is a backup already"),
+            Self::Unreadable => write!(f, "the manifest that ends it exists and cannot be read"),
+        }
+    }
+}
+
+/// A session's or manifest's operation that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// A sealed object could not be written.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The storage does not do as asked. Retry, where its own kind says so.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The caller's values cannot be stored.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Somebody else ended the session. Nothing more of it becomes a backup; a new one may begin.
+    #[error("session {session} was ended: {how}. It stores nothing more; run the backup again")]
+    EndedElsewhere {
+        /// The session.
+        session: SessionId,
+        /// By whom and why.
+        how: EndedBy,
+    },
+    /// The session could not say for so long that it lives that it must count as ended.
+    #[error(
+        "session {session} could not write a heartbeat for {} minutes and has given up; run the backup again",
+        silent.as_secs() / 60
+    )]
+    GaveUp {
+        /// The session.
+        session: SessionId,
+        /// How long it was silent.
+        silent: Duration,
+    },
+    /// The session was used after its own end.
+    #[error("session {session} has ended already")]
+    Closed {
+        /// The session.
+        session: SessionId,
+    },
+    /// The caller broke a rule of the protocol; a defect of this program.
+    #[error("session {session}: {rule}")]
+    Misuse {
+        /// The session.
+        session: SessionId,
+        /// Which rule.
+        rule: &'static str,
+    },
+    /// There is no such backup.
+    #[error("no backup {asked}{among}; list the backups to see what there is")]
+    NoBackup {
+        /// What was asked for.
+        asked: String,
+        /// Among which, in words.
+        among: String,
+    },
+    /// The backup was forgotten.
+    #[error("backup {session} is forgotten")]
+    Forgotten {
+        /// The backup.
+        session: SessionId,
+    },
+    /// An object cannot be read: rot, a torn write, a foreign file, or a later format.
+    #[error("{0}")]
+    Damaged(DamagedObject),
+    /// Others were quicker, again and again.
+    #[error("{name}: others create the same names all the time; run the command again")]
+    Contended {
+        /// The last name lost.
+        name: String,
+    },
+    /// A running session holds the lease.
+    #[error("{} is being done by session {holder}; wait for it, or run the command again later", role.word())]
+    LeaseTaken {
+        /// What the lease is for.
+        role: LeaseRole,
+        /// Who holds it.
+        holder: SessionId,
+    },
+    /// The session cannot be adopted, or not by this one.
+    #[error("session {session} cannot be taken over: {why}")]
+    NotAdoptable {
+        /// The session that would be adopted.
+        session: SessionId,
+        /// Why not.
+        why: &'static str,
+    },
+    /// No number is left for a new session.
+    #[error("the store has no session numbers left")]
+    NumbersExhausted,
+    /// No thread could be started.
+    #[error("no thread for heartbeats: {source}")]
+    Thread {
+        /// The system's own words.
+        source: std::io::Error,
+    },
+}
+
+/// Shorthand within this crate.
+pub(crate) type Result<T, E = SessionError> = std::result::Result<T, E>;

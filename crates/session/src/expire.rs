@@ -1,0 +1,51 @@
+//! Ending a session that is dead, or that does not answer.
+//!
+//! The ending is created like any other, so that of all who try one wins, and the session itself, should it
+//! wake, finds it. Whether a session is dead is the caller's to know ([`crate::DeathWatch`], or no answer
+//! for T'); being wrong costs a backup that must start again, and nothing stored. An expired session is
+//! promised nothing. May be called by several maintainers at once.
+
+use format::manifest::Manifest;
+use format::names;
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::{EndedBy, Result, SessionError};
+use crate::objects::Put;
+use crate::roster::SessionInfo;
+use crate::session::Session;
+
+impl Session {
+    /// Ends another session as expired; durable on return. Returns how it has ended: by this call, or as
+    /// somebody (itself, perhaps) was quicker to say.
+    ///
+    /// # Errors
+    /// As [`Session::ensure_running`]; of the storage.
+    pub fn expire(&self, victim: &SessionInfo) -> Result<EndedBy> {
+        self.ensure_running()?;
+        self.end_other(
+            victim.claim.series,
+            victim.id,
+            &Manifest::Expired { by: self.id() },
+        )
+    }
+
+    pub(crate) fn end_other(
+        &self,
+        series: SeriesId,
+        victim: SessionId,
+        ending: &Manifest,
+    ) -> Result<EndedBy> {
+        let name = names::manifest(series, victim, Revision::FIRST);
+        let objects = &self.inner.objects;
+        if objects.put_durably(&name, ending)? == Put::Created {
+            return Ok(EndedBy::of(ending));
+        }
+        let contended = || SessionError::Contended {
+            name: name.to_string(),
+        };
+        let how = objects.ending(series, victim)?.ok_or_else(contended)?;
+        // What another created is acted on from here: it must not be lost behind our back.
+        objects.barrier()?;
+        Ok(how)
+    }
+}

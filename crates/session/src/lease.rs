@@ -1,0 +1,184 @@
+//! Leases: who does what one process should do at a time.
+//!
+//! `lease/<role>.<n>`: the highest claim counts and is never deleted; who finds a higher one gives its own
+//! up. A lease saves work, never data: what is done under it must be safe when two do it. A holder that
+//! has ended or is dead is superseded. May be called from many threads.
+
+use std::collections::BTreeMap;
+
+use format::names::{self, LeaseRole};
+use format::session::Lease;
+use types::{ObjectName, Revision, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::objects::{Put, Read};
+use crate::roster::Roster;
+use crate::session::Session;
+use crate::watch::Life;
+
+/// A claim that keeps being lost is tried so often.
+const CLAIMS_MAX: usize = 16;
+
+/// A lease, as long as nobody claims higher. Dropping it gives nothing back: [`HeldLease::release`] does,
+/// and otherwise the end of the session.
+#[derive(Debug)]
+pub struct HeldLease {
+    session: Session,
+    role: LeaseRole,
+    number: Revision,
+}
+
+impl Session {
+    /// Claims a lease.
+    ///
+    /// # Errors
+    /// `LeaseTaken` where a session that may be alive holds it (call again later: whether it is alive may
+    /// take until then to show); as [`Session::ensure_running`]; `Contended`; of the storage.
+    pub fn acquire_lease(&self, role: LeaseRole) -> Result<HeldLease> {
+        self.ensure_running()?;
+        for _ in 0..CLAIMS_MAX {
+            let highest = highest(self, role)?;
+            if let Some((number, lease)) = &highest
+                && let Some(holder) = self.holds(lease.as_ref())?
+            {
+                let taken = SessionError::LeaseTaken { role, holder };
+                return if highest_number(self, role)? == Some(*number) {
+                    Err(taken)
+                } else {
+                    continue;
+                };
+            }
+            let number = match highest {
+                None => Revision::FIRST,
+                Some((Revision::MAX, _)) => {
+                    return Err(SessionError::Contended {
+                        name: names::lease(role, Revision::MAX).to_string(),
+                    });
+                }
+                Some((number, _)) => number.next(),
+            };
+            let lease = Lease {
+                holder: self.id(),
+                released: false,
+            };
+            if self
+                .inner
+                .objects
+                .put_durably(&names::lease(role, number), &lease)?
+                == Put::Created
+            {
+                let held = HeldLease {
+                    session: self.clone(),
+                    role,
+                    number,
+                };
+                if held.is_held()? {
+                    held.drop_lower()?;
+                    return Ok(held);
+                }
+            }
+        }
+        Err(SessionError::Contended {
+            name: format!("{}/{}", names::LEASE_FOLDER, role.word()),
+        })
+    }
+
+    /// Who holds this lease and may be alive. A claim that cannot be read is nobody's: its writer's crash
+    /// tore it.
+    fn holds(&self, lease: Option<&Lease>) -> Result<Option<SessionId>> {
+        let Some(lease) = lease.filter(|lease| !lease.released) else {
+            return Ok(None);
+        };
+        if lease.holder == self.id() {
+            return Ok(Some(lease.holder));
+        }
+        let roster = Roster::read(&self.inner.objects)?;
+        let Some(info) = roster.get(lease.holder) else {
+            return Ok(None);
+        };
+        let dead = matches!(self.inner.watch.observe(info), Life::Dead(_));
+        Ok((!dead).then_some(lease.holder))
+    }
+}
+
+impl HeldLease {
+    /// Whether nobody has claimed higher. To be asked before each step that others should not repeat.
+    ///
+    /// # Errors
+    /// As [`Session::ensure_running`]; of the storage.
+    pub fn is_held(&self) -> Result<bool> {
+        self.session.ensure_running()?;
+        Ok(highest_number(&self.session, self.role)? == Some(self.number))
+    }
+
+    /// Gives the lease back. Where another has taken it meanwhile, does nothing.
+    ///
+    /// # Errors
+    /// Of the storage; the end of the session then gives it back.
+    pub fn release(self) -> Result<()> {
+        if self.number == Revision::MAX || highest_number(&self.session, self.role)? != Some(self.number) {
+            return Ok(());
+        }
+        let released = Lease {
+            holder: self.session.id(),
+            released: true,
+        };
+        let name = names::lease(self.role, self.number.next());
+        if self.session.inner.objects.put_durably(&name, &released)? == Put::Created {
+            self.session
+                .inner
+                .objects
+                .delete(&names::lease(self.role, self.number))?;
+        }
+        Ok(())
+    }
+
+    /// What the lease is for.
+    #[must_use]
+    pub fn role(&self) -> LeaseRole {
+        self.role
+    }
+
+    /// Deletes claims below this one, which is durable.
+    fn drop_lower(&self) -> Result<()> {
+        for (number, name) in claims(&self.session, self.role)? {
+            if number < self.number {
+                self.session.inner.objects.delete(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn claims(session: &Session, role: LeaseRole) -> Result<BTreeMap<Revision, ObjectName>> {
+    let listed = session.inner.objects.storage().list(names::LEASE_FOLDER)?;
+    let parsed = listed
+        .into_iter()
+        .filter_map(|meta| Some((names::parse_lease(&meta.name)?, meta.name)));
+    Ok(parsed
+        .filter(|((of, _), _)| *of == role)
+        .map(|((_, number), name)| (number, name))
+        .collect())
+}
+
+fn highest_number(session: &Session, role: LeaseRole) -> Result<Option<Revision>> {
+    Ok(claims(session, role)?.into_keys().next_back())
+}
+
+/// The highest claim, and what it says where it can be read.
+fn highest(session: &Session, role: LeaseRole) -> Result<Option<(Revision, Option<Lease>)>> {
+    for _ in 0..CLAIMS_MAX {
+        let Some((number, name)) = claims(session, role)?.into_iter().next_back() else {
+            return Ok(None);
+        };
+        match session.inner.objects.read::<Lease>(&name)? {
+            Read::Whole(lease) => return Ok(Some((number, Some(lease)))),
+            Read::Damaged(_) => return Ok(Some((number, None))),
+            // Superseded and deleted since it was listed.
+            Read::Missing => {}
+        }
+    }
+    Err(SessionError::Contended {
+        name: names::LEASE_FOLDER.to_owned(),
+    })
+}

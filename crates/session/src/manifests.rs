@@ -1,0 +1,479 @@
+//! Manifest revisions: listing, reading, and creating the next one.
+//!
+//! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final whatever
+//! follows. Nothing is overwritten; whoever loses a revision's number reads again before trying the next.
+//! A listing costs one listing and one read a backup, several at a time; what was read is kept, for an
+//! object never changes. A manifest that cannot be read is named and hides no other. Cheap to clone; may
+//! be used from many threads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use env::ObjectMeta;
+use format::frame::FRAME_OVERHEAD_BYTES;
+use format::manifest::{Backup, Manifest};
+use format::{names, wire};
+use object::Sealer;
+use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
+
+use crate::error::{EndedBy, Result, SessionError};
+use crate::objects::{DamagedObject, Objects, Put, Read};
+
+/// Reads under way at once while listing.
+const READERS_MAX: usize = 8;
+/// Below this many manifests to read, threads cost more than they save.
+const READS_A_THREAD_MIN: usize = 8;
+/// A listing that keeps losing objects under its hands is begun again so often.
+const LISTINGS_MAX: usize = 5;
+/// A number that keeps being lost is tried so often.
+const REVISIONS_MAX: usize = 64;
+/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
+const TOMBSTONE_SLACK_BYTES: u64 = 16;
+
+/// One manifest revision as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredManifest {
+    /// The series.
+    pub series: SeriesId,
+    /// The session.
+    pub session: SessionId,
+    /// The revision.
+    pub revision: Revision,
+    /// XXH3-128 of the object as stored: what marks name it by.
+    pub digest: u128,
+    /// What it says.
+    pub manifest: Manifest,
+}
+
+/// What the manifests of one session come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestEntry {
+    /// The revision that counts: a tombstone, else the highest that can be read.
+    pub stored: Arc<StoredManifest>,
+    /// All revisions that exist, in order.
+    pub revisions: Vec<Revision>,
+    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept (INV-6).
+    pub committed_at: UnixNanos,
+    /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
+    /// Restoring is right, removing would not be.
+    pub newer_unreadable: bool,
+}
+
+impl ManifestEntry {
+    /// The series.
+    #[must_use]
+    pub fn series(&self) -> SeriesId {
+        self.stored.series
+    }
+
+    /// The session; of a backup, its id.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.stored.session
+    }
+
+    /// The backup, if it is one and not forgotten.
+    #[must_use]
+    pub fn backup(&self) -> Option<&Backup> {
+        match &self.stored.manifest {
+            Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
+            Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,
+        }
+    }
+
+    /// Whether it was a backup and is forgotten.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        self.stored.manifest == Manifest::Forgotten
+    }
+
+    /// How the session was ended by another, if it was.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<EndedBy> {
+        match &self.stored.manifest {
+            ended @ (Manifest::Expired { .. } | Manifest::Adopted { .. }) => Some(EndedBy::of(ended)),
+            Manifest::Commit(_) | Manifest::Revised(_) | Manifest::Forgotten => None,
+        }
+    }
+}
+
+/// All manifests of a store or series, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManifestList {
+    /// By session number.
+    pub entries: Vec<ManifestEntry>,
+    /// Revisions that exist and cannot be read.
+    pub damaged: Vec<DamagedObject>,
+}
+
+impl ManifestList {
+    /// The backups that are not forgotten, by session number.
+    pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
+        self.entries.iter().filter(|entry| entry.backup().is_some())
+    }
+
+    /// The entry of one session, whatever it says.
+    #[must_use]
+    pub fn get(&self, session: SessionId) -> Option<&ManifestEntry> {
+        let at = self
+            .entries
+            .binary_search_by_key(&session, ManifestEntry::session)
+            .ok()?;
+        self.entries.get(at)
+    }
+}
+
+/// The store's manifests.
+#[derive(Clone)]
+pub struct Manifests {
+    objects: Objects,
+    known: Arc<Mutex<HashMap<ObjectName, Arc<StoredManifest>>>>,
+}
+
+/// The revisions of one session, as listed.
+type Revisions = BTreeMap<Revision, ObjectMeta>;
+
+impl Manifests {
+    /// Access to the manifests of the sealer's store.
+    #[must_use]
+    pub fn new(sealer: &Sealer) -> Self {
+        Self {
+            objects: Objects::new(sealer),
+            known: Arc::default(),
+        }
+    }
+
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Every session that has ended: backups, forgotten ones, and those that others ended.
+    ///
+    /// # Errors
+    /// Of the storage. An unreadable manifest is none: it is in the list's `damaged`.
+    pub fn list(&self) -> Result<ManifestList> {
+        let list = self.list_folder(names::BACKUPS_FOLDER)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+        known.extend(list.entries.iter().map(|entry| {
+            let stored = &entry.stored;
+            (
+                names::manifest(stored.series, stored.session, stored.revision),
+                Arc::clone(stored),
+            )
+        }));
+        Ok(list)
+    }
+
+    /// As [`Self::list`], of one series.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub fn list_series(&self, series: SeriesId) -> Result<ManifestList> {
+        self.list_folder(&names::backups_folder(series))
+    }
+
+    /// One revision, with its digest.
+    ///
+    /// # Errors
+    /// `NoBackup` where there is no such revision, `Damaged`, or of the storage.
+    pub fn read(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        revision: Revision,
+    ) -> Result<Arc<StoredManifest>> {
+        match self.fetch(series, session, revision)? {
+            Read::Whole(stored) => Ok(stored),
+            Read::Missing => Err(SessionError::NoBackup {
+                asked: format!("{session}, revision {revision}"),
+                among: String::new(),
+            }),
+            Read::Damaged(damaged) => Err(SessionError::Damaged(damaged)),
+        }
+    }
+
+    /// Creates the next revision of a backup from what the present one says. `change` is asked again
+    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do. Durable
+    /// on return. Returns the entry's revision after the call.
+    ///
+    /// # Errors
+    /// `NoBackup`, `Forgotten` (a tombstone is final), `Contended`, whatever `change` returns, or of the
+    /// storage.
+    pub fn revise(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        mut change: impl FnMut(&Backup) -> Result<Option<Backup>>,
+    ) -> Result<Revision> {
+        for _ in 0..REVISIONS_MAX {
+            let list = self.list_series(series)?;
+            let entry = list.get(session).ok_or_else(|| no_backup(session))?;
+            if entry.is_forgotten() {
+                return Err(SessionError::Forgotten { session });
+            }
+            let Some(backup) = entry.backup() else {
+                return Err(no_backup(session));
+            };
+            let Some(next) = change(backup)? else {
+                return Ok(entry.stored.revision);
+            };
+            let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
+            if self.create(series, session, revision, &Manifest::Revised(next))? == Put::Created {
+                return self.revised(series, session, revision);
+            }
+        }
+        Err(contended(series, session))
+    }
+
+    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is
+    /// forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
+    ///
+    /// # Errors
+    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of the
+    /// storage.
+    pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
+        for _ in 0..REVISIONS_MAX {
+            let listed = self.objects.storage().list(&names::backups_folder(series))?;
+            let Some(revisions) = by_session(listed).remove(&(series, session)) else {
+                return Err(no_backup(session));
+            };
+            let mut damaged = Vec::new();
+            if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
+                if entry.is_forgotten() {
+                    return Ok(entry.stored.revision);
+                }
+                if entry.backup().is_none() {
+                    return Err(no_backup(session));
+                }
+            }
+            let Some(highest) = revisions.keys().next_back() else {
+                return Err(no_backup(session));
+            };
+            let revision = above(*highest);
+            if self.create(series, session, revision, &Manifest::Forgotten)? == Put::Created {
+                return Ok(revision);
+            }
+        }
+        Err(contended(series, session))
+    }
+
+    /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
+    /// swept meanwhile: what it created must not bring that back.
+    fn revised(&self, series: SeriesId, session: SessionId, revision: Revision) -> Result<Revision> {
+        let list = self.list_series(series)?;
+        match list.get(session) {
+            Some(entry) if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
+            Some(entry) if entry.revisions.first() < Some(&revision) => Ok(revision),
+            _ => {
+                self.forget(series, session)?;
+                Err(SessionError::Forgotten { session })
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        revision: Revision,
+        manifest: &Manifest,
+    ) -> Result<Put> {
+        self.objects
+            .put_durably(&names::manifest(series, session, revision), manifest)
+    }
+
+    fn list_folder(&self, folder: &str) -> Result<ManifestList> {
+        for _ in 0..LISTINGS_MAX {
+            let sessions = by_session(self.objects.storage().list(folder)?);
+            let wanted: Vec<_> = sessions
+                .iter()
+                .flat_map(|((series, session), revisions)| {
+                    worth_reading(revisions).map(|revision| (*series, *session, revision))
+                })
+                .collect();
+            let fetched: HashMap<_, _> = wanted.iter().copied().zip(self.fetch_all(&wanted)?).collect();
+            if fetched.values().any(|read| matches!(read, Read::Missing)) {
+                continue;
+            }
+            let mut list = ManifestList::default();
+            for ((series, session), revisions) in &sessions {
+                list.entries
+                    .extend(self.entry(*series, *session, revisions, &fetched, &mut list.damaged)?);
+            }
+            list.entries.sort_by_key(ManifestEntry::session);
+            return Ok(list);
+        }
+        Err(SessionError::Contended {
+            name: folder.to_owned(),
+        })
+    }
+
+    /// What a session's revisions come to; `None` when not one can be read.
+    fn entry(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        revisions: &Revisions,
+        fetched: &HashMap<(SeriesId, SessionId, Revision), Read<Arc<StoredManifest>>>,
+        damaged: &mut Vec<DamagedObject>,
+    ) -> Result<Option<ManifestEntry>> {
+        let read = |revision: Revision| match fetched.get(&(series, session, revision)) {
+            Some(read) => Ok(read.clone()),
+            None => self.fetch(series, session, revision),
+        };
+        let mut counts = None;
+        let mut newer_unreadable = false;
+        for revision in worth_reading(revisions) {
+            match read(revision)? {
+                Read::Whole(stored) if counts.is_none() || stored.manifest == Manifest::Forgotten => {
+                    counts = Some(stored);
+                }
+                Read::Damaged(object) => {
+                    newer_unreadable |= counts.is_none();
+                    damaged.push(object);
+                }
+                Read::Whole(_) | Read::Missing => {}
+            }
+        }
+        if counts.is_none() {
+            for revision in revisions.keys().rev().copied() {
+                if let Read::Whole(stored) = read(revision)? {
+                    counts = Some(stored);
+                    break;
+                }
+            }
+        }
+        let Some(stored) = counts else { return Ok(None) };
+        let newer_unreadable = newer_unreadable && stored.manifest != Manifest::Forgotten;
+        let committed_at = revisions
+            .values()
+            .next()
+            .map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let revisions = revisions.keys().copied().collect();
+        Ok(Some(ManifestEntry {
+            stored,
+            revisions,
+            committed_at,
+            newer_unreadable,
+        }))
+    }
+
+    fn fetch_all(
+        &self,
+        wanted: &[(SeriesId, SessionId, Revision)],
+    ) -> Result<Vec<Read<Arc<StoredManifest>>>> {
+        let one = |at: usize| {
+            wanted
+                .get(at)
+                .map(|(series, session, revision)| self.fetch(*series, *session, *revision))
+        };
+        let threads = (wanted.len() / READS_A_THREAD_MIN).min(READERS_MAX);
+        if threads < 2 {
+            return (0..wanted.len()).filter_map(one).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(read) = one(at) else { return Ok(done) };
+                done.push((at, read?));
+            }
+        };
+        let done = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().expect("reading a manifest does not panic"))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let mut done: Vec<_> = done.into_iter().flatten().collect();
+        done.sort_by_key(|(at, _)| *at);
+        Ok(done.into_iter().map(|(_, read)| read).collect())
+    }
+
+    pub(crate) fn fetch(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        revision: Revision,
+    ) -> Result<Read<Arc<StoredManifest>>> {
+        let name = names::manifest(series, session, revision);
+        if let Some(known) = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&name)
+        {
+            return Ok(Read::Whole(Arc::clone(known)));
+        }
+        let stored = match self.objects.storage().get(&name) {
+            Ok(stored) => stored,
+            Err(env::StorageError::NotFound { .. }) => return Ok(Read::Missing),
+            Err(error) => return Err(error.into()),
+        };
+        let digest = wire::digest(&stored);
+        Ok(match self.objects.open::<Manifest>(&name, stored) {
+            Read::Whole(manifest) => Read::Whole(Arc::new(StoredManifest {
+                series,
+                session,
+                revision,
+                digest,
+                manifest,
+            })),
+            Read::Missing => Read::Missing,
+            Read::Damaged(damaged) => Read::Damaged(damaged),
+        })
+    }
+}
+
+fn by_session(listed: Vec<ObjectMeta>) -> BTreeMap<(SeriesId, SessionId), Revisions> {
+    let mut sessions: BTreeMap<_, Revisions> = BTreeMap::new();
+    for meta in listed {
+        if let Some((series, session, revision)) = names::parse_manifest(&meta.name) {
+            sessions
+                .entry((series, session))
+                .or_default()
+                .insert(revision, meta);
+        }
+    }
+    sessions
+}
+
+/// The highest revision, and those below it that are short enough to be a tombstone; highest first.
+fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
+    let tombstone = Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES;
+    let short = tombstone as u64 + TOMBSTONE_SLACK_BYTES;
+    let highest = revisions.keys().next_back().copied();
+    revisions
+        .iter()
+        .rev()
+        .filter(move |(revision, meta)| {
+            Some(**revision) == highest || (**revision != Revision::FIRST && meta.len <= short)
+        })
+        .map(|(revision, _)| *revision)
+}
+
+fn above(revision: Revision) -> Revision {
+    if revision == Revision::MAX {
+        revision
+    } else {
+        revision.next()
+    }
+}
+
+fn no_backup(session: SessionId) -> SessionError {
+    SessionError::NoBackup {
+        asked: session.to_string(),
+        among: String::new(),
+    }
+}
+
+fn contended(series: SeriesId, session: SessionId) -> SessionError {
+    SessionError::Contended {
+        name: format!("{}/{session}", names::backups_folder(series)),
+    }
+}

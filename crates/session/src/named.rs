@@ -1,0 +1,87 @@
+//! Which containers a committed manifest names: only from those may a look-up return a node.
+//!
+//! Nodes in other containers were written by sessions that died, or have not ended; reclamation does not
+//! keep what such nodes reach. A backup names its own containers and those in the checkpoints that it
+//! adopted; forgotten ones count. A session adds its own and what it adopted itself. Plain value.
+
+use std::collections::HashMap;
+
+use format::manifest::{Backup, ContainerSpan, Manifest};
+use types::{ContainerId, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::manifests::{ManifestEntry, ManifestList, Manifests};
+use crate::objects::Read;
+use crate::roster;
+
+/// Containers by the session that wrote them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedContainers {
+    spans: HashMap<SessionId, Vec<ContainerSpan>>,
+}
+
+impl NamedContainers {
+    /// Those that the list's backups name. Of a forgotten backup a lower revision is read, and of an
+    /// adoption the checkpoint; one that cannot be read names nothing, which costs deduplication only.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn load(manifests: &Manifests, list: &ManifestList) -> Result<Self> {
+        let mut named = Self::default();
+        for entry in &list.entries {
+            match entry.backup() {
+                Some(backup) => named.add_backup(manifests, entry.session(), backup)?,
+                None if entry.is_forgotten() => {
+                    if let Some(backup) = before_tombstone(manifests, entry)? {
+                        named.add_backup(manifests, entry.session(), &backup)?;
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(named)
+    }
+
+    /// Adds containers that a session wrote.
+    pub fn add(&mut self, session: SessionId, containers: impl IntoIterator<Item = ContainerSpan>) {
+        self.spans.entry(session).or_default().extend(containers);
+    }
+
+    /// Whether the container is named.
+    #[must_use]
+    pub fn contains(&self, id: ContainerId) -> bool {
+        let sequence = id.sequence.get();
+        self.spans.get(&id.session).is_some_and(|spans| {
+            spans.iter().any(|span| {
+                let first = span.first.get();
+                span.kind == id.kind && first <= sequence && sequence - first < span.count
+            })
+        })
+    }
+
+    fn add_backup(&mut self, manifests: &Manifests, session: SessionId, backup: &Backup) -> Result<()> {
+        self.add(session, backup.containers.iter().copied());
+        for (old, checkpoint) in &backup.adopted {
+            let Some(number) = checkpoint else { continue };
+            let read = roster::adopted_checkpoint(manifests.objects(), *old, *number);
+            match read {
+                Ok(Some(checkpoint)) => self.add(*old, checkpoint.containers),
+                Ok(None) | Err(SessionError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn before_tombstone(manifests: &Manifests, entry: &ManifestEntry) -> Result<Option<Backup>> {
+    for revision in entry.revisions.iter().rev() {
+        let read = manifests.fetch(entry.series(), entry.session(), *revision)?;
+        if let Read::Whole(stored) = read
+            && let Manifest::Commit(backup) | Manifest::Revised(backup) = &stored.manifest
+        {
+            return Ok(Some(backup.clone()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,187 @@
+//! The sealed objects that sessions read and write, by name and type.
+//!
+//! One place knows which structure has which object kind, and tells an object that is *missing* or
+//! *damaged*, which the protocol has rules for, from a storage that fails, which it has not. Stateless;
+//! may be called from many threads.
+
+use std::fmt;
+use std::sync::Arc;
+
+use env::{Clock, Storage, StorageError};
+use format::frame::ObjectKind;
+use format::manifest::Manifest;
+use format::reclaim::{Condemned, Damaged, Removed};
+use format::session::{Checkpoint, Claim, Heartbeat, Lease};
+use format::{FormatError, names};
+use object::Sealer;
+use types::{ObjectName, Revision, SeriesId, SessionId};
+
+use crate::error::{EndedBy, Result};
+
+/// An object that is there and cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedObject {
+    /// Its name.
+    pub name: ObjectName,
+    /// What was found, and where, in words.
+    pub why: String,
+}
+
+impl fmt::Display for DamagedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// A structure with an object kind of its own.
+pub(crate) trait Payload: Sized {
+    const KIND: ObjectKind;
+    fn bytes(&self) -> Result<Vec<u8>, FormatError>;
+    fn parse(bytes: &[u8]) -> Result<Self, FormatError>;
+}
+
+macro_rules! payloads {
+    ($($type:ty => $kind:ident),* $(,)?) => {$(
+        impl Payload for $type {
+            const KIND: ObjectKind = ObjectKind::$kind;
+            fn bytes(&self) -> Result<Vec<u8>, FormatError> {
+                self.check()?;
+                Ok(self.to_bytes())
+            }
+            fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
+                Self::decode(bytes)
+            }
+        }
+    )*};
+}
+
+payloads!(
+    Manifest => Manifest,
+    Claim => Claim,
+    Heartbeat => Heartbeat,
+    Checkpoint => Checkpoint,
+    Lease => Lease,
+    Condemned => Condemned,
+    Removed => Removed,
+    Damaged => Damaged,
+);
+
+/// What reading an object found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Read<T> {
+    /// All of it.
+    Whole(T),
+    /// No such object.
+    Missing,
+    /// An object that is not what its name says.
+    Damaged(DamagedObject),
+}
+
+/// What came of an attempt to create an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It is ours.
+    Created,
+    /// The name was taken.
+    Taken,
+}
+
+/// Typed access to the store's small objects. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Objects {
+    sealer: Sealer,
+}
+
+impl Objects {
+    pub(crate) fn new(sealer: &Sealer) -> Self {
+        Self {
+            sealer: sealer.clone(),
+        }
+    }
+
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.sealer.env().storage
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.sealer.env().clock
+    }
+
+    pub(crate) fn barrier(&self) -> Result<()> {
+        Ok(self.storage().barrier()?)
+    }
+
+    pub(crate) fn put<P: Payload>(&self, name: &ObjectName, value: &P) -> Result<Put> {
+        match self.sealer.put(name, P::KIND, &value.bytes()?) {
+            Ok(()) => Ok(Put::Created),
+            Err(error) if error.is_already_exists() => Ok(Put::Taken),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates an object and makes it durable, after all that was put or read before.
+    pub(crate) fn put_durably<P: Payload>(&self, name: &ObjectName, value: &P) -> Result<Put> {
+        self.barrier()?;
+        let put = self.put(name, value)?;
+        if put == Put::Created {
+            self.barrier()?;
+        }
+        Ok(put)
+    }
+
+    pub(crate) fn read<P: Payload>(&self, name: &ObjectName) -> Result<Read<P>> {
+        let stored = match self.storage().get(name) {
+            Ok(stored) => stored,
+            Err(StorageError::NotFound { .. }) => return Ok(Read::Missing),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(self.open(name, stored))
+    }
+
+    /// Opens bytes that were read as the object `name`.
+    pub(crate) fn open<P: Payload>(&self, name: &ObjectName, stored: Vec<u8>) -> Read<P> {
+        let damaged = |why: String| {
+            Read::Damaged(DamagedObject {
+                name: name.clone(),
+                why,
+            })
+        };
+        match self.sealer.open_bytes(name, P::KIND, stored) {
+            Ok(plain) => match P::parse(&plain) {
+                Ok(value) => Read::Whole(value),
+                Err(source) => damaged(format!("{name}: opens, but cannot be understood: {source}")),
+            },
+            Err(error) => damaged(error.to_string()),
+        }
+    }
+
+    pub(crate) fn exists(&self, name: &ObjectName) -> Result<bool> {
+        match self.storage().head(name) {
+            Ok(_) => Ok(true),
+            Err(StorageError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Deletes; that somebody else has done so already is as good.
+    pub(crate) fn delete(&self, name: &ObjectName) -> Result<()> {
+        match self.storage().delete(name) {
+            Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How a session has ended, if it has.
+    pub(crate) fn ending(&self, series: SeriesId, session: SessionId) -> Result<Option<EndedBy>> {
+        let name = names::manifest(series, session, Revision::FIRST);
+        Ok(match self.read::<Manifest>(&name)? {
+            Read::Missing => None,
+            Read::Whole(manifest) => Some(EndedBy::of(&manifest)),
+            Read::Damaged(_) => Some(EndedBy::Unreadable),
+        })
+    }
+}

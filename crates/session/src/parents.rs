@@ -1,0 +1,86 @@
+//! Parents: backups whose nodes a session takes by reference, or, in a read session, reads.
+//!
+//! They are chosen from manifests listed after the session has listed epochs, and declared with their
+//! revision in a checkpoint before anything of theirs is used; that revision is what reclamation keeps,
+//! though forgotten. A choice does not outlive an answer that does not declare it: an epoch answered
+//! between listing and declaring makes the session list and choose again.
+
+use types::{Revision, SessionId};
+
+use crate::checkpoint::Draft;
+use crate::error::{Result, SessionError};
+use crate::manifests::{ManifestEntry, ManifestList};
+use crate::session::{Session, locked};
+
+/// A choice that epochs keep overtaking is made so often.
+const CHOICES_MAX: usize = 64;
+
+impl Session {
+    /// Lists manifests, lets `choose` name backups of the list, and declares them, durably. Their nodes may
+    /// be used once this returns. May be called again for more; every declared parent stays declared.
+    ///
+    /// # Errors
+    /// `NoBackup` where `choose` names what is no un-forgotten backup of the list; as
+    /// [`Session::ensure_running`]; `Contended`; of the storage.
+    pub fn choose_parents(
+        &self,
+        mut choose: impl FnMut(&ManifestList) -> Vec<SessionId>,
+    ) -> Result<Vec<ManifestEntry>> {
+        let inner = &self.inner;
+        for _ in 0..CHOICES_MAX {
+            inner.ensure_running()?;
+            let answers = locked(&inner.record).answers;
+            let list = inner.manifests.list()?;
+            let chosen = choose(&list)
+                .into_iter()
+                .map(|id| {
+                    let entry = list.get(id).filter(|entry| entry.backup().is_some());
+                    let missing = || SessionError::NoBackup {
+                        asked: id.to_string(),
+                        among: String::new(),
+                    };
+                    entry.cloned().ok_or_else(missing)
+                })
+                .collect::<Result<Vec<_>>>()?;
+            if chosen.is_empty() {
+                return Ok(chosen);
+            }
+            let mut record = locked(&inner.record);
+            if record.answers != answers {
+                continue;
+            }
+            let known = record.parents.len();
+            for entry in &chosen {
+                let parent = (entry.series(), entry.session(), entry.stored.revision);
+                if !record.parents.contains(&parent) {
+                    record.parents.push(parent);
+                }
+            }
+            let draft = Draft {
+                containers: record.containers.clone(),
+                references: record.references.clone(),
+            };
+            let answered = record.answered;
+            // The draft is the last one, so this answers nothing new: it only declares.
+            if let Err(error) = inner.write_checkpoint(&mut record, answered, draft) {
+                record.parents.truncate(known);
+                return Err(error);
+            }
+            return Ok(chosen);
+        }
+        Err(SessionError::Contended {
+            name: "the choice of parents".to_owned(),
+        })
+    }
+
+    /// The parents declared so far, and the revision of each that is in use.
+    #[must_use]
+    pub fn parents(&self) -> Vec<(SessionId, Revision)> {
+        let record = locked(&self.inner.record);
+        record
+            .parents
+            .iter()
+            .map(|(_, session, revision)| (*session, *revision))
+            .collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! Who is at work in the store: the running sessions, how far they have answered, what they refer to.
+//!
+//! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name that
+//! can end it is free. Sessions are listed before manifests, so that one that ends in between counts as
+//! ended. Readers race with writers that delete their older objects: what vanished is listed again.
+//! Stateless; may be called from many threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::names::{self, SessionObject};
+use format::session::{Checkpoint, Claim, Heartbeat};
+use object::Sealer;
+use types::{Epoch, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::objects::{DamagedObject, Objects, Read};
+
+/// A folder that keeps losing objects under the reader's hands is listed so often.
+const LISTINGS_MAX: usize = 8;
+
+/// A running session, as its objects show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its number.
+    pub id: SessionId,
+    /// Its claim.
+    pub claim: Claim,
+    /// The counter of its newest heartbeat, by name alone.
+    pub counter: Option<u64>,
+    /// Its newest readable heartbeat; none: it is still about to list epochs.
+    pub heartbeat: Option<Heartbeat>,
+    /// The numbers of its checkpoints, in order.
+    pub checkpoints: Vec<u32>,
+}
+
+impl SessionInfo {
+    /// Whether the session has answered `epoch`.
+    #[must_use]
+    pub fn has_answered(&self, epoch: Epoch) -> bool {
+        self.heartbeat
+            .as_ref()
+            .is_some_and(|beat| beat.answered >= Some(epoch))
+    }
+}
+
+/// The running sessions at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roster {
+    /// By number.
+    pub running: Vec<SessionInfo>,
+    /// Claims and heartbeats that cannot be read. A session with an unreadable claim and a heartbeat may
+    /// run and cannot be ended: nothing may be removed beside it. One without any heartbeat never used
+    /// its number: its crash tore the claim.
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// Names in one session's folder.
+#[derive(Debug, Default)]
+pub(crate) struct Folder {
+    pub(crate) claimed: bool,
+    pub(crate) heartbeats: BTreeSet<u64>,
+    pub(crate) checkpoints: BTreeSet<u32>,
+}
+
+impl Roster {
+    /// Lists the running sessions.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn list(sealer: &Sealer) -> Result<Self> {
+        Self::read(&Objects::new(sealer))
+    }
+
+    /// One running session.
+    #[must_use]
+    pub fn get(&self, session: SessionId) -> Option<&SessionInfo> {
+        self.running.iter().find(|info| info.id == session)
+    }
+
+    /// The newest readable checkpoint of a session, at or above the one that its heartbeat answers with.
+    /// `None`: it has written none, and what it will refer to honours all epochs it has answered.
+    ///
+    /// # Errors
+    /// `Damaged` when the checkpoint that answers cannot be read: an older one must not stand in for it,
+    /// nor may reclamation go on. Of the storage.
+    pub fn checkpoint(sealer: &Sealer, info: &SessionInfo) -> Result<Option<Checkpoint>> {
+        newest_checkpoint(&Objects::new(sealer), info)
+    }
+
+    /// The checkpoint that an adoption names. Where its writer had deleted it at the same moment, the next
+    /// one: containers are never taken off a checkpoint, so it covers all that the adopter may use.
+    ///
+    /// # Errors
+    /// `Damaged`, or of the storage.
+    pub fn adopted_checkpoint(
+        sealer: &Sealer,
+        session: SessionId,
+        number: u32,
+    ) -> Result<Option<Checkpoint>> {
+        adopted_checkpoint(&Objects::new(sealer), session, number)
+    }
+
+    pub(crate) fn read(objects: &Objects) -> Result<Self> {
+        let folders = folders(objects, names::SESSIONS_FOLDER)?;
+        let ended = ended(objects)?;
+        let mut roster = Self::default();
+        for (id, folder) in folders {
+            if !folder.claimed || ended.contains(&id) {
+                continue;
+            }
+            match objects.read::<Claim>(&names::claim(id))? {
+                Read::Whole(claim) => {
+                    let info = SessionInfo {
+                        id,
+                        claim,
+                        counter: folder.heartbeats.last().copied(),
+                        heartbeat: newest_heartbeat(objects, id, folder.heartbeats, &mut roster.damaged)?,
+                        checkpoints: folder.checkpoints.into_iter().collect(),
+                    };
+                    roster.running.push(info);
+                }
+                // Tidied away since it was listed: a read session that ended.
+                Read::Missing => {}
+                Read::Damaged(object) => roster.damaged.push(object),
+            }
+        }
+        Ok(roster)
+    }
+}
+
+/// The sessions' folders, by name alone.
+pub(crate) fn folders(objects: &Objects, folder: &str) -> Result<BTreeMap<SessionId, Folder>> {
+    let mut folders: BTreeMap<SessionId, Folder> = BTreeMap::new();
+    for meta in objects.storage().list(folder)? {
+        let Some((id, object)) = names::parse_session_object(&meta.name) else {
+            continue;
+        };
+        let folder = folders.entry(id).or_default();
+        match object {
+            SessionObject::Claim => folder.claimed = true,
+            SessionObject::Heartbeat(counter) => _ = folder.heartbeats.insert(counter),
+            SessionObject::Checkpoint(number) => _ = folder.checkpoints.insert(number),
+            SessionObject::Lock => {}
+        }
+    }
+    Ok(folders)
+}
+
+/// The sessions that have a manifest.
+fn ended(objects: &Objects) -> Result<BTreeSet<SessionId>> {
+    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
+    Ok(listed
+        .iter()
+        .filter_map(|meta| names::parse_manifest(&meta.name))
+        .map(|(_, id, _)| id)
+        .collect())
+}
+
+fn newest_heartbeat(
+    objects: &Objects,
+    id: SessionId,
+    mut counters: BTreeSet<u64>,
+    damaged: &mut Vec<DamagedObject>,
+) -> Result<Option<Heartbeat>> {
+    for _ in 0..LISTINGS_MAX {
+        let mut vanished = false;
+        for counter in counters.iter().rev() {
+            match objects.read::<Heartbeat>(&names::heartbeat(id, *counter))? {
+                Read::Whole(beat) => return Ok(Some(beat)),
+                Read::Missing => vanished = true,
+                Read::Damaged(object) => damaged.push(object),
+            }
+        }
+        if !vanished {
+            return Ok(None);
+        }
+        counters = one_folder(objects, id)?.heartbeats;
+    }
+    Err(SessionError::Contended {
+        name: names::session_folder(id),
+    })
+}
+
+/// One session's folder, by name alone.
+pub(crate) fn one_folder(objects: &Objects, id: SessionId) -> Result<Folder> {
+    Ok(folders(objects, &names::session_folder(id))?
+        .remove(&id)
+        .unwrap_or_default())
+}
+
+pub(crate) fn newest_checkpoint(objects: &Objects, info: &SessionInfo) -> Result<Option<Checkpoint>> {
+    let answer = info.heartbeat.as_ref().and_then(|beat| beat.checkpoint);
+    let mut numbers: BTreeSet<u32> = info.checkpoints.iter().copied().collect();
+    for _ in 0..LISTINGS_MAX {
+        let mut vanished = false;
+        let mut unreadable = None;
+        for number in numbers
+            .iter()
+            .rev()
+            .filter(|number| answer.is_none_or(|answer| **number >= answer))
+        {
+            match objects.read::<Checkpoint>(&names::checkpoint(info.id, *number))? {
+                Read::Whole(checkpoint) => return Ok(Some(checkpoint)),
+                Read::Missing => vanished = true,
+                Read::Damaged(object) => unreadable = Some(object),
+            }
+        }
+        match (vanished, unreadable, answer) {
+            (false, Some(object), _) => {
+                return Err(SessionError::Damaged(object));
+            }
+            (false, None, None) => return Ok(None),
+            // The answering checkpoint is newer than the listing that the caller made.
+            _ => numbers = one_folder(objects, info.id)?.checkpoints,
+        }
+    }
+    Err(SessionError::Contended {
+        name: names::session_folder(info.id),
+    })
+}
+
+pub(crate) fn adopted_checkpoint(
+    objects: &Objects,
+    id: SessionId,
+    number: u32,
+) -> Result<Option<Checkpoint>> {
+    for _ in 0..LISTINGS_MAX {
+        let numbers = one_folder(objects, id)?.checkpoints;
+        let Some(at) = numbers.range(number..).next() else {
+            return Ok(None);
+        };
+        match objects.read::<Checkpoint>(&names::checkpoint(id, *at))? {
+            Read::Whole(checkpoint) => return Ok(Some(checkpoint)),
+            Read::Missing => {}
+            Read::Damaged(object) => {
+                return Err(SessionError::Damaged(object));
+            }
+        }
+    }
+    Err(SessionError::Contended {
+        name: names::session_folder(id),
+    })
+}

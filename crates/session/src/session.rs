@@ -1,0 +1,281 @@
+//! A session: the handle that everything below works on, and what it remembers.
+//!
+//! Cheap to clone; all methods may be called from many threads. Three locks, always taken in this order:
+//! `turn` (one checkpoint at a time, held while the caller collects it), `record` (what the session refers
+//! to, held while that is written), `beat` (heartbeats, held while one is written); `state` is taken for an
+//! instant under any of them. Once the session has ended, in whichever way, every call fails with the
+//! reason, and no object of it is written any more. Dropping the last handle without an end leaves the
+//! session as a crash would: a later session of the series may carry on from its last checkpoint.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use env::ProcessLock;
+use format::manifest::{ContainerSpan, SeriesName};
+use format::names;
+use object::Sealer;
+use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
+
+use crate::epochs::EpochNames;
+use crate::error::{EndedBy, Result, SessionError};
+use crate::gate::{LookupGate, LookupPermit};
+use crate::manifests::Manifests;
+use crate::objects::Objects;
+use crate::policy::SessionPolicy;
+use crate::view::ReclaimView;
+use crate::watch::DeathWatch;
+
+/// One process's time with the store.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) id: SessionId,
+    pub(crate) series: SeriesId,
+    pub(crate) name: SeriesName,
+    pub(crate) policy: SessionPolicy,
+    pub(crate) objects: Objects,
+    pub(crate) manifests: Manifests,
+    pub(crate) gate: Arc<LookupGate>,
+    pub(crate) watch: DeathWatch,
+    state: Mutex<State>,
+    pub(crate) turn: Mutex<()>,
+    pub(crate) record: Mutex<Record>,
+    pub(crate) beat: Mutex<Beat>,
+    lock: Mutex<Option<Box<dyn ProcessLock>>>,
+}
+
+/// Whether the session runs, and when it last showed it.
+#[derive(Debug)]
+struct State {
+    end: Option<End>,
+    /// When the last heartbeat that was written was begun, by the clock that counts suspended time.
+    spoke_at: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// By its own doing.
+    Closed,
+    /// By another's.
+    Elsewhere(EndedBy),
+    /// It was silent for so long.
+    Silent(Duration),
+}
+
+/// What the session refers to, as its checkpoints say.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) next_number: u32,
+    /// Numbers that may exist in the store.
+    pub(crate) written: Vec<u32>,
+    /// The epoch that all of the below honours.
+    pub(crate) answered: Option<Epoch>,
+    /// How many epochs' answers were written: parents chosen across one are chosen anew.
+    pub(crate) answers: u64,
+    pub(crate) containers: Vec<ContainerSpan>,
+    pub(crate) references: Vec<(ContainerId, SlotRange)>,
+    pub(crate) parents: Vec<(SeriesId, SessionId, Revision)>,
+    pub(crate) adopted: Vec<(SessionId, Option<u32>)>,
+}
+
+/// What the next heartbeat will say.
+#[derive(Debug, Default)]
+pub(crate) struct Beat {
+    pub(crate) next_counter: u64,
+    /// Counters that may exist in the store.
+    pub(crate) written: Vec<u64>,
+    pub(crate) answered: Option<Epoch>,
+    pub(crate) checkpoint: Option<u32>,
+    pub(crate) epochs: EpochNames,
+}
+
+/// What [`crate::claim`] hands over.
+pub(crate) struct Parts {
+    pub(crate) id: SessionId,
+    pub(crate) series: SeriesId,
+    pub(crate) name: SeriesName,
+    pub(crate) policy: SessionPolicy,
+    pub(crate) objects: Objects,
+    pub(crate) view: ReclaimView,
+    pub(crate) epochs: EpochNames,
+    pub(crate) spoke_at: Duration,
+    pub(crate) lock: Option<Box<dyn ProcessLock>>,
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let answered = parts.view.newest_epoch();
+        let env = parts.objects.sealer().env().clone();
+        Self {
+            inner: Arc::new(Inner {
+                id: parts.id,
+                series: parts.series,
+                name: parts.name,
+                policy: parts.policy,
+                manifests: Manifests::new(parts.objects.sealer()),
+                objects: parts.objects,
+                gate: Arc::new(LookupGate::new(parts.view)),
+                watch: DeathWatch::new(env, parts.policy),
+                state: Mutex::new(State {
+                    end: None,
+                    spoke_at: parts.spoke_at,
+                }),
+                turn: Mutex::new(()),
+                record: Mutex::new(Record {
+                    answered,
+                    ..Record::default()
+                }),
+                beat: Mutex::new(Beat {
+                    answered,
+                    epochs: parts.epochs,
+                    ..Beat::default()
+                }),
+                lock: Mutex::new(parts.lock),
+            }),
+        }
+    }
+
+    /// The session's number; of a session that commits, the backup's id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.inner.id
+    }
+
+    /// The series' folder.
+    #[must_use]
+    pub fn series(&self) -> SeriesId {
+        self.inner.series
+    }
+
+    /// The series' name; empty in a read session.
+    #[must_use]
+    pub fn series_name(&self) -> &SeriesName {
+        &self.inner.name
+    }
+
+    /// The times it goes by.
+    #[must_use]
+    pub fn policy(&self) -> SessionPolicy {
+        self.inner.policy
+    }
+
+    /// The store's small objects.
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
+        self.inner.objects.sealer()
+    }
+
+    /// The store's manifests. For choosing parents use [`Session::choose_parents`], which lists anew.
+    #[must_use]
+    pub fn manifests(&self) -> &Manifests {
+        &self.inner.manifests
+    }
+
+    /// Begins a look-up: take the permit before asking the index, treat as absent what its view says, and
+    /// keep it until what was found is recorded where the next checkpoint is collected from.
+    #[must_use]
+    pub fn look_up(&self) -> LookupPermit {
+        self.inner.gate.enter()
+    }
+
+    /// The present view, for whoever only reports.
+    #[must_use]
+    pub fn view(&self) -> Arc<ReclaimView> {
+        self.inner.gate.view()
+    }
+
+    /// Fails once the session has ended or been silent for too long. Asks no storage.
+    ///
+    /// # Errors
+    /// `Closed`, `EndedElsewhere`, `GaveUp`.
+    pub fn ensure_running(&self) -> Result<()> {
+        self.inner.ensure_running()
+    }
+}
+
+impl Inner {
+    pub(crate) fn ensure_running(&self) -> Result<()> {
+        let mut state = locked(&self.state);
+        if state.end.is_none() {
+            let now = self.objects.clock().monotonic_with_suspend();
+            let silent = now.saturating_sub(state.spoke_at);
+            if silent > self.policy.silence_max {
+                state.end = Some(End::Silent(silent));
+            }
+        }
+        match &state.end {
+            None => Ok(()),
+            Some(end) => Err(self.error(end)),
+        }
+    }
+
+    /// Records how the session ended; the first end stands.
+    pub(crate) fn end(&self, end: End) -> SessionError {
+        let mut state = locked(&self.state);
+        let end = state.end.get_or_insert(end).clone();
+        drop(state);
+        self.error(&end)
+    }
+
+    fn error(&self, end: &End) -> SessionError {
+        let session = self.id;
+        match end {
+            End::Closed => SessionError::Closed { session },
+            End::Elsewhere(how) => SessionError::EndedElsewhere {
+                session,
+                how: how.clone(),
+            },
+            End::Silent(silent) => SessionError::GaveUp {
+                session,
+                silent: *silent,
+            },
+        }
+    }
+
+    /// A heartbeat begun at that time was written.
+    pub(crate) fn spoke(&self, begun_at: Duration) {
+        locked(&self.state).spoke_at = begun_at;
+    }
+
+    /// Whether the one name that can end the session is taken; if so, the session gives up.
+    pub(crate) fn ensure_not_ended(&self) -> Result<()> {
+        if !self
+            .objects
+            .exists(&names::manifest(self.series, self.id, Revision::FIRST))?
+        {
+            return Ok(());
+        }
+        match self.objects.ending(self.series, self.id)? {
+            None => Ok(()),
+            // Only the session itself commits: another thread of it is at that.
+            Some(EndedBy::Committed) => Err(self.end(End::Closed)),
+            Some(how) => Err(self.end(End::Elsewhere(how))),
+        }
+    }
+
+    /// Lets go of the process lock, for ever.
+    pub(crate) fn unlock(&self) -> Result<()> {
+        if locked(&self.lock).take().is_some() {
+            self.objects.storage().drop_lock(&names::session_lock(self.id))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.inner.id)
+            .field("series", &self.inner.series)
+            .finish()
+    }
+}
+
+/// A panic elsewhere while a lock was held leaves values that are still each valid by themselves.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,92 @@
+//! Removing what ended sessions left behind.
+//!
+//! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the number.
+//! Kept are the checkpoint that an adoption names, for it says which of the dead session's containers the
+//! adopter's backup rests on, and everything of a session without an ending. Of a read session that ended
+//! itself the claim and then the ending go too, unless it is the highest claim, which is never deleted:
+//! numbers are given out above it. Removing twice is nothing; any number of processes may tidy at once.
+
+use format::manifest::Manifest;
+use format::names;
+use format::session::READ_SERIES;
+use types::{Revision, SessionId};
+
+use crate::error::{EndedBy, Result};
+use crate::objects::{Objects, Read};
+use crate::roster::{self, Folder};
+use crate::session::Session;
+
+/// What tidying removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Sessions that had left something.
+    pub sessions: usize,
+    /// Objects removed.
+    pub objects: usize,
+}
+
+impl Session {
+    /// Removes what ended sessions left behind. Costs two listings, and a read for each session that left
+    /// something.
+    ///
+    /// # Errors
+    /// Of the storage; what is left is for the next one.
+    pub fn tidy(&self) -> Result<Tidied> {
+        let objects = &self.inner.objects;
+        let folders = roster::folders(objects, names::SESSIONS_FOLDER)?;
+        let highest = folders
+            .iter()
+            .filter(|(_, folder)| folder.claimed)
+            .map(|(id, _)| *id)
+            .max();
+        let mut tidied = Tidied::default();
+        // The endings that are acted on, and the claim that makes others expendable, must not be lost.
+        let mut settled = false;
+        for meta in objects.storage().list(names::BACKUPS_FOLDER)? {
+            let Some((series, id, Revision::FIRST)) = names::parse_manifest(&meta.name) else {
+                continue;
+            };
+            let Some(folder) = folders.get(&id) else { continue };
+            let is_read = series == READ_SERIES && folder.claimed && Some(id) < highest;
+            if folder.heartbeats.is_empty() && folder.checkpoints.is_empty() && !is_read {
+                continue;
+            }
+            let Read::Whole(ending) = objects.read::<Manifest>(&meta.name)? else {
+                continue;
+            };
+            if !settled {
+                objects.barrier()?;
+                settled = true;
+            }
+            let keep = match EndedBy::of(&ending) {
+                EndedBy::Adopted { checkpoint, .. } => checkpoint,
+                _ => None,
+            };
+            let mut removed = remove(objects, id, folder, keep)?;
+            if is_read && ending == (Manifest::Expired { by: id }) {
+                objects.delete(&names::claim(id))?;
+                objects.barrier()?;
+                objects.delete(&meta.name)?;
+                removed += 2;
+            }
+            tidied.objects += removed;
+            tidied.sessions += usize::from(removed > 0);
+        }
+        Ok(tidied)
+    }
+}
+
+/// Removes heartbeats and checkpoints, but for the checkpoint that stands for `keep`.
+pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Option<u32>) -> Result<usize> {
+    let kept = keep.and_then(|number| folder.checkpoints.range(number..).next());
+    let mut removed = 0;
+    for counter in &folder.heartbeats {
+        objects.delete(&names::heartbeat(id, *counter))?;
+        removed += 1;
+    }
+    for number in folder.checkpoints.iter().filter(|number| Some(*number) != kept) {
+        objects.delete(&names::checkpoint(id, *number))?;
+        removed += 1;
+    }
+    Ok(removed)
+}

@@ -1,0 +1,176 @@
+//! What a look-up must treat as absent.
+//!
+//! Built from every removed list that is kept, every condemned list whose epoch has no removed list yet
+//! (what an epoch condemned and then left in place is kept, and may be found again), and the lists of
+//! damaged slots. An epoch with a list that cannot be read blinds the view: everything but the session's
+//! own containers is absent, which is safe and costs deduplication only, until reclamation closes that
+//! epoch. Never changes once built; asked from many threads, two binary searches a question.
+
+use std::collections::HashMap;
+
+use format::reclaim::ContainerSlots;
+use types::{ChunkLocation, ContainerId, Epoch, SessionId, SlotRange};
+
+use crate::objects::DamagedObject;
+
+/// The slots that look-ups of one session treat as absent, as of one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReclaimView {
+    newest: Option<Epoch>,
+    own: Option<SessionId>,
+    absent: AbsentSlots,
+    unreadable: Vec<DamagedObject>,
+    blind: bool,
+}
+
+impl ReclaimView {
+    /// The highest epoch that the view honours; all up to it are honoured.
+    #[must_use]
+    pub fn newest_epoch(&self) -> Option<Epoch> {
+        self.newest
+    }
+
+    /// Whether a look-up must not return this slot.
+    #[must_use]
+    pub fn is_absent(&self, location: ChunkLocation) -> bool {
+        self.blinded(location.container) || self.absent.contains(location)
+    }
+
+    /// Whether a look-up must return nothing of this container.
+    #[must_use]
+    pub fn is_absent_container(&self, container: ContainerId) -> bool {
+        self.blinded(container) || self.absent.contains_all(container)
+    }
+
+    /// Whether a look-up may return any of these slots: false when even one is absent.
+    #[must_use]
+    pub fn is_whole(&self, container: ContainerId, slots: SlotRange) -> bool {
+        !self.blinded(container) && !self.absent.meets(container, slots)
+    }
+
+    /// Whether everything but the session's own containers is absent, for want of a readable list.
+    #[must_use]
+    pub fn is_blind(&self) -> bool {
+        self.blind
+    }
+
+    /// The lists that cannot be read.
+    #[must_use]
+    pub fn unreadable(&self) -> &[DamagedObject] {
+        &self.unreadable
+    }
+
+    fn blinded(&self, container: ContainerId) -> bool {
+        self.blind && self.own != Some(container.session)
+    }
+}
+
+/// A view in the making.
+#[derive(Debug, Default)]
+pub(crate) struct ViewBuilder {
+    view: ReclaimView,
+    whole: Vec<u64>,
+    parts: HashMap<ContainerId, Vec<SlotRange>>,
+}
+
+impl ViewBuilder {
+    pub(crate) fn new(own: SessionId) -> Self {
+        Self {
+            view: ReclaimView {
+                own: Some(own),
+                ..ReclaimView::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn saw(&mut self, epoch: Epoch) {
+        self.view.newest = self.view.newest.max(Some(epoch));
+    }
+
+    pub(crate) fn absent(&mut self, slots: &[ContainerSlots]) {
+        for entry in slots {
+            match &entry.slots {
+                None => self.absent_container(entry.container),
+                Some(ranges) => self.parts.entry(entry.container).or_default().extend(ranges),
+            }
+        }
+    }
+
+    pub(crate) fn absent_container(&mut self, container: ContainerId) {
+        self.whole.push(container.to_u64());
+    }
+
+    pub(crate) fn unreadable(&mut self, object: DamagedObject) {
+        self.view.unreadable.push(object);
+    }
+
+    pub(crate) fn blind(&mut self) {
+        self.view.blind = true;
+    }
+
+    pub(crate) fn build(mut self) -> ReclaimView {
+        self.whole.sort_unstable();
+        let mut whole: Vec<(u64, u64)> = Vec::new();
+        for id in self.whole {
+            match whole.last_mut() {
+                Some((_, last)) if id.saturating_sub(*last) <= 1 => *last = id,
+                _ => whole.push((id, id)),
+            }
+        }
+        let mut parts = self.parts;
+        for ranges in parts.values_mut() {
+            *ranges = joined(std::mem::take(ranges));
+        }
+        self.view.absent = AbsentSlots { whole, parts };
+        self.view
+    }
+}
+
+/// Slots by container; whole containers as ranges of packed ids, of which one session's run on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct AbsentSlots {
+    whole: Vec<(u64, u64)>,
+    parts: HashMap<ContainerId, Vec<SlotRange>>,
+}
+
+impl AbsentSlots {
+    fn contains(&self, location: ChunkLocation) -> bool {
+        self.meets(location.container, SlotRange::one(location.slot))
+    }
+
+    fn contains_all(&self, container: ContainerId) -> bool {
+        let id = container.to_u64();
+        let at = self.whole.partition_point(|(_, last)| *last < id);
+        self.whole.get(at).is_some_and(|(first, _)| *first <= id)
+    }
+
+    fn meets(&self, container: ContainerId, slots: SlotRange) -> bool {
+        if self.contains_all(container) {
+            return true;
+        }
+        let Some(ranges) = self.parts.get(&container) else {
+            return false;
+        };
+        let at = ranges.partition_point(|range| range.end() <= slots.first().get());
+        ranges
+            .get(at)
+            .is_some_and(|range| range.first().get() < slots.end())
+    }
+}
+
+/// The same slots as sorted, disjoint ranges.
+fn joined(mut ranges: Vec<SlotRange>) -> Vec<SlotRange> {
+    ranges.sort_unstable();
+    let mut out: Vec<SlotRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.first().get() <= last.end() => {
+                let count = range.end().max(last.end()) - last.first().get();
+                *last = SlotRange::new(last.first(), count).unwrap_or(*last);
+            }
+            _ => out.push(range),
+        }
+    }
+    out
+}

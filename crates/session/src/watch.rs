@@ -1,0 +1,108 @@
+//! Telling a dead session from a quiet one.
+//!
+//! Where this host holds the session's lock file, the lock tells at once. Elsewhere the caller watches the
+//! heartbeat counter with its own monotonic clock, which may stand still while the machine sleeps and so
+//! errs towards waiting; clocks of two hosts are never compared. A wrong verdict does no harm to the store
+//! (one ending wins, and the other party finds it), only to a backup that must start again. May be asked
+//! from many threads.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use env::{Env, LockState};
+use format::names;
+use types::SessionId;
+
+use crate::policy::SessionPolicy;
+use crate::roster::SessionInfo;
+
+/// Why a session is taken for dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadBecause {
+    /// Its process no longer holds the lock it held when it wrote its first heartbeat.
+    LockFree,
+    /// Its heartbeat counter has not moved for so long.
+    Unmoved(Duration),
+}
+
+/// What is known of a session's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Its lock is held, on this host.
+    Alive,
+    /// It may be alive: its counter has not moved for so long yet, as watched from here.
+    Unsure {
+        /// How long the counter has stood still.
+        unmoved: Duration,
+    },
+    /// It counts as dead.
+    Dead(DeadBecause),
+}
+
+/// One watcher's memory of the counters it saw, and when they last moved.
+#[derive(Debug)]
+pub struct DeathWatch {
+    env: Env,
+    policy: SessionPolicy,
+    seen: Mutex<HashMap<SessionId, Sighting>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sighting {
+    counter: Option<u64>,
+    since: Duration,
+}
+
+impl DeathWatch {
+    /// A watcher that has seen nothing yet.
+    #[must_use]
+    pub fn new(env: Env, policy: SessionPolicy) -> Self {
+        Self {
+            env,
+            policy,
+            seen: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Looks at a session once more. The verdict by counter needs a look now and a look `T` later.
+    #[must_use]
+    pub fn observe(&self, info: &SessionInfo) -> Life {
+        let unmoved = self.unmoved(info);
+        // A storage that cannot tell is one more reason to wait.
+        let lock = match self.env.storage.lock_state(&names::session_lock(info.id)) {
+            Ok(state) if info.claim.has_lock => state,
+            _ => LockState::Unknown,
+        };
+        match (lock, info.counter) {
+            (LockState::Held, _) => Life::Alive,
+            // The lock is taken before the first heartbeat is written: it was held, and is not now.
+            (LockState::Free, Some(_)) => Life::Dead(DeadBecause::LockFree),
+            (LockState::Free, None) if unmoved >= self.policy.newborn_for => {
+                Life::Dead(DeadBecause::LockFree)
+            }
+            _ if unmoved >= self.policy.unmoved_for => Life::Dead(DeadBecause::Unmoved(unmoved)),
+            _ => Life::Unsure { unmoved },
+        }
+    }
+
+    fn unmoved(&self, info: &SessionInfo) -> Duration {
+        let now = self.env.clock.monotonic();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = Sighting {
+            counter: info.counter,
+            since: now,
+        };
+        let sighting = seen.entry(info.id).or_insert(fresh);
+        if sighting.counter != info.counter {
+            *sighting = fresh;
+        }
+        now.saturating_sub(sighting.since)
+    }
+
+    /// Forgets sessions that are not among the running ones, so that memory follows the store's present.
+    pub(crate) fn keep_only(&self, running: &[SessionInfo]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|id, _| running.iter().any(|info| info.id == *id));
+    }
+}
