@@ -4,8 +4,12 @@
 //! and a name written otherwise is not ours (`None`), so that listing a folder never takes a foreign
 //! file for an object. Folders are given without a trailing slash, as `Storage::list` takes them. Pure.
 
+mod parts;
+
 use std::fmt::Arguments;
 
+use parts::{container_tail, epoch_part, hex_digit, parse_container_tail, parse_epoch, parse_revision};
+use parts::{parse_sequence, parse_session_part, plain, plain32, sequence_part, session_part, under};
 use types::SessionId;
 use types::{ContainerId, ContainerKind, Epoch, Generation, ObjectName, Revision, SequenceNumber, SeriesId};
 
@@ -251,7 +255,7 @@ pub fn session_folder(session: SessionId) -> String {
 /// The session that a sub-folder of [`SESSIONS_FOLDER`], [`MIRROR_FOLDER`] or a kind's belongs to.
 #[must_use]
 pub fn parse_session(folder: &str) -> Option<SessionId> {
-    SessionId::new(padded(folder, SESSION_DIGITS)?).ok()
+    parse_session_part(folder)
 }
 
 /// `sessions/<session>/claim`.
@@ -429,78 +433,4 @@ pub fn index_state(number: Revision) -> ObjectName {
 #[must_use]
 pub fn parse_index_state(name: &ObjectName) -> Option<Revision> {
     parse_revision(under(name, INDEX_FOLDER)?.strip_prefix("state.")?)
-}
-
-fn container_tail(id: ContainerId, generation: Generation) -> String {
-    format!(
-        "{}/{}.{generation}",
-        session_part(id.session),
-        sequence_part(id.sequence)
-    )
-}
-
-fn parse_container_tail(tail: &str) -> Option<(SessionId, SequenceNumber, Generation)> {
-    let (session, rest) = tail.split_once('/')?;
-    let (sequence, generation) = rest.split_once('.')?;
-    let generation = Generation::new(plain32(generation)?).ok()?;
-    Some((parse_session(session)?, parse_sequence(sequence)?, generation))
-}
-
-fn session_part(session: SessionId) -> String {
-    format!("{:0SESSION_DIGITS$}", session.get())
-}
-
-fn sequence_part(sequence: SequenceNumber) -> String {
-    format!("{:0SEQUENCE_DIGITS$}", sequence.get())
-}
-
-fn epoch_part(epoch: Epoch) -> String {
-    format!("{:0EPOCH_DIGITS$}", epoch.get())
-}
-
-fn parse_sequence(text: &str) -> Option<SequenceNumber> {
-    SequenceNumber::new(u32::try_from(padded(text, SEQUENCE_DIGITS)?).ok()?).ok()
-}
-
-fn parse_epoch(text: &str) -> Option<Epoch> {
-    Epoch::new(padded(text, EPOCH_DIGITS)?).ok()
-}
-
-fn parse_revision(text: &str) -> Option<Revision> {
-    Revision::new(plain32(text)?).ok()
-}
-
-fn under<'a>(name: &'a ObjectName, folder: &str) -> Option<&'a str> {
-    name.as_str().strip_prefix(folder)?.strip_prefix('/')
-}
-
-/// A number of exactly so many digits.
-fn padded(text: &str, digits: usize) -> Option<u64> {
-    (text.len() == digits).then(|| digits_only(text))?
-}
-
-/// A number without leading zeros.
-fn plain(text: &str) -> Option<u64> {
-    (text == "0" || !text.starts_with('0')).then(|| digits_only(text))?
-}
-
-fn plain32(text: &str) -> Option<u32> {
-    u32::try_from(plain(text)?).ok()
-}
-
-/// `str::parse` alone would take a leading plus sign.
-fn digits_only(text: &str) -> Option<u64> {
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        text.parse().ok()
-    } else {
-        None
-    }
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    }
 }

@@ -1,0 +1,272 @@
+//! What breaks a rule is refused, by the check before writing and by the decoder.
+
+use format::container::{Catalog, MergedRange};
+use format::listing::{EntryKind, ListingEntry};
+use format::manifest::{Backup, Manifest};
+use format::node::{Node, NodeEntry};
+use format::reclaim::{Condemned, ContainerSlots};
+use types::{ContainerKind, Level, SlotRange};
+
+use crate::samples::{self, id, slot};
+
+fn node(level: u8, entries: Vec<NodeEntry>) -> Node {
+    let logical_len = entries
+        .iter()
+        .map(NodeEntry::logical_len)
+        .fold(0, u64::wrapping_add);
+    Node {
+        level: Level::new(level).unwrap(),
+        logical_len,
+        containers_max: 0,
+        entries,
+    }
+}
+
+fn run(kind: ContainerKind, first: u32, count: u32) -> NodeEntry {
+    NodeEntry::Run {
+        container: id(kind, 1, 1),
+        first: slot(first),
+        count,
+        logical_len: u64::from(count) * 10,
+    }
+}
+
+#[test]
+fn nodes_are_canonical() {
+    use ContainerKind::{Catalog, Data, Recipe, Small};
+    let zeros = |len| NodeEntry::Zeros { len };
+    for (why, bad) in [
+        ("level 0", node(0, vec![run(Data, 0, 1)])),
+        ("empty above level 1", node(2, vec![])),
+        ("adjacent zeros", node(1, vec![zeros(1), zeros(2)])),
+        ("no zeros", node(1, vec![zeros(0)])),
+        ("zeros above level 1", node(2, vec![zeros(1)])),
+        ("continued run", node(1, vec![run(Data, 0, 2), run(Data, 2, 1)])),
+        ("empty run", node(1, vec![run(Data, 0, 0)])),
+        ("past the last slot", node(1, vec![run(Data, 0xf_ffff, 2)])),
+        ("nodes at level 1", node(1, vec![run(Recipe, 0, 1)])),
+        ("chunks at level 2", node(2, vec![run(Data, 0, 1)])),
+        ("catalogs", node(1, vec![run(Catalog, 0, 1)])),
+        ("more children than allowed", node(1, vec![run(Data, 0, 65537)])),
+        ("overflow", node(1, vec![zeros(u64::MAX), run(Data, 0, 1)])),
+        (
+            "wrong sum",
+            Node {
+                logical_len: 1,
+                ..node(1, vec![run(Data, 0, 1)])
+            },
+        ),
+    ] {
+        assert!(bad.check().is_err(), "{why}");
+    }
+    node(
+        1,
+        vec![run(Small, 0, 2), zeros(1), run(Small, 2, 1), run(Small, 4, 1)],
+    )
+    .check()
+    .unwrap();
+    node(8, vec![run(Small, 0, 2), run(Recipe, 2, 1)])
+        .check()
+        .unwrap();
+}
+
+#[test]
+fn adjacent_runs_are_refused_on_the_way_in_too() {
+    // level 1, one container, two entries: slots 0..2 and 3..4 of data container 1/1
+    let good = node(
+        1,
+        vec![run(ContainerKind::Data, 0, 2), run(ContainerKind::Data, 3, 1)],
+    )
+    .to_bytes();
+    Node::decode(&good).unwrap();
+    let mut bad = good.clone();
+    let second_first_slot = good.len() - 3;
+    assert_eq!(bad[second_first_slot], 3);
+    bad[second_first_slot] = 2;
+    assert!(Node::decode(&bad).is_err());
+}
+
+#[test]
+fn catalogs_hold_each_slot_once() {
+    let mut catalog = samples::catalog_of_chunks();
+    catalog.entries[4].slot = catalog.entries[0].slot;
+    assert!(catalog.check().is_err());
+
+    let mut catalog = samples::catalog_of_chunks();
+    catalog.entries[0].logical_len += 1;
+    assert!(catalog.check().is_err(), "a chunk's logical length is its length");
+
+    let mut catalog = samples::catalog_of_chunks();
+    catalog.moved_to = Some(id(ContainerKind::Data, 1, 1));
+    assert!(catalog.check().is_err(), "a stub has no entries");
+
+    let mut catalog = samples::catalog_of_nodes();
+    catalog.merged.reverse();
+    assert!(catalog.check().is_err(), "merged ranges are sorted");
+}
+
+#[test]
+fn catalogs_agree_with_their_rows() {
+    use format::container::{Codec, RegionRow};
+    let row = |first_entry, entry_count| RegionRow {
+        offset: 0,
+        stored_len: 100,
+        first_entry,
+        entry_count,
+        codec: Codec::Raw,
+        digest: 0,
+    };
+    let catalog = samples::catalog_of_chunks();
+    catalog.check_rows(&[row(0, 2), row(2, 3)]).unwrap();
+    assert!(catalog.check_rows(&[row(0, 2), row(2, 2)]).is_err());
+    assert!(catalog.check_rows(&[row(0, 2), row(2, 4)]).is_err());
+    let mut huge = catalog;
+    huge.entries[0].len = 17 << 20;
+    huge.entries[0].logical_len = 17 << 20;
+    assert!(huge.check_rows(&[row(0, 2), row(2, 3)]).is_err());
+    huge.check_rows(&[row(0, 1), row(1, 4)]).unwrap();
+}
+
+#[test]
+fn merged_slots_are_found() {
+    let catalog = samples::catalog_of_nodes();
+    let from = id(ContainerKind::Small, 41, 3);
+    let found: Vec<_> = (0..6)
+        .map(|n| catalog.slot_of_merged(from, slot(n)).map(types::Slot::get))
+        .collect();
+    assert_eq!(found, [Some(1), Some(2), None, None, Some(9), None]);
+    assert_eq!(
+        catalog.slot_of_merged(id(ContainerKind::Small, 41, 4), slot(0)),
+        None
+    );
+    let twice = MergedRange {
+        first_here: slot(0),
+        ..catalog.merged[1]
+    };
+    let overlapping = Catalog {
+        merged: vec![catalog.merged[1], twice],
+        ..Catalog::default()
+    };
+    assert!(overlapping.check().is_err());
+}
+
+#[test]
+fn listed_paths_cannot_climb() {
+    let entry = |path: &[u8], kind| ListingEntry {
+        path: path.to_vec(),
+        kind,
+        ..samples::entries().remove(0)
+    };
+    for path in ["", "a", "/a/", "//", "/a//b", "/..", "/a/../b", "/a/.", "/a\0b"] {
+        assert!(
+            entry(path.as_bytes(), EntryKind::Folder).check().is_err(),
+            "{path:?}"
+        );
+        let link = EntryKind::HardLink {
+            target: path.as_bytes().to_vec(),
+        };
+        assert!(entry(b"/link", link).check().is_err(), "{path:?}");
+    }
+    for path in ["/", "/a", "/...", "/a/..b"] {
+        entry(path.as_bytes(), EntryKind::Folder).check().unwrap();
+    }
+    assert!(
+        entry(&[b"/".as_slice(), &[b'x'; 65536]].concat(), EntryKind::Folder)
+            .check()
+            .is_err()
+    );
+}
+
+#[test]
+fn holes_lie_in_their_file_in_order() {
+    let file = |len, holes| ListingEntry {
+        kind: EntryKind::File { len, holes },
+        ..samples::entries().remove(0)
+    };
+    file(10, vec![(0, 5), (6, 4)]).check().unwrap();
+    for (why, holes) in [
+        ("past the end", vec![(6, 5)]),
+        ("empty", vec![(1, 0)]),
+        ("not merged", vec![(0, 5), (5, 1)]),
+        ("not sorted", vec![(6, 1), (0, 1)]),
+        ("overflow", vec![(u64::MAX, 2)]),
+    ] {
+        assert!(file(10, holes).check().is_err(), "{why}");
+    }
+}
+
+#[test]
+fn a_record_longer_than_allowed_is_an_error_at_once() {
+    // 16 MiB and one byte announced, nothing of it there
+    assert!(ListingEntry::decode_one(&[0x81, 0x80, 0x80, 0x08]).is_err());
+    assert_eq!(ListingEntry::decode_one(&[0x80, 0x80, 0x80, 0x08]).unwrap(), None);
+    assert_eq!(ListingEntry::decode_one(&[0x80, 0x80]).unwrap(), None);
+    assert_eq!(ListingEntry::decode_one(&[]).unwrap(), None);
+    assert!(ListingEntry::decode_one(&[0]).is_err(), "no record is empty");
+}
+
+#[test]
+fn an_entry_with_too_much_metadata_is_refused_before_it_is_written() {
+    let value = vec![0; 4 << 20];
+    let xattrs = (0..4u8).map(|n| (vec![b'a' + n], value.clone())).collect();
+    let entry = ListingEntry {
+        xattrs,
+        ..samples::entries().remove(0)
+    };
+    assert!(entry.check().is_err());
+}
+
+#[test]
+fn lists_of_slots_are_sorted_and_merged() {
+    let range = |first, count| SlotRange::new(slot(first), count).unwrap();
+    let list = |slots| Condemned {
+        slots,
+        ..samples::condemned()
+    };
+    let of = |n, slots| ContainerSlots {
+        container: id(ContainerKind::Data, 1, n),
+        slots,
+    };
+    list(vec![of(1, None), of(2, Some(vec![range(0, 1), range(2, 1)]))])
+        .check()
+        .unwrap();
+    for (why, slots) in [
+        ("not sorted", vec![of(2, None), of(1, None)]),
+        ("twice", vec![of(1, None), of(1, None)]),
+        ("no slots", vec![of(1, Some(vec![]))]),
+        ("adjacent", vec![of(1, Some(vec![range(0, 1), range(1, 1)]))]),
+        ("overlapping", vec![of(1, Some(vec![range(0, 3), range(2, 3)]))]),
+    ] {
+        assert!(list(slots).check().is_err(), "{why}");
+    }
+}
+
+#[test]
+fn manifests_are_sorted_where_they_say_so() {
+    let commit = |backup| Manifest::Commit(backup);
+    let mut tags = samples::backup().tags;
+    tags.reverse();
+    assert!(
+        commit(Backup {
+            tags,
+            ..samples::backup()
+        })
+        .check()
+        .is_err()
+    );
+    let mut backup = samples::backup();
+    backup.series.paths.reverse();
+    assert!(commit(backup).check().is_err());
+    let mut backup = samples::backup();
+    backup.containers[0].count = 0;
+    assert!(commit(backup).check().is_err());
+    let mut backup = samples::backup();
+    backup.streams[0].location.container.kind = ContainerKind::Data;
+    assert!(commit(backup).check().is_err());
+}
+
+#[test]
+#[should_panic(expected = "could not be read back")]
+fn what_could_not_be_read_back_is_not_written() {
+    node(1, vec![NodeEntry::Zeros { len: 0 }]).encode(&mut Vec::new());
+}

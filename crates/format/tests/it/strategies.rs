@@ -1,0 +1,666 @@
+//! Arbitrary values of every type that follow its rules.
+
+use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
+use format::container::{
+    Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
+    HEADER_BYTES, MergedRange, RegionRow,
+};
+use format::listing::{EntryKind, Fence, ListingEntry};
+use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use format::node::{Node, NodeEntry};
+use format::reclaim::{Condemned, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed};
+use format::session::{Checkpoint, Claim, Heartbeat, Lease};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Epoch, Fingerprint, Generation, Level, Revision,
+    SequenceNumber, SeriesId, SessionId, Slot, SlotRange, StoreId, UnixNanos,
+};
+
+/// Numbers of every magnitude, the largest included.
+fn number(max: u64) -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64u32).prop_map(move |(n, shift)| (n >> shift).min(max))
+}
+
+fn number32(max: u32) -> impl Strategy<Value = u32> {
+    number(max.into()).prop_map(|n| n as u32)
+}
+
+pub(crate) fn session() -> impl Strategy<Value = SessionId> {
+    number(SessionId::MAX.get()).prop_map(|n| SessionId::new(n).unwrap())
+}
+
+fn sequence() -> impl Strategy<Value = SequenceNumber> {
+    number32(SequenceNumber::MAX.get()).prop_map(|n| SequenceNumber::new(n).unwrap())
+}
+
+fn kind() -> impl Strategy<Value = ContainerKind> {
+    prop::sample::select(ContainerKind::ALL.to_vec())
+}
+
+pub(crate) fn container_id() -> impl Strategy<Value = ContainerId> {
+    (session(), kind(), sequence()).prop_map(|(session, kind, sequence)| ContainerId {
+        session,
+        kind,
+        sequence,
+    })
+}
+
+fn container_of(kinds: &'static [ContainerKind]) -> impl Strategy<Value = ContainerId> {
+    (container_id(), prop::sample::select(kinds)).prop_map(|(id, kind)| ContainerId { kind, ..id })
+}
+
+pub(crate) fn generation() -> impl Strategy<Value = Generation> {
+    number32(Generation::MAX.get()).prop_map(|n| Generation::new(n).unwrap())
+}
+
+pub(crate) fn revision() -> impl Strategy<Value = Revision> {
+    number32(Revision::MAX.get()).prop_map(|n| Revision::new(n).unwrap())
+}
+
+pub(crate) fn epoch() -> impl Strategy<Value = Epoch> {
+    number(Epoch::MAX.get()).prop_map(|n| Epoch::new(n).unwrap())
+}
+
+pub(crate) fn series() -> impl Strategy<Value = SeriesId> {
+    any::<[u8; 16]>().prop_map(SeriesId::from_bytes)
+}
+
+fn store() -> impl Strategy<Value = StoreId> {
+    any::<[u8; 16]>().prop_map(StoreId::from_bytes)
+}
+
+fn slot() -> impl Strategy<Value = Slot> {
+    number32(Slot::MAX.get()).prop_map(|n| Slot::new(n).unwrap())
+}
+
+fn slot_range() -> impl Strategy<Value = SlotRange> {
+    (slot(), number32(Slot::MAX.get()))
+        .prop_map(|(first, n)| SlotRange::new(first, (n + 1).min(Slot::MAX.get() + 1 - first.get())).unwrap())
+}
+
+fn level(min: u8) -> impl Strategy<Value = Level> {
+    (min..=Level::MAX.get()).prop_map(|n| Level::new(n).unwrap())
+}
+
+fn fingerprint() -> impl Strategy<Value = Fingerprint> {
+    any::<[u8; 32]>().prop_map(Fingerprint::from_bytes)
+}
+
+fn nanos() -> impl Strategy<Value = UnixNanos> {
+    any::<i64>().prop_map(UnixNanos::new)
+}
+
+fn blob() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..40)
+}
+
+pub(crate) fn header() -> impl Strategy<Value = ContainerHeader> {
+    (store(), container_id(), generation(), any::<[u8; 32]>()).prop_map(|(store, id, generation, salt)| {
+        ContainerHeader {
+            store,
+            id,
+            generation,
+            salt,
+        }
+    })
+}
+
+/// Rows, and the footer that fits them and a catalog of the given stored length.
+pub(crate) fn trailer() -> impl Strategy<Value = (Vec<RegionRow>, ContainerFooter)> {
+    let row = (17..2000u32, 1..50u32, any::<bool>(), any::<u128>());
+    (vec(row, 0..12), 17..300u32, any::<u128>()).prop_map(|(parts, catalog_stored_len, catalog_digest)| {
+        let (mut offset, mut first_entry) = (HEADER_BYTES as u64, 0);
+        let mut rows = Vec::new();
+        for (stored_len, entry_count, raw, digest) in parts {
+            let codec = if raw { Codec::Raw } else { Codec::Zstd };
+            rows.push(RegionRow {
+                offset,
+                stored_len,
+                first_entry,
+                entry_count,
+                codec,
+                digest,
+            });
+            offset += u64::from(stored_len);
+            first_entry += entry_count;
+        }
+        let footer = ContainerFooter {
+            region_count: rows.len() as u32,
+            entry_count: first_entry,
+            catalog_offset: offset,
+            catalog_stored_len,
+            catalog_digest,
+            rows_offset: offset + u64::from(catalog_stored_len),
+        };
+        (rows, footer)
+    })
+}
+
+/// Distinct slots in runs and jumps.
+fn distinct_slots() -> impl Strategy<Value = Vec<Slot>> {
+    vec((slot(), 1..20u32), 0..12).prop_map(|runs| {
+        let mut seen = std::collections::HashSet::new();
+        let all = runs
+            .iter()
+            .flat_map(|&(first, count)| (0..count).filter_map(move |n| first.checked_add(n)));
+        all.filter(|slot| seen.insert(*slot)).collect()
+    })
+}
+
+fn merged() -> impl Strategy<Value = Vec<MergedRange>> {
+    let ranges = vec((0..1000u32, 1..1000u32, 0..500_000u32), 1..4);
+    btree_map(container_id(), ranges, 0..4).prop_map(|map| {
+        let mut out = Vec::new();
+        for (from, ranges) in map {
+            let mut end = 0;
+            for (gap, count, here) in ranges {
+                let slots = SlotRange::new(Slot::new(end + gap).unwrap(), count).unwrap();
+                end = slots.end();
+                out.push(MergedRange {
+                    from,
+                    slots,
+                    first_here: Slot::new(here).unwrap(),
+                });
+            }
+        }
+        out
+    })
+}
+
+pub(crate) fn catalog() -> impl Strategy<Value = Catalog> {
+    let columns = vec((fingerprint(), 1..=17u32 << 20, level(0), any::<u64>()), 300);
+    (
+        distinct_slots(),
+        columns,
+        any::<bool>(),
+        merged(),
+        option::of(container_id()),
+    )
+        .prop_map(|(slots, columns, has_nodes, merged, moved_to)| {
+            let entry =
+                |(slot, (fingerprint, len, level, logical_len)): (Slot, (Fingerprint, u32, Level, u64))| {
+                    let level = if has_nodes { level } else { Level::new(0).unwrap() };
+                    let logical_len = if level.get() == 0 { len.into() } else { logical_len };
+                    CatalogEntry {
+                        slot,
+                        fingerprint,
+                        len,
+                        level,
+                        logical_len,
+                    }
+                };
+            let entries: Vec<_> = slots.into_iter().zip(columns).map(entry).collect();
+            let entries = if moved_to.is_some() { Vec::new() } else { entries };
+            Catalog {
+                entries,
+                merged,
+                moved_to,
+            }
+        })
+}
+
+pub(crate) fn catalog_copy() -> impl Strategy<Value = CatalogCopy> {
+    let container = container_of(&[ContainerKind::Data, ContainerKind::Archive, ContainerKind::Small]);
+    let columns = vec((any::<[u8; 16]>(), 1..=17u32 << 20), 300);
+    (container, generation(), distinct_slots(), columns).prop_map(
+        |(container, generation, slots, columns)| {
+            let entry = |(slot, (fingerprint_prefix, len))| CatalogCopyEntry {
+                slot,
+                fingerprint_prefix,
+                len,
+            };
+            CatalogCopy {
+                container,
+                generation,
+                entries: slots.into_iter().zip(columns).map(entry).collect(),
+            }
+        },
+    )
+}
+
+fn run(kinds: &'static [ContainerKind]) -> impl Strategy<Value = NodeEntry> {
+    // few containers and small slots, so that runs of one container and neighbours are frequent
+    let container = (container_of(kinds), 0..3u64).prop_map(|(id, few)| {
+        if few > 0 {
+            ContainerId {
+                session: SessionId::new(few).unwrap(),
+                ..id
+            }
+        } else {
+            id
+        }
+    });
+    let slots = prop_oneof![(0..8u32, 1..8u32), (0..=Slot::MAX.get() - 2000, 1..2000u32)];
+    (container, slots, number(1 << 40)).prop_map(|(container, (first, count), more)| NodeEntry::Run {
+        container,
+        first: Slot::new(first).unwrap(),
+        count,
+        logical_len: u64::from(count) + more,
+    })
+}
+
+fn forward() -> impl Strategy<Value = NodeEntry> {
+    (
+        series(),
+        session(),
+        any::<u16>(),
+        number(1 << 50),
+        number(1 << 40),
+    )
+        .prop_map(|(series, backup, stream, offset, more)| NodeEntry::Forward {
+            series,
+            backup,
+            stream,
+            offset,
+            len: more + 1,
+        })
+}
+
+pub(crate) fn node() -> impl Strategy<Value = Node> {
+    let chunks = run(&[ContainerKind::Data, ContainerKind::Archive, ContainerKind::Small]);
+    let nodes = run(&[ContainerKind::Recipe, ContainerKind::Small]);
+    let zeros = number(1 << 40).prop_map(|more| NodeEntry::Zeros { len: more + 1 });
+    let segment =
+        vec(prop_oneof![6 => chunks, 2 => zeros, 1 => forward()], 0..20).prop_map(|entries| (1, entries));
+    let upper = (2..=8u8, vec(prop_oneof![8 => nodes, 1 => forward()], 1..20));
+    (prop_oneof![segment, upper], any::<u32>()).prop_map(|((level, raw), containers_max)| {
+        let mut entries: Vec<NodeEntry> = Vec::new();
+        for entry in raw {
+            if !entries.last().is_some_and(|last| is_continued_by(last, &entry)) {
+                entries.push(entry);
+            }
+        }
+        let logical_len = entries.iter().map(NodeEntry::logical_len).sum();
+        Node {
+            level: Level::new(level).unwrap(),
+            logical_len,
+            containers_max,
+            entries,
+        }
+    })
+}
+
+fn is_continued_by(a: &NodeEntry, b: &NodeEntry) -> bool {
+    match (a, b) {
+        (NodeEntry::Zeros { .. }, NodeEntry::Zeros { .. }) => true,
+        (
+            NodeEntry::Run {
+                container: a,
+                first,
+                count,
+                ..
+            },
+            NodeEntry::Run {
+                container: b,
+                first: next,
+                ..
+            },
+        ) => a == b && first.get() + count == next.get(),
+        (
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                offset,
+                len,
+            },
+            NodeEntry::Forward {
+                series: s,
+                backup: b,
+                stream: st,
+                offset: o,
+                ..
+            },
+        ) => series == s && backup == b && stream == st && offset + len == *o,
+        _ => false,
+    }
+}
+
+fn key_slot() -> impl Strategy<Value = KeySlot> {
+    let argon = (any::<[u8; 32]>(), 1..=256u32, 1..=1024u32, 0..1_000_000u32).prop_map(
+        |(salt, lanes, passes, more)| KeyDerivation::Argon2id {
+            salt,
+            memory_kib: 8 * lanes + more,
+            passes,
+            lanes,
+        },
+    );
+    let none = any::<[u8; 32]>().prop_map(|salt| KeyDerivation::None { salt });
+    (
+        any::<[u8; 8]>(),
+        prop_oneof![argon, none],
+        vec(any::<u8>(), 80),
+        ".{0,20}",
+    )
+        .prop_map(|(id, kdf, wrapped, label)| KeySlot {
+            id,
+            kdf,
+            wrapped,
+            label,
+        })
+}
+
+pub(crate) fn config() -> impl Strategy<Value = Config> {
+    let slots = vec(key_slot(), 1..5).prop_filter("ids are distinct", |slots| {
+        slots
+            .iter()
+            .map(|s| s.id)
+            .collect::<std::collections::HashSet<_>>()
+            .len()
+            == slots.len()
+    });
+    (
+        any::<u64>(),
+        store(),
+        slots,
+        vec(any::<u8>(), 17..100),
+        any::<[u8; 32]>(),
+    )
+        .prop_map(
+            |(required_to_write, store, key_slots, sealed_settings, settings_salt)| {
+                let features = Features {
+                    required_to_read: 0,
+                    required_to_write,
+                };
+                Config {
+                    version: FORMAT_VERSION,
+                    features,
+                    store,
+                    key_slots,
+                    sealed_settings,
+                    settings_salt,
+                }
+            },
+        )
+}
+
+pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+    let chunk = (4..=20u32).prop_flat_map(|log| (1..=1u32 << log, Just(1u32 << log), 1u32 << log..=16 << 20));
+    (chunk, 1..=15u32, 1..=1u32 << 20, 1..=1u32 << 30).prop_map(
+        |((min, avg, max), log, region, container)| Settings {
+            chunk_avg_bytes: avg,
+            chunk_min_bytes: min,
+            chunk_max_bytes: max,
+            node_avg_children: 1 << log,
+            region_bytes: region,
+            container_bytes: container,
+        },
+    )
+}
+
+fn series_name() -> impl Strategy<Value = SeriesName> {
+    let paths = btree_set(blob(), 0..4).prop_map(|set| set.into_iter().collect());
+    (blob(), paths).prop_map(|(host, paths)| SeriesName { host, paths })
+}
+
+fn span() -> impl Strategy<Value = ContainerSpan> {
+    (kind(), sequence(), number32(1 << 24)).prop_map(|(kind, first, more)| ContainerSpan {
+        kind,
+        first,
+        count: (more + 1).min(SequenceNumber::MAX.get() + 1 - first.get()),
+    })
+}
+
+fn adopted() -> impl Strategy<Value = Vec<(SessionId, Option<u32>)>> {
+    vec((session(), option::of(any::<u32>())), 0..4)
+}
+
+fn root() -> impl Strategy<Value = StreamRoot> {
+    let container = container_of(&[ContainerKind::Recipe, ContainerKind::Small]);
+    let role = prop::sample::select(StreamRole::ALL.to_vec());
+    (role, container, slot(), level(1), fingerprint(), number(u64::MAX)).prop_map(
+        |(role, container, slot, level, fingerprint, len)| {
+            let location = ChunkLocation { container, slot };
+            StreamRoot {
+                role,
+                location,
+                level,
+                fingerprint,
+                len,
+            }
+        },
+    )
+}
+
+fn totals() -> impl Strategy<Value = BackupTotals> {
+    vec(number(u64::MAX), 15).prop_map(|n| BackupTotals {
+        files: n[0],
+        folders: n[1],
+        others: n[2],
+        files_new: n[3],
+        files_changed: n[4],
+        files_unchanged: n[5],
+        files_failed: n[6],
+        bytes_logical: n[7],
+        bytes_read: n[8],
+        bytes_new: n[9],
+        bytes_stored: n[10],
+        chunks: n[11],
+        chunks_new: n[12],
+        segments: n[13],
+        segments_known: n[14],
+    })
+}
+
+fn backup() -> impl Strategy<Value = Backup> {
+    let who = (series_name(), nanos(), number(u64::MAX), blob(), ".{0,20}");
+    let tags = btree_set(".{0,10}", 0..4).prop_map(|set| set.into_iter().collect());
+    let what = (tags, option::of(nanos()), vec(root(), 0..4), vec(span(), 0..5));
+    let links = (adopted(), vec((session(), revision()), 0..3), totals());
+    (who, what, links).prop_map(
+        |(
+            (series, source_time, elapsed_nanos, user, program),
+            (tags, hold_until, streams, containers),
+            (adopted, parents, totals),
+        )| Backup {
+            series,
+            source_time,
+            elapsed_nanos,
+            user,
+            program,
+            tags,
+            hold_until,
+            streams,
+            containers,
+            adopted,
+            parents,
+            totals,
+        },
+    )
+}
+
+pub(crate) fn manifest() -> impl Strategy<Value = Manifest> {
+    prop_oneof![
+        4 => backup().prop_map(Manifest::Commit),
+        2 => backup().prop_map(Manifest::Revised),
+        1 => session().prop_map(|by| Manifest::Expired { by }),
+        1 => (session(), option::of(any::<u32>())).prop_map(|(by, checkpoint)| Manifest::Adopted { by, checkpoint }),
+        1 => Just(Manifest::Forgotten),
+    ]
+}
+
+pub(crate) fn claim() -> impl Strategy<Value = Claim> {
+    (series(), series_name(), any::<u32>(), any::<bool>()).prop_map(|(series, name, process, has_lock)| {
+        Claim {
+            series,
+            name,
+            process,
+            has_lock,
+        }
+    })
+}
+
+pub(crate) fn heartbeat() -> impl Strategy<Value = Heartbeat> {
+    (number(u64::MAX), option::of(epoch()), option::of(any::<u32>())).prop_map(
+        |(counter, answered, checkpoint)| Heartbeat {
+            counter,
+            answered,
+            checkpoint,
+        },
+    )
+}
+
+pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
+    let references = vec((container_id(), slot_range()), 0..10);
+    let parents = vec((series(), session(), revision()), 0..3);
+    (
+        any::<u32>(),
+        option::of(epoch()),
+        vec(span(), 0..5),
+        references,
+        parents,
+        adopted(),
+    )
+        .prop_map(
+            |(number, answered, containers, references, parents, adopted)| Checkpoint {
+                number,
+                answered,
+                containers,
+                references,
+                parents,
+                adopted,
+            },
+        )
+}
+
+pub(crate) fn lease() -> impl Strategy<Value = Lease> {
+    (session(), any::<bool>()).prop_map(|(holder, released)| Lease { holder, released })
+}
+
+fn ranges() -> impl Strategy<Value = Option<Vec<SlotRange>>> {
+    option::of(vec((1..5000u32, 1..5000u32), 1..20).prop_map(|parts| {
+        let mut end = 0;
+        let range = |(gap, count)| {
+            // the first may begin at 0
+            let first = if end == 0 { gap - 1 } else { end + gap };
+            let range = SlotRange::new(Slot::new(first).unwrap(), count).unwrap();
+            end = range.end();
+            range
+        };
+        parts.into_iter().map(range).collect()
+    }))
+}
+
+fn slot_lists() -> impl Strategy<Value = Vec<ContainerSlots>> {
+    btree_map(container_id(), ranges(), 0..8).prop_map(|map| {
+        map.into_iter()
+            .map(|(container, slots)| ContainerSlots { container, slots })
+            .collect()
+    })
+}
+
+fn group() -> impl Strategy<Value = GroupId> {
+    (series(), session()).prop_map(|(series, first)| GroupId { series, first })
+}
+
+fn mark_revisions() -> impl Strategy<Value = Vec<(GroupId, Revision)>> {
+    vec((group(), revision()), 0..4)
+}
+
+pub(crate) fn condemned() -> impl Strategy<Value = Condemned> {
+    (epoch(), mark_revisions(), slot_lists()).prop_map(|(epoch, marks, slots)| Condemned {
+        epoch,
+        marks,
+        slots,
+    })
+}
+
+pub(crate) fn removed() -> impl Strategy<Value = Removed> {
+    (epoch(), mark_revisions(), slot_lists()).prop_map(|(epoch, marks, slots)| Removed {
+        epoch,
+        slots,
+        marks,
+    })
+}
+
+pub(crate) fn marks() -> impl Strategy<Value = Marks> {
+    let covered =
+        (session(), revision(), any::<u128>()).prop_map(|(session, revision, digest)| CoveredManifest {
+            session,
+            revision,
+            digest,
+        });
+    (group(), vec(covered, 0..5), slot_lists()).prop_map(|(group, covers, live)| Marks {
+        group,
+        covers,
+        live,
+    })
+}
+
+pub(crate) fn damaged() -> impl Strategy<Value = Damaged> {
+    (container_id(), ranges()).prop_map(|(container, slots)| Damaged {
+        slots: ContainerSlots { container, slots },
+    })
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    let part = vec(1..=255u8, 1..12).prop_map(|mut part| {
+        part.retain(|&b| b != b'/');
+        if part.is_empty() || part == b"." || part == b".." {
+            b"x".to_vec()
+        } else {
+            part
+        }
+    });
+    vec(part, 0..5).prop_map(|parts| [b"/".as_slice(), &parts.join(&b'/')].concat())
+}
+
+fn entry_kind() -> impl Strategy<Value = EntryKind> {
+    let holes = vec((1..1u64 << 40, 1..1u64 << 40), 0..6);
+    let file = (holes, number(1 << 50)).prop_map(|(parts, more)| {
+        let mut end = 0;
+        let hole = |(gap, len)| {
+            let offset = if end == 0 { gap - 1 } else { end + gap };
+            end = offset + len;
+            (offset, len)
+        };
+        let holes = parts.into_iter().map(hole).collect();
+        EntryKind::File {
+            len: end + more,
+            holes,
+        }
+    });
+    let target = vec(1..=255u8, 0..30);
+    prop_oneof![
+        file,
+        path().prop_map(|target| EntryKind::HardLink { target }),
+        Just(EntryKind::Folder),
+        target.prop_map(|target| EntryKind::Symlink { target }),
+        any::<u64>().prop_map(|device| EntryKind::CharDevice { device }),
+        any::<u64>().prop_map(|device| EntryKind::BlockDevice { device }),
+        Just(EntryKind::Fifo),
+        Just(EntryKind::Socket),
+    ]
+}
+
+pub(crate) fn entry() -> impl Strategy<Value = ListingEntry> {
+    let owner = (0..=0o7777u32, any::<u32>(), any::<u32>(), blob(), blob());
+    let xattrs = btree_map(vec(1..=255u8, 1..20), blob(), 0..4).prop_map(|map| map.into_iter().collect());
+    let times = (nanos(), nanos(), number(u64::MAX), number(u64::MAX));
+    (path(), entry_kind(), owner, times, xattrs).prop_map(
+        |(path, kind, (mode, uid, gid, user, group), (mtime, ctime, device, inode), xattrs)| ListingEntry {
+            path,
+            kind,
+            mode,
+            uid,
+            gid,
+            user,
+            group,
+            mtime,
+            ctime,
+            device,
+            inode,
+            xattrs,
+        },
+    )
+}
+
+pub(crate) fn fence() -> impl Strategy<Value = Fence> {
+    (path(), number(u64::MAX), number(u64::MAX)).prop_map(|(path, listing_offset, content_offset)| Fence {
+        path,
+        listing_offset,
+        content_offset,
+    })
+}
