@@ -1,0 +1,134 @@
+//! The bytes of a stream, read one after another: for listings and other small streams.
+//!
+//! Verified like any restore (INV-5): references through their nodes, chunks by their fingerprints. Keeps
+//! one region, so a stream that was written in order reads every region once. For streams of gigabytes
+//! there is the planner of the `restore` crate.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use container::{CatalogView, ContainerError, PlainRegion};
+use types::ChunkLocation;
+
+use crate::cache::NodeCache;
+use crate::child::Place;
+use crate::error::RecipeError;
+use crate::refs::{ChunkRef, ChunkRefs};
+use crate::source::TreeRoot;
+
+/// How often a replaced generation is followed before giving up.
+const GENERATIONS_FOLLOWED_MAX: u32 = 4;
+/// Zeros are handed out in pieces of this many bytes.
+const ZEROS: [u8; 4096] = [0; 4096];
+
+/// Reads a range of a stream in order.
+#[derive(Debug)]
+pub struct StreamBytes<'a> {
+    nodes: &'a NodeCache,
+    refs: ChunkRefs<'a, NodeCache>,
+    region: Option<(Arc<CatalogView>, PlainRegion)>,
+    chunk: Vec<u8>,
+    taken: usize,
+    zeros: u64,
+}
+
+impl<'a> StreamBytes<'a> {
+    /// `len` bytes from `offset` on. Reads nothing yet.
+    ///
+    /// # Errors
+    /// [`RecipeError::OutOfStream`].
+    pub fn new(nodes: &'a NodeCache, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
+        let refs = ChunkRefs::new(nodes, root, offset, len)?;
+        Ok(Self { nodes, refs, region: None, chunk: Vec::new(), taken: 0, zeros: 0 })
+    }
+
+    /// The next bytes; empty at the end. Never more than one chunk.
+    ///
+    /// # Errors
+    /// What is wrong with the recipe or the chunk; the reader is of no use afterwards.
+    pub fn next_bytes(&mut self) -> Result<&[u8], RecipeError> {
+        if self.zeros == 0 && self.taken == self.chunk.len() && !self.advance()? {
+            return Ok(&[]);
+        }
+        if self.zeros > 0 {
+            let len = ZEROS.len().min(usize::try_from(self.zeros).unwrap_or(usize::MAX));
+            self.zeros -= len as u64;
+            return Ok(&ZEROS[..len]);
+        }
+        let bytes = &self.chunk[self.taken..];
+        self.taken = self.chunk.len();
+        Ok(bytes)
+    }
+
+    fn advance(&mut self) -> Result<bool, RecipeError> {
+        let Some(reference) = self.refs.next().transpose()? else { return Ok(false) };
+        match reference.place {
+            Place::Zeros => self.zeros = reference.len,
+            Place::At(location) => self.load(location, &reference)?,
+        }
+        Ok(true)
+    }
+
+    fn load(&mut self, at: ChunkLocation, reference: &ChunkRef) -> Result<(), RecipeError> {
+        let containers = self.nodes.containers();
+        let is_here = self.region.as_ref().is_some_and(|(view, region)| {
+            view.requested() == at.container && region.slot_bytes(view, at.slot).is_some()
+        });
+        if !is_here {
+            self.region = Some(read_region(self.nodes, at)?);
+        }
+        let (view, region) = self.region.as_ref().expect("read above");
+        let bytes = region.slot_bytes(view, at.slot).ok_or_else(|| no_slot(view, at))?;
+        containers.verify_chunk(view, at.slot, bytes)?;
+        let skip = usize::try_from(reference.skip).unwrap_or(usize::MAX);
+        let len = usize::try_from(reference.len).unwrap_or(usize::MAX);
+        let part = bytes.get(skip..).and_then(|rest| rest.get(..len)).ok_or_else(|| no_slot(view, at))?;
+        self.chunk.clear();
+        self.chunk.extend_from_slice(part);
+        self.taken = 0;
+        Ok(())
+    }
+}
+
+fn read_region(nodes: &NodeCache, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+    let containers = nodes.containers();
+    let mut view = containers.catalog(at.container)?;
+    let mut followed = 0;
+    loop {
+        let region = view.region_of(at.slot).ok_or_else(|| no_slot(&view, at))?;
+        match containers.read_region(&view, region) {
+            Ok(plain) => return Ok((view, plain)),
+            Err(error) if followed == GENERATIONS_FOLLOWED_MAX => return Err(error.into()),
+            Err(error) => {
+                followed += 1;
+                view = containers.newer(&view)?.ok_or(error)?;
+            }
+        }
+    }
+}
+
+fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
+    ContainerError::NoSlot { container: at.container, generation: view.generation(), slot: at.slot }.into()
+}
+
+impl Read for StreamBytes<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        if self.zeros == 0 && self.taken == self.chunk.len() && !self.advance().map_err(io::Error::other)? {
+            return Ok(0);
+        }
+        if self.zeros > 0 {
+            let len = out.len().min(usize::try_from(self.zeros).unwrap_or(usize::MAX));
+            out[..len].fill(0);
+            self.zeros -= len as u64;
+            return Ok(len);
+        }
+        let rest = &self.chunk[self.taken..];
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        self.taken += len;
+        Ok(len)
+    }
+}

@@ -1,0 +1,10 @@
+//! Recipes against a plain model, over stores in memory.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
+
+mod cache;
+mod counts;
+mod damage;
+mod layout;
+mod model;
+mod store;
+mod tree;
