@@ -1,0 +1,98 @@
+//! The store's config: what precedes every key.
+//!
+//! `config/<revision>.<copy>` holds the format version, the features, the store's id and the key slots in
+//! plain, and the settings sealed with all of that as associated data: who lacks the keys cannot add, remove
+//! or change a slot without [`open`] noticing. (Who can write to the storage can bring back a whole older
+//! revision; the threat model says so.)
+//!
+//! What must hold:
+//! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a barrier,
+//!   and only then are lower revisions deleted. So at any moment at least one whole copy of the newest
+//!   durable revision exists, and of two changers at once one starts again from the other's result.
+//! - A new revision's number is above every number listed, torn remnants of crashes included, and its
+//!   creator lists again after creating: with a higher one in place, its own is void.
+//! - The last key slot is never removed.
+//!
+//! Everything may be called from many threads and processes at once. A crash at any point leaves the
+//! config of before or of after, or, in [`create`], nothing that [`create`] cannot complete.
+
+mod copies;
+mod create;
+mod open;
+mod revise;
+mod slots;
+
+use std::fmt;
+
+use crypto::MasterKeys;
+use env::Env;
+use format::config::{Config, Settings};
+use types::{ObjectName, Revision, StoreId};
+
+use crate::Sealer;
+
+pub use copies::{ConfigDamage, CopyFault};
+pub use create::create;
+pub use crypto::{Argon2Cost, Credential};
+pub use open::open;
+pub use revise::{add_slot, change_slot, remove_slot, repair};
+pub use slots::{NewSlot, SlotId, SlotInfo};
+
+/// A config that was opened with a password.
+#[derive(Clone)]
+pub struct OpenConfig {
+    /// The revision that was read or made.
+    pub revision: Revision,
+    /// Its plain part, key slots included.
+    pub config: Config,
+    /// What shapes the bytes in the store.
+    pub settings: Settings,
+    /// The store's keys.
+    pub keys: MasterKeys,
+    /// The key slot that opened.
+    pub slot: SlotId,
+    /// Copies that are damaged or missing, though the store opened; [`repair`] mends them.
+    pub damage: Vec<ConfigDamage>,
+    /// Copies of older revisions, which a crash or a storage that denies deletion left. A removed password
+    /// still opens what is there.
+    pub older: Vec<ObjectName>,
+}
+
+impl OpenConfig {
+    /// The store's id.
+    #[must_use]
+    pub const fn store(&self) -> StoreId {
+        self.config.store
+    }
+
+    /// The features that this program would have to know to change the store; 0 when it knows all.
+    #[must_use]
+    pub const fn unknown_to_write(&self) -> u64 {
+        self.config.features.unknown_to_write()
+    }
+
+    /// The key slots, in the order of their creation.
+    pub fn slots(&self) -> impl Iterator<Item = SlotInfo<'_>> {
+        self.config
+            .key_slots
+            .iter()
+            .map(|slot| SlotInfo::of(slot, self.slot))
+    }
+
+    /// What puts and gets the store's sealed objects.
+    #[must_use]
+    pub fn sealer(&self, env: &Env) -> Sealer {
+        Sealer::new(env.clone(), self.store(), self.keys.encryption.clone())
+    }
+}
+
+impl fmt::Debug for OpenConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenConfig")
+            .field("store", &self.store())
+            .field("revision", &self.revision)
+            .field("settings", &self.settings)
+            .field("damage", &self.damage)
+            .finish_non_exhaustive()
+    }
+}

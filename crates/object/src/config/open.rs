@@ -1,0 +1,78 @@
+//! Opening a store.
+
+use crypto::Credential;
+use env::Env;
+use format::FormatError;
+use format::names;
+
+use super::copies::{self, ConfigDamage, CopyFault, Newest, Survey};
+use super::create::{damaged, remains};
+use super::{OpenConfig, slots};
+use crate::ObjectError;
+
+/// Opens the newest revision of which a copy is whole. Writes nothing.
+///
+/// Damage that was survived is in [`OpenConfig::damage`]. Takes as long as the key slots' costs together,
+/// at most.
+///
+/// # Errors
+/// `NotAStore`, `ConfigMissing`, `ConfigDamaged`, `ConfigForged`; `NewerFormat`, `UnknownFeatures`;
+/// `WrongPassword`, `PasswordNeeded`, `PasswordNotTaken`, `SlotUnusable`; of the storage.
+pub fn open(env: &Env, credential: Credential<'_>) -> Result<OpenConfig, ObjectError> {
+    match copies::survey(env)? {
+        Survey::Found(newest) => unlock(newest, credential),
+        Survey::Empty => Err(match remains(env)? {
+            Some(folder) => ObjectError::ConfigMissing { folder },
+            None => ObjectError::NotAStore,
+        }),
+        Survey::Unreadable { newest, .. } => Err(match newest.fault {
+            CopyFault::Undecodable(FormatError::NotAStore) if remains(env)?.is_none() => {
+                ObjectError::NotAStore
+            }
+            _ => damaged(newest),
+        }),
+    }
+}
+
+/// Tries what the copies hold. They differ only if somebody tampered with one, or both.
+fn unlock(newest: Newest, credential: Credential<'_>) -> Result<OpenConfig, ObjectError> {
+    let Newest {
+        revision,
+        configs,
+        mut damage,
+        older,
+        ..
+    } = newest;
+    let mut refusal = ObjectError::ConfigForged { revision };
+    let mut opened = None;
+    for (copy, config) in configs {
+        let attempt = slots::unlock(&config, credential).and_then(|(slot, keys)| {
+            let settings = slots::open_settings(&config, &keys.encryption, revision)?;
+            Ok((slot, keys, settings))
+        });
+        match attempt {
+            Ok(found) if opened.is_none() => opened = Some((config, found)),
+            // Whoever has the keys has published one revision under two faces: the first stands.
+            Ok(_) => {}
+            Err(refused) => {
+                refusal = refused;
+                damage.push(ConfigDamage {
+                    name: names::config(revision, copy),
+                    fault: CopyFault::Forged,
+                });
+            }
+        }
+    }
+    let Some((config, (slot, keys, settings))) = opened else {
+        return Err(refusal);
+    };
+    Ok(OpenConfig {
+        revision,
+        config,
+        settings,
+        keys,
+        slot,
+        damage,
+        older,
+    })
+}
