@@ -39,7 +39,14 @@ impl<'a> StreamBytes<'a> {
     /// [`RecipeError::OutOfStream`].
     pub fn new(nodes: &'a NodeCache, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
         let refs = ChunkRefs::new(nodes, root, offset, len)?;
-        Ok(Self { nodes, refs, region: None, chunk: Vec::new(), taken: 0, zeros: 0 })
+        Ok(Self {
+            nodes,
+            refs,
+            region: None,
+            chunk: Vec::new(),
+            taken: 0,
+            zeros: 0,
+        })
     }
 
     /// The next bytes; empty at the end. Never more than one chunk.
@@ -61,7 +68,9 @@ impl<'a> StreamBytes<'a> {
     }
 
     fn advance(&mut self) -> Result<bool, RecipeError> {
-        let Some(reference) = self.refs.next().transpose()? else { return Ok(false) };
+        let Some(reference) = self.refs.next().transpose()? else {
+            return Ok(false);
+        };
         match reference.place {
             Place::Zeros => self.zeros = reference.len,
             Place::At(location) => self.load(location, &reference)?,
@@ -78,11 +87,16 @@ impl<'a> StreamBytes<'a> {
             self.region = Some(read_region(self.nodes, at)?);
         }
         let (view, region) = self.region.as_ref().expect("read above");
-        let bytes = region.slot_bytes(view, at.slot).ok_or_else(|| no_slot(view, at))?;
+        let bytes = region
+            .slot_bytes(view, at.slot)
+            .ok_or_else(|| no_slot(view, at))?;
         containers.verify_chunk(view, at.slot, bytes)?;
         let skip = usize::try_from(reference.skip).unwrap_or(usize::MAX);
         let len = usize::try_from(reference.len).unwrap_or(usize::MAX);
-        let part = bytes.get(skip..).and_then(|rest| rest.get(..len)).ok_or_else(|| no_slot(view, at))?;
+        let part = bytes
+            .get(skip..)
+            .and_then(|rest| rest.get(..len))
+            .ok_or_else(|| no_slot(view, at))?;
         self.chunk.clear();
         self.chunk.extend_from_slice(part);
         self.taken = 0;
@@ -108,7 +122,12 @@ fn read_region(nodes: &NodeCache, at: ChunkLocation) -> Result<(Arc<CatalogView>
 }
 
 fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
-    ContainerError::NoSlot { container: at.container, generation: view.generation(), slot: at.slot }.into()
+    ContainerError::NoSlot {
+        container: at.container,
+        generation: view.generation(),
+        slot: at.slot,
+    }
+    .into()
 }
 
 impl Read for StreamBytes<'_> {

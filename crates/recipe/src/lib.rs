@@ -3,8 +3,9 @@
 //! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher node lists
 //! nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte ranges of them
 //! ([`RangeWalker`], [`ChunkRefs`]), splices ranges of one into another ([`Splice`], the virtual synthetics of
-//! DD Boost III) and measures how a stream lies in its containers ([`StreamLayout`]). It never reads a data
-//! container: references come from nodes, fingerprints and lengths from catalogs.
+//! DD Boost III) and measures how a stream lies in its containers ([`StreamLayout`]). None of that reads a data
+//! container: references come from nodes, fingerprints and lengths from catalogs. [`StreamBytes`] reads small
+//! streams, such as listings, in order.
 //!
 //! What must hold:
 //! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as far as
@@ -16,6 +17,7 @@
 //! Builders and walkers belong to one thread each; sources and caches are shared.
 
 mod builder;
+mod bytes;
 mod cache;
 mod child;
 mod error;
@@ -27,6 +29,7 @@ mod splice;
 mod walker;
 
 pub use builder::TreeBuilder;
+pub use bytes::StreamBytes;
 pub use cache::NodeCache;
 pub use child::{Child, Place, segment_node};
 pub use error::RecipeError;

@@ -1,1 +1,112 @@
+//! What walks and splices cost in nodes read and stored: levels, not lengths (DD Boost III, B3).
 
+use recipe::{Child, RangeWalker, Splice, TreeRoot};
+use types::{ContainerKind, Level};
+
+use crate::store::{Store, level, printer};
+
+const AVG: u32 = 16;
+const CHUNK_LEN: u64 = 1000;
+const CHUNKS: u64 = 40_000;
+
+fn big() -> (Store, TreeRoot) {
+    let store = Store::new(1000);
+    let children: Vec<_> = (0..CHUNKS)
+        .map(|n| {
+            let fingerprint = printer().chunk(&n.to_le_bytes());
+            let place = store.put_entry(ContainerKind::Data, fingerprint, level(0), CHUNK_LEN);
+            (CHUNK_LEN, Some(Child::chunk(fingerprint, CHUNK_LEN, place)))
+        })
+        .collect();
+    let root = store.build(&children, AVG, &mut store.sink());
+    assert!(root.level >= level(4), "deep enough to tell");
+    store.node_reads.set(0);
+    store.nodes_stored.set(0);
+    (store, root)
+}
+
+#[test]
+fn the_first_piece_costs_a_node_a_level() {
+    let (store, root) = big();
+    for offset in [0, 1, 999, 123_456, 20_000_000, root.len - 1] {
+        for up_to in [0, 1] {
+            store.node_reads.set(0);
+            let mut walker = RangeWalker::new(&store, &root, offset, root.len - offset).unwrap();
+            walker.next_up_to(level(up_to)).unwrap().unwrap();
+            let reads = store.node_reads.get();
+            // Asking whether a node may be reused costs the way to the range's end, once.
+            let most = u64::from(root.level.get()) * (1 + u64::from(up_to));
+            assert!(reads <= most, "{reads} reads at {offset}");
+        }
+    }
+}
+
+#[test]
+fn reading_all_references_reads_each_node_once() {
+    let (store, root) = big();
+    assert_eq!(recipe::ChunkRefs::whole(&store, &root).count() as u64, CHUNKS);
+    let (store_reads, nodes) = (store.node_reads.get(), nodes_of(CHUNKS));
+    assert!(store_reads <= nodes, "{store_reads} reads, at most {nodes} nodes");
+}
+
+#[test]
+fn a_copy_of_a_whole_stream_stores_nothing() {
+    let (store, root) = big();
+    let (copy, taken) = splice(&store, &root, &[(0, root.len)]);
+    assert_eq!(copy, root);
+    assert_eq!(store.nodes_stored.get(), 0);
+    assert!(
+        taken >= root.len - u64::from(2 * AVG) * CHUNK_LEN,
+        "{taken} bytes in whole nodes"
+    );
+    let edge = edge_nodes_max(root.level);
+    assert!(store.node_reads.get() <= edge, "{} reads", store.node_reads.get());
+}
+
+#[test]
+fn a_cut_stores_its_edges_alone() {
+    let (store, root) = big();
+    let cut = CHUNKS / 2 * CHUNK_LEN;
+    let (shorter, taken) = splice(
+        &store,
+        &root,
+        &[(0, cut), (cut + CHUNK_LEN, root.len - cut - CHUNK_LEN)],
+    );
+    assert_eq!(shorter.len, root.len - CHUNK_LEN);
+    let levels = u64::from(root.level.get());
+    let stored = store.nodes_stored.get();
+    assert!(stored <= 4 * levels, "{stored} nodes stored over {levels} levels");
+    assert!(
+        taken >= root.len / 100 * 97,
+        "{taken} of {} bytes in whole nodes",
+        root.len
+    );
+    let reads = store.node_reads.get();
+    assert!(reads <= 3 * edge_nodes_max(root.level), "{reads} nodes read");
+}
+
+fn splice(store: &Store, root: &TreeRoot, ranges: &[(u64, u64)]) -> (TreeRoot, u64) {
+    let (mut builder, mut taken) = (store.builder(AVG), 0);
+    for &(offset, len) in ranges {
+        let mut splice = Splice::new(store, root, offset, len).unwrap();
+        assert_eq!(splice.advance(&mut builder, &mut store.sink()).unwrap(), None);
+        taken += splice.counts().node_bytes;
+    }
+    (builder.finish(&mut store.sink()).unwrap(), taken)
+}
+
+/// Nodes beside one way from the root to a chunk, on both sides, at every level; and a few on the way.
+fn edge_nodes_max(root: Level) -> u64 {
+    u64::from(root.get()) * (u64::from(2 * AVG) + 4)
+}
+
+/// At least half the average of children everywhere, but for the last node of a level.
+fn nodes_of(chunks: u64) -> u64 {
+    let mut sum = 0;
+    let mut here = chunks;
+    while here > 1 {
+        here = here.div_ceil(u64::from(AVG / 2));
+        sum += here;
+    }
+    sum
+}
