@@ -15,6 +15,10 @@ pub enum Action {
     ListEpochs { session: usize },
     /// A heartbeat with a checkpoint: it answers every epoch seen, and may declare the parent chosen.
     Checkpoint { session: usize, declares: bool },
+    /// A session gives a reference up: only with `CheckpointsGrow` off.
+    Release { session: usize, slot: Slots },
+    /// A session publishes a backup's next revision.
+    PutRevision { session: usize, backup: usize },
     /// A look-up has found a slot and not yet returned it.
     BeginLookUp { session: usize, slot: Slots },
     /// The look-up returns; the session refers to the slot.
@@ -50,6 +54,8 @@ pub enum Action {
     Begin { by: usize },
     /// It finds one open and goes on with it.
     TakeOver { by: usize, epoch: u8 },
+    /// It lists the first of the manifests.
+    ReadFirstManifest { by: usize },
     /// It lists manifests, marks, and computes what is dead.
     ReadMarks { by: usize },
     /// It announces what it condemns.

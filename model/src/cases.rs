@@ -133,6 +133,10 @@ pub const CASES: &[Case] = {
         case(R::AdoptLowerOnly, "mutual-adoption", V::AdoptionCircle),
         case(R::TombstoneLast, "dropped-manifests", V::Inv3Manifest),
         case(R::DropOnlyCovered, "dropped-manifests", V::Inv3Session),
+        case(R::CheckpointsGrow, "adoption", V::Inv3Session),
+        case(R::RewriteCommittedFirst, "rewriting", V::Inv3Manifest),
+        case(R::RevisionsCovered, "rewriting", V::Inv3Manifest),
+        case(R::CachesDropped, "old-caches", V::Inv3Session),
         case(R::EndingKept, "dropped-endings", V::SecondEnding),
     ]
 };

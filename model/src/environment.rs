@@ -75,6 +75,7 @@ fn forget(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors
             out.push((Action::Forget { backup }, next));
         }
         if let Some(root) = scenario.rewrite[backup]
+            && scenario.rewriter.is_none()
             && !forgotten
             && !state.rewritten.has(backup)
         {

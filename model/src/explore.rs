@@ -3,7 +3,7 @@
 //! A state is remembered by a 64-bit digest; with some 10^8 states the chance that two share one, so that
 //! one of them is passed over, is below 10^-3, and another seed makes another choice of which.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::action::Action;
@@ -136,15 +136,50 @@ pub fn successors(scenario: &Scenario, rules: Rules, state: &State, out: &mut Ve
     }
 }
 
+/// A growing list that never moves what it holds, and can give back its front block by block.
+struct Blocks<T> {
+    blocks: VecDeque<Vec<T>>,
+    len: usize,
+}
+
+/// Items of a block: small against memory, large against the cost of a block.
+const BLOCK_ITEMS: usize = 1 << 16;
+
+impl<T> Blocks<T> {
+    const fn new() -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, item: T) {
+        if self.len.is_multiple_of(BLOCK_ITEMS) {
+            self.blocks.push_back(Vec::with_capacity(BLOCK_ITEMS));
+        }
+        self.blocks
+            .back_mut()
+            .expect("a block has just been pushed")
+            .push(item);
+        self.len += 1;
+    }
+
+    fn get(&self, place: usize) -> &T {
+        &self.blocks[place / BLOCK_ITEMS][place % BLOCK_ITEMS]
+    }
+}
+
+/// For each state in the order found: which one led to it, and by which of its steps.
+type Origins = Blocks<(u32, u16)>;
+
 /// Explores `scenario` under `rules` until a violation, the end, or `limit` states.
 #[must_use]
 pub fn explore(scenario: &Scenario, rules: Rules, limit: u64, seed: u64) -> Outcome {
     let mut known: HashSet<u64, BuildHasherDefault<Same>> = HashSet::default();
-    // For each state in the order found: who found it, and by which of its steps.
-    let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
+    let mut origins = Origins::new();
+    origins.push((0, 0));
     let mut unseen = scenario.witnesses.clone();
-    let mut start = scenario.start();
-    environment::normalise(scenario, &mut start);
+    let start = start(scenario);
     known.insert(digest(seed, &start));
     let mut outcome = Outcome {
         states: 1,
@@ -154,62 +189,66 @@ pub fn explore(scenario: &Scenario, rules: Rules, limit: u64, seed: u64) -> Outc
         unseen: Vec::new(),
         complete: true,
     };
-    let mut level = vec![start];
-    let mut first_of_level = 0_u32;
+    let mut level = Blocks::new();
+    level.push(start);
+    let mut origin = 0_u32;
     let mut steps = Vec::new();
-    'levels: while !level.is_empty() {
-        let mut next_level = Vec::new();
-        let next_first = number(origins.len());
-        for (place, state) in level.iter().enumerate() {
-            successors(scenario, rules, state, &mut steps);
-            outcome.steps += steps.len() as u64;
-            for (ordinal, (_, next)) in steps.iter().enumerate() {
-                if !known.insert(digest(seed, next)) {
-                    continue;
+    'levels: while level.len > 0 {
+        let mut next_level = Blocks::new();
+        // Blocks are given back as they are done with: two levels at once are most of the memory.
+        while let Some(block) = level.blocks.pop_front() {
+            for state in &block {
+                successors(scenario, rules, state, &mut steps);
+                outcome.steps += steps.len() as u64;
+                for (ordinal, (_, next)) in steps.iter().enumerate() {
+                    if !known.insert(digest(seed, next)) {
+                        continue;
+                    }
+                    origins.push((
+                        origin,
+                        u16::try_from(ordinal).expect("few steps lead from a state"),
+                    ));
+                    unseen.retain(|witness| !witness.seen(scenario, next));
+                    if let Some(violation) = violation(scenario, rules, next) {
+                        outcome.violation = Some((violation, replay(scenario, rules, &origins)));
+                        outcome.depth += 1;
+                        break 'levels;
+                    }
+                    next_level.push(*next);
                 }
-                let origin = first_of_level + number(place);
-                origins.push((
-                    origin,
-                    u16::try_from(ordinal).expect("few steps lead from a state"),
-                ));
-                unseen.retain(|witness| !witness.seen(scenario, next));
-                if let Some(violation) = violation(scenario, rules, next) {
-                    let trace = replay(scenario, rules, &origins);
-                    outcome.violation = Some((violation, trace));
-                    outcome.depth += 1;
-                    break 'levels;
-                }
-                next_level.push(*next);
+                origin = origin
+                    .checked_add(1)
+                    .expect("memory ends before the numbers of states do");
             }
-            if origins.len() as u64 >= limit {
+            if origins.len as u64 >= limit {
                 outcome.complete = false;
                 break 'levels;
             }
         }
-        outcome.depth += u32::from(!next_level.is_empty());
-        first_of_level = next_first;
+        outcome.depth += u32::from(next_level.len > 0);
         level = next_level;
     }
-    outcome.states = origins.len() as u64;
+    outcome.states = origins.len as u64;
     outcome.unseen = unseen;
     outcome
 }
 
-fn number(place: usize) -> u32 {
-    u32::try_from(place).expect("memory ends before the numbers of states do")
+fn start(scenario: &Scenario) -> State {
+    let mut start = scenario.start();
+    environment::normalise(scenario, &mut start);
+    start
 }
 
 /// The steps that lead to the state found last.
-fn replay(scenario: &Scenario, rules: Rules, origins: &[(u32, u16)]) -> Vec<Action> {
+fn replay(scenario: &Scenario, rules: Rules, origins: &Origins) -> Vec<Action> {
     let mut ordinals = Vec::new();
-    let mut at = origins.len() - 1;
+    let mut at = origins.len - 1;
     while at != 0 {
-        let (from, ordinal) = origins[at];
+        let (from, ordinal) = *origins.get(at);
         ordinals.push(usize::from(ordinal));
         at = usize::try_from(from).expect("a place in memory");
     }
-    let mut state = scenario.start();
-    environment::normalise(scenario, &mut state);
+    let mut state = start(scenario);
     let mut trace = Vec::new();
     let mut steps = Vec::new();
     for ordinal in ordinals.into_iter().rev() {
@@ -221,25 +260,25 @@ fn replay(scenario: &Scenario, rules: Rules, origins: &[(u32, u16)]) -> Vec<Acti
     trace
 }
 
-/// How often each kind of step occurs in the states of a scenario: none may be dead.
+/// The kinds of steps that a scenario takes.
 #[must_use]
-pub fn step_kinds(scenario: &Scenario, rules: Rules, limit: u64) -> HashMap<String, u64> {
-    let mut kinds = HashMap::new();
+pub fn step_kinds(scenario: &Scenario, rules: Rules) -> BTreeSet<String> {
+    let mut kinds = HashSet::new();
+    let mut names = BTreeSet::new();
     let mut known: HashSet<u64, BuildHasherDefault<Same>> = HashSet::default();
-    let mut start = scenario.start();
-    environment::normalise(scenario, &mut start);
-    let mut open = vec![start];
+    let mut open = vec![start(scenario)];
     let mut steps = Vec::new();
     while let Some(state) = open.pop() {
         successors(scenario, rules, &state, &mut steps);
         for (action, next) in &steps {
-            let text = format!("{action:?}");
-            let kind = text.split([' ', '{']).next().unwrap_or_default().to_owned();
-            *kinds.entry(kind).or_insert(0) += 1;
-            if known.insert(digest(0, next)) && (known.len() as u64) < limit {
+            if kinds.insert(std::mem::discriminant(action)) {
+                let text = format!("{action:?}");
+                names.insert(text.split_whitespace().next().unwrap_or_default().to_owned());
+            }
+            if known.insert(digest(0, next)) {
                 open.push(*next);
             }
         }
     }
-    kinds
+    names
 }

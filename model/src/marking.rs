@@ -12,12 +12,24 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
         ..Marks::default()
     };
     let mut sweep = state.marks.owed;
+    let me = state.reclaimers[by];
     for backup in state.commits() {
         marks.covered.add(backup);
-        if state.tombs.has(backup) {
+        let early = backup == 0 && me.stage == Stage::HalfRead;
+        let seen = if early {
+            me.condemned.marks
+        } else {
+            Marks::default()
+        };
+        let rewritten = if early { seen.rewritten } else { state.rewritten };
+        let forgotten = if early { seen.forgotten } else { state.tombs };
+        if rewritten.has(backup) {
+            marks.rewritten.add(backup);
+        }
+        if forgotten.has(backup) {
             marks.forgotten.add(backup);
         } else {
-            marks.reached |= scenario.root(state, backup);
+            marks.reached |= scenario.revision_root(state, backup, rewritten.has(backup));
         }
         if !state.marks.covered.has(backup) {
             sweep |= written_by(scenario, rules, state, backup);
@@ -123,7 +135,10 @@ pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, m
         state.marks.covered.with(me.condemned.marks.covered)
     };
     let mut live = Slots::NONE;
-    for backup in state.commits().filter(|&b| !covered.has(b)) {
+    let newer = |b: usize| {
+        rules.has(Rule::RevisionsCovered) && state.rewritten.has(b) && !me.condemned.marks.rewritten.has(b)
+    };
+    for backup in state.commits().filter(|&b| !covered.has(b) || newer(b)) {
         if state.tombs.has(backup) && !rules.has(Rule::UncoveredEvenForgotten) {
             continue;
         }

@@ -18,7 +18,15 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &
     let me = state.reclaimers[by];
     match me.stage {
         Stage::Idle => begin(scenario, state, by, out),
-        Stage::Listed => {
+        Stage::Listed if scenario.slow_marks => {
+            let mut next = *state;
+            let view = &mut next.reclaimers[by];
+            view.stage = Stage::HalfRead;
+            view.condemned.marks.rewritten = state.rewritten.both(Numbers::one(0));
+            view.condemned.marks.forgotten = state.tombs.both(Numbers::one(0));
+            out.push((Action::ReadFirstManifest { by }, next));
+        }
+        Stage::Listed | Stage::HalfRead => {
             let mut next = *state;
             read_marks(scenario, rules, &mut next, by);
             out.push((Action::ReadMarks { by }, next));
@@ -28,7 +36,7 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &
         Stage::Waiting => wait(scenario, rules, state, by, out),
         Stage::Read => decide(scenario, rules, state, by, out),
         Stage::Decided => put_removed(rules, state, by, out),
-        Stage::Published | Stage::FirstGone => remove(rules, state, by, out),
+        Stage::Published | Stage::FirstGone => remove(scenario, rules, state, by, out),
         Stage::AllGone => {
             let mut next = *state;
             replace_marks(scenario, rules, &mut next, by);
@@ -185,7 +193,7 @@ fn put_removed(_rules: Rules, state: &State, by: usize, out: &mut Successors) {
 }
 
 /// Executes the list: nodes, a barrier, data.
-fn remove(rules: Rules, state: &State, by: usize, out: &mut Successors) {
+fn remove(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut Successors) {
     let me = state.reclaimers[by];
     let mut next = *state;
     let gone = me.list - me.skip;
@@ -208,7 +216,7 @@ fn remove(rules: Rules, state: &State, by: usize, out: &mut Successors) {
             return;
         }
         if rules.has(Rule::NamesOnRecord) {
-            next.recorded |= gone;
+            next.recorded |= gone - scenario.compacted;
         }
         next.live -= first;
         next.reclaimers[by].stage = Stage::FirstGone;
@@ -230,6 +238,9 @@ pub fn housekeeping(scenario: &Scenario, rules: Rules, state: &State, out: &mut 
         for backup in state.commits() {
             if !state.marks.covered.has(backup) && !state.tombs.has(backup) {
                 next.marks.covered.add(backup);
+                if state.rewritten.has(backup) {
+                    next.marks.rewritten.add(backup);
+                }
                 next.marks.reached |= scenario.root(state, backup);
                 if rules.has(Rule::FirstMarkOwed) {
                     next.marks.owed |= written_by(scenario, rules, state, backup);

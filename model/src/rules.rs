@@ -89,6 +89,14 @@ pub enum Rule {
     TombstoneLast,
     /// A forgotten manifest is dropped only when the marks of the newest epoch cover its tombstone.
     DropOnlyCovered,
+    /// A session's checkpoints only grow: what k reaches, every later one reaches.
+    CheckpointsGrow,
+    /// A revision with another root is first committed as the rewriting session's own manifest.
+    RewriteCommittedFirst,
+    /// Marks cover revisions: a backup with a newer revision is not covered.
+    RevisionsCovered,
+    /// Caches older than the oldest kept epoch are dropped.
+    CachesDropped,
     /// An "expired" or "adopted" ending is not dropped while its session could wake.
     EndingKept,
 }
@@ -137,6 +145,10 @@ impl Rule {
         Self::AdoptLowerOnly,
         Self::TombstoneLast,
         Self::DropOnlyCovered,
+        Self::CheckpointsGrow,
+        Self::RewriteCommittedFirst,
+        Self::RevisionsCovered,
+        Self::CachesDropped,
         Self::EndingKept,
     ];
 }

@@ -3,7 +3,7 @@
 use crate::properties::Witness;
 use crate::rules::{Rule, Rules};
 use crate::slots::{NODES, Numbers, Slots};
-use crate::state::{Budget, Ending, Marks, RECLAIMERS, SESSIONS, State};
+use crate::state::{Budget, Ending, Marks, Parent, RECLAIMERS, SESSIONS, State};
 
 /// Bounds of one exploration. Old backups take the lowest session numbers.
 #[derive(Clone, Debug)]
@@ -42,6 +42,14 @@ pub struct Scenario {
     pub forget: Numbers,
     /// The root of a backup's next manifest revision, where an archival rewrite may happen.
     pub rewrite: [Option<Slots>; SESSIONS],
+    /// Manifests are listed for marks in two steps, session 0 first.
+    pub slow_marks: bool,
+    /// The session that rewrites; where there is none, a rewrite copies into containers of its own at once.
+    pub rewriter: Option<usize>,
+    /// Slots removed by compaction: their container stays, so no name goes on record.
+    pub compacted: Slots,
+    /// Slots that sessions' caches show at the start.
+    pub cached: Slots,
     /// Forgotten manifests may be dropped.
     pub drop_manifests: bool,
     /// Finished epochs may be dropped.
@@ -115,6 +123,10 @@ impl Scenario {
             adopts: [Numbers::NONE; SESSIONS],
             forget: Numbers::NONE,
             rewrite: [None; SESSIONS],
+            slow_marks: false,
+            rewriter: None,
+            compacted: Slots::NONE,
+            cached: Slots::NONE,
             drop_manifests: false,
             drop_epochs: false,
             drop_endings: false,
@@ -163,6 +175,9 @@ impl Scenario {
                 }
             }
         }
+        for i in self.running.each() {
+            state.sessions[i].cache = self.cached;
+        }
         state.durable = state.live;
         state.marks = marks;
         if self.rebuild || !self.look_up.iter().all(|slots| slots.only_nodes().is_empty()) {
@@ -189,35 +204,32 @@ impl Scenario {
     /// The root of the current revision of a committed backup's manifest.
     #[must_use]
     pub fn root(&self, state: &State, backup: usize) -> Slots {
-        match (
-            state.endings[backup],
-            state.rewritten.has(backup),
-            self.rewrite[backup],
-        ) {
+        self.revision_root(state, backup, state.rewritten.has(backup))
+    }
+
+    /// The root of one revision of a committed backup's manifest.
+    #[must_use]
+    pub fn revision_root(&self, state: &State, backup: usize, rewritten: bool) -> Slots {
+        match (state.endings[backup], rewritten, self.rewrite[backup]) {
             (Ending::Commit { .. }, true, Some(root)) => state.closure(root),
             (Ending::Commit { root, .. }, ..) => root,
             _ => Slots::NONE,
-        }
-    }
-
-    /// The root of the revision that a parent names, or of the newest with `ParentRevisionMarked` off.
-    #[must_use]
-    pub fn marked_parent_root(&self, rules: Rules, state: &State, parent: crate::state::Parent) -> Slots {
-        if rules.has(Rule::ParentRevisionMarked) {
-            self.parent_root(state, parent)
-        } else {
-            self.root(state, usize::from(parent.backup))
         }
     }
 
     /// The root of the revision that a parent names.
     #[must_use]
-    pub fn parent_root(&self, state: &State, parent: crate::state::Parent) -> Slots {
-        let backup = usize::from(parent.backup);
-        match (state.endings[backup], parent.rewritten, self.rewrite[backup]) {
-            (Ending::Commit { .. }, true, Some(root)) => state.closure(root),
-            (Ending::Commit { root, .. }, ..) => root,
-            _ => Slots::NONE,
+    pub fn parent_root(&self, state: &State, parent: Parent) -> Slots {
+        self.revision_root(state, usize::from(parent.backup), parent.rewritten)
+    }
+
+    /// The same, or with `ParentRevisionMarked` off the root of the newest revision.
+    #[must_use]
+    pub fn marked_parent_root(&self, rules: Rules, state: &State, parent: Parent) -> Slots {
+        if rules.has(Rule::ParentRevisionMarked) {
+            self.parent_root(state, parent)
+        } else {
+            self.root(state, usize::from(parent.backup))
         }
     }
 }

@@ -36,6 +36,8 @@ pub fn small() -> Vec<Scenario> {
         epochs::leases(),
         epochs::missing_marks(),
         epochs::late_puts(),
+        sessions::rewriting(),
+        store::old_caches(),
         store::hooks(),
         store::late_writer(),
         store::dropped_manifests(),

@@ -63,6 +63,9 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &m
         }
         Phase::Open | Phase::Done => {}
     }
+    if scenario.rewriter == Some(i) {
+        put_revision(scenario, rules, state, i, out);
+    }
     if scenario.loses() && matches!(state.endings[i], Ending::Commit { .. }) && !state.settled.has(i) {
         let mut next = *state;
         settle(rules, &mut next, i);
@@ -93,6 +96,15 @@ fn see_epochs(rules: Rules, state: &State, me: &mut Process) {
         }
     }
     me.absent = absent_view(rules, state);
+    let kept = (1_u8..)
+        .zip(&state.epochs)
+        .find(|(_, e)| e.condemned.is_some() || e.removed.is_some());
+    if let Some((oldest, _)) = kept
+        && rules.has(Rule::CachesDropped)
+        && me.cache_epoch < oldest
+    {
+        me.cache = Slots::NONE;
+    }
 }
 
 fn run(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {
@@ -113,6 +125,36 @@ fn run(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Suc
     splice(scenario, rules, state, i, out);
     adopt(scenario, rules, state, i, out);
     commit(scenario, rules, state, i, out);
+    if !rules.has(Rule::CheckpointsGrow) {
+        for slot in me.held.each() {
+            let mut next = *state;
+            next.sessions[i].held -= slot;
+            out.push((Action::Release { session: i, slot }, next));
+        }
+    }
+}
+
+/// The next revision of a backup, with a root that the rewriting session has put together.
+fn put_revision(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {
+    for backup in state
+        .commits()
+        .filter(|&b| !state.tombs.has(b) && !state.rewritten.has(b))
+    {
+        let Some(root) = scenario.rewrite[backup] else {
+            continue;
+        };
+        let ready = if rules.has(Rule::RewriteCommittedFirst) {
+            !state.tombs.has(i)
+                && matches!(state.endings[i], Ending::Commit { root: own, .. } if root.within(own))
+        } else {
+            root.within(state.sessions[i].held)
+        };
+        if ready {
+            let mut next = *state;
+            next.rewritten.add(backup);
+            out.push((Action::PutRevision { session: i, backup }, next));
+        }
+    }
 }
 
 /// Makes durable what session `i` has put, and what it has read.
@@ -184,7 +226,7 @@ fn look_up(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut
         out.push((Action::FinishLookUp { session: i }, next));
         return;
     }
-    let found = state.live.only_data() | findable_nodes(rules, state);
+    let found = state.live.only_data() | me.cache | findable_nodes(rules, state);
     let candidates = (found & scenario.look_up[i]) - me.absent - me.held;
     for slot in candidates.each() {
         let mut next = *state;
@@ -358,7 +400,8 @@ pub fn end(scenario: &Scenario, state: &mut State, i: usize, ending: Ending) {
     state.endings[i] = ending;
     state.history.ended_twice |= state.history.ended.has(i);
     state.history.ended.add(i);
-    if scenario.drop_endings && !matches!(ending, Ending::Commit { .. }) {
+    let rewrites = scenario.rewriter == Some(i);
+    if (scenario.drop_endings || rewrites) && !matches!(ending, Ending::Commit { .. }) {
         return;
     }
     state.checkpoints[i] = None;

@@ -76,6 +76,8 @@ pub struct Marks {
     pub reached: Slots,
     /// Committed manifests covered.
     pub covered: Numbers,
+    /// Those of them whose second revision was covered.
+    pub rewritten: Numbers,
     /// Those of them that were covered as forgotten.
     pub forgotten: Numbers,
     /// Slots to sweep that a first mark outside an epoch has found.
@@ -130,6 +132,10 @@ pub struct Process {
     pub declared: bool,
     /// An adoption under way: the old session's number and its checkpoint k.
     pub adopting: Option<(u8, Content)>,
+    /// Slots that its cached catalogs show.
+    pub cache: Slots,
+    /// The newest epoch it knew when it loaded them.
+    pub cache_epoch: u8,
     /// Nodes in the recipe containers that adopted checkpoints name.
     pub adopted_named: Slots,
 }
@@ -142,6 +148,8 @@ pub enum Stage {
     Idle,
     /// Has listed epochs.
     Listed,
+    /// Has read the manifests of session 0, and none of the others yet.
+    HalfRead,
     /// Has computed what is dead.
     Marked,
     /// `condemned/<epoch>` exists.

@@ -21,9 +21,15 @@ pub(super) fn large() -> Vec<Scenario> {
     vec![
         two_epochs(),
         three_epochs(),
+        three_epochs_two_reclaimers(),
+        two_epochs_everything(),
+        two_epochs_power_two_reclaimers(),
         two_epochs_parents(),
         two_epochs_adoption(),
         two_epochs_nodes(),
+        two_epochs_nodes_two_reclaimers(),
+        two_epochs_adoption_two_reclaimers(),
+        two_epochs_parents_two_reclaimers(),
         two_epochs_marks(),
         chain_two_epochs(),
         two_epochs_power(),
@@ -129,8 +135,8 @@ pub(super) fn two_epochs_adoption() -> Scenario {
     }
 }
 
-/// Two sessions with nodes, one of whose nodes the other looks up, over two epochs and two reclaimers.
-pub(super) fn two_epochs_nodes() -> Scenario {
+/// Two sessions with nodes, one of whose nodes the other looks up, over two epochs.
+fn two_epochs_nodes() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
         owns: [D0, N0.with(N1), N2, NONE],
@@ -138,7 +144,6 @@ pub(super) fn two_epochs_nodes() -> Scenario {
         look_up: [NONE, D0, D0.with(N0).with(N1), NONE],
         forget: numbers(0, 1),
         stay: D0.with(N0),
-        reclaimers: 2,
         epochs: 2,
         drop_epochs: true,
         drop_manifests: true,
@@ -150,10 +155,19 @@ pub(super) fn two_epochs_nodes() -> Scenario {
             Witness::LeftInPlace,
             Witness::ForgottenUncovered,
         ],
-        ..Scenario::new(
-            "two-epochs-nodes",
-            "two sessions with nodes, two reclaimers, two epochs",
-        )
+        ..Scenario::new("two-epochs-nodes", "two sessions with nodes, two epochs")
+    }
+}
+
+/// The same with two reclaimers, a node for each session, and manifests that are not dropped.
+fn two_epochs_nodes_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "two-epochs-nodes-two-reclaimers",
+        about: "two sessions with nodes, two reclaimers, two epochs",
+        owns: [D0, N0, N2, NONE],
+        reclaimers: 2,
+        drop_manifests: false,
+        ..two_epochs_nodes()
     }
 }
 
@@ -227,5 +241,98 @@ pub(super) fn two_epochs_power() -> Scenario {
             Witness::PowerCut,
         ],
         ..Scenario::new("two-epochs-power", "a power cut, two sessions, two epochs")
+    }
+}
+
+/// An adoption over two epochs with two reclaimers and epochs that are dropped.
+fn two_epochs_adoption_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "two-epochs-adoption-two-reclaimers",
+        about: "an adoption, two reclaimers, two epochs",
+        reclaimers: 2,
+        drop_epochs: true,
+        ..two_epochs_adoption()
+    }
+}
+
+/// Parents over two epochs with two reclaimers.
+fn two_epochs_parents_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "two-epochs-parents-two-reclaimers",
+        about: "two sessions with parents, two reclaimers, two epochs",
+        owns: [D0.with(N0), NONE, NONE, NONE],
+        look_up: [NONE, N0, D0, NONE],
+        parents: [Numbers::NONE, Numbers::one(0), Numbers::one(0), Numbers::NONE],
+        plain_roots: true,
+        reclaimers: 2,
+        ..two_epochs_parents()
+    }
+}
+
+/// Three epochs with two reclaimers.
+fn three_epochs_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "three-epochs-two-reclaimers",
+        about: "two sessions, two reclaimers, three epochs",
+        owns: [D0, NONE, NONE, NONE],
+        look_up: [NONE, D0, D0, NONE],
+        stay: D0,
+        reclaimers: 2,
+        epochs: 3,
+        slow_look_ups: false,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::Expiry,
+            Witness::Removal,
+            Witness::LeftInPlace,
+        ],
+        ..two_epochs()
+    }
+}
+
+/// Look-ups, nodes, a parent, an adoption, late processes, extended marks and dropped epochs together.
+fn two_epochs_everything() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(N0, N0)],
+        refs: [D0, NONE, NONE, NONE],
+        owns: [D0.with(N0), N1, N2, NONE],
+        running: numbers(1, 2),
+        look_up: [NONE, D0, N0.with(N1), NONE],
+        parents: [Numbers::NONE, Numbers::NONE, Numbers::one(0), Numbers::NONE],
+        adopts: [Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE],
+        forget: numbers(0, 1),
+        stay: N0,
+        zombies: true,
+        extend_marks: true,
+        slow_marks: true,
+        drop_epochs: true,
+        drop_manifests: true,
+        epochs: 2,
+        witnesses: vec![
+            Witness::Commit,
+            Witness::AdoptionCommits,
+            Witness::Expiry,
+            Witness::TwoRemovals,
+            Witness::LeftInPlace,
+            Witness::ForgottenParentUsed,
+            Witness::ForgottenUncovered,
+        ],
+        ..Scenario::new(
+            "two-epochs-everything",
+            "two sessions, two epochs, all that sessions do",
+        )
+    }
+}
+
+/// A power cut with two reclaimers.
+fn two_epochs_power_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "two-epochs-power-two-reclaimers",
+        about: "a power cut, two sessions, two reclaimers, two epochs",
+        owns: [D0.with(N0), D1, NONE, NONE],
+        look_up: [NONE, D0, N0.with(D1), NONE],
+        plain_roots: true,
+        reclaimers: 2,
+        ..two_epochs_power()
     }
 }

@@ -133,3 +133,25 @@ pub(super) fn parents() -> Scenario {
         ..Scenario::new("parents", "splices from a parent that is forgotten or rewritten")
     }
 }
+
+/// A session rewrites backup 0 with what only backup 1 reaches, which is forgotten; then it is expired.
+pub(super) fn rewriting() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE), Backup::covered(D1, NONE)],
+        owns: [D0, D1, NONE, NONE],
+        running: numbers(&[2]),
+        parents: [Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE],
+        rewrite: [Some(D1), None, None, None],
+        rewriter: Some(2),
+        forget: numbers(&[1, 2]),
+        slow_marks: true,
+        plain_roots: true,
+        reclaimers: 2,
+        epochs: 2,
+        witnesses: vec![Witness::Commit, Witness::Removal, Witness::Expiry],
+        ..Scenario::new(
+            "rewriting",
+            "a session rewrites a backup, and may be expired before it publishes",
+        )
+    }
+}

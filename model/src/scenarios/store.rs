@@ -124,3 +124,22 @@ pub(super) fn power_cut_reclaim() -> Scenario {
         ..Scenario::new("power-cut-reclaim", "the power goes while an epoch removes")
     }
 }
+
+/// Catalogs cached before an epoch that has been dropped since, of a container that was compacted.
+pub(super) fn old_caches() -> Scenario {
+    Scenario {
+        backups: vec![Backup::covered(D0, NONE)],
+        owns: [D0, NONE, NONE, NONE],
+        running: numbers(&[1]),
+        look_up: [NONE, D0, NONE, NONE],
+        compacted: D0,
+        cached: D0,
+        forget: numbers(&[0]),
+        drop_epochs: true,
+        plain_roots: true,
+        stay: D0,
+        epochs: 2,
+        witnesses: vec![Witness::Commit, Witness::Removal, Witness::LeftInPlace],
+        ..Scenario::new("old-caches", "a session begins with catalogs cached long ago")
+    }
+}
