@@ -18,13 +18,16 @@ use crate::{ObjectError, Sealer};
 /// How often a number may be lost before giving up. Every loss is somebody else's progress.
 const ATTEMPTS_MAX: u32 = 100;
 
+type Name<'a> = dyn Fn(Revision) -> ObjectName + 'a;
+type Parse<'a> = dyn Fn(&ObjectName) -> Option<Revision> + 'a;
+
 /// One numbered series of objects of a kind, in one folder.
 pub struct Revisions<'a> {
     sealer: &'a Sealer,
     kind: ObjectKind,
     folder: String,
-    name: Box<dyn Fn(Revision) -> ObjectName + 'a>,
-    parse: Box<dyn Fn(&ObjectName) -> Option<Revision> + 'a>,
+    name: Box<Name<'a>>,
+    parse: Box<Parse<'a>>,
 }
 
 /// The highest revision as it was read.

@@ -283,7 +283,7 @@ fn opening_writes_nothing_and_reads_little() {
 enum Change {
     Add(u8),
     Remove(u8),
-    Change(u8, u8),
+    Swap(u8, u8),
     Repair,
 }
 
@@ -291,7 +291,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (0..6u8).prop_map(Change::Add),
         (0..6u8).prop_map(Change::Remove),
-        (0..6u8, 0..6u8).prop_map(|(a, b)| Change::Change(a, b)),
+        (0..6u8, 0..6u8).prop_map(|(a, b)| Change::Swap(a, b)),
         Just(Change::Repair),
     ]
 }
@@ -323,7 +323,7 @@ proptest! {
                     }
                     model.retain(|(slot, _)| *slot != id);
                 }
-                Change::Change(from, to) => {
+                Change::Swap(from, to) => {
                     let Some(&(old, _)) = model.iter().find(|(_, p)| *p == from) else { continue };
                     let (next, id) = config::change_slot(&env, &store, old, &slot(&password(to))).unwrap();
                     store = next;

@@ -10,7 +10,7 @@ use object::ObjectError;
 use object::config::{self, Argon2Cost, Credential, NewSlot, OpenConfig};
 use types::{ByteRange, ObjectName, Revision};
 
-pub const SETTINGS: Settings = Settings {
+pub(crate) const SETTINGS: Settings = Settings {
     chunk_avg_bytes: 8192,
     chunk_min_bytes: 4096,
     chunk_max_bytes: 65536,
@@ -19,7 +19,7 @@ pub const SETTINGS: Settings = Settings {
     container_bytes: 16 << 20,
 };
 
-pub fn slot(password: &str) -> NewSlot<'_> {
+pub(crate) fn slot(password: &str) -> NewSlot<'_> {
     let cost = Argon2Cost {
         memory_kib: 8,
         passes: 1,
@@ -32,20 +32,20 @@ pub fn slot(password: &str) -> NewSlot<'_> {
     }
 }
 
-pub fn env_on(storage: impl Storage + 'static, seed: u64) -> Env {
+pub(crate) fn env_on(storage: impl Storage + 'static, seed: u64) -> Env {
     Env::simulated(Arc::new(storage), seed).0
 }
 
-pub fn create(env: &Env, passwords: &[&str]) -> Result<OpenConfig, ObjectError> {
+pub(crate) fn create(env: &Env, passwords: &[&str]) -> Result<OpenConfig, ObjectError> {
     let slots: Vec<NewSlot<'_>> = passwords.iter().map(|password| slot(password)).collect();
     config::create(env, &SETTINGS, &slots, None)
 }
 
-pub fn open(env: &Env, password: &str) -> Result<OpenConfig, ObjectError> {
+pub(crate) fn open(env: &Env, password: &str) -> Result<OpenConfig, ObjectError> {
     config::open(env, Credential::Password(password.as_bytes()))
 }
 
-pub fn opens(env: &Env, password: &str) -> bool {
+pub(crate) fn opens(env: &Env, password: &str) -> bool {
     match open(env, password) {
         Ok(_) => true,
         Err(ObjectError::WrongPassword) => false,
@@ -53,18 +53,18 @@ pub fn opens(env: &Env, password: &str) -> bool {
     }
 }
 
-pub fn revision(n: u32) -> Revision {
+pub(crate) fn revision(n: u32) -> Revision {
     Revision::new(n).unwrap()
 }
 
-pub fn copy(n: u32, copy: ConfigCopy) -> ObjectName {
+pub(crate) fn copy(n: u32, copy: ConfigCopy) -> ObjectName {
     names::config(revision(n), copy)
 }
 
 type Interlude = Box<dyn FnOnce() + Send>;
 
 /// A storage before whose n-th put, counted from now, somebody else gets a turn.
-pub struct Interrupted {
+pub(crate) struct Interrupted {
     inner: Arc<dyn Storage>,
     interludes: Mutex<Vec<(u32, Interlude)>>,
     puts: Mutex<u32>,
@@ -72,7 +72,7 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    pub fn new(inner: Arc<dyn Storage>) -> Arc<Self> {
+    pub(crate) fn new(inner: Arc<dyn Storage>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             interludes: Mutex::default(),
@@ -81,13 +81,13 @@ impl Interrupted {
         })
     }
 
-    pub fn before_put(&self, n: u32, interlude: impl FnOnce() + Send + 'static) {
+    pub(crate) fn before_put(&self, n: u32, interlude: impl FnOnce() + Send + 'static) {
         let due = *self.puts.lock().unwrap() + n;
         self.interludes.lock().unwrap().push((due, Box::new(interlude)));
     }
 
     /// The next put is carried out twice, and the second answer is the one that arrives.
-    pub fn ask_twice(&self) {
+    pub(crate) fn ask_twice(&self) {
         *self.lies.lock().unwrap() = true;
     }
 }
