@@ -1,1 +1,44 @@
-//! Directory walk, listing and fences, operating-system metadata
+//! The operating system's side of directory backups: walking a tree, reading its files, the listing and
+//! its fences, telling unchanged files, and putting entries back with their metadata.
+//!
+//! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` are what makes the walk
+//! independent of path lengths and the restore safe against planted links (INV-8).
+//!
+//! What must hold:
+//! - Everything is in *listing order* ([`order`]); the walk yields it, the writer enforces it, the
+//!   reader checks it, so that two listings merge in one pass.
+//! - A fault of one entry is a value ([`TreeError`]) beside the other entries, never an end of the work.
+//! - Nothing here knows of containers or recipes: bytes in, bytes out.
+//! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files (INV-7).
+//!
+//! Concurrency: [`Walk`], [`ListingWriter`], [`ListingReader`] and [`Unchanged`] belong to one thread
+//! each and may be moved. [`WalkEntry`] and [`FileReader`] are `Send`: files may be opened and read ahead
+//! on other threads. [`Restorer`] takes entries in order from one thread; every [`FileWriter`] may be
+//! written by several threads at once.
+
+mod accounts;
+mod error;
+mod exclude;
+mod folder;
+mod links;
+mod listing;
+mod metadata;
+pub mod order;
+mod read;
+mod restore;
+mod roots;
+mod unchanged;
+mod walk;
+
+pub use accounts::Accounts;
+pub use error::{Action, Change, TreeError};
+pub use exclude::{ExcludeBuilder, Excludes};
+pub use links::LostLinks;
+pub use listing::{Fences, Listed, ListingPart, ListingReader, ListingWriter};
+pub use read::{FileReader, Piece, ReadFile, SmallRead, open_file, read_small};
+pub use restore::{
+    FileWriter, Include, Overwrite, Owners, Placed, RestoreOptions, Restorer, SkipReason, Sparse,
+};
+pub use roots::Roots;
+pub use unchanged::{Comparison, Trust, Unchanged};
+pub use walk::{FolderId, Marker, Walk, WalkEntry, WalkOptions};

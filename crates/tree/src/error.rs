@@ -1,0 +1,239 @@
+//! What can go wrong with one entry, a listing or a call.
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+/// A fault. Those with a `path` concern that entry alone: report them and go on (exit code 3).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// The system refused.
+    #[error("{}: cannot {action}: {errno}", Shown(path))]
+    System {
+        /// The entry.
+        path: Vec<u8>,
+        /// What was tried.
+        action: Action,
+        /// The system's answer.
+        errno: Errno,
+    },
+    /// The entry was there when its folder was read, and is gone or another one now.
+    #[error("{}: vanished while it was being backed up", Shown(path))]
+    Vanished {
+        /// The entry.
+        path: Vec<u8>,
+    },
+    /// A file changed while it was being read: what was read is stored, and may mix old and new.
+    #[error("{}: changed while it was being read ({change})", Shown(path))]
+    Changed {
+        /// The file.
+        path: Vec<u8>,
+        /// What was noticed.
+        change: Change,
+    },
+    /// An exclude pattern that is not one.
+    #[error("the pattern {pattern:?} cannot be understood: {why}")]
+    Pattern {
+        /// The pattern as given.
+        pattern: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// An entry was handed to the writer out of listing order. Misuse.
+    #[error("{}: does not come after {} in listing order", Shown(path), Shown(previous))]
+    Order {
+        /// The entry.
+        path: Vec<u8>,
+        /// The one before it.
+        previous: Vec<u8>,
+    },
+    /// An entry that the format cannot hold; it is left out.
+    #[error("{}: cannot be listed: {why}", Shown(path))]
+    Unlistable {
+        /// The entry.
+        path: Vec<u8>,
+        /// Which rule of the format it breaks.
+        why: String,
+    },
+    /// The listing or fences stream is damaged. Corrupt.
+    #[error("the {stream} is damaged at byte {offset}: {why}")]
+    Damaged {
+        /// `"listing"` or `"fences"`.
+        stream: &'static str,
+        /// Offset of the damaged record in the stream.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The listing or fences stream could not be read.
+    #[error("the {stream} cannot be read at byte {offset}: {source}")]
+    Stream {
+        /// `"listing"` or `"fences"`.
+        stream: &'static str,
+        /// Offset of the record being read.
+        offset: u64,
+        /// What the source of the stream said.
+        source: std::io::Error,
+    },
+    /// A path that must not be restored: relative, empty, with `.`, `..` or NUL (INV-8).
+    #[error("{}: refused, its path is not a clean absolute one", Shown(path))]
+    UnsafePath {
+        /// The path as it stands in the listing.
+        path: Vec<u8>,
+    },
+    /// The way to the entry leads over something that is not a folder, such as a symbolic link (INV-8).
+    #[error("{}: refused, the way to it is not all folders", Shown(path))]
+    NotAFolder {
+        /// The entry.
+        path: Vec<u8>,
+    },
+    /// A file was finished before all its bytes were written or skipped.
+    #[error("{}: incomplete, {written} of {expected} bytes", Shown(path))]
+    Incomplete {
+        /// The file.
+        path: Vec<u8>,
+        /// Bytes written or skipped.
+        written: u64,
+        /// Bytes it has.
+        expected: u64,
+    },
+    /// The owner could not be set, so the set-user and set-group bits were left off.
+    #[error("{}: its owner cannot be set, so its set-id bits were left off", Shown(path))]
+    SetIdDropped {
+        /// The entry.
+        path: Vec<u8>,
+    },
+}
+
+impl TreeError {
+    pub(crate) fn system(path: impl Into<Vec<u8>>, action: Action, errno: Errno) -> Self {
+        Self::System {
+            path: path.into(),
+            action,
+            errno,
+        }
+    }
+
+    /// As [`Self::system`], but an entry that is no longer there has vanished.
+    pub(crate) fn reading(path: impl Into<Vec<u8>>, action: Action, errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::STALE => Self::Vanished { path: path.into() },
+            _ => Self::system(path, action, errno),
+        }
+    }
+
+    /// The entry concerned, where there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&[u8]> {
+        match self {
+            Self::System { path, .. }
+            | Self::Vanished { path }
+            | Self::Changed { path, .. }
+            | Self::Order { path, .. }
+            | Self::Unlistable { path, .. }
+            | Self::UnsafePath { path }
+            | Self::NotAFolder { path }
+            | Self::Incomplete { path, .. }
+            | Self::SetIdDropped { path } => Some(path),
+            Self::Pattern { .. } | Self::Damaged { .. } | Self::Stream { .. } => None,
+        }
+    }
+}
+
+/// What was tried with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Reading its metadata.
+    ReadMetadata,
+    /// Reading its extended attributes.
+    ReadAttributes,
+    /// Opening it.
+    Open,
+    /// Reading it.
+    Read,
+    /// Listing the folder.
+    List,
+    /// Creating it.
+    Create,
+    /// Removing what stood in its place.
+    Replace,
+    /// Writing it.
+    Write,
+    /// Linking it to its first name.
+    Link,
+    /// Setting its extended attributes.
+    SetAttributes,
+    /// Setting its owner.
+    SetOwner,
+    /// Setting its permission bits.
+    SetMode,
+    /// Setting its times.
+    SetTimes,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadMetadata => "read its metadata",
+            Self::ReadAttributes => "read its extended attributes",
+            Self::Open => "open it",
+            Self::Read => "read it",
+            Self::List => "list the folder",
+            Self::Create => "create it",
+            Self::Replace => "replace what stands there",
+            Self::Write => "write it",
+            Self::Link => "link it to its first name",
+            Self::SetAttributes => "set its extended attributes",
+            Self::SetOwner => "set its owner",
+            Self::SetMode => "set its permissions",
+            Self::SetTimes => "set its times",
+        })
+    }
+}
+
+/// How a file was seen to change while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It became shorter: fewer bytes were stored than it had when opened.
+    Shrunk,
+    /// It became longer: the bytes it had when opened were stored.
+    Grown,
+    /// Its time of modification moved on.
+    Modified,
+    /// It is no longer a regular file; nothing was stored.
+    Kind,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shrunk => "it became shorter",
+            Self::Grown => "it became longer",
+            Self::Modified => "it was modified",
+            Self::Kind => "it is no longer a regular file",
+        })
+    }
+}
+
+/// A path as shown to people: bytes that are not printable are escaped, so that a name can neither
+/// break a line nor steer a terminal.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.utf8_chunks() {
+            for c in part.valid().chars() {
+                if c.is_control() {
+                    write!(f, "{}", c.escape_default())?
+                } else {
+                    write!(f, "{c}")?
+                }
+            }
+            part.invalid().iter().try_for_each(|b| write!(f, "\\x{b:02x}"))?;
+        }
+        Ok(())
+    }
+}

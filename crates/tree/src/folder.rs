@@ -1,0 +1,166 @@
+//! Folders that stay reachable by their chain of parents while their descriptors come and go.
+//!
+//! A walk or a restore may hold thousands of folders (queued entries, a deep tree) and a process few
+//! descriptors. Each [`Folder`] knows its parent and name; its descriptor is closed when more than
+//! [`OPEN_MAX`] are open, and opened again, relative to the parent's, when needed. The folder found then
+//! must be the one known before, by device and inode: otherwise the answer is `ESTALE`.
+//!
+//! No path is ever longer than one name, so depth is not limited by `PATH_MAX`. Safe to share between
+//! threads; a descriptor in use is kept open by its `Arc`.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+use crate::metadata::Facts;
+
+/// Descriptors of folders kept open by one walk or restore.
+const OPEN_MAX: usize = 96;
+
+/// A folder known by name and identity.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    /// None for the top, whose descriptor is never closed.
+    parent: Option<Arc<Folder>>,
+    name: Vec<u8>,
+    /// Whether a link in its place is followed: only on the way to a walk's roots.
+    follow: bool,
+    identity: (u64, u64),
+    descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    open: Arc<Mutex<VecDeque<Weak<Folder>>>>,
+}
+
+impl Folder {
+    /// The top of a chain, opened by a path that is trusted.
+    pub(crate) fn top(path: &[u8]) -> Result<Arc<Self>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = retry(|| openat(CWD, path, flags, Mode::empty()))?;
+        let facts = Facts::of(&fstat(&descriptor)?);
+        Ok(Arc::new(Self {
+            parent: None,
+            name: path.to_vec(),
+            follow: true,
+            identity: (facts.device, facts.inode),
+            descriptor: Mutex::new(Some(Arc::new(descriptor))),
+            open: Arc::default(),
+        }))
+    }
+
+    /// A folder in this one, and what it is now. Opened for reading where `readable`, else only as a
+    /// place for names.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        name: &[u8],
+        follow: bool,
+        readable: bool,
+    ) -> Result<(Arc<Self>, Facts), Errno> {
+        let here = self.descriptor()?;
+        let descriptor = open_folder(&here, name, follow, readable)?;
+        let facts = Facts::of(&fstat(&descriptor)?);
+        let folder = Arc::new(Self {
+            parent: Some(self.clone()),
+            name: name.to_vec(),
+            follow,
+            identity: (facts.device, facts.inode),
+            descriptor: Mutex::new(Some(Arc::new(descriptor))),
+            open: self.open.clone(),
+        });
+        folder.count_open();
+        Ok((folder, facts))
+    }
+
+    /// Device and inode.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Its descriptor, opened again if need be.
+    pub(crate) fn descriptor(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Errno> {
+        let mut closed: Vec<&Arc<Self>> = Vec::new();
+        let mut folder = self;
+        let mut descriptor = loop {
+            if let Some(found) = folder.current() {
+                break found;
+            }
+            closed.push(folder);
+            folder = folder.parent.as_ref().expect("the top is never closed");
+        };
+        while let Some(folder) = closed.pop() {
+            let again = open_folder(&descriptor, &folder.name, folder.follow, false)?;
+            let facts = Facts::of(&fstat(&again)?);
+            if (facts.device, facts.inode) != folder.identity {
+                return Err(Errno::STALE);
+            }
+            descriptor = Arc::new(again);
+            *folder.slot() = Some(descriptor.clone());
+            folder.count_open();
+        }
+        Ok(descriptor)
+    }
+
+    fn current(&self) -> Option<Arc<OwnedFd>> {
+        self.slot().clone()
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        // A descriptor is put or taken whole: a panic elsewhere leaves nothing half done.
+        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this folder is open, and closes the one opened longest ago if there are too many.
+    fn count_open(self: &Arc<Self>) {
+        let too_many = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.push_back(Arc::downgrade(self));
+            if open.len() > OPEN_MAX {
+                open.pop_front()
+            } else {
+                None
+            }
+        };
+        if let Some(folder) = too_many.and_then(|weak| weak.upgrade()) {
+            drop(folder.slot().take());
+        }
+    }
+}
+
+impl Drop for Folder {
+    /// Lets go of the chain in a loop: a deep tree's parents may all go with their last child, and must
+    /// not recurse.
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut folder) = parent.and_then(Arc::into_inner) {
+            parent = folder.parent.take();
+        }
+    }
+}
+
+fn open_folder(at: &OwnedFd, name: &[u8], follow: bool, readable: bool) -> Result<OwnedFd, Errno> {
+    let base = OFlags::DIRECTORY | OFlags::CLOEXEC | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    if !readable {
+        return retry(|| openat(at, name, base | OFlags::PATH, Mode::empty()));
+    }
+    open_quietly(at, name, base)
+}
+
+/// Opens for reading without touching the time of access where that is permitted.
+pub(crate) fn open_quietly(at: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    match retry(|| openat(at, name, flags | OFlags::NOATIME, Mode::empty())) {
+        // Only the owner and the superuser may ask for it.
+        Err(Errno::PERM) => retry(|| openat(at, name, flags, Mode::empty())),
+        other => other,
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

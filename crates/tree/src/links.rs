@@ -1,0 +1,76 @@
+//! Hard links: which name of a file came first.
+
+use std::collections::HashMap;
+
+use format::listing::EntryKind;
+
+use crate::WalkEntry;
+
+/// First names of files with several, kept until all their names were seen (INV-7: one entry a file).
+#[derive(Debug, Default)]
+pub(crate) struct FirstNames {
+    found: HashMap<(u64, u64), (Vec<u8>, u64)>,
+}
+
+impl FirstNames {
+    /// The first name of the file, or none when this is it. `links` is its number of names.
+    pub(crate) fn see(&mut self, identity: (u64, u64), links: u64, path: &[u8]) -> Option<Vec<u8>> {
+        if links < 2 {
+            return None;
+        }
+        let Some((first, left)) = self.found.get_mut(&identity) else {
+            self.found.insert(identity, (path.to_vec(), links - 1));
+            return None;
+        };
+        *left -= 1;
+        if *left > 0 {
+            return Some(first.clone());
+        }
+        self.found.remove(&identity).map(|(first, _)| first)
+    }
+}
+
+/// Mends hard links whose first name could not be stored after all, because the file would not open.
+///
+/// Whoever stores entries calls [`Self::lost`] for such a file and [`Self::mend`] for every later entry:
+/// the next name of the file then becomes a file of its own, and later ones point to it.
+#[derive(Debug, Default)]
+pub struct LostLinks {
+    /// The name that took the lost one's place; none while there is none.
+    instead: HashMap<(u64, u64), Option<Vec<u8>>>,
+}
+
+impl LostLinks {
+    /// A file was not stored.
+    pub fn lost(&mut self, file: &WalkEntry) {
+        if file.links > 1 {
+            self.instead.insert(identity(file), None);
+        }
+    }
+
+    /// Turns a hard link to a file that was not stored into a file, or points it to the name that was.
+    pub fn mend(&mut self, entry: &mut WalkEntry) {
+        if !matches!(entry.entry.kind, EntryKind::HardLink { .. }) {
+            return;
+        }
+        let Some(instead) = self.instead.get_mut(&identity(entry)) else {
+            return;
+        };
+        entry.entry.kind = match instead {
+            Some(target) => EntryKind::HardLink {
+                target: target.clone(),
+            },
+            None => {
+                *instead = Some(entry.entry.path.clone());
+                EntryKind::File {
+                    len: entry.len,
+                    holes: Vec::new(),
+                }
+            }
+        };
+    }
+}
+
+fn identity(entry: &WalkEntry) -> (u64, u64) {
+    (entry.entry.device, entry.entry.inode)
+}

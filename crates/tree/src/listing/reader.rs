@@ -1,0 +1,88 @@
+//! A listing entry by entry.
+
+use std::io::Read;
+
+use format::listing::{EntryKind, ListingEntry};
+
+use super::ListingPart;
+use super::records::Records;
+use crate::{TreeError, order};
+
+/// An entry and where its content begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The entry.
+    pub entry: ListingEntry,
+    /// Where a file's bytes begin in the content stream; for others, where the next file's do.
+    pub content_offset: u64,
+}
+
+/// Reads a listing as it comes. After a fault it ends: without its length, what follows an entry cannot
+/// be placed.
+#[derive(Debug)]
+pub struct ListingReader<R> {
+    records: Records<R>,
+    previous: Option<Vec<u8>>,
+    content_offset: u64,
+}
+
+impl<R: Read> ListingReader<R> {
+    /// A whole listing.
+    pub fn new(source: R) -> Self {
+        Self::at(source, 0, 0)
+    }
+
+    /// A part of a listing: the source gives the bytes of `part.listing`.
+    pub fn of_part(source: R, part: &ListingPart) -> Self {
+        Self::at(source, part.listing.offset, part.content_offset)
+    }
+
+    fn at(source: R, listing_offset: u64, content_offset: u64) -> Self {
+        Self {
+            records: Records::new(source, "listing", listing_offset),
+            previous: None,
+            content_offset,
+        }
+    }
+
+    /// The next entry; none at the end.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`] also where entries are not in listing order; [`TreeError::Stream`].
+    pub fn next_entry(&mut self) -> Result<Option<Listed>, TreeError> {
+        let at = self.records.offset();
+        let Some(entry) = self.records.next(ListingEntry::decode_one)? else {
+            return Ok(None);
+        };
+        if self
+            .previous
+            .as_ref()
+            .is_some_and(|p| order::compare(p, &entry.path).is_ge())
+        {
+            return Err(self.records.damaged(at, "an entry is not in its place"));
+        }
+        let content_offset = self.content_offset;
+        if let EntryKind::File { len, .. } = entry.kind {
+            let Some(next) = content_offset.checked_add(len) else {
+                return Err(self.records.damaged(at, "the files are longer than any stream"));
+            };
+            self.content_offset = next;
+        }
+        match &mut self.previous {
+            Some(previous) => previous.clone_from(&entry.path),
+            None => self.previous = Some(entry.path.clone()),
+        }
+        Ok(Some(Listed {
+            entry,
+            content_offset,
+        }))
+    }
+}
+
+impl<R: Read> Iterator for ListingReader<R> {
+    type Item = Result<Listed, TreeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry().transpose()
+    }
+}

@@ -1,0 +1,90 @@
+//! Entries to bytes.
+
+use format::listing::{EntryKind, Fence, ListingEntry};
+
+use super::PART_BYTES;
+use crate::{TreeError, order};
+
+/// Writes a listing and its fences. Bytes are appended to buffers that the caller empties as it likes.
+#[derive(Debug, Default)]
+pub struct ListingWriter {
+    previous: Option<Vec<u8>>,
+    listing_offset: u64,
+    content_offset: u64,
+    part_begin: u64,
+}
+
+impl ListingWriter {
+    /// An empty listing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of listing written.
+    #[must_use]
+    pub fn listing_len(&self) -> u64 {
+        self.listing_offset
+    }
+
+    /// Bytes that the files of the listing have in the content stream.
+    #[must_use]
+    pub fn content_len(&self) -> u64 {
+        self.content_offset
+    }
+
+    /// Appends an entry's record to `listing`, and to `fences` a fence where it begins a part. Answers
+    /// where its content begins in the content stream.
+    ///
+    /// # Errors
+    /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a path
+    /// of more than its limit. Nothing is written then.
+    pub fn push(
+        &mut self,
+        entry: &ListingEntry,
+        listing: &mut Vec<u8>,
+        fences: &mut Vec<u8>,
+    ) -> Result<u64, TreeError> {
+        if let Some(previous) = &self.previous {
+            if order::compare(previous, &entry.path).is_ge() {
+                return Err(TreeError::Order {
+                    path: entry.path.clone(),
+                    previous: previous.clone(),
+                });
+            }
+        }
+        let unlistable = |why: String| TreeError::Unlistable {
+            path: entry.path.clone(),
+            why,
+        };
+        entry.check().map_err(|e| unlistable(e.to_string()))?;
+        let content_offset = self.content_offset;
+        let len = if let EntryKind::File { len, .. } = entry.kind {
+            len
+        } else {
+            0
+        };
+        let content_end = content_offset
+            .checked_add(len)
+            .ok_or_else(|| unlistable("the files are longer than any stream".into()))?;
+
+        if self.previous.is_none() || self.listing_offset - self.part_begin >= PART_BYTES {
+            let fence = Fence {
+                path: entry.path.clone(),
+                listing_offset: self.listing_offset,
+                content_offset,
+            };
+            fence.encode(fences);
+            self.part_begin = self.listing_offset;
+        }
+        let begin = listing.len();
+        entry.encode(listing);
+        self.listing_offset += (listing.len() - begin) as u64;
+        self.content_offset = content_end;
+        match &mut self.previous {
+            Some(previous) => previous.clone_from(&entry.path),
+            None => self.previous = Some(entry.path.clone()),
+        }
+        Ok(content_offset)
+    }
+}

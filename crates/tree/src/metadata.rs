@@ -1,0 +1,160 @@
+//! An entry's metadata as the system tells it.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use format::listing::{EntryKind, ListingEntry};
+use rustix::fs::{FileType, Stat, lgetxattr, llistxattr};
+use rustix::io::Errno;
+use types::UnixNanos;
+
+use crate::folder::retry;
+use crate::{Accounts, Action, TreeError, order};
+
+/// What `stat` says, in types that are the same on every machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) kind: FileType,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) len: u64,
+    /// Bytes allocated; less than `len` where there are holes or the file system compresses.
+    pub(crate) allocated: u64,
+    pub(crate) mtime: UnixNanos,
+    pub(crate) ctime: UnixNanos,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) links: u64,
+    pub(crate) special: u64,
+}
+
+impl Facts {
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_fallible_conversions,
+        reason = "the fields' widths differ between architectures"
+    )]
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            len: count(stat.st_size.into()),
+            allocated: count(stat.st_blocks.into()).saturating_mul(512),
+            mtime: nanos(stat.st_mtime.into(), stat.st_mtime_nsec.try_into().unwrap_or(0)),
+            ctime: nanos(stat.st_ctime.into(), stat.st_ctime_nsec.try_into().unwrap_or(0)),
+            device: stat.st_dev.into(),
+            inode: stat.st_ino.into(),
+            links: stat.st_nlink.into(),
+            special: stat.st_rdev.into(),
+        }
+    }
+}
+
+/// Times beyond the years 1677 to 2262 are taken as the nearest there is.
+fn nanos(seconds: i64, nanos: i64) -> UnixNanos {
+    UnixNanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// The entry for what `stat` and the accounts tell, without extended attributes. `target` is a symbolic
+/// link's.
+pub(crate) fn entry(
+    path: Vec<u8>,
+    facts: &Facts,
+    target: Vec<u8>,
+    accounts: &Accounts,
+) -> Option<ListingEntry> {
+    let kind = match facts.kind {
+        FileType::RegularFile => EntryKind::File {
+            len: facts.len,
+            holes: Vec::new(),
+        },
+        FileType::Directory => EntryKind::Folder,
+        FileType::Symlink => EntryKind::Symlink { target },
+        FileType::CharacterDevice => EntryKind::CharDevice {
+            device: facts.special,
+        },
+        FileType::BlockDevice => EntryKind::BlockDevice {
+            device: facts.special,
+        },
+        FileType::Fifo => EntryKind::Fifo,
+        FileType::Socket => EntryKind::Socket,
+        FileType::Unknown => return None,
+    };
+    Some(ListingEntry {
+        path,
+        kind,
+        mode: facts.mode,
+        uid: facts.uid,
+        gid: facts.gid,
+        user: accounts.user(facts.uid).to_vec(),
+        group: accounts.group(facts.gid).to_vec(),
+        mtime: facts.mtime,
+        ctime: facts.ctime,
+        device: facts.device,
+        inode: facts.inode,
+        xattrs: Vec::new(),
+    })
+}
+
+/// Reads extended attributes of names in folders, links not followed.
+#[derive(Debug)]
+pub(crate) struct AttributeReader {
+    /// Whether names can be reached below `/proc/self/fd`, which works at any depth.
+    through_proc: bool,
+    names: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// The system's limits for a list of names and for a value [Linux `limits.h`].
+const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+impl AttributeReader {
+    pub(crate) fn new() -> Self {
+        Self {
+            through_proc: std::fs::exists("/proc/self/fd/.").unwrap_or(false),
+            names: vec![0; ATTRIBUTE_BYTES_MAX],
+            value: vec![0; ATTRIBUTE_BYTES_MAX],
+        }
+    }
+
+    /// The attributes of `name` in the folder, sorted by name. With a fault those that could be read.
+    /// `follow` takes those of what a link points to.
+    pub(crate) fn read(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+        follow: bool,
+    ) -> (Vec<(Vec<u8>, Vec<u8>)>, Option<TreeError>) {
+        let mut at = if self.through_proc {
+            order::join(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_bytes(), name)
+        } else {
+            path.to_vec()
+        };
+        if follow {
+            // A trailing slash resolves a link to the folder it points to.
+            at.push(b'/');
+        }
+        let fault = |errno| Some(TreeError::reading(path, Action::ReadAttributes, errno));
+        let len = match retry(|| llistxattr(&at[..], &mut self.names[..])) {
+            Ok(len) => len,
+            Err(Errno::OPNOTSUPP) => return (Vec::new(), None),
+            Err(errno) => return (Vec::new(), fault(errno)),
+        };
+        let mut found = Vec::new();
+        let mut first_fault = None;
+        for key in self.names[..len].split(|b| *b == 0).filter(|key| !key.is_empty()) {
+            match retry(|| lgetxattr(&at[..], key, &mut self.value[..])) {
+                Ok(len) => found.push((key.to_vec(), self.value[..len].to_vec())),
+                // Removed since the names were listed.
+                Err(Errno::NODATA) => {}
+                Err(errno) => first_fault = first_fault.or_else(|| fault(errno)),
+            }
+        }
+        found.sort();
+        (found, first_fault)
+    }
+}

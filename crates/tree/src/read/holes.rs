@@ -1,0 +1,37 @@
+//! Where a file stores nothing.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use crate::folder::retry;
+
+/// Most holes noted for one file (INV-7). What lies behind them is read as data: the same bytes, but
+/// restored without further holes.
+const HOLES_MAX: usize = 1 << 16;
+
+/// The holes within the first `len` bytes as (offset, length), sorted and apart. None where the file
+/// system does not tell.
+pub(super) fn find(file: &OwnedFd, len: u64) -> Vec<(u64, u64)> {
+    let mut holes: Vec<(u64, u64)> = Vec::new();
+    let mut position = 0;
+    while position < len && holes.len() < HOLES_MAX {
+        let data = match retry(|| seek(file, SeekFrom::Data(position))) {
+            Ok(data) => data.clamp(position, len),
+            Err(Errno::NXIO) => len,
+            Err(_) => break,
+        };
+        if data > position {
+            holes.push((position, data - position));
+        }
+        if data == len {
+            break;
+        }
+        match retry(|| seek(file, SeekFrom::Hole(data))) {
+            Ok(hole) if hole > data => position = hole,
+            _ => break,
+        }
+    }
+    holes
+}

@@ -1,0 +1,465 @@
+//! Putting entries back under a target folder.
+//!
+//! A listing is input that may be hostile, and the target may hold links that somebody planted (INV-8).
+//! So every component of every path is entered by itself, relative to the folder before it, and links
+//! are refused; nothing that exists is ever opened for writing: what may be overwritten is replaced by
+//! something new. The worst that a listing can do is to be refused entry by entry.
+//!
+//! A folder is open to its owner alone while it is filled; its metadata is set when the last entry and
+//! the last unfinished file below it are through, deepest first. A file's metadata is set when it is
+//! finished. A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
+//! any other is the answer to the call.
+//!
+//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads.
+
+mod file;
+mod filter;
+mod folders;
+mod metadata;
+mod subject;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use format::listing::{EntryKind, ListingEntry};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, linkat, mknodat, openat, readlinkat, renameat, statat, symlinkat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::folder::{Folder, retry};
+use crate::metadata::Facts;
+use crate::{Accounts, Action, Excludes, TreeError, order};
+pub use file::FileWriter;
+use filter::Filter;
+pub use filter::Include;
+use folders::{Place, Stack};
+use subject::Subject;
+
+/// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
+/// is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// It is replaced.
+    #[default]
+    Always,
+    /// It is kept if it is the same kind with the same size and time of modification (a link: the same
+    /// target); its other metadata is set. Also how an interrupted restore goes on.
+    IfChanged,
+    /// It is replaced if the entry was modified later.
+    IfNewer,
+    /// It is kept.
+    Never,
+}
+
+/// Whose the restored entries are, where the process may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owners {
+    /// By number.
+    #[default]
+    Numbers,
+    /// By name, and by number where the name is unknown here.
+    Names,
+}
+
+/// Where zeros are not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sparse {
+    /// Where the source had holes.
+    #[default]
+    AsSource,
+    /// Wherever a block is zeros.
+    Zeros,
+    /// Nowhere.
+    Never,
+}
+
+/// How to restore.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// What happens to what is there.
+    pub overwrite: Overwrite,
+    /// Whose the entries are.
+    pub owners: Owners,
+    /// Where zeros are not stored.
+    pub sparse: Sparse,
+    /// What is restored.
+    pub include: Include,
+    /// What of it is left out.
+    pub excludes: Excludes,
+    /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
+    /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
+    pub base: Vec<u8>,
+}
+
+/// What became of an entry.
+#[derive(Debug)]
+pub enum Placed {
+    /// It is there, with its metadata.
+    Done,
+    /// The folder is there; its metadata follows.
+    Folder,
+    /// The file is there, empty: its bytes are wanted.
+    File(FileWriter),
+    /// It was not restored.
+    Skipped(SkipReason),
+    /// A hard link to a file that was not restored. To have the entry, place it again as a
+    /// file with the metadata and content of the entry of that path.
+    MissingLinkTarget {
+        /// The first name, as it stands in the listing.
+        target: Vec<u8>,
+    },
+}
+
+/// Why an entry was not restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkipReason {
+    /// It is not asked for. A folder is made, with its metadata, once something in it is.
+    NotIncluded,
+    /// Something is there, and [`Overwrite::Never`] was chosen.
+    Exists,
+    /// What is there is as new, and [`Overwrite::IfNewer`] was chosen.
+    NotNewer,
+    /// The same is there, and [`Overwrite::IfChanged`] was chosen.
+    Unchanged,
+}
+
+/// Restores entries under a target folder.
+#[derive(Debug)]
+pub struct Restorer {
+    context: Arc<Context>,
+    stack: Stack,
+    filter: Filter,
+}
+
+/// What everything that restores shares.
+#[derive(Debug)]
+struct Context {
+    overwrite: Overwrite,
+    owners: Owners,
+    sparse: Sparse,
+    accounts: Accounts,
+    superuser: bool,
+    faults: Mutex<Vec<TreeError>>,
+    temporary_names: AtomicU64,
+}
+
+impl Context {
+    fn fault(&self, fault: TreeError) {
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(fault);
+    }
+}
+
+impl Restorer {
+    /// Begins under a target folder, which is made if need be. The target itself may be reached over
+    /// links.
+    ///
+    /// # Errors
+    /// [`TreeError::System`] about the target.
+    pub fn new(target: &Path, options: RestoreOptions) -> Result<Self, TreeError> {
+        let path = target.as_os_str().as_bytes();
+        std::fs::create_dir_all(target).map_err(|e| {
+            TreeError::system(
+                path,
+                Action::Create,
+                Errno::from_io_error(&e).unwrap_or(Errno::IO),
+            )
+        })?;
+        let top = Folder::top(path).map_err(|errno| TreeError::system(path, Action::Open, errno))?;
+        let accounts = match options.owners {
+            Owners::Numbers => Accounts::default(),
+            Owners::Names => Accounts::of_system(),
+        };
+        let context = Arc::new(Context {
+            overwrite: options.overwrite,
+            owners: options.owners,
+            sparse: options.sparse,
+            accounts,
+            superuser: rustix::process::geteuid().is_root(),
+            faults: Mutex::default(),
+            temporary_names: AtomicU64::new(0),
+        });
+        Ok(Self {
+            stack: Stack::new(top, context.clone()),
+            context,
+            filter: Filter::new(options.include, options.excludes, options.base),
+        })
+    }
+
+    /// Faults of metadata since the last call.
+    #[must_use]
+    pub fn take_faults(&self) -> Vec<TreeError> {
+        std::mem::take(&mut *self.context.faults.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends placing, and gives the metadata of the remaining folders. Call it when every
+    /// [`FileWriter`] is finished or dropped: a folder waits for the files in it. Answers with the
+    /// faults since [`Self::take_faults`].
+    #[must_use]
+    pub fn finish(mut self) -> Vec<TreeError> {
+        self.stack.clear();
+        self.take_faults()
+    }
+
+    /// Restores an entry, or makes it ready to be written. Entries come in listing order; an entry whose
+    /// folder was never placed gets a plain one.
+    ///
+    /// # Errors
+    /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is not restored,
+    /// and later ones may be all the same.
+    pub fn place(&mut self, entry: &ListingEntry) -> Result<Placed, TreeError> {
+        if !order::is_clean(&entry.path) {
+            return Err(TreeError::UnsafePath {
+                path: entry.path.clone(),
+            });
+        }
+        let is_folder = entry.kind == EntryKind::Folder;
+        let wanted = self.filter.wants(&entry.path, is_folder);
+        let skipped = Ok(Placed::Skipped(SkipReason::NotIncluded));
+        let Some(place) = self.filter.below_base(&entry.path) else {
+            return skipped;
+        };
+        let parts: Vec<Vec<u8>> = order::components(place).map(<[u8]>::to_vec).collect();
+        let Some((name, parents)) = parts.split_last() else {
+            return skipped;
+        };
+        self.stack.align(parents);
+        if is_folder {
+            self.stack.announce(name, entry);
+            if !wanted {
+                return skipped;
+            }
+            return match self.stack.innermost(&entry.path) {
+                Err(TreeError::NotAFolder { .. }) if self.context.overwrite == Overwrite::Never => {
+                    Ok(Placed::Skipped(SkipReason::Exists))
+                }
+                other => other.map(|_| Placed::Folder),
+            };
+        }
+        if !wanted {
+            return skipped;
+        }
+        let parent = self.stack.innermost(&entry.path)?;
+        if let EntryKind::HardLink { target } = &entry.kind {
+            return self.place_link(&parent, name, entry, target);
+        }
+        place_node(&self.context, parent, name, entry)
+    }
+
+    fn place_link(
+        &mut self,
+        parent: &Arc<Place>,
+        name: &[u8],
+        entry: &ListingEntry,
+        target: &[u8],
+    ) -> Result<Placed, TreeError> {
+        let fault = |errno| TreeError::system(&entry.path[..], Action::Link, errno);
+        if !order::is_clean(target) {
+            return Err(TreeError::UnsafePath {
+                path: target.to_vec(),
+            });
+        }
+        let missing = Ok(Placed::MissingLinkTarget {
+            target: target.to_vec(),
+        });
+        if !self.filter.wants_link_target(target) {
+            return missing;
+        }
+        let Some(place) = self.filter.below_base(target) else {
+            return missing;
+        };
+        let parts: Vec<&[u8]> = order::components(place).collect();
+        let Some((first_name, folders)) = parts.split_last() else {
+            return missing;
+        };
+        let first_parent = match self.stack.find(folders) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return missing,
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(TreeError::NotAFolder {
+                    path: target.to_vec(),
+                });
+            }
+            Err(errno) => return Err(fault(errno)),
+        };
+        let from = first_parent.descriptor().map_err(fault)?;
+        let first = match retry(|| statat(&*from, *first_name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => Facts::of(&stat),
+            Err(Errno::NOENT) => return missing,
+            Err(errno) => return Err(fault(errno)),
+        };
+        if first.kind != FileType::RegularFile {
+            return missing;
+        }
+        let at = parent.folder.descriptor().map_err(fault)?;
+        if let Some(there) = look(&at, name, &entry.path)? {
+            if (there.device, there.inode) == (first.device, first.inode) {
+                return Ok(Placed::Done);
+            }
+            match self.context.overwrite {
+                Overwrite::Never => return Ok(Placed::Skipped(SkipReason::Exists)),
+                Overwrite::IfNewer if entry.mtime <= there.mtime => {
+                    return Ok(Placed::Skipped(SkipReason::NotNewer));
+                }
+                _ => {}
+            }
+        }
+        put(&self.context, &at, name, &entry.path, Action::Link, |name| {
+            linkat(&*from, *first_name, &*at, name, AtFlags::empty())
+        })?;
+        Ok(Placed::Done)
+    }
+}
+
+/// Anything but a folder or a hard link.
+fn place_node(
+    context: &Arc<Context>,
+    parent: Arc<Place>,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<Placed, TreeError> {
+    let path = &entry.path;
+    let at = parent
+        .folder
+        .descriptor()
+        .map_err(|e| TreeError::system(&path[..], Action::Open, e))?;
+    if let Some(there) = look(&at, name, path)? {
+        if let Some(reason) = keeps(context.overwrite, &there, entry, &at, name) {
+            if reason == SkipReason::Unchanged {
+                finish_node(context, &at, name, entry)?;
+            }
+            return Ok(Placed::Skipped(reason));
+        }
+    }
+    let own = Mode::RUSR | Mode::WUSR;
+    let special = |kind: FileType, device: u64| {
+        put(context, &at, name, path, Action::Create, |name| {
+            let device = device.try_into().map_err(|_| Errno::INVAL)?;
+            mknodat(&*at, name, kind, own, device)
+        })
+    };
+    match &entry.kind {
+        EntryKind::File { .. } => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = put(context, &at, name, path, Action::Create, |name| {
+                openat(&*at, name, flags, own)
+            })?;
+            return Ok(Placed::File(FileWriter::new(
+                context.clone(),
+                parent,
+                name,
+                file,
+                entry,
+            )));
+        }
+        EntryKind::Symlink { target } => {
+            put(context, &at, name, path, Action::Create, |name| {
+                symlinkat(&target[..], &*at, name)
+            })?;
+        }
+        EntryKind::Fifo => special(FileType::Fifo, 0)?,
+        EntryKind::Socket => special(FileType::Socket, 0)?,
+        EntryKind::CharDevice { device } => special(FileType::CharacterDevice, *device)?,
+        EntryKind::BlockDevice { device } => special(FileType::BlockDevice, *device)?,
+        EntryKind::Folder | EntryKind::HardLink { .. } => unreachable!("placed elsewhere"),
+    }
+    finish_node(context, &at, name, entry)?;
+    Ok(Placed::Done)
+}
+
+/// Gives metadata to what stands under a name, through a handle that does not open it.
+fn finish_node(context: &Context, at: &OwnedFd, name: &[u8], entry: &ListingEntry) -> Result<(), TreeError> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = retry(|| openat(at, name, flags, Mode::empty()))
+        .map_err(|e| TreeError::system(&entry.path[..], Action::Open, e))?;
+    metadata::apply(context, Subject::Handle(&handle), entry);
+    Ok(())
+}
+
+/// What stands under a name, if anything.
+fn look(at: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<Facts>, TreeError> {
+    match retry(|| statat(at, name, AtFlags::SYMLINK_NOFOLLOW)) {
+        Ok(stat) => Ok(Some(Facts::of(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(TreeError::system(path, Action::ReadMetadata, errno)),
+    }
+}
+
+/// Why what is there stays, if it does.
+fn keeps(
+    choice: Overwrite,
+    there: &Facts,
+    entry: &ListingEntry,
+    at: &OwnedFd,
+    name: &[u8],
+) -> Option<SkipReason> {
+    match choice {
+        Overwrite::Always => None,
+        Overwrite::Never => Some(SkipReason::Exists),
+        Overwrite::IfNewer => (entry.mtime <= there.mtime).then_some(SkipReason::NotNewer),
+        Overwrite::IfChanged => {
+            let same = match &entry.kind {
+                EntryKind::File { len, .. } => {
+                    there.kind == FileType::RegularFile && there.len == *len && there.mtime == entry.mtime
+                }
+                EntryKind::Symlink { target } => {
+                    there.kind == FileType::Symlink
+                        && readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
+                }
+                EntryKind::CharDevice { device } => {
+                    there.kind == FileType::CharacterDevice && there.special == *device
+                }
+                EntryKind::BlockDevice { device } => {
+                    there.kind == FileType::BlockDevice && there.special == *device
+                }
+                EntryKind::Fifo => there.kind == FileType::Fifo,
+                EntryKind::Socket => there.kind == FileType::Socket,
+                EntryKind::Folder | EntryKind::HardLink { .. } => false,
+            };
+            same.then_some(SkipReason::Unchanged)
+        }
+    }
+}
+
+/// Creates something under a name. Where something stands there it is replaced at once, and stays
+/// if creating fails; a folder is replaced only if it is empty.
+fn put<T>(
+    context: &Context,
+    at: &OwnedFd,
+    name: &[u8],
+    path: &[u8],
+    action: Action,
+    create: impl Fn(&[u8]) -> Result<T, Errno>,
+) -> Result<T, TreeError> {
+    match retry(|| create(name)) {
+        Err(Errno::EXIST) => {}
+        other => return other.map_err(|errno| TreeError::system(path, action, errno)),
+    }
+    let replacing = |errno| TreeError::system(path, Action::Replace, errno);
+    let number = context.temporary_names.fetch_add(1, Ordering::Relaxed);
+    let temporary = format!(".onefold-{}-{number}.tmp", std::process::id()).into_bytes();
+    // Left by a process that was killed and had the same number.
+    unlinkat(at, &temporary[..], AtFlags::empty()).ok();
+    let created = retry(|| create(&temporary)).map_err(|errno| TreeError::system(path, action, errno))?;
+    let mut renamed = retry(|| renameat(at, &temporary[..], at, name));
+    if renamed == Err(Errno::ISDIR) {
+        renamed = retry(|| unlinkat(at, name, AtFlags::REMOVEDIR))
+            .and_then(|()| retry(|| renameat(at, &temporary[..], at, name)));
+    }
+    if let Err(errno) = renamed {
+        // The fault that is told is the one that counts.
+        unlinkat(at, &temporary[..], AtFlags::empty()).ok();
+        return Err(replacing(errno));
+    }
+    Ok(created)
+}
+
+#[cfg(test)]
+mod tests;

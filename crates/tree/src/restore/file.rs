@@ -1,0 +1,274 @@
+//! A file being restored: written at offsets, by several threads if need be, sparse where it should be.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use format::listing::{EntryKind, ListingEntry};
+use rustix::fs::{AtFlags, FallocateFlags, fallocate, ftruncate, unlinkat};
+use rustix::io::{Errno, pwrite};
+
+use super::folders::Place;
+use super::subject::Subject;
+use super::{Context, Sparse, metadata};
+use crate::folder::retry;
+use crate::{Action, TreeError};
+
+/// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit in
+/// which file systems allocate.
+const BLOCK_BYTES: usize = 4096;
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
+/// any thread. Dropped without [`Self::finish`], the file stays without its metadata: incomplete, and not
+/// taken for complete by [`super::Overwrite::IfChanged`].
+#[derive(Debug)]
+pub struct FileWriter {
+    context: Arc<Context>,
+    /// Keeps the folder from being completed before the file is.
+    parent: Arc<Place>,
+    name: Vec<u8>,
+    file: OwnedFd,
+    entry: ListingEntry,
+    len: u64,
+    done: AtomicU64,
+}
+
+impl FileWriter {
+    pub(super) fn new(
+        context: Arc<Context>,
+        parent: Arc<Place>,
+        name: &[u8],
+        file: OwnedFd,
+        entry: &ListingEntry,
+    ) -> Self {
+        let len = if let EntryKind::File { len, .. } = entry.kind {
+            len
+        } else {
+            0
+        };
+        Self {
+            context,
+            parent,
+            name: name.to_vec(),
+            file,
+            entry: entry.clone(),
+            len,
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// The entry being restored.
+    #[must_use]
+    pub fn entry(&self) -> &ListingEntry {
+        &self.entry
+    }
+
+    /// Bytes that the file will have.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the file has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes bytes. Zeros where the source had a hole are left out (all blocks of zeros under
+    /// [`Sparse::Zeros`]); bytes that are not zeros are written, whatever the listing says of holes.
+    ///
+    /// # Errors
+    /// [`TreeError::System`]; `EFBIG` for bytes beyond the file's length.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), TreeError> {
+        self.check(offset, bytes.len() as u64)?;
+        let written = match self.context.sparse {
+            Sparse::Never => self.write_all(offset, bytes),
+            Sparse::Zeros => self.write_blocks(offset, bytes),
+            Sparse::AsSource => self.write_around_holes(offset, bytes),
+        };
+        self.count(bytes.len() as u64, written)
+    }
+
+    /// Passes over zeros. They are left out where the source had a hole (everywhere under
+    /// [`Sparse::Zeros`]); elsewhere space is allocated for them without writing, if the file system can.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn skip_zeros(&self, offset: u64, len: u64) -> Result<(), TreeError> {
+        self.check(offset, len)?;
+        let passed = match self.context.sparse {
+            Sparse::Zeros => Ok(()),
+            Sparse::Never => self.allocate(offset, len),
+            Sparse::AsSource => self
+                .split_at_holes(offset, len)
+                .try_for_each(|(part, part_len, in_hole)| {
+                    if in_hole {
+                        Ok(())
+                    } else {
+                        self.allocate(part, part_len)
+                    }
+                }),
+        };
+        self.count(len, passed)
+    }
+
+    /// Completes the file: its length and its metadata, whose faults are collected by the restorer.
+    ///
+    /// # Errors
+    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::System`]; the file is removed then.
+    pub fn finish(self) -> Result<(), TreeError> {
+        let written = self.done.load(Ordering::Acquire);
+        let completed = if written == self.len {
+            retry(|| ftruncate(&self.file, self.len)).map_err(|errno| self.fault(errno))
+        } else {
+            Err(TreeError::Incomplete {
+                path: self.entry.path.clone(),
+                written,
+                expected: self.len,
+            })
+        };
+        if completed.is_err() {
+            self.abandon();
+            return completed;
+        }
+        metadata::apply(&self.context, Subject::Open(&self.file), &self.entry);
+        Ok(())
+    }
+
+    /// Gives the file up and removes it. Names that were linked to it meanwhile are left empty: no byte
+    /// that was not verified stays (INV-5).
+    pub fn abandon(self) {
+        let emptied = retry(|| ftruncate(&self.file, 0)).and_then(|()| {
+            let at = self.parent.folder.descriptor()?;
+            retry(|| unlinkat(&*at, &self.name[..], AtFlags::empty()))
+        });
+        if let Err(errno) = emptied {
+            self.context
+                .fault(TreeError::system(&self.entry.path[..], Action::Replace, errno));
+        }
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), TreeError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(self.fault(Errno::FBIG)),
+        }
+    }
+
+    fn count(&self, len: u64, result: Result<(), Errno>) -> Result<(), TreeError> {
+        result.map_err(|errno| self.fault(errno))?;
+        self.done.fetch_add(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn fault(&self, errno: Errno) -> TreeError {
+        TreeError::system(&self.entry.path[..], Action::Write, errno)
+    }
+
+    fn holes(&self) -> &[(u64, u64)] {
+        if let EntryKind::File { holes, .. } = &self.entry.kind {
+            holes
+        } else {
+            &[]
+        }
+    }
+
+    /// The parts of a range as (offset, length, whether the source had a hole there).
+    fn split_at_holes(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64, bool)> {
+        let holes = self.holes();
+        let mut next = holes.partition_point(|&(begin, len)| begin.saturating_add(len) <= offset);
+        let end = offset + len;
+        let mut position = offset;
+        std::iter::from_fn(move || {
+            if position >= end {
+                return None;
+            }
+            let begin = position;
+            let in_hole = match holes.get(next) {
+                Some(&(hole, hole_len)) if hole <= begin => {
+                    next += 1;
+                    position = hole.saturating_add(hole_len).min(end);
+                    true
+                }
+                Some(&(hole, _)) => {
+                    position = hole.min(end);
+                    false
+                }
+                None => {
+                    position = end;
+                    false
+                }
+            };
+            // Holes that are not sorted must not turn the way back.
+            position = position.max(begin);
+            Some((begin, position - begin, in_hole))
+        })
+    }
+
+    fn write_around_holes(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut rest = bytes;
+        for (part, len, in_hole) in self.split_at_holes(offset, bytes.len() as u64) {
+            // A part is no longer than the bytes.
+            let (now, later) = rest.split_at(usize::try_from(len).unwrap_or(rest.len()));
+            rest = later;
+            if !(in_hole && is_zeros(now)) {
+                self.write_all(part, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_blocks(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        // Up to the first multiple of a block, then block by block; runs of data are written at once.
+        let into = usize::try_from(offset % BLOCK_BYTES as u64).unwrap_or(0);
+        let head = ((BLOCK_BYTES - into) % BLOCK_BYTES).min(bytes.len());
+        let (mut from, mut to) = (0, head);
+        while to < bytes.len() {
+            let next = bytes.len().min(to + BLOCK_BYTES);
+            if is_zeros(&bytes[to..next]) {
+                self.write_all(offset + from as u64, &bytes[from..to])?;
+                from = next;
+            }
+            to = next;
+        }
+        self.write_all(offset + from as u64, &bytes[from..])
+    }
+
+    fn write_all(&self, mut offset: u64, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match retry(|| pwrite(&self.file, bytes, offset))? {
+                0 => return Err(Errno::IO),
+                n => {
+                    bytes = &bytes[n..];
+                    offset += n as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        match retry(|| fallocate(&self.file, FallocateFlags::empty(), offset, len)) {
+            Err(Errno::OPNOTSUPP) => {}
+            other => return other,
+        }
+        let (mut offset, mut left) = (offset, len);
+        while left > 0 {
+            let now = usize::try_from(left).map_or(ZEROS.len(), |n| n.min(ZEROS.len()));
+            self.write_all(offset, &ZEROS[..now])?;
+            offset += now as u64;
+            left -= now as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Whether all bytes are zero.
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+}

@@ -1,0 +1,90 @@
+//! Which entries are restored.
+
+use crate::{Excludes, order};
+
+/// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
+/// pattern, with all below it. The folders above come along.
+#[derive(Debug, Clone, Default)]
+pub struct Include {
+    /// Paths of the listing.
+    pub paths: Vec<Vec<u8>>,
+    /// Patterns, with the meaning of excludes.
+    pub patterns: Excludes,
+}
+
+/// The choice, followed along the listing.
+#[derive(Debug)]
+pub(super) struct Filter {
+    include: Include,
+    excludes: Excludes,
+    base: Vec<u8>,
+    /// The last folder that a pattern included.
+    included_below: Option<Vec<u8>>,
+    /// The last folder that a pattern left out.
+    excluded_below: Option<Vec<u8>>,
+}
+
+impl Filter {
+    pub(super) fn new(include: Include, excludes: Excludes, base: Vec<u8>) -> Self {
+        Self {
+            include,
+            excludes,
+            base,
+            included_below: None,
+            excluded_below: None,
+        }
+    }
+
+    /// Whether an entry is asked for. Asked in listing order.
+    pub(super) fn wants(&mut self, path: &[u8], is_folder: bool) -> bool {
+        if below(self.excluded_below.as_ref(), path) {
+            return false;
+        }
+        if self.excludes.excludes(path) {
+            if is_folder {
+                self.excluded_below = Some(path.to_vec());
+            }
+            return false;
+        }
+        if self.takes_all() || self.names(path) || below(self.included_below.as_ref(), path) {
+            return true;
+        }
+        let matches = self.include.patterns.excludes(path);
+        if matches && is_folder {
+            self.included_below = Some(path.to_vec());
+        }
+        matches
+    }
+
+    /// Whether the first name of a hard link was asked for: it stands anywhere before.
+    pub(super) fn wants_link_target(&self, path: &[u8]) -> bool {
+        let mut prefixes = (1..=path.len())
+            .filter(|&n| n == path.len() || path[n] == b'/')
+            .map(|n| &path[..n]);
+        if prefixes.clone().any(|prefix| self.excludes.excludes(prefix)) {
+            return false;
+        }
+        self.takes_all() || self.names(path) || prefixes.any(|prefix| self.include.patterns.excludes(prefix))
+    }
+
+    /// The part of a path below the base; none when it lies elsewhere.
+    pub(super) fn below_base<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let base = self.base.strip_suffix(b"/").unwrap_or(&self.base);
+        order::is_within(path, base).then(|| &path[base.len()..])
+    }
+
+    fn takes_all(&self) -> bool {
+        self.include.paths.is_empty() && self.include.patterns.is_empty()
+    }
+
+    fn names(&self, path: &[u8]) -> bool {
+        self.include
+            .paths
+            .iter()
+            .any(|wanted| order::is_within(path, wanted))
+    }
+}
+
+fn below(folder: Option<&Vec<u8>>, path: &[u8]) -> bool {
+    folder.is_some_and(|folder| order::is_within(path, folder))
+}

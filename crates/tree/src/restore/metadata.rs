@@ -1,0 +1,137 @@
+//! Giving an entry its metadata, in the one order that works.
+//!
+//! Ordinary attributes first, while the mode still lets the owner write; then the owner, which clears
+//! set-id bits and capabilities; then the mode; then ACLs, which the mode would change, and what belongs
+//! to the security modules; the times last, because all before moves them.
+
+use format::listing::{EntryKind, ListingEntry};
+use rustix::fs::{FileType, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use types::UnixNanos;
+
+use super::subject::Subject;
+use super::{Context, Owners};
+use crate::metadata::Facts;
+use crate::{Action, TreeError};
+
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+
+/// Sets all of an entry's metadata. Faults are collected, one a kind, and the rest goes on.
+pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
+    let path = &entry.path;
+    let report = |action, result: Result<(), Errno>| {
+        if let Err(errno) = result {
+            context.fault(TreeError::system(&path[..], action, errno));
+        }
+    };
+    let now = match rustix::fs::fstat(subject.descriptor()) {
+        Ok(stat) => Facts::of(&stat),
+        Err(errno) => return context.fault(TreeError::system(&path[..], Action::ReadMetadata, errno)),
+    };
+    if now.kind != kind_of(entry) {
+        return context.fault(TreeError::Vanished { path: path.clone() });
+    }
+    report(Action::SetAttributes, remove_others(subject, entry));
+    report(Action::SetAttributes, set_attributes(subject, entry, false));
+    let mode = set_owner(context, subject, entry, &now);
+    if now.kind != FileType::Symlink {
+        report(Action::SetMode, subject.set_mode(mode));
+    }
+    report(Action::SetAttributes, set_attributes(subject, entry, true));
+    report(Action::SetTimes, subject.set_times(&times(entry.mtime)));
+}
+
+fn kind_of(entry: &ListingEntry) -> FileType {
+    match entry.kind {
+        EntryKind::File { .. } | EntryKind::HardLink { .. } => FileType::RegularFile,
+        EntryKind::Folder => FileType::Directory,
+        EntryKind::Symlink { .. } => FileType::Symlink,
+        EntryKind::CharDevice { .. } => FileType::CharacterDevice,
+        EntryKind::BlockDevice { .. } => FileType::BlockDevice,
+        EntryKind::Fifo => FileType::Fifo,
+        EntryKind::Socket => FileType::Socket,
+    }
+}
+
+/// Attributes that the owner's or the mode's change would undo.
+fn is_late(name: &[u8]) -> bool {
+    name.starts_with(b"security.") || is_acl(name)
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
+}
+
+/// Removes what the entry does not have: left from before, or inherited from the folder's default ACL.
+/// What the security modules gave stays.
+fn remove_others(subject: Subject<'_>, entry: &ListingEntry) -> Result<(), Errno> {
+    let mut first = Ok(());
+    for name in subject.attributes()? {
+        let ours = name.starts_with(b"user.") || is_acl(&name);
+        if ours && entry.xattrs.iter().all(|(wanted, _)| *wanted != name) {
+            first = first.and(subject.remove_attribute(&name));
+        }
+    }
+    first
+}
+
+fn set_attributes(subject: Subject<'_>, entry: &ListingEntry, late: bool) -> Result<(), Errno> {
+    let mut first = Ok(());
+    for (name, value) in entry.xattrs.iter().filter(|(name, _)| is_late(name) == late) {
+        first = first.and(subject.set_attribute(name, value));
+    }
+    first
+}
+
+/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id bits
+/// only for the owner they were given by. Only the superuser may give things away, so for others a
+/// refusal is no fault.
+fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now: &Facts) -> u32 {
+    let (mut user, mut group) = (entry.uid, entry.gid);
+    if context.owners == Owners::Names {
+        user = context.accounts.user_number(&entry.user).unwrap_or(user);
+        group = context.accounts.group_number(&entry.group).unwrap_or(group);
+    }
+    let (mut user_set, mut group_set) = (now.uid == user, now.gid == group);
+    if !(user_set && group_set) {
+        match subject.set_owner(Some(user), Some(group)) {
+            Ok(()) => (user_set, group_set) = (true, true),
+            Err(errno) => {
+                // A group that the process is in may be given even so.
+                group_set = group_set || subject.set_owner(None, Some(group)).is_ok();
+                if context.superuser || errno != Errno::PERM {
+                    context.fault(TreeError::system(&entry.path[..], Action::SetOwner, errno));
+                }
+            }
+        }
+    }
+    let mut refused = 0;
+    if !user_set {
+        refused |= SET_UID;
+    }
+    if !group_set && entry.kind != EntryKind::Folder {
+        refused |= SET_GID;
+    }
+    if entry.mode & refused != 0 {
+        context.fault(TreeError::SetIdDropped {
+            path: entry.path.clone(),
+        });
+    }
+    entry.mode & !refused
+}
+
+/// The time of access is not stored and stays as it is.
+fn times(mtime: UnixNanos) -> Timestamps {
+    const SECOND: i64 = 1_000_000_000;
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: mtime.get().div_euclid(SECOND),
+            tv_nsec: mtime.get().rem_euclid(SECOND),
+        },
+    }
+}
