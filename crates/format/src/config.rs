@@ -24,9 +24,9 @@ pub const SEALED_SETTINGS_BYTES_MAX: usize = 64 << 10;
 /// The most memory that a slot may ask for: a foreign config must not exhaust the machine.
 pub const KDF_MEMORY_KIB_MAX: u32 = 4 << 20;
 /// The most passes that a slot may ask for.
-pub const KDF_PASSES_MAX: u32 = 1024;
+pub const KDF_PASSES_MAX: u32 = 64;
 /// The most lanes that a slot may ask for.
-pub const KDF_LANES_MAX: u32 = 256;
+pub const KDF_LANES_MAX: u32 = 64;
 /// The longest chunk that settings may name.
 pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
 /// The longest plain region at which settings may close one.

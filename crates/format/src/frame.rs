@@ -48,15 +48,13 @@ pub enum ObjectKind {
     Removed,
     /// A container's damaged slots.
     Damaged,
-    /// A run of the index.
+    /// A run of the index, where it is sealed.
     IndexRun,
-    /// What the index keeps beside its runs.
-    IndexState,
 }
 
 impl ObjectKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Manifest,
         Self::Claim,
         Self::Heartbeat,
@@ -67,7 +65,6 @@ impl ObjectKind {
         Self::Removed,
         Self::Damaged,
         Self::IndexRun,
-        Self::IndexState,
     ];
 
     /// Its number in headers; never reused.
@@ -84,7 +81,6 @@ impl ObjectKind {
             Self::Removed => 8,
             Self::Damaged => 9,
             Self::IndexRun => 10,
-            Self::IndexState => 11,
         }
     }
 

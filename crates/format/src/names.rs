@@ -422,15 +422,3 @@ pub fn parse_index_run(name: &ObjectName) -> Option<IndexRunName> {
         number: plain32(number)?,
     })
 }
-
-/// `index/state.<number>`: what the index keeps beside its runs.
-#[must_use]
-pub fn index_state(number: Revision) -> ObjectName {
-    name(format_args!("{INDEX_FOLDER}/state.{number}"))
-}
-
-/// The inverse of [`index_state`].
-#[must_use]
-pub fn parse_index_state(name: &ObjectName) -> Option<Revision> {
-    parse_revision(under(name, INDEX_FOLDER)?.strip_prefix("state.")?)
-}

@@ -2,7 +2,7 @@
 
 use types::{ContainerKind, SessionId};
 
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use crate::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use crate::payload::{Payload, ascends, payload, rule};
 use crate::wire::{Reader, Writer};
@@ -70,6 +70,35 @@ impl Payload for Manifest {
             Self::Commit(backup) | Self::Revised(backup) => backup_rules(backup),
             Self::Expired { .. } | Self::Adopted { .. } | Self::Forgotten => Ok(()),
         }
+    }
+}
+
+impl SeriesName {
+    /// The name as it stands in manifests: what the keyed hash that names the series' folder is over
+    /// (`EncryptionKey::series_id`).
+    ///
+    /// # Panics
+    /// When [`Self::check`] fails: one name must not have two folders.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        if let Err(error) = self.check() {
+            panic!("about to name a folder by what could not be read back: {error}");
+        }
+        let mut out = Vec::new();
+        write_series_name(&mut Writer::new(&mut out), self);
+        out
+    }
+
+    /// Whether the paths are sorted, none twice, and nothing is too long.
+    ///
+    /// # Errors
+    /// `Invalid` names the rule that is broken.
+    pub fn check(&self) -> Result<()> {
+        let invalid = |why| FormatError::Invalid {
+            what: "series name",
+            why,
+        };
+        series_name_rules(self).map_err(invalid)
     }
 }
 

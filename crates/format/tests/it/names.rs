@@ -40,7 +40,6 @@ proptest! {
         }
         let run = IndexRunName { first: session.min(other), last: session.max(other), number };
         prop_assert_eq!(names::parse_index_run(&names::index_run(run)), Some(run));
-        prop_assert_eq!(names::parse_index_state(&names::index_state(revision)), Some(revision));
     }
 
     #[test]
@@ -91,7 +90,6 @@ fn every_sample_name_is_parsed_by_exactly_one_parser() {
             names::parse_damaged(&name).is_some(),
             names::parse_lease(&name).is_some(),
             names::parse_index_run(&name).is_some(),
-            names::parse_index_state(&name).is_some(),
             name == names::reserve(),
         ];
         assert_eq!(parsed.iter().filter(|&&p| p).count(), 1, "{line}: {parsed:?}");

@@ -255,7 +255,10 @@ fn manifests_are_sorted_where_they_say_so() {
         .is_err()
     );
     let mut backup = samples::backup();
+    backup.series.check().unwrap();
+    assert_eq!(backup.series.to_bytes(), b"\x06laptop\x02\x04/etc\x07/home/\xff");
     backup.series.paths.reverse();
+    assert!(backup.series.check().is_err());
     assert!(commit(backup).check().is_err());
     let mut backup = samples::backup();
     backup.containers[0].count = 0;
