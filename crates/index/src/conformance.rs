@@ -1,0 +1,106 @@
+//! What every [`HookIndex`] must do, ours or not: call [`check`] from a test.
+
+use std::collections::BTreeSet;
+
+use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
+
+use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+
+/// What the index under test promises beyond never answering wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// Every hook is found (R = 1).
+    Exact,
+    /// It may forget hooks, and keeps at least one of each container.
+    Sampled,
+}
+
+/// Builds indexes of known hooks with `make` and asks them.
+///
+/// # Panics
+/// When an answer breaks the trait's contract or the promise.
+pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I) {
+    for (count, containers) in [(0, 1), (1, 1), (339, 3), (340, 7), (5_000, 40)] {
+        let hooks = sample(count, containers);
+        check_one(promise, &make(&hooks), &hooks);
+    }
+    let crowd: Vec<Hook> = (0..50)
+        .map(|n| Hook {
+            bits: 77,
+            ..hook(0, n)
+        })
+        .collect();
+    check_one(promise, &make(&crowd), &crowd);
+}
+
+fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
+    let mut out = Vec::new();
+    let mut seen = BTreeSet::new();
+    for hook in hooks {
+        index.candidates(&fingerprint(hook.bits), hook.kind, &mut out);
+        let mut expected: Vec<ContainerId> = hooks
+            .iter()
+            .filter(|other| (other.kind, other.bits) == (hook.kind, hook.bits))
+            .map(|other| other.container)
+            .collect();
+        expected.sort_by_key(|id| std::cmp::Reverse(age_order(*id)));
+        expected.dedup();
+        expected.truncate(CANDIDATES_MAX);
+        match promise {
+            Promise::Exact => assert_eq!(out, expected, "an exact index finds every hook, newest first"),
+            Promise::Sampled => {
+                assert!(out.iter().all(|id| expected.contains(id)), "nothing is made up");
+                assert!(
+                    out.is_sorted_by_key(|id| std::cmp::Reverse(age_order(*id))),
+                    "newest first"
+                );
+            }
+        }
+        seen.extend(out.iter().copied());
+        index.candidates(&fingerprint(!hook.bits), hook.kind, &mut out);
+        assert!(out.is_empty(), "what was never added is not found");
+    }
+    let all: BTreeSet<ContainerId> = hooks.iter().map(|hook| hook.container).collect();
+    let crowded = hooks.len() > CANDIDATES_MAX && hooks.iter().all(|hook| hook.bits == hooks[0].bits);
+    assert!(
+        crowded || seen == all,
+        "at least one hook of each container is kept"
+    );
+}
+
+fn sample(count: u32, containers: u32) -> Vec<Hook> {
+    (0..count).map(|n| hook(n, n % containers)).collect()
+}
+
+/// Bits below half, so that their complements are free.
+fn hook(n: u32, container: u32) -> Hook {
+    let mut bits = u64::from(n).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^= bits >> 31;
+    let kind = if n % 5 == 0 {
+        HookKind::Node
+    } else {
+        HookKind::Data
+    };
+    let container = ContainerId {
+        session: SessionId::new(u64::from(container % 3) + 1).expect("small"),
+        kind: if kind == HookKind::Node {
+            ContainerKind::Recipe
+        } else {
+            ContainerKind::Data
+        },
+        sequence: SequenceNumber::new(container).expect("small"),
+    };
+    Hook {
+        kind,
+        bits: bits >> 1,
+        container,
+    }
+}
+
+/// A fingerprint with these index bits.
+#[must_use]
+pub fn fingerprint(bits: u64) -> Fingerprint {
+    let mut bytes = [0; 32];
+    bytes[8..16].copy_from_slice(&bits.to_be_bytes());
+    Fingerprint::from_bytes(bytes)
+}

@@ -1,0 +1,55 @@
+//! What can go wrong; little, since an index may always forget (INV-4).
+
+use container::ContainerError;
+use env::StorageError;
+use types::ObjectName;
+
+/// An operation of the index that did not succeed. Damage of the index itself is not among these: it is
+/// a [`Warning`], and costs only time or deduplication.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The storage of the index, or of the containers, does not answer.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A container could not be read for a reason that is not its own damage.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// All numbers for runs over these sessions are in use.
+    #[error("{name}: no free number for another run of the index; delete the folder index/ of the store")]
+    TooManyRuns {
+        /// The last name tried.
+        name: ObjectName,
+    },
+}
+
+/// Something that was ignored, and what it costs. Shown to the user; nothing stops because of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A run cannot be used: damaged, truncated, another store's, or of a later format.
+    BadRun {
+        /// The object.
+        name: ObjectName,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A container's catalog could not be read while its hooks were added; its chunks are not found.
+    BadCatalog {
+        /// The container.
+        container: types::ContainerId,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BadRun { name, why } => write!(f, "{name}: ignored and rebuilt: {why}"),
+            Self::BadCatalog { container, why } => {
+                write!(f, "{container}: not in the index until it is repaired: {why}")
+            }
+        }
+    }
+}

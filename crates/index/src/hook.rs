@@ -1,0 +1,81 @@
+//! Hooks: what the index keeps of a catalog, and what every index answers.
+
+use container::CatalogView;
+use types::{ContainerId, ContainerKind, Fingerprint};
+
+/// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
+pub const CANDIDATES_MAX: usize = 8;
+
+/// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HookKind {
+    /// A chunk. May be published before its session commits.
+    Data,
+    /// A node. Published only after its session's manifest: the caller's duty (INV-9).
+    Node,
+}
+
+impl HookKind {
+    /// Both, in the order of their sections.
+    pub const ALL: [Self; 2] = [Self::Data, Self::Node];
+
+    pub(crate) const fn number(self) -> usize {
+        match self {
+            Self::Data => 0,
+            Self::Node => 1,
+        }
+    }
+}
+
+/// One sampled fingerprint and the container whose catalog has it [Guo 3.2].
+///
+/// Ordered by kind, fingerprint bits, and then the newer container first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hook {
+    /// What it leads to.
+    pub kind: HookKind,
+    /// [`Fingerprint::index_bits`].
+    pub bits: u64,
+    /// The container.
+    pub container: ContainerId,
+}
+
+impl Hook {
+    pub(crate) fn order(&self) -> (HookKind, u64, std::cmp::Reverse<u64>) {
+        (self.kind, self.bits, std::cmp::Reverse(age_order(self.container)))
+    }
+}
+
+/// Newer sessions are greater; within one, later containers, whatever their kind.
+pub(crate) fn age_order(id: ContainerId) -> u64 {
+    (id.session.get() << 27) | (u64::from(id.sequence.get()) << 3) | u64::from(id.kind.number())
+}
+
+/// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1). Archive and
+/// catalog containers are never looked into.
+pub fn hooks_of(view: &CatalogView) -> impl Iterator<Item = Hook> {
+    let container = view.id();
+    let hooked = !matches!(container.kind, ContainerKind::Archive | ContainerKind::Catalog);
+    let entries = if hooked { view.entries() } else { &[] };
+    entries.iter().map(move |entry| {
+        let kind = if entry.level.get() == 0 {
+            HookKind::Data
+        } else {
+            HookKind::Node
+        };
+        Hook {
+            kind,
+            bits: entry.fingerprint.index_bits(),
+            container,
+        }
+    })
+}
+
+/// Whose catalog should be loaded for a fingerprint. May forget and may lie; the catalog has the truth.
+///
+/// Every implementation passes [`crate::conformance`].
+pub trait HookIndex: Send + Sync {
+    /// The containers that may hold the fingerprint, newest first, each once, at most
+    /// [`CANDIDATES_MAX`]; `out` is cleared first.
+    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>);
+}

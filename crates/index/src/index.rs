@@ -1,0 +1,308 @@
+//! The exact index (R = 1) on disk: memory-mapped runs, and what this process has sealed since.
+//!
+//! What must hold: opening reads the fronts of runs alone; a look-up reads at most one leaf block of each
+//! run (and a fence block, hot); anything wrong with a run makes it ignored, never an error (INV-4). Runs
+//! are immutable: readers keep the mapping of a run that a merge deleted, and lose nothing. All methods may
+//! be called from many threads; the list of runs is locked only while it is read or swapped.
+//!
+//! Its storage is the store's on local disks. Where the store is remote, it is a local cache folder: mapping
+//! a remote object reads it whole.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use env::{Storage, StorageError};
+use format::names;
+use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
+
+use crate::cover;
+use crate::error::{IndexError, Warning};
+use crate::hook::{CANDIDATES_MAX, HookIndex, HookKind, age_order};
+use crate::memory::MemoryHooks;
+use crate::part::Part;
+use crate::run::Run;
+use crate::writer::{PART_ENTRIES_MAX, RunId};
+
+/// How the index uses memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// Memory for hooks not yet in a run, of each session and of a rebuild, in bytes. Beyond it they are
+    /// written as a run early.
+    pub pending_bytes_max: usize,
+    /// Entries of one object of a run at most; at most 2 Mi.
+    pub part_entries_max: usize,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self {
+            pending_bytes_max: 128 << 20,
+            part_entries_max: PART_ENTRIES_MAX,
+        }
+    }
+}
+
+/// Counts; a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexStats {
+    /// Runs in use.
+    pub runs: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Entries still in memory.
+    pub pending_entries: u64,
+    /// Look-ups.
+    pub lookups: u64,
+    /// Blocks read, of all kinds.
+    pub blocks_read: u64,
+}
+
+/// The hooks of a store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Index {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    storage: Arc<dyn Storage>,
+    store: StoreId,
+    options: IndexOptions,
+    runs: RwLock<Vec<Arc<Run>>>,
+    /// Hooks to chunks of running sessions of this process.
+    pending: RwLock<Vec<Arc<RwLock<MemoryHooks>>>>,
+    /// Objects that are no use, to be deleted by the next merge.
+    bad: Mutex<Vec<ObjectName>>,
+    warnings: Mutex<Vec<Warning>>,
+    lookups: AtomicU64,
+}
+
+impl Index {
+    /// Opens the runs of a store. Bad ones are warnings.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        store: StoreId,
+        options: IndexOptions,
+    ) -> Result<Self, IndexError> {
+        let inner = Inner {
+            storage,
+            store,
+            options,
+            runs: RwLock::default(),
+            pending: RwLock::default(),
+            bad: Mutex::default(),
+            warnings: Mutex::default(),
+            lookups: AtomicU64::new(0),
+        };
+        let index = Self {
+            inner: Arc::new(inner),
+        };
+        index.reload()?;
+        Ok(index)
+    }
+
+    /// Looks for runs that other processes have written or merged since.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn reload(&self) -> Result<(), IndexError> {
+        let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
+        let known: BTreeMap<_, _> = self
+            .runs()
+            .iter()
+            .flat_map(|run| run.parts.iter().map(|part| (part.meta().name, Arc::clone(part))))
+            .collect();
+        for object in self.inner.storage.list(names::INDEX_FOLDER)? {
+            let Some(name) = names::parse_index_run(&object.name) else {
+                continue;
+            };
+            let part = match known.get(&name) {
+                Some(part) => Some(Arc::clone(part)),
+                None => self.open_part(&object.name)?,
+            };
+            let (run, number) = RunId::of(name);
+            if let Some(part) = part {
+                parts.entry(run).or_default().insert(number, part);
+            }
+        }
+        let runs = parts
+            .into_iter()
+            .map(|(id, parts)| Arc::new(Run::new(id, parts.into_values().collect())));
+        let runs: Vec<_> = runs.collect();
+        *self.runs_mut() = runs;
+        Ok(())
+    }
+
+    fn open_part(&self, name: &ObjectName) -> Result<Option<Arc<Part>>, IndexError> {
+        let object = match self.inner.storage.map(name) {
+            Ok(object) => object,
+            Err(StorageError::NotFound { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let Some(parsed) = names::parse_index_run(name) else {
+            return Ok(None);
+        };
+        match Part::open(object, parsed, self.inner.store) {
+            Ok(part) => Ok(Some(Arc::new(part))),
+            Err(why) => {
+                self.note_bad(name.clone(), why);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens a run that this process has just written.
+    pub(crate) fn open_run(&self, id: RunId, names: &[ObjectName]) -> Result<Arc<Run>, IndexError> {
+        let mut parts = Vec::with_capacity(names.len());
+        for name in names {
+            parts.extend(self.open_part(name)?);
+        }
+        Ok(Arc::new(Run::new(id, parts)))
+    }
+
+    fn note_bad(&self, name: ObjectName, why: String) {
+        let mut bad = self.bad();
+        if !bad.contains(&name) {
+            bad.push(name.clone());
+            drop(bad);
+            self.warn(Warning::BadRun { name, why });
+        }
+    }
+
+    /// A part whose block did not check: noted once.
+    pub(crate) fn note_damaged(&self, part: &Part) {
+        self.note_bad(
+            names::index_run(part.meta().name),
+            "a block of it is damaged".to_owned(),
+        );
+    }
+
+    pub(crate) fn warn(&self, warning: Warning) {
+        let mut warnings = self.inner.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(warning);
+    }
+
+    /// What was ignored since the last call.
+    #[must_use]
+    pub fn take_warnings(&self) -> Vec<Warning> {
+        std::mem::take(&mut self.inner.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a session's hooks are all in sound runs.
+    #[must_use]
+    pub fn covers(&self, session: SessionId) -> bool {
+        self.runs().iter().any(|run| cover::holds(run.covered(), session))
+    }
+
+    /// The sessions whose hooks are not all in sound runs, in the order given: written before a crash, or
+    /// lost with a bad run. [`Self::catch_up`] adds them.
+    #[must_use]
+    pub fn uncovered(&self, committed: impl IntoIterator<Item = SessionId>) -> Vec<SessionId> {
+        let covered = cover::join(self.runs().iter().flat_map(|run| run.covered().iter().copied()));
+        committed
+            .into_iter()
+            .filter(|session| !cover::holds(&covered, *session))
+            .collect()
+    }
+
+    /// Counts.
+    #[must_use]
+    pub fn stats(&self) -> IndexStats {
+        let runs = self.runs();
+        let pending = self.pending();
+        IndexStats {
+            runs: runs.len() as u64,
+            entries: runs.iter().map(|run| run.entries()).sum(),
+            bytes: runs.iter().map(|run| run.bytes()).sum(),
+            pending_entries: pending.iter().map(|hooks| read(hooks).len() as u64).sum(),
+            lookups: self.inner.lookups.load(Ordering::Relaxed),
+            blocks_read: runs
+                .iter()
+                .flat_map(|run| &run.parts)
+                .map(|part| part.blocks_read())
+                .sum(),
+        }
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.inner.storage
+    }
+
+    pub(crate) fn store(&self) -> StoreId {
+        self.inner.store
+    }
+
+    pub(crate) fn options(&self) -> IndexOptions {
+        self.inner.options
+    }
+
+    pub(crate) fn runs(&self) -> RwLockReadGuard<'_, Vec<Arc<Run>>> {
+        self.inner.runs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<Run>>> {
+        self.inner.runs.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn bad(&self) -> MutexGuard<'_, Vec<ObjectName>> {
+        self.inner.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a run into use in place of others.
+    pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
+        let mut runs = self.runs_mut();
+        runs.retain(|run| !old.contains(&run.id));
+        runs.extend(new);
+    }
+
+    fn pending(&self) -> RwLockReadGuard<'_, Vec<Arc<RwLock<MemoryHooks>>>> {
+        self.inner.pending.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_pending(&self) -> Arc<RwLock<MemoryHooks>> {
+        let hooks = Arc::<RwLock<MemoryHooks>>::default();
+        let mut pending = self.inner.pending.write().unwrap_or_else(PoisonError::into_inner);
+        pending.push(Arc::clone(&hooks));
+        hooks
+    }
+
+    pub(crate) fn drop_pending(&self, hooks: &Arc<RwLock<MemoryHooks>>) {
+        let mut pending = self.inner.pending.write().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|held| !Arc::ptr_eq(held, hooks));
+    }
+}
+
+pub(crate) fn read(hooks: &RwLock<MemoryHooks>) -> RwLockReadGuard<'_, MemoryHooks> {
+    hooks.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write(hooks: &RwLock<MemoryHooks>) -> RwLockWriteGuard<'_, MemoryHooks> {
+    hooks.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HookIndex for Index {
+    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
+        self.inner.lookups.fetch_add(1, Ordering::Relaxed);
+        out.clear();
+        let bits = fingerprint.index_bits();
+        if kind == HookKind::Data {
+            for hooks in self.pending().iter() {
+                read(hooks).find(bits, out);
+            }
+        }
+        for run in self.runs().iter() {
+            if let Some(damaged) = run.find(kind, bits, out) {
+                self.note_damaged(damaged);
+            }
+        }
+        out.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));
+        out.dedup();
+        out.truncate(CANDIDATES_MAX);
+    }
+}

@@ -1,0 +1,293 @@
+//! Merging runs: which (a pure plan), and how (streamed, within the memory of one part).
+//!
+//! Whoever holds the index lease merges; losing it midway does no harm, since runs are only ever deleted
+//! after the run that replaces them is durable, and two mergers at worst leave a run twice. No process
+//! waits for a merge.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use env::StorageError;
+use format::names;
+use types::{ContainerId, ObjectName, SessionId};
+
+use crate::cover;
+use crate::error::IndexError;
+use crate::hook::Hook;
+use crate::index::Index;
+use crate::part::Part;
+use crate::run::{Run, Source};
+use crate::writer::{RunId, RunWriter, is_taken};
+
+/// Runs that a look-up may have to read; beyond it they are merged.
+pub const RUNS_MAX: usize = 8;
+
+/// The right to merge, as the session crate's lease gives it.
+pub trait MergeLease {
+    /// Whether it is still held; asked before anything is deleted.
+    fn is_held(&self) -> bool;
+}
+
+impl<F: Fn() -> bool> MergeLease for F {
+    fn is_held(&self) -> bool {
+        self()
+    }
+}
+
+/// What a merge did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Merged {
+    /// Runs that were merged into one.
+    pub runs: usize,
+    /// Entries in that one.
+    pub entries: u64,
+    /// Bad or replaced objects deleted.
+    pub deleted: usize,
+}
+
+/// Which runs to merge, by their sizes: none while there are at most `runs_max`; else the smallest, as
+/// many as bring the count down to half of that, and each further one that is not larger than twice what
+/// is merged already. So a run is rewritten a number of times logarithmic in the index.
+pub(crate) fn plan(sizes: &[u64], runs_max: usize) -> Vec<usize> {
+    if sizes.len() <= runs_max {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|at| sizes[*at]);
+    let least = sizes.len() + 1 - (runs_max / 2).max(1);
+    let mut total = 0u64;
+    let mut chosen = Vec::new();
+    for at in order {
+        if chosen.len() >= least.max(2) && sizes[at] > total.saturating_mul(2) {
+            break;
+        }
+        total = total.saturating_add(sizes[at]);
+        chosen.push(at);
+    }
+    chosen
+}
+
+/// Hooks of all sources in order, each source being in order.
+pub(crate) struct MergedHooks<'a> {
+    sources: Vec<Source<'a>>,
+    heads: BinaryHeap<Head>,
+}
+
+struct Head(Hook, usize);
+
+impl Head {
+    fn key(&self) -> Reverse<((crate::HookKind, u64, Reverse<u64>), usize)> {
+        Reverse((self.0.order(), self.1))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Head {}
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<'a> MergedHooks<'a> {
+    pub(crate) fn new(mut sources: Vec<Source<'a>>) -> Result<Self, &'a Part> {
+        let mut heads = BinaryHeap::with_capacity(sources.len());
+        for (at, source) in sources.iter_mut().enumerate() {
+            heads.extend(source.next()?.map(|hook| Head(hook, at)));
+        }
+        Ok(Self { sources, heads })
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Hook>, &'a Part> {
+        let Some(Head(hook, at)) = self.heads.pop() else {
+            return Ok(None);
+        };
+        self.heads
+            .extend(self.sources[at].next()?.map(|hook| Head(hook, at)));
+        Ok(Some(hook))
+    }
+}
+
+/// What came of writing a run.
+pub(crate) enum Written<'a> {
+    Run(RunId, Vec<ObjectName>),
+    /// A source turned out damaged: nothing was written.
+    Damaged(&'a Part),
+}
+
+impl Index {
+    /// Writes what the sources hold as one run over these sessions, under the first free number.
+    /// `sources` is asked for anew for each number tried.
+    pub(crate) fn write_run<'a>(
+        &self,
+        span: (SessionId, SessionId),
+        covered: &[(SessionId, u64)],
+        keep: &dyn Fn(ContainerId) -> bool,
+        sources: impl Fn() -> Vec<Source<'a>>,
+    ) -> Result<Written<'a>, IndexError> {
+        let (first, last) = span;
+        let taken = self.storage().list(names::INDEX_FOLDER)?;
+        let taken = taken
+            .iter()
+            .filter_map(|object| names::parse_index_run(&object.name))
+            .map(RunId::of);
+        let taken = taken
+            .filter(|(id, _)| (id.first, id.last) == (first, last))
+            .map(|(id, _)| id.number + 1);
+        for number in taken.max().unwrap_or(0)..RunId::NUMBERS {
+            let id = RunId { first, last, number };
+            let entries_max = self.options().part_entries_max;
+            let mut writer = RunWriter::new(self.storage(), self.store(), id, covered.to_vec(), entries_max);
+            match fill(&mut writer, sources(), keep) {
+                Ok(None) => {}
+                Ok(Some(damaged)) => {
+                    writer.abandon();
+                    return Ok(Written::Damaged(damaged));
+                }
+                Err(e) if is_taken(&e) => {
+                    writer.abandon();
+                    continue;
+                }
+                Err(e) => return Err(e),
+            }
+            match writer.finish() {
+                Ok(names) => return Ok(Written::Run(id, names)),
+                Err(e) if is_taken(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let name = names::index_run(
+            RunId {
+                first,
+                last,
+                number: 0,
+            }
+            .part(0),
+        );
+        Err(IndexError::TooManyRuns { name })
+    }
+
+    /// Merges runs while there are more than [`RUNS_MAX`], and deletes bad ones. Hooks of containers for
+    /// which `keep` is false are dropped.
+    ///
+    /// # Errors
+    /// Of the storage. What is left behind is whole: at worst a run is there twice.
+    pub fn merge(
+        &self,
+        lease: &dyn MergeLease,
+        keep: &dyn Fn(ContainerId) -> bool,
+    ) -> Result<Merged, IndexError> {
+        let mut out = Merged::default();
+        self.reload()?;
+        loop {
+            let runs: Vec<Arc<Run>> = self.runs().clone();
+            let sizes: Vec<u64> = runs.iter().map(|run| run.bytes()).collect();
+            let chosen: Vec<Arc<Run>> = plan(&sizes, RUNS_MAX)
+                .into_iter()
+                .map(|at| Arc::clone(&runs[at]))
+                .collect();
+            if chosen.is_empty() || !lease.is_held() {
+                break;
+            }
+            if self.merge_runs(&chosen, lease, keep, &mut out)? {
+                break;
+            }
+        }
+        if lease.is_held() {
+            let bad = std::mem::take(&mut *self.bad());
+            out.deleted += self.delete(&bad)?;
+        }
+        Ok(out)
+    }
+
+    /// Returns whether it is done; else a damaged run was set aside and the plan must be made again.
+    fn merge_runs(
+        &self,
+        chosen: &[Arc<Run>],
+        lease: &dyn MergeLease,
+        keep: &dyn Fn(ContainerId) -> bool,
+        out: &mut Merged,
+    ) -> Result<bool, IndexError> {
+        let (Some(first), Some(last)) = (
+            chosen.iter().map(|run| run.id.first).min(),
+            chosen.iter().map(|run| run.id.last).max(),
+        ) else {
+            return Ok(true);
+        };
+        let covered = cover::join(chosen.iter().flat_map(|run| run.covered().iter().copied()));
+        let sources = || chosen.iter().map(|run| Source::run(run)).collect();
+        let (id, names) = match self.write_run((first, last), &covered, keep, sources)? {
+            Written::Run(id, names) => (id, names),
+            Written::Damaged(part) => {
+                part.set_damaged();
+                self.note_damaged(part);
+                let (id, _) = RunId::of(part.meta().name);
+                let whole = chosen.iter().filter(|run| run.id == id);
+                let rest: Vec<ObjectName> = whole.flat_map(|run| names_of(run)).collect();
+                self.replace(None, &[id]);
+                self.bad().extend(rest);
+                return Ok(false);
+            }
+        };
+        let run = self.open_run(id, &names)?;
+        out.runs += chosen.len();
+        out.entries = run.entries();
+        let replaced: Vec<RunId> = chosen.iter().map(|run| run.id).collect();
+        self.replace(Some(run), &replaced);
+        // The new run first becomes durable: a crash must not leave an index to rebuild.
+        self.storage().barrier()?;
+        if lease.is_held() {
+            let old: Vec<ObjectName> = chosen.iter().flat_map(|run| names_of(run)).collect();
+            out.deleted += self.delete(&old)?;
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn delete(&self, objects: &[ObjectName]) -> Result<usize, IndexError> {
+        let mut deleted = 0;
+        for name in objects {
+            match self.storage().delete(name) {
+                Ok(()) => deleted += 1,
+                Err(StorageError::NotFound { .. }) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+fn fill<'a>(
+    writer: &mut RunWriter<'_>,
+    sources: Vec<Source<'a>>,
+    keep: &dyn Fn(ContainerId) -> bool,
+) -> Result<Option<&'a Part>, IndexError> {
+    let mut merged = match MergedHooks::new(sources) {
+        Ok(merged) => merged,
+        Err(damaged) => return Ok(Some(damaged)),
+    };
+    loop {
+        match merged.next() {
+            Ok(None) => return Ok(None),
+            Ok(Some(hook)) if keep(hook.container) => writer.push(hook)?,
+            Ok(Some(_)) => {}
+            Err(damaged) => return Ok(Some(damaged)),
+        }
+    }
+}
+
+pub(crate) fn names_of(run: &Run) -> Vec<ObjectName> {
+    run.parts
+        .iter()
+        .map(|part| names::index_run(part.meta().name))
+        .collect()
+}

@@ -1,0 +1,305 @@
+//! Adding hooks: of a running session, of sessions that a crash left out, and of a whole store.
+//!
+//! Hooks gather in memory up to the budget and then go to the storage as a run that covers nothing yet (an
+//! external sort); publishing merges those into the one run that names the sessions it covers. A run that
+//! covers a session has all its hooks, so who opens the store later reads no catalog of it again.
+
+use std::sync::{Arc, RwLock};
+
+use container::{CatalogView, ContainerError, Containers};
+use env::StorageError;
+use format::container::CatalogCopy;
+use types::{ContainerId, ContainerKind, SessionId};
+
+use crate::cover;
+use crate::error::{IndexError, Warning};
+use crate::hook::{Hook, HookKind, hooks_of};
+use crate::index::{Index, read, write};
+use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
+use crate::merge::{Written, names_of};
+use crate::run::{Run, Source};
+
+/// When hooks to nodes may be seen by look-ups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nodes {
+    /// Once published: the session has not committed.
+    WhenPublished,
+    /// At once: the sessions have committed.
+    AtOnce,
+}
+
+/// Adds the hooks of one or more sessions. Used by one thread at a time. Dropped unpublished, its sessions
+/// stay uncovered, and what it had written early is merged away later.
+#[derive(Debug)]
+pub struct HookWriter {
+    index: Index,
+    span: (SessionId, SessionId),
+    nodes_seen: Nodes,
+    chunks: Arc<RwLock<MemoryHooks>>,
+    nodes: Vec<Hook>,
+    early: Vec<Arc<Run>>,
+}
+
+/// One committed session and its containers, as its manifest names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionContainers {
+    /// The session.
+    pub session: SessionId,
+    /// Its containers, of all kinds.
+    pub containers: Vec<ContainerId>,
+}
+
+impl Index {
+    /// For a running session: its chunks are found as soon as their catalogs are added, its nodes once
+    /// [`HookWriter::publish`] is called, which the caller does after the manifest (INV-9).
+    #[must_use]
+    pub fn session(&self, session: SessionId) -> HookWriter {
+        HookWriter::new(self, (session, session), Nodes::WhenPublished)
+    }
+
+    /// Publishes the hooks of one committed session at once.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn add_session(
+        &self,
+        session: SessionId,
+        hooks: impl IntoIterator<Item = Hook>,
+    ) -> Result<(), IndexError> {
+        let mut writer = HookWriter::new(self, (session, session), Nodes::AtOnce);
+        for hook in hooks {
+            writer.add_hook(hook)?;
+        }
+        writer.publish(&[session])
+    }
+
+    /// Adds those of the given committed sessions that no run covers, from their containers' catalogs, as
+    /// one run. Returns how many containers were read. After a crash between a commit and its hooks this
+    /// costs a little time and nothing else.
+    ///
+    /// # Errors
+    /// Of the storage. A catalog that is damaged or missing is a [`Warning`].
+    pub fn catch_up(
+        &self,
+        containers: &Containers,
+        committed: &[SessionContainers],
+    ) -> Result<u64, IndexError> {
+        let uncovered = self.uncovered(committed.iter().map(|session| session.session));
+        let missing = committed
+            .iter()
+            .filter(|session| uncovered.contains(&session.session));
+        let missing: Vec<&SessionContainers> = missing.collect();
+        self.add_from_catalogs(containers, &missing)
+    }
+
+    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one.
+    ///
+    /// # Errors
+    /// As [`Self::catch_up`].
+    pub fn rebuild(
+        &self,
+        containers: &Containers,
+        committed: &[SessionContainers],
+    ) -> Result<u64, IndexError> {
+        let old: Vec<Arc<Run>> = self.runs().clone();
+        let read = self.add_from_catalogs(containers, &committed.iter().collect::<Vec<_>>())?;
+        self.drop_runs(&old)?;
+        Ok(read)
+    }
+
+    /// As [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`] of catalogs'
+    /// copies. Memory is bounded by the options, whatever their number.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn rebuild_from(
+        &self,
+        covered: &[SessionId],
+        hooks: impl IntoIterator<Item = Hook>,
+    ) -> Result<(), IndexError> {
+        let old: Vec<Arc<Run>> = self.runs().clone();
+        if let Some(span) = span_of(covered) {
+            let mut writer = HookWriter::new(self, span, Nodes::AtOnce);
+            for hook in hooks {
+                writer.add_hook(hook)?;
+            }
+            writer.publish(covered)?;
+        }
+        self.drop_runs(&old)
+    }
+
+    fn drop_runs(&self, old: &[Arc<Run>]) -> Result<(), IndexError> {
+        self.storage().barrier()?;
+        self.replace(None, &old.iter().map(|run| run.id).collect::<Vec<_>>());
+        let mut objects: Vec<_> = old.iter().flat_map(|run| names_of(run)).collect();
+        objects.append(&mut self.bad());
+        self.delete(&objects)?;
+        Ok(())
+    }
+
+    fn add_from_catalogs(
+        &self,
+        containers: &Containers,
+        sessions: &[&SessionContainers],
+    ) -> Result<u64, IndexError> {
+        let covered: Vec<SessionId> = sessions.iter().map(|session| session.session).collect();
+        let Some(span) = span_of(&covered) else {
+            return Ok(0);
+        };
+        let mut writer = HookWriter::new(self, span, Nodes::AtOnce);
+        let mut read = 0;
+        for id in sessions.iter().flat_map(|session| &session.containers) {
+            if matches!(id.kind, ContainerKind::Archive | ContainerKind::Catalog) {
+                continue;
+            }
+            match containers.catalog(*id) {
+                Ok(view) => writer.add(&view)?,
+                Err(e) if stops(&e) => return Err(e.into()),
+                Err(e) => self.warn(Warning::BadCatalog {
+                    container: *id,
+                    why: e.to_string(),
+                }),
+            }
+            read += 1;
+        }
+        writer.publish(&covered)?;
+        Ok(read)
+    }
+}
+
+/// Whether an error is the storage's, so that trying the next container would not help.
+pub(crate) fn stops(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(e) if !matches!(e, StorageError::NotFound { .. }))
+}
+
+fn span_of(sessions: &[SessionId]) -> Option<(SessionId, SessionId)> {
+    Some((*sessions.iter().min()?, *sessions.iter().max()?))
+}
+
+impl HookWriter {
+    fn new(index: &Index, span: (SessionId, SessionId), nodes_seen: Nodes) -> Self {
+        let chunks = index.add_pending();
+        Self {
+            index: index.clone(),
+            span,
+            nodes_seen,
+            chunks,
+            nodes: Vec::new(),
+            early: Vec::new(),
+        }
+    }
+
+    /// Adds a sealed container's hooks.
+    ///
+    /// # Errors
+    /// Of the storage, when the memory budget is used up and hooks are written early.
+    pub fn add(&mut self, view: &CatalogView) -> Result<(), IndexError> {
+        hooks_of(view).try_for_each(|hook| self.add_hook(hook))
+    }
+
+    /// Adds one hook.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_hook(&mut self, hook: Hook) -> Result<(), IndexError> {
+        match hook.kind {
+            HookKind::Data => write(&self.chunks).insert(hook.bits, hook.container),
+            HookKind::Node => self.nodes.push(hook),
+        }
+        let nodes = match self.nodes_seen {
+            Nodes::AtOnce => self.nodes.len(),
+            Nodes::WhenPublished => 0,
+        };
+        let bytes = (read(&self.chunks).len() + nodes) * ENTRY_BYTES_IN_MEMORY;
+        if bytes > self.index.options().pending_bytes_max {
+            self.write_early()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory as a run that covers nothing. Nodes of a session that has not committed
+    /// stay in memory: a run would show them. They are one in some 500 hooks.
+    fn write_early(&mut self) -> Result<(), IndexError> {
+        let mut hooks = read(&self.chunks).hooks(HookKind::Data);
+        if self.nodes_seen == Nodes::AtOnce {
+            hooks.append(&mut self.nodes);
+        }
+        let run = self.write(hooks, &[])?;
+        self.index.replace(Some(Arc::clone(&run)), &[]);
+        write(&self.chunks).clear();
+        self.early.push(run);
+        if self.early.len() > crate::merge::RUNS_MAX {
+            let run = self.write(Vec::new(), &[])?;
+            self.replace_early(&run)?;
+            self.early.push(run);
+        }
+        Ok(())
+    }
+
+    /// Writes the hooks, and with no hooks or at the end all that was written early, as one run.
+    fn write(&mut self, mut hooks: Vec<Hook>, covered: &[(SessionId, u64)]) -> Result<Arc<Run>, IndexError> {
+        hooks.sort_unstable_by_key(Hook::order);
+        loop {
+            let with_early = hooks.is_empty() || !covered.is_empty();
+            let early: &[Arc<Run>] = if with_early { &self.early } else { &[] };
+            let sources = || {
+                let runs = early.iter().map(|run| Source::run(run));
+                runs.chain([Source::Sorted(hooks.iter())]).collect()
+            };
+            let damaged = match self.index.write_run(self.span, covered, &|_| true, sources)? {
+                Written::Run(id, names) => return self.index.open_run(id, &names),
+                Written::Damaged(part) => part,
+            };
+            // A moment old and bad already: the disk is failing. Those hooks are forgotten.
+            damaged.set_damaged();
+            self.index.note_damaged(damaged);
+            let id = crate::writer::RunId::of(damaged.meta().name).0;
+            self.index.replace(None, &[id]);
+            self.early.retain(|run| run.id != id);
+        }
+    }
+
+    fn replace_early(&mut self, run: &Arc<Run>) -> Result<(), IndexError> {
+        let old = std::mem::take(&mut self.early);
+        self.index.replace(
+            Some(Arc::clone(run)),
+            &old.iter().map(|run| run.id).collect::<Vec<_>>(),
+        );
+        self.index
+            .delete(&old.iter().flat_map(|run| names_of(run)).collect::<Vec<_>>())?;
+        Ok(())
+    }
+
+    /// Publishes all that was added as the run that covers `sessions`: the own one, and those that it
+    /// adopted. They have committed manifests, durably (INV-9).
+    ///
+    /// # Errors
+    /// Of the storage; the sessions then stay uncovered, and whoever opens the store catches up.
+    pub fn publish(mut self, sessions: &[SessionId]) -> Result<(), IndexError> {
+        let mut hooks = read(&self.chunks).hooks(HookKind::Data);
+        hooks.append(&mut self.nodes);
+        let covered = cover::join(sessions.iter().map(|session| (*session, 1)));
+        let run = self.write(hooks, &covered)?;
+        self.replace_early(&run)
+    }
+}
+
+impl Drop for HookWriter {
+    fn drop(&mut self) {
+        self.index.drop_pending(&self.chunks);
+    }
+}
+
+/// The hooks of a catalog's copy: copies keep the bits that the index needs. They are all chunks'.
+pub fn hooks_of_copy(copy: &CatalogCopy) -> impl Iterator<Item = Hook> {
+    let container = copy.container;
+    copy.entries.iter().map(move |entry| {
+        let mut bits = [0; 8];
+        bits.copy_from_slice(&entry.fingerprint_prefix[8..]);
+        Hook {
+            kind: HookKind::Data,
+            bits: u64::from_be_bytes(bits),
+            container,
+        }
+    })
+}
