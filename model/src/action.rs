@@ -15,7 +15,7 @@ pub enum Action {
     ListEpochs { session: usize },
     /// A heartbeat with a checkpoint: it answers every epoch seen, and may declare the parent chosen.
     Checkpoint { session: usize, declares: bool },
-    /// A session gives a reference up: only with `CheckpointsGrow` off.
+    /// A session gives up a reference that it does not use.
     Release { session: usize, slot: Slots },
     /// A session publishes a backup's next revision.
     PutRevision { session: usize, backup: usize },

@@ -115,8 +115,13 @@ pub(crate) fn checkpoints_live(scenario: &Scenario, rules: Rules, state: &State,
     me.wait
         .each()
         .filter_map(|s| state.checkpoints[s])
-        .fold(Slots::NONE, |live, c| {
-            live | content_live(scenario, rules, state, &c.content)
+        .fold(Slots::NONE, |live, checkpoint| {
+            let ever = if rules.has(Rule::AllCheckpointsRead) {
+                checkpoint.ever
+            } else {
+                Slots::NONE
+            };
+            live | state.closure(ever) | content_live(scenario, rules, state, &checkpoint.content)
         })
 }
 

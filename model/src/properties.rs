@@ -58,8 +58,8 @@ pub enum Witness {
 #[must_use]
 pub fn violation(scenario: &Scenario, rules: Rules, state: &State) -> Option<Violation> {
     manifests(scenario, state)
-        .or_else(|| sessions(scenario, state))
         .or_else(|| adoptions(scenario, state))
+        .or_else(|| sessions(scenario, state))
         .or_else(|| look_ups(rules, state))
         .or_else(|| state.history.ended_twice.then_some(Violation::SecondEnding))
         .or_else(|| state.history.leaked.then_some(Violation::NotReclaimed))

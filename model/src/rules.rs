@@ -89,8 +89,8 @@ pub enum Rule {
     TombstoneLast,
     /// A forgotten manifest is dropped only when the marks of the newest epoch cover its tombstone.
     DropOnlyCovered,
-    /// A session's checkpoints only grow: what k reaches, every later one reaches.
-    CheckpointsGrow,
+    /// A reclaimer reads every checkpoint of a session, and not the newest alone.
+    AllCheckpointsRead,
     /// A revision with another root is first committed as the rewriting session's own manifest.
     RewriteCommittedFirst,
     /// Marks cover revisions: a backup with a newer revision is not covered.
@@ -145,7 +145,7 @@ impl Rule {
         Self::AdoptLowerOnly,
         Self::TombstoneLast,
         Self::DropOnlyCovered,
-        Self::CheckpointsGrow,
+        Self::AllCheckpointsRead,
         Self::RewriteCommittedFirst,
         Self::RevisionsCovered,
         Self::CachesDropped,

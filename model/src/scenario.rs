@@ -38,6 +38,8 @@ pub struct Scenario {
     pub parents: [Numbers; SESSIONS],
     /// Sessions that a session may adopt.
     pub adopts: [Numbers; SESSIONS],
+    /// A session may give up what it refers to.
+    pub releases: bool,
     /// Backups that may be forgotten.
     pub forget: Numbers,
     /// The root of a backup's next manifest revision, where an archival rewrite may happen.
@@ -121,6 +123,7 @@ impl Scenario {
             slow_look_ups: false,
             parents: [Numbers::NONE; SESSIONS],
             adopts: [Numbers::NONE; SESSIONS],
+            releases: false,
             forget: Numbers::NONE,
             rewrite: [None; SESSIONS],
             slow_marks: false,

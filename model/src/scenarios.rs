@@ -37,12 +37,14 @@ pub fn small() -> Vec<Scenario> {
         epochs::missing_marks(),
         epochs::late_puts(),
         sessions::rewriting(),
+        sessions::releases(),
         store::old_caches(),
         store::hooks(),
         store::late_writer(),
         store::dropped_manifests(),
         store::dropped_endings(),
         store::power_cut(),
+        store::power_cut_nodes(),
         store::power_cut_reclaim(),
     ]
 }

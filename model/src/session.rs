@@ -125,7 +125,7 @@ fn run(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Suc
     splice(scenario, rules, state, i, out);
     adopt(scenario, rules, state, i, out);
     commit(scenario, rules, state, i, out);
-    if !rules.has(Rule::CheckpointsGrow) {
+    if scenario.releases {
         for slot in me.held.each() {
             let mut next = *state;
             next.sessions[i].held -= slot;
@@ -200,8 +200,11 @@ fn checkpoint(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &
         if !declares && (me.declared || !dropped_parent && rules.has(Rule::ParentsDeclared)) {
             continue;
         }
+        let content = content(&me, declares);
+        let ever = content.refs | state.checkpoints[i].map_or(Slots::NONE, |earlier| earlier.ever);
         let put = Checkpoint {
-            content: content(&me, declares),
+            content,
+            ever,
             answered: me.seen,
         };
         if state.checkpoints[i] == Some(put) {

@@ -31,11 +31,13 @@ pub struct Content {
     pub parent: Option<Parent>,
 }
 
-/// A session's newest checkpoint, with the epochs that it answers.
+/// A session's newest checkpoint, with what the earlier ones said, and the epochs that it answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Checkpoint {
     /// What it says.
     pub content: Content,
+    /// References of this and all earlier checkpoints of the session.
+    pub ever: Slots,
     /// Epochs that it answers, from 0.
     pub answered: Numbers,
 }

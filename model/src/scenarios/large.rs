@@ -23,6 +23,7 @@ pub(super) fn large() -> Vec<Scenario> {
         three_epochs(),
         three_epochs_two_reclaimers(),
         two_epochs_everything(),
+        two_epochs_everything_two_reclaimers(),
         two_epochs_power_two_reclaimers(),
         two_epochs_parents(),
         two_epochs_adoption(),
@@ -334,5 +335,18 @@ fn two_epochs_power_two_reclaimers() -> Scenario {
         plain_roots: true,
         reclaimers: 2,
         ..two_epochs_power()
+    }
+}
+
+/// The same with two reclaimers, less what belongs to marks alone.
+fn two_epochs_everything_two_reclaimers() -> Scenario {
+    Scenario {
+        name: "two-epochs-everything-two-reclaimers",
+        about: "two sessions, two reclaimers, two epochs, all that sessions do",
+        owns: [D0.with(N0), N1, NONE, NONE],
+        reclaimers: 2,
+        extend_marks: false,
+        slow_marks: false,
+        ..two_epochs_everything()
     }
 }

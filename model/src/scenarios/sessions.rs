@@ -42,7 +42,6 @@ pub(super) fn uncovered() -> Scenario {
         running: numbers(&[1]),
         look_up: [NONE, D0, NONE, NONE],
         forget: numbers(&[0, 1]),
-        reclaimers: 2,
         epochs: 2,
         witnesses: vec![
             Witness::Commit,
@@ -153,5 +152,17 @@ pub(super) fn rewriting() -> Scenario {
             "rewriting",
             "a session rewrites a backup, and may be expired before it publishes",
         )
+    }
+}
+
+/// An old checkpoint names what the newest does not, and it is the old one that is adopted.
+pub(super) fn releases() -> Scenario {
+    Scenario {
+        name: "releases",
+        about: "a session gives up a reference that an older checkpoint of its names",
+        owns: [D0, NONE, NONE, NONE],
+        plain_roots: true,
+        releases: true,
+        ..adoption()
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn dropped_endings() -> Scenario {
 }
 
 /// A session refers to what another has put and not yet made durable; the power goes.
-pub(super) fn power_cut() -> Scenario {
+pub(super) fn power_cut_nodes() -> Scenario {
     Scenario {
         owns: [NONE, D0.with(N0), N1, NONE],
         running: numbers(&[1, 2]),
@@ -100,7 +100,7 @@ pub(super) fn power_cut() -> Scenario {
         epochs: 0,
         witnesses: vec![Witness::Commit, Witness::PowerCut],
         ..Scenario::new(
-            "power-cut",
+            "power-cut-nodes",
             "a commit refers to what another has not made durable",
         )
     }
@@ -141,5 +141,15 @@ pub(super) fn old_caches() -> Scenario {
         epochs: 2,
         witnesses: vec![Witness::Commit, Witness::Removal, Witness::LeftInPlace],
         ..Scenario::new("old-caches", "a session begins with catalogs cached long ago")
+    }
+}
+
+/// The same with data alone.
+pub(super) fn power_cut() -> Scenario {
+    Scenario {
+        name: "power-cut",
+        about: "a commit refers to data that another has not made durable",
+        plain_roots: true,
+        ..power_cut_nodes()
     }
 }
