@@ -95,17 +95,17 @@ impl FaultStorage {
     /// 2024-01-01 and grow by a second with each change.
     #[must_use]
     pub fn new() -> Self {
-        Self::on(World::new(None))
+        Self::on(World::new(None), None)
     }
 
     /// The same with objects' times from that clock; machines after a crash keep the clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::on(World::new(Some(clock)))
+        Self::on(World::new(Some(clock)), None)
     }
 
-    fn on(mut world: World) -> Self {
-        let id = world.start(None);
+    fn on(mut world: World, host: Option<u64>) -> Self {
+        let id = world.start(host);
         Self {
             process: Arc::new(Process {
                 id,
@@ -160,12 +160,14 @@ impl FaultStorage {
         self.world().is_gone(self.process.id)
     }
 
-    /// A new machine with what a power loss at this moment would leave, and a first process on it; no
-    /// faults, all counters zero. This machine is left as it is.
+    /// A new machine with what a power loss at this moment would leave, and a first process on it, on
+    /// the same host; no faults, all counters zero. A lock that was held is free, or its file lost. This machine is left as it is.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
-        let after = self.world().after_crash(policy);
-        Self::on(after)
+        let world = self.world();
+        let (after, host) = (world.after_crash(policy), world.host(self.process.id));
+        drop(world);
+        Self::on(after, Some(host))
     }
 
     /// Arms a fault that counts the operations of all processes, from now on.

@@ -97,9 +97,15 @@ impl Barrier<'_> {
         let mut anchored = Vec::new();
         // Deeper ones first, so that a folder's entry is synced after what it leads to.
         for folder in folders.iter().rev() {
-            match self.sync_folder(folder)? {
-                true => anchored.extend(Some(*folder).filter(|f| !f.is_empty()).map(str::to_owned)),
-                false => self.sync_nearest(folder)?,
+            if self.sync_folder(folder)? {
+                anchored.extend(
+                    Some(*folder)
+                        .filter(|folder| !folder.is_empty())
+                        .map(str::to_owned),
+                );
+            } else if !folders.contains(parent(folder)) {
+                // It was durable, and somebody has removed it since.
+                self.sync_nearest(parent(folder))?;
             }
         }
         Ok(anchored)
@@ -126,14 +132,11 @@ impl Barrier<'_> {
         }
     }
 
-    /// What was found missing with its whole folder: the nearest folder that is there tells.
+    /// The folder, or the nearest one above that is there.
     fn sync_nearest(&self, folder: &str) -> Result<(), Stuck> {
         let mut folder = folder;
-        while !folder.is_empty() {
+        while !self.sync_folder(folder)? && !folder.is_empty() {
             folder = parent(folder);
-            if self.sync_folder(folder)? {
-                return Ok(());
-            }
         }
         Ok(())
     }

@@ -64,7 +64,11 @@ impl Pending {
         if self.everything {
             return;
         }
-        let kept = self.files.get(name).is_some_and(|(_, file)| file.is_some());
+        // A file that we keep open stays so, unless another one has its name by now.
+        let kept = self
+            .files
+            .get(name)
+            .is_some_and(|(known, file)| *known == id && file.is_some());
         if !kept {
             self.files.insert(name.clone(), (id, file));
             self.note_folder(parent(name.as_str()), bounds);
