@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+mod adoption;
 pub mod cases;
 pub mod environment;
 pub mod explore;

@@ -4,12 +4,14 @@
 //! adoption may befall any session at any time.
 
 use crate::action::Action;
+use crate::adoption::adopt;
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 use crate::slots::{Numbers, Slots};
 use crate::state::{Checkpoint, Content, Ending, Parent, Phase, Process, SESSIONS, State};
 
-type Successors = Vec<(Action, State)>;
+/// Steps with the states that they lead to.
+pub(crate) type Successors = Vec<(Action, State)>;
 
 /// Slots that whoever lists epochs now treats as absent.
 #[must_use]
@@ -315,61 +317,6 @@ fn splice(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut 
         let mut next = *state;
         next.sessions[i].held |= root;
         out.push((Action::SpliceParent { session: i }, next));
-    }
-}
-
-fn adopt(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {
-    let me = state.sessions[i];
-    let number = |n: usize| u8::try_from(n).expect("a session's number fits a byte");
-    if let Some((old, k)) = me.adopting {
-        let old = usize::from(old);
-        let mut next = *state;
-        next.sessions[i].adopting = None;
-        if state.has_ended(old) {
-            out.push((Action::LoseAdoption { session: i, old }, next));
-            return;
-        }
-        let taken = if rules.has(Rule::AdoptReadsOnlyK) {
-            k
-        } else {
-            state.checkpoints[old].map_or(k, |newest| newest.content)
-        };
-        end(
-            scenario,
-            &mut next,
-            old,
-            Ending::Adopted {
-                by: number(i),
-                checkpoint: k,
-            },
-        );
-        let mut chained = taken;
-        for earlier in 0..SESSIONS {
-            if let Ending::Adopted { by, checkpoint } = state.endings[earlier]
-                && state.last_adopter(usize::from(by)) == old
-            {
-                chained.refs |= checkpoint.refs;
-                chained.named |= checkpoint.named;
-            }
-        }
-        next.sessions[i].held |= chained.refs;
-        next.sessions[i].adopted_named |= chained.named;
-        out.push((Action::WinAdoption { session: i, old }, next));
-        return;
-    }
-    if state.has_ended(i) {
-        return;
-    }
-    for old in scenario.adopts[i].each() {
-        let lower = old < i || !rules.has(Rule::AdoptLowerOnly);
-        if let Some(k) = state.checkpoints[old]
-            && lower
-            && !state.has_ended(old)
-        {
-            let mut next = *state;
-            next.sessions[i].adopting = Some((number(old), k.content));
-            out.push((Action::ReadForAdoption { session: i, old }, next));
-        }
     }
 }
 
