@@ -14,6 +14,7 @@ use std::thread;
 use env::ObjectMeta;
 use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::{Backup, Manifest};
+use format::session::READ_SERIES;
 use format::{names, wire};
 use object::Sealer;
 use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
@@ -149,7 +150,8 @@ impl Manifests {
         &self.objects
     }
 
-    /// Every session that has ended: backups, forgotten ones, and those that others ended.
+    /// Every session that has ended: backups, forgotten ones, and those that others ended; but for read
+    /// sessions.
     ///
     /// # Errors
     /// Of the storage. An unreadable manifest is none: it is in the list's `damaged`.
@@ -287,7 +289,9 @@ impl Manifests {
 
     fn list_folder(&self, folder: &str) -> Result<ManifestList> {
         for _ in 0..LISTINGS_MAX {
-            let sessions = by_session(self.objects.storage().list(folder)?);
+            let mut sessions = by_session(self.objects.storage().list(folder)?);
+            // Endings of read sessions are no backups, and there may be more of them than of those.
+            sessions.retain(|(series, _), _| *series != READ_SERIES);
             let wanted: Vec<_> = sessions
                 .iter()
                 .flat_map(|((series, session), revisions)| {

@@ -24,6 +24,8 @@ use crate::session::{Beat, Inner, Session, locked};
 const NAP: Duration = Duration::from_millis(200);
 /// So many heartbeats are kept: one to be read while the next appears.
 const HEARTBEATS_KEPT: usize = 2;
+/// After a storage's outage there is a backlog of numbers that may exist; it goes bit by bit.
+const DELETES_MAX: usize = 16;
 
 /// What a tick found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +173,7 @@ impl Inner {
         // The write itself may have outlasted a sleep of days.
         self.ensure_running()?;
         self.spoke(begun_at);
-        while beat.written.len() > HEARTBEATS_KEPT {
+        for _ in 0..DELETES_MAX.min(beat.written.len().saturating_sub(HEARTBEATS_KEPT)) {
             self.objects.delete(&names::heartbeat(self.id, beat.written[0]))?;
             beat.written.remove(0);
         }

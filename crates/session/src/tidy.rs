@@ -39,25 +39,27 @@ impl Session {
             .filter(|(_, folder)| folder.claimed)
             .map(|(id, _)| *id)
             .max();
-        let mut tidied = Tidied::default();
-        // The endings that are acted on, and the claim that makes others expendable, must not be lost.
-        let mut settled = false;
+        let mut left = Vec::new();
         for meta in objects.storage().list(names::BACKUPS_FOLDER)? {
             let Some((series, id, Revision::FIRST)) = names::parse_manifest(&meta.name) else {
                 continue;
             };
             let Some(folder) = folders.get(&id) else { continue };
             let is_read = series == READ_SERIES && folder.claimed && Some(id) < highest;
-            if folder.heartbeats.is_empty() && folder.checkpoints.is_empty() && !is_read {
-                continue;
+            if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
+                left.push((id, folder, is_read, meta.name));
             }
-            let Read::Whole(ending) = objects.read::<Manifest>(&meta.name)? else {
+        }
+        let mut tidied = Tidied::default();
+        if left.is_empty() {
+            return Ok(tidied);
+        }
+        // The endings that are acted on, and the claim that makes others expendable, must not be lost.
+        objects.barrier()?;
+        for (id, folder, is_read, name) in left {
+            let Read::Whole(ending) = objects.read::<Manifest>(&name)? else {
                 continue;
             };
-            if !settled {
-                objects.barrier()?;
-                settled = true;
-            }
             let keep = match EndedBy::of(&ending) {
                 EndedBy::Adopted { checkpoint, .. } => checkpoint,
                 _ => None,
@@ -66,7 +68,7 @@ impl Session {
             if is_read && ending == (Manifest::Expired { by: id }) {
                 objects.delete(&names::claim(id))?;
                 objects.barrier()?;
-                objects.delete(&meta.name)?;
+                objects.delete(&name)?;
                 removed += 2;
             }
             tidied.objects += removed;

@@ -1,0 +1,203 @@
+//! Beginning a session: numbers, the order of operations, the newborn's lock.
+
+use std::sync::Arc;
+use std::thread;
+
+use env::fault::{Fault, FaultStorage, OpKind};
+use env::{LockState, Storage};
+use format::names;
+use types::Revision;
+
+use super::{Host, LONG, id, plain_backup, sealer, series};
+use crate::objects::{Objects, Put};
+use crate::{DeadBecause, DeathWatch, Life, Roster, Session, SessionPolicy};
+
+#[test]
+fn sixteen_threads_get_sixteen_numbers() {
+    let storage = FaultStorage::new();
+    let threads: Vec<_> = (0..16u8)
+        .map(|n| {
+            let handle = if n % 2 == 0 {
+                storage.handle()
+            } else {
+                storage.handle_elsewhere()
+            };
+            thread::spawn(move || {
+                let host = Host::of(handle, env::ManualClock::default());
+                let mut claimed = Vec::new();
+                for _ in 0..3 {
+                    claimed.push(host.begin(n % 3 + 1));
+                }
+                claimed.iter().map(Session::id).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut all: Vec<_> = threads
+        .into_iter()
+        .flat_map(|thread| thread.join().unwrap())
+        .collect();
+    all.sort_unstable();
+    let expected: Vec<_> = (1..=48).map(id).collect();
+    assert_eq!(
+        all, expected,
+        "numbers are distinct, and none is skipped while nobody dies"
+    );
+}
+
+#[test]
+fn numbers_are_above_manifests_whose_claims_are_lost() {
+    let host = Host::new();
+    let manifest = format::manifest::Manifest::Commit(plain_backup(1));
+    let name = names::manifest(series(1), id(41), Revision::FIRST);
+    assert_eq!(
+        Objects::new(&host.sealer).put_durably(&name, &manifest).unwrap(),
+        Put::Created
+    );
+    assert_eq!(host.begin(1).id(), id(42));
+    assert_eq!(host.begin_read().id(), id(43));
+}
+
+#[test]
+fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
+    let host = Host::new();
+    host.condemn(3, Vec::new());
+    host.storage.start_trace();
+    let session = host.begin(1);
+    let trace = host.storage.take_trace();
+    let at = |kind: OpKind, name: &str| {
+        trace
+            .iter()
+            .position(|operation| operation.kind == kind && operation.name == name)
+            .unwrap_or_else(|| panic!("{kind:?} of {name} in {trace:?}"))
+    };
+    let folder = names::session_folder(session.id());
+    let order = [
+        at(OpKind::List, "sessions"),
+        at(OpKind::Put, &format!("{folder}/claim")),
+        at(OpKind::Barrier, ""),
+        at(OpKind::Lock, &format!("{folder}/lock")),
+        at(OpKind::List, "condemned"),
+        at(OpKind::List, "removed"),
+        at(OpKind::Put, &format!("{folder}/heartbeat.0")),
+    ];
+    assert!(order.is_sorted(), "{order:?} of {trace:?}");
+    let roster = Roster::list(&host.sealer).unwrap();
+    assert!(
+        roster.running[0].has_answered(super::epoch(3)),
+        "the first heartbeat answers what it saw"
+    );
+    assert!(!roster.running[0].has_answered(super::epoch(4)));
+}
+
+#[test]
+fn a_free_lock_without_a_heartbeat_is_not_believed_at_once() {
+    let host = Host::new();
+    let dying = host.beside();
+    // The claim is a put, so is heartbeat 0: the process dies holding its lock, before it spoke.
+    dying
+        .storage
+        .inject_here(Fault::kill(2).counting(env::fault::Counted::Only(OpKind::Put)));
+    dying.try_begin(1).unwrap_err();
+    assert_eq!(
+        host.storage.lock_state(&names::session_lock(id(1))).unwrap(),
+        LockState::Free
+    );
+
+    let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
+    let look = || {
+        let roster = Roster::list(&host.sealer).unwrap();
+        watch.observe(roster.get(id(1)).unwrap())
+    };
+    assert!(
+        matches!(look(), Life::Unsure { .. }),
+        "it may be about to take the lock"
+    );
+    host.clock.advance(SessionPolicy::default().newborn_for);
+    assert_eq!(look(), Life::Dead(DeadBecause::LockFree));
+}
+
+#[test]
+fn a_lock_held_is_life_and_a_lock_let_go_is_death() {
+    let host = Host::new();
+    let other = host.beside();
+    let far = host.elsewhere();
+    let session = other.begin(1);
+    let (near_watch, far_watch) = [&host, &far]
+        .map(|h| DeathWatch::new(h.sealer.env().clone(), SessionPolicy::default()))
+        .into();
+    let info = |from: &Host| {
+        Roster::list(&from.sealer)
+            .unwrap()
+            .get(session.id())
+            .unwrap()
+            .clone()
+    };
+    host.clock.advance(LONG * 10);
+    assert_eq!(
+        near_watch.observe(&info(&host)),
+        Life::Alive,
+        "silent, but its lock is held"
+    );
+    assert!(matches!(far_watch.observe(&info(&far)), Life::Unsure { .. }));
+    far.clock.advance(LONG / 2);
+    session.tick().unwrap();
+    assert!(
+        matches!(far_watch.observe(&info(&far)), Life::Unsure { .. }),
+        "it moved"
+    );
+    far.clock.advance(LONG / 2);
+    assert!(
+        matches!(far_watch.observe(&info(&far)), Life::Unsure { .. }),
+        "it moved half of T ago"
+    );
+    far.clock.suspend(LONG * 100);
+    assert!(
+        matches!(far_watch.observe(&info(&far)), Life::Unsure { .. }),
+        "the watcher's own sleep is no time"
+    );
+    far.clock.advance(LONG / 2);
+    assert!(matches!(
+        far_watch.observe(&info(&far)),
+        Life::Dead(DeadBecause::Unmoved(_))
+    ));
+    other.storage.kill();
+    assert_eq!(
+        near_watch.observe(&info(&host)),
+        Life::Dead(DeadBecause::LockFree)
+    );
+}
+
+#[test]
+fn a_begin_that_fails_after_its_claim_ends_what_it_began() {
+    let host = Host::new();
+    host.storage
+        .inject(Fault::fail(1, env::fault::FailWith::Io).counting(env::fault::Counted::Only(OpKind::Lock)));
+    host.try_begin(1).unwrap_err();
+    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert_eq!(host.begin(1).id(), id(2), "its number stays taken");
+}
+
+#[test]
+fn a_torn_claim_hides_nobody_and_its_number_stays_taken() {
+    let host = Host::new();
+    host.storage.inject(Fault::tear(1));
+    host.try_begin(1).unwrap_err();
+    let after = host.storage.crash(env::fault::CrashPolicy::KeepAll);
+    let host = Host::of(after, host.clock.clone());
+    let session = host.begin(1);
+    assert_eq!(session.id(), id(2));
+    let roster = Roster::list(&host.sealer).unwrap();
+    assert_eq!(roster.running.len(), 1);
+    assert_eq!(roster.damaged.len(), 1);
+    assert_eq!(roster.damaged[0].name, names::claim(id(1)));
+}
+
+#[test]
+fn a_storage_without_locks_serves() {
+    let clock = env::ManualClock::default();
+    let storage: Arc<dyn Storage> = Arc::new(super::silence::Wrapped::without_locks(FaultStorage::new()));
+    let sealer = sealer(storage, &clock);
+    let session = Session::begin(&sealer, super::begin(1)).unwrap();
+    session.tick().unwrap();
+    session.commit(super::backup_of(&session, 0)).unwrap();
+}

@@ -1,0 +1,198 @@
+//! Becoming a backup, and finding that somebody ended the session.
+
+use env::fault::{Counted, FailWith, Fault, OpKind};
+use format::manifest::Manifest;
+use format::names;
+use types::Revision;
+
+use super::{Host, backup_of, checkpoint, draft, id, plain_backup};
+use crate::{EndedBy, Manifests, ReadEnd, Roster, SessionError};
+
+#[test]
+fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
+    let host = Host::new();
+    let session = host.begin(1);
+    checkpoint(&session, draft(1));
+    host.storage.start_trace();
+    let committed = session.commit(backup_of(&session, 2)).unwrap();
+    assert!(committed.untidy.is_none());
+    let trace = host.storage.take_trace();
+    let kinds: Vec<_> = trace.iter().filter(|op| op.kind.is_mutating()).collect();
+    assert_eq!(
+        (kinds[0].kind, kinds[1].kind, kinds[2].kind),
+        (OpKind::Barrier, OpKind::Put, OpKind::Barrier)
+    );
+    assert_eq!(kinds[1].name, committed.manifest.as_str());
+    assert!(
+        kinds[3..]
+            .iter()
+            .all(|op| op.kind == OpKind::Delete && op.name.starts_with("sessions/"))
+    );
+    assert_eq!(host.names("sessions"), [names::claim(session.id()).to_string()]);
+    assert!(host.storage.is_durable(&committed.manifest));
+
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    assert_eq!(
+        list.resolve("latest", &crate::Filter::default())
+            .unwrap()
+            .session(),
+        session.id()
+    );
+    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert!(matches!(
+        session.commit(backup_of(&session, 2)),
+        Err(SessionError::Closed { .. })
+    ));
+    assert!(matches!(session.tick(), Err(SessionError::Closed { .. })));
+}
+
+#[test]
+fn who_was_ended_is_told_by_whom_and_stores_nothing() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let maintainer = host.beside().begin_read();
+    let info = Roster::list(&host.sealer)
+        .unwrap()
+        .get(session.id())
+        .unwrap()
+        .clone();
+    maintainer.expire(&info).unwrap();
+    let before = host.storage.counters_here();
+    let error = session.commit(backup_of(&session, 0)).unwrap_err();
+    let expected = EndedBy::Expired { by: maintainer.id() };
+    assert!(
+        matches!(&error, SessionError::EndedElsewhere { how, .. } if *how == expected),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("session 2 took it for dead and expired it"),
+        "{error}"
+    );
+    assert_eq!(host.storage.counters_here().since(&before).put_bytes, 0);
+    assert_eq!(Manifests::new(&host.sealer).list().unwrap().backups().count(), 0);
+    assert!(matches!(
+        session.commit(backup_of(&session, 0)),
+        Err(SessionError::EndedElsewhere { .. })
+    ));
+}
+
+#[test]
+fn expiring_what_has_committed_says_so() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let info = Roster::list(&host.sealer)
+        .unwrap()
+        .get(session.id())
+        .unwrap()
+        .clone();
+    session.commit(backup_of(&session, 0)).unwrap();
+    assert_eq!(host.begin_read().expire(&info).unwrap(), EndedBy::Committed);
+    assert_eq!(Manifests::new(&host.sealer).list().unwrap().backups().count(), 1);
+}
+
+#[test]
+fn a_commit_that_failed_may_be_made_again_at_every_operation() {
+    let quiet = Host::new();
+    let session = quiet.begin(1);
+    let before = quiet.storage.counters();
+    session.commit(backup_of(&session, 0)).unwrap();
+    let operations = quiet.storage.counters().since(&before).all();
+    assert!(operations > 5);
+    for n in 1..=operations {
+        let host = Host::new();
+        let session = host.begin(1);
+        host.storage
+            .inject(Fault::fail(n, FailWith::Io).counting(Counted::All));
+        match session.commit(backup_of(&session, 0)) {
+            Ok(committed) => drop(committed),
+            Err(_) => drop(session.commit(backup_of(&session, 0)).unwrap()),
+        }
+        host.storage.clear_faults();
+        assert_eq!(
+            Manifests::new(&host.sealer).list().unwrap().backups().count(),
+            1,
+            "operation {n}"
+        );
+        assert_eq!(host.names("backups").len(), 1);
+        host.begin(1).tidy().unwrap();
+        assert_eq!(
+            host.names(&names::session_folder(id(1))).len(),
+            1,
+            "the claim, after operation {n}"
+        );
+    }
+}
+
+#[test]
+fn a_put_that_only_seemed_to_fail_is_this_sessions_commit() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let name = names::manifest(session.series(), session.id(), Revision::FIRST);
+    host.objects()
+        .put_durably(&name, &Manifest::Commit(plain_backup(1)))
+        .unwrap();
+    session.commit(backup_of(&session, 0)).unwrap();
+    assert_eq!(host.names("backups").len(), 1);
+}
+
+#[test]
+fn a_backup_that_lacks_checkpointed_containers_is_refused() {
+    let host = Host::new();
+    let session = host.begin(1);
+    checkpoint(&session, draft(3));
+    let error = session.commit(backup_of(&session, 2)).unwrap_err();
+    assert!(matches!(error, SessionError::Misuse { .. }));
+    session.commit(backup_of(&session, 3)).unwrap();
+}
+
+#[test]
+fn a_value_that_cannot_be_stored_is_an_error_and_no_panic() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let mut backup = backup_of(&session, 0);
+    backup.tags = vec!["b".to_owned(), "a".to_owned()];
+    assert!(matches!(session.commit(backup), Err(SessionError::Format(_))));
+    let mut draft = draft(1);
+    draft.containers[0].count = 0;
+    assert!(matches!(
+        session.begin_checkpoint().unwrap().write(draft),
+        Err(SessionError::Format(_))
+    ));
+    session.commit(backup_of(&session, 0)).unwrap();
+}
+
+#[test]
+fn a_read_session_ends_by_itself_and_becomes_no_backup() {
+    let host = Host::new();
+    let session = host.begin_read();
+    assert!(session.is_read());
+    assert!(matches!(
+        session.commit(plain_backup(1)),
+        Err(SessionError::Misuse { .. })
+    ));
+    assert!(matches!(session.end().unwrap(), ReadEnd::Clean));
+    assert!(matches!(session.end(), Err(SessionError::Closed { .. })));
+    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert!(
+        Manifests::new(&host.sealer).list().unwrap().entries.is_empty(),
+        "its ending is no entry"
+    );
+}
+
+#[test]
+fn a_read_session_that_was_expired_is_told_at_its_end() {
+    let host = Host::new();
+    let (session, maintainer) = (host.begin_read(), host.begin_read());
+    let info = Roster::list(&host.sealer)
+        .unwrap()
+        .get(session.id())
+        .unwrap()
+        .clone();
+    maintainer.expire(&info).unwrap();
+    match session.end().unwrap() {
+        ReadEnd::Elsewhere(how) => assert_eq!(how, EndedBy::Expired { by: maintainer.id() }),
+        ReadEnd::Clean => panic!("it was expired"),
+    }
+}

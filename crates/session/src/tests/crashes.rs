@@ -1,0 +1,324 @@
+//! A crash at every operation of a session's life, with what was not under a barrier kept, dropped or torn.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
+use env::{LockState, ObjectMeta, ProcessLock, Storage, StorageError};
+use types::{ByteRange, ObjectName, SessionId};
+
+use super::{Host, LONG, backup_of, checkpoint, data, draft, id, range};
+use crate::{Draft, EndedBy, Manifests, Roster, SessionError};
+
+pub(super) const POLICIES: [CrashPolicy; 5] = [
+    CrashPolicy::KeepAll,
+    CrashPolicy::DropAll,
+    CrashPolicy::TearAll,
+    CrashPolicy::Seeded(1),
+    CrashPolicy::Seeded(2),
+];
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A storage before whose n-th operation something else happens.
+pub(super) struct Interrupted {
+    storage: FaultStorage,
+    at: usize,
+    count: AtomicUsize,
+    act: Mutex<Option<Act>>,
+}
+
+impl Interrupted {
+    pub(super) fn new(storage: FaultStorage, at: usize, act: Act) -> Self {
+        Self {
+            storage,
+            at,
+            count: AtomicUsize::new(0),
+            act: Mutex::new(Some(act)),
+        }
+    }
+
+    fn storage(&self) -> &FaultStorage {
+        if self.count.fetch_add(1, Ordering::Relaxed) == self.at
+            && let Some(act) = self.act.lock().unwrap().take()
+        {
+            act();
+        }
+        &self.storage
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.storage.fmt(f)
+    }
+}
+
+impl Storage for Interrupted {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        self.storage().put(name, parts)
+    }
+    fn barrier(&self) -> Result<(), StorageError> {
+        self.storage().barrier()
+    }
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        self.storage().get(name)
+    }
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        self.storage().get_range(name, range)
+    }
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        self.storage().get_tail(name, len)
+    }
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        self.storage().head(name)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.storage().list(folder)
+    }
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        self.storage().list_folders(folder)
+    }
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.storage().delete(name)
+    }
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        self.storage().lock(name)
+    }
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
+        self.storage().lock_state(name)
+    }
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.storage().drop_lock(name)
+    }
+}
+
+/// What was acknowledged before the crash.
+#[derive(Debug, Default)]
+struct Told {
+    begun: Vec<SessionId>,
+    endings: BTreeMap<SessionId, EndedBy>,
+    checkpoints: BTreeMap<SessionId, u32>,
+}
+
+/// A backup; one that dies; one that adopts it, and commits; a reader, and tidying.
+fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
+    let first = host.try_begin(1)?;
+    told.begun.push(first.id());
+    told.checkpoints
+        .insert(first.id(), first.begin_checkpoint()?.write(draft(1))?);
+    first.tick()?;
+    first.commit(backup_of(&first, 2))?;
+    told.endings.insert(first.id(), EndedBy::Committed);
+
+    let second = host.try_begin(1)?;
+    told.begun.push(second.id());
+    second.choose_parents(|list| list.backups().map(crate::ManifestEntry::session).collect())?;
+    for n in 1..4 {
+        let references = vec![(data(first.id(), 0), range(0, n))];
+        let number = second.begin_checkpoint()?.write(Draft {
+            references,
+            ..draft(n)
+        })?;
+        told.checkpoints.insert(second.id(), number);
+        second.tick()?;
+    }
+    drop(second);
+
+    let third = host.try_begin(1)?;
+    told.begun.push(third.id());
+    for dead in third.find_adoptable()? {
+        let checkpoint = third.adopt(&dead)?.sessions[0].1;
+        told.endings.insert(
+            dead.session(),
+            EndedBy::Adopted {
+                by: third.id(),
+                checkpoint,
+            },
+        );
+    }
+    third.commit(backup_of(&third, 0))?;
+    told.endings.insert(third.id(), EndedBy::Committed);
+
+    let reader = Session::begin_read(&host.sealer, 1, SessionPolicy::default())?;
+    told.begun.push(reader.id());
+    reader.choose_parents(|list| list.backups().map(crate::ManifestEntry::session).collect())?;
+    reader.tidy()?;
+    reader.end()?;
+    Ok(())
+}
+
+use crate::{Session, SessionPolicy};
+
+/// What must hold after any crash, whatever survived.
+fn check(host: &Host, told: &Told, when: &str) {
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
+    for (session, ending) in &told.endings {
+        let entry = list
+            .get(*session)
+            .unwrap_or_else(|| panic!("{when}: the ending of {session} is lost"));
+        let found = entry.ended_by().unwrap_or(EndedBy::Committed);
+        assert_eq!(found, *ending, "{when}: session {session} has one ending");
+    }
+    let roster = Roster::list(&host.sealer).unwrap();
+    for info in &roster.running {
+        let Some(acknowledged) = told.checkpoints.get(&info.id) else {
+            continue;
+        };
+        let read = Roster::checkpoint(&host.sealer, info).unwrap();
+        let read = read.unwrap_or_else(|| panic!("{when}: checkpoint {acknowledged} of {} is lost", info.id));
+        assert!(read.number >= *acknowledged, "{when}");
+    }
+    for entry in list.backups() {
+        for (old, checkpoint) in &entry.backup().unwrap().adopted {
+            let Some(number) = checkpoint else { continue };
+            let read = Roster::adopted_checkpoint(&host.sealer, *old, *number).unwrap();
+            assert!(
+                read.is_some(),
+                "{when}: backup {} rests on checkpoint {number} of {old}",
+                entry.session()
+            );
+        }
+    }
+
+    // The store works on: a new number, dead sessions adopted, a backup, order.
+    let session = host.begin(1);
+    assert!(
+        told.begun.iter().all(|earlier| *earlier < session.id()),
+        "{when}: a number was given out twice"
+    );
+    drop(session.find_adoptable().unwrap());
+    host.clock.advance(LONG);
+    let dead = session.find_adoptable().unwrap();
+    for dead in &dead {
+        let adopted = session.adopt(dead).unwrap();
+        let (old, number) = adopted.sessions[0];
+        assert!(
+            number >= told.checkpoints.get(&old).copied(),
+            "{when}: {adopted:?}"
+        );
+    }
+    session.commit(backup_of(&session, 0)).unwrap();
+    host.begin_read().tidy().unwrap();
+    let after = manifests.list().unwrap();
+    assert!(after.get(session.id()).unwrap().backup().is_some(), "{when}");
+    for entry in list.backups() {
+        assert!(
+            after.get(entry.session()).unwrap().backup().is_some(),
+            "{when}: a backup vanished"
+        );
+    }
+}
+
+#[test]
+fn a_power_cut_at_every_operation_loses_nothing_that_was_acknowledged() {
+    let quiet = Host::new();
+    life(&quiet, &mut Told::default()).unwrap();
+    let operations = quiet.storage.counters().mutating();
+    assert!(operations >= 60, "{operations}");
+    for n in 1..=operations {
+        for fault in [Fault::stop(n), Fault::stop_after(n), Fault::tear(n)] {
+            let host = Host::new();
+            host.storage.inject(fault);
+            let mut told = Told::default();
+            drop(life(&host, &mut told));
+            for policy in POLICIES {
+                let after = Host::of(host.storage.crash(policy), host.clock.clone());
+                check(&after, &told, &format!("{fault:?}, {policy:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kill_at_every_operation_loses_nothing_and_what_is_live_stays() {
+    let quiet = Host::new();
+    life(&quiet, &mut Told::default()).unwrap();
+    let operations = quiet.storage.counters().all();
+    for n in 1..=operations {
+        for fault in [Fault::kill(n), Fault::kill_after(n)] {
+            let machine = Host::new();
+            let dying = machine.beside();
+            dying.storage.inject_here(fault.counting(Counted::All));
+            let mut told = Told::default();
+            drop(life(&dying, &mut told));
+            check(&machine.beside(), &told, &format!("{fault:?}"));
+        }
+    }
+}
+
+#[test]
+fn an_operation_that_fails_once_leaves_a_store_that_works() {
+    use env::fault::FailWith;
+    let quiet = Host::new();
+    life(&quiet, &mut Told::default()).unwrap();
+    for n in 1..=quiet.storage.counters().all() {
+        let host = Host::new();
+        host.storage
+            .inject(Fault::fail(n, FailWith::Io).counting(Counted::All));
+        let mut told = Told::default();
+        drop(life(&host, &mut told));
+        host.storage.clear_faults();
+        check(&host.beside(), &told, &format!("failing operation {n}"));
+    }
+}
+
+/// Two sessions adopt one dead session, and it wakes to commit, in every interleaving of two of them.
+#[test]
+fn whoever_interferes_at_whatever_operation_one_ending_wins() {
+    use env::ManualClock;
+    use std::sync::Arc;
+
+    for n in 0..40 {
+        for rival_adopts in [true, false] {
+            let machine = FaultStorage::new();
+            let clock = ManualClock::default();
+            let sleeper = Host::of(machine.handle_elsewhere(), ManualClock::default());
+            let old = sleeper.begin(1);
+            checkpoint(&old, draft(1));
+            let rival_host = Host::of(machine.handle_elsewhere(), clock.clone());
+            let rival = rival_host.begin(1);
+            drop(rival.find_adoptable().unwrap());
+
+            let won = Arc::new(Mutex::new(None));
+            let (note, waking) = (Arc::clone(&won), old.clone());
+            let act: Act = Box::new(move || {
+                let result = if rival_adopts {
+                    rival
+                        .find_adoptable()
+                        .unwrap()
+                        .first()
+                        .map(|dead| rival.adopt(dead).is_ok())
+                } else {
+                    Some(waking.commit(backup_of(&waking, 1)).is_ok())
+                };
+                *note.lock().unwrap() = result;
+            });
+            let storage = Arc::new(Interrupted::new(machine.handle_elsewhere(), usize::MAX, act));
+            let sealer = super::sealer(storage.clone(), &clock);
+            let adopter = Session::begin(&sealer, super::begin(1)).unwrap();
+            drop(adopter.find_adoptable().unwrap());
+            clock.advance(LONG);
+            let dead = adopter.find_adoptable().unwrap();
+            let dead = dead
+                .iter()
+                .find(|dead| dead.session() == old.id())
+                .expect("silent for T");
+            storage.count.store(usize::MAX - n, Ordering::Relaxed);
+            let mine = adopter.adopt(dead).is_ok();
+            let Some(theirs) = *won.lock().unwrap() else {
+                continue;
+            };
+            assert!(mine != theirs, "operation {n}: adopter {mine}, rival {theirs}");
+            let list = Manifests::new(&sleeper.sealer).list().unwrap();
+            let entry = list.get(old.id()).expect("it ended");
+            assert_eq!(entry.revisions.len(), 1);
+            assert_eq!(entry.backup().is_some(), theirs && !rival_adopts);
+            assert_eq!(old.ensure_running().is_ok() && old.tick().is_ok(), false);
+            assert_eq!(id(1), old.id());
+        }
+    }
+}

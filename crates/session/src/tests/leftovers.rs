@@ -1,0 +1,149 @@
+//! What stays behind, and who removes it.
+
+use env::fault::Fault;
+use format::names;
+
+use super::{Host, backup_of, checkpoint, draft, id};
+use crate::{Roster, Tidied};
+
+#[test]
+fn the_next_session_removes_what_a_committed_one_left() {
+    let host = Host::new();
+    let dying = host.beside();
+    let session = dying.begin(1);
+    checkpoint(&session, draft(1));
+    checkpoint(&session, draft(2));
+    // Barrier, manifest, barrier; dead before the first delete.
+    dying.storage.inject_here(Fault::kill(4));
+    assert!(session.commit(backup_of(&session, 2)).unwrap().untidy.is_some());
+    assert_eq!(host.names(&names::session_folder(session.id())).len(), 4);
+    let next = host.begin(1);
+    assert_eq!(
+        next.tidy().unwrap(),
+        Tidied {
+            sessions: 1,
+            objects: 3
+        }
+    );
+    assert_eq!(
+        host.names(&names::session_folder(session.id())),
+        [names::claim(session.id()).to_string()]
+    );
+    assert_eq!(next.tidy().unwrap(), Tidied::default());
+}
+
+#[test]
+fn running_and_dead_sessions_without_an_ending_keep_everything() {
+    let host = Host::new();
+    let dying = host.beside();
+    let (dead, running) = (dying.begin(1), host.begin(2));
+    checkpoint(&dead, draft(1));
+    checkpoint(&running, draft(1));
+    dying.storage.kill();
+    let before = host.names("sessions");
+    assert_eq!(running.tidy().unwrap(), Tidied::default());
+    assert_eq!(host.names("sessions"), before);
+}
+
+#[test]
+fn the_checkpoint_that_an_adoption_names_stays() {
+    let host = Host::new();
+    let dying = host.beside();
+    let old = dying.begin(1);
+    checkpoint(&old, draft(1));
+    checkpoint(&old, draft(2));
+    dying.storage.kill();
+    let new = host.begin(1);
+    let dead = new.find_adoptable().unwrap().remove(0);
+    new.adopt(&dead).unwrap();
+    new.commit(backup_of(&new, 0)).unwrap();
+    host.begin(1).tidy().unwrap();
+    let folder = host.names(&names::session_folder(old.id()));
+    let kept = [names::checkpoint(old.id(), 1), names::claim(old.id())].map(|name| name.to_string());
+    assert_eq!(folder, kept);
+    assert!(
+        Roster::adopted_checkpoint(&host.sealer, old.id(), 1)
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn read_sessions_that_ended_leave_nothing_but_the_highest_claim() {
+    let host = Host::new();
+    let (first, second) = (host.begin_read(), host.begin_read());
+    let still_reading = host.begin_read();
+    let last = host.begin_read();
+    for session in [&first, &second, &last] {
+        session.end().unwrap();
+    }
+    still_reading.tidy().unwrap();
+    let claims = [still_reading.id(), last.id()].map(|id| names::claim(id).to_string());
+    let left: Vec<_> = host
+        .names("sessions")
+        .into_iter()
+        .filter(|name| name.ends_with("claim"))
+        .collect();
+    assert_eq!(left, claims);
+    assert_eq!(
+        host.names("backups").len(),
+        1,
+        "the ending of the highest stays with its claim"
+    );
+    assert_eq!(host.begin_read().id(), id(5), "no number is given out twice");
+    let roster = Roster::list(&host.sealer).unwrap();
+    let running: Vec<_> = roster.running.iter().map(|info| info.id).collect();
+    assert_eq!(running, [still_reading.id(), id(5)]);
+}
+
+#[test]
+fn a_read_session_that_another_expired_could_still_wake_and_so_stays() {
+    let host = Host::new();
+    let (reader, maintainer) = (host.begin_read(), host.begin_read());
+    let info = Roster::list(&host.sealer)
+        .unwrap()
+        .get(reader.id())
+        .unwrap()
+        .clone();
+    maintainer.expire(&info).unwrap();
+    maintainer.tidy().unwrap();
+    assert_eq!(host.names("backups").len(), 1);
+    assert_eq!(
+        host.names(&names::session_folder(reader.id())),
+        [names::claim(reader.id()).to_string()]
+    );
+}
+
+#[test]
+fn tidying_killed_at_every_operation_never_gives_a_number_out_twice() {
+    let build = || {
+        let host = Host::new();
+        for _ in 0..2 {
+            host.begin_read().end().unwrap();
+        }
+        let session = host.begin(1);
+        session.commit(backup_of(&session, 0)).unwrap();
+        host.begin_read().end().unwrap();
+        host
+    };
+    let quiet = build();
+    let before = quiet.storage.counters();
+    quiet.begin(1).tidy().unwrap();
+    let operations = quiet.storage.counters().since(&before).mutating();
+    for n in 1..=operations {
+        let host = build();
+        host.storage.inject(Fault::stop(n));
+        drop(host.try_begin(1).and_then(|session| session.tidy()));
+        for policy in super::crashes::POLICIES {
+            let host = Host::of(host.storage.crash(policy), host.clock.clone());
+            let session = host.begin(1);
+            assert!(session.id() >= id(5), "operation {n}, {policy:?}");
+            session.tidy().unwrap();
+            let roster = Roster::list(&host.sealer).unwrap();
+            assert!(
+                roster.running.iter().all(|info| info.id >= id(5)),
+                "operation {n}, {policy:?}: {roster:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Revisions of manifests against a plain model; damage; selection; I/O counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use env::Storage;
+use env::fault::Fault;
+use format::manifest::{Backup, Manifest};
+use format::{names, wire};
+use proptest::prelude::*;
+use types::{Revision, SessionId};
+
+use super::{Host, backup_of, id, plain_backup, series};
+use crate::{Filter, Manifests, SessionError};
+
+fn revision(n: u32) -> Revision {
+    Revision::new(n).unwrap()
+}
+
+fn put(host: &Host, session: u64, n: u32, manifest: &Manifest) {
+    let name = names::manifest(series(1), id(session), revision(n));
+    assert_eq!(
+        host.objects().put_durably(&name, manifest).unwrap(),
+        crate::objects::Put::Created
+    );
+}
+
+fn tagged(tag: &str) -> Backup {
+    Backup {
+        tags: vec![tag.to_owned()],
+        ..plain_backup(1)
+    }
+}
+
+#[test]
+fn the_highest_revision_counts_but_a_tombstone_is_final() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    put(&host, 1, 1, &Manifest::Revised(tagged("one")));
+    put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));
+    put(&host, 2, 1, &Manifest::Forgotten);
+    put(&host, 2, 2, &Manifest::Revised(tagged("too late")));
+    put(&host, 3, 0, &Manifest::Expired { by: id(9) });
+    put(
+        &host,
+        4,
+        0,
+        &Manifest::Adopted {
+            by: id(9),
+            checkpoint: None,
+        },
+    );
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
+    assert_eq!(list.entries.len(), 4);
+    assert_eq!(list.get(id(1)).unwrap().backup().unwrap().tags, ["one"]);
+    assert!(list.get(id(2)).unwrap().is_forgotten());
+    assert_eq!(list.backups().count(), 1);
+    assert!(list.get(id(3)).unwrap().ended_by().is_some() && list.get(id(4)).unwrap().ended_by().is_some());
+
+    let revise = manifests.revise(series(1), id(2), |_| Ok(Some(tagged("no"))));
+    assert!(matches!(revise, Err(SessionError::Forgotten { .. })));
+    for session in [3, 4, 5] {
+        assert!(matches!(
+            manifests.forget(series(1), id(session)),
+            Err(SessionError::NoBackup { .. })
+        ));
+    }
+    assert_eq!(manifests.forget(series(1), id(1)).unwrap(), revision(2));
+    assert_eq!(
+        manifests.forget(series(1), id(1)).unwrap(),
+        revision(2),
+        "twice is once"
+    );
+}
+
+#[test]
+fn the_digest_is_of_the_stored_bytes() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let manifests = Manifests::new(&host.sealer);
+    let stored = manifests.read(series(1), id(1), Revision::FIRST).unwrap();
+    let bytes = host
+        .storage
+        .get(&names::manifest(series(1), id(1), Revision::FIRST))
+        .unwrap();
+    assert_eq!(stored.digest, wire::digest(&bytes));
+    assert!(matches!(
+        manifests.read(series(1), id(1), revision(1)),
+        Err(SessionError::NoBackup { .. })
+    ));
+}
+
+#[test]
+fn a_listing_costs_one_listing_and_a_read_a_backup_and_then_none() {
+    let host = Host::new();
+    for n in 1..=50 {
+        put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
+        if n % 5 == 0 {
+            put(&host, n, 1, &Manifest::Revised(tagged("x")));
+        }
+    }
+    let manifests = Manifests::new(&host.sealer);
+    let cost = |manifests: &Manifests| {
+        let before = host.storage.counters();
+        assert_eq!(manifests.list().unwrap().backups().count(), 50);
+        let cost = host.storage.counters().since(&before);
+        (cost.lists, cost.gets, cost.heads)
+    };
+    assert_eq!(cost(&manifests), (1, 50, 0));
+    assert_eq!(cost(&manifests), (1, 0, 0), "an object never changes");
+    put(&host, 7, 1, &Manifest::Revised(tagged("y")));
+    assert_eq!(cost(&manifests), (1, 1, 0));
+}
+
+#[test]
+fn a_damaged_manifest_is_named_and_hides_no_other() {
+    let host = Host::new();
+    for n in 1..=3 {
+        put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
+    }
+    put(&host, 3, 1, &Manifest::Revised(tagged("x")));
+    let (alone, newer) = (
+        names::manifest(series(1), id(2), revision(0)),
+        names::manifest(series(1), id(3), revision(1)),
+    );
+    host.storage.damage(&alone, |bytes| bytes.truncate(100));
+    host.storage.damage(&newer, |bytes| bytes[80] ^= 1);
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
+    let mut damaged: Vec<_> = list.damaged.iter().map(|object| object.name.clone()).collect();
+    damaged.sort();
+    assert_eq!(damaged, [alone.clone(), newer]);
+    let left: Vec<_> = list
+        .backups()
+        .map(|entry| (entry.session(), entry.newer_unreadable))
+        .collect();
+    assert_eq!(
+        left,
+        [(id(1), false), (id(3), true)],
+        "of 3 the older revision can be restored"
+    );
+    let error = list.resolve("2", &Filter::default()).unwrap_err();
+    assert!(
+        matches!(&error, SessionError::Damaged(object) if object.name == alone),
+        "{error}"
+    );
+    manifests.forget(series(1), id(2)).unwrap();
+    assert!(
+        manifests.list().unwrap().get(id(2)).unwrap().is_forgotten(),
+        "a way out"
+    );
+}
+
+#[test]
+fn every_truncation_and_flip_is_damage_and_no_panic() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let name = names::manifest(series(1), id(1), Revision::FIRST);
+    let whole = host.storage.get(&name).unwrap();
+    for at in 0..whole.len() {
+        for cut in [true, false] {
+            host.storage.damage(&name, |bytes| {
+                bytes.clone_from(&whole);
+                if cut {
+                    bytes.truncate(at)
+                } else {
+                    bytes[at] ^= 0x10
+                }
+            });
+            let list = Manifests::new(&host.sealer).list().unwrap();
+            assert_eq!(
+                (list.entries.len(), list.damaged.len()),
+                (0, 1),
+                "byte {at}, cut {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn two_who_revise_at_once_lose_no_revision() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let next = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (manifests, next) = (Manifests::new(&host.beside().sealer), Arc::clone(&next));
+            thread::spawn(move || {
+                for _ in 0..5 {
+                    let mine = format!("t{:04}", next.fetch_add(1, Ordering::Relaxed));
+                    manifests
+                        .revise(series(1), id(1), |backup| {
+                            let mut backup = backup.clone();
+                            backup.tags.push(mine.clone());
+                            backup.tags.sort();
+                            Ok(Some(backup))
+                        })
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    let entry = list.get(id(1)).unwrap();
+    let expected: Vec<_> = (0..20).map(|n| format!("t{n:04}")).collect();
+    assert_eq!(
+        entry.backup().unwrap().tags,
+        expected,
+        "each saw the others' before adding its own"
+    );
+    assert_eq!(entry.revisions.len(), 21);
+}
+
+#[test]
+fn a_revision_above_a_backup_that_was_dropped_meanwhile_brings_nothing_back() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let manifests = Manifests::new(&host.sealer);
+    let result = manifests.revise(series(1), id(1), |_| {
+        // Forgotten, and 30 days later dropped, tombstone last.
+        host.storage
+            .delete(&names::manifest(series(1), id(1), Revision::FIRST))
+            .unwrap();
+        Ok(Some(tagged("awake again")))
+    });
+    assert!(
+        matches!(result, Err(SessionError::Forgotten { .. })),
+        "{result:?}"
+    );
+    assert_eq!(manifests.list().unwrap().backups().count(), 0);
+}
+
+#[test]
+fn latest_is_the_highest_number_that_the_filter_lets_through() {
+    let host = Host::new();
+    let sessions: Vec<_> = [1u8, 2, 1, 2]
+        .into_iter()
+        .map(|series| host.begin(series))
+        .collect();
+    for (n, session) in sessions.iter().enumerate().rev() {
+        let mut backup = backup_of(session, 0);
+        backup.tags = if n < 2 {
+            vec!["early".to_owned()]
+        } else {
+            Vec::new()
+        };
+        session.commit(backup).unwrap();
+    }
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    let resolve = |filter: &Filter| list.resolve("latest", filter).map(|entry| entry.session().get());
+    let any = Filter::default();
+    assert_eq!(resolve(&any).unwrap(), 4, "though it was committed first");
+    assert_eq!(
+        resolve(&Filter {
+            host: Some(b"host1".to_vec()),
+            ..any.clone()
+        })
+        .unwrap(),
+        3
+    );
+    assert_eq!(
+        resolve(&Filter {
+            tags: vec!["early".to_owned()],
+            ..any.clone()
+        })
+        .unwrap(),
+        2
+    );
+    assert_eq!(
+        resolve(&Filter {
+            paths: vec![b"/etc".to_vec()],
+            ..any.clone()
+        })
+        .unwrap(),
+        4
+    );
+    let nothing = Filter {
+        host: Some(b"host9".to_vec()),
+        paths: vec![b"/srv".to_vec()],
+        tags: vec![],
+    };
+    let error = resolve(&nothing).unwrap_err().to_string();
+    assert!(
+        error.contains("no backup latest of host host9 of /srv"),
+        "{error}"
+    );
+    assert_eq!(list.resolve("2", &any).unwrap().session(), id(2));
+    for text in ["9", "", "x", "-1", "99999999999999999999"] {
+        assert!(
+            matches!(list.resolve(text, &any), Err(SessionError::NoBackup { .. })),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_listing_begins_again_when_objects_vanish_under_its_hands() {
+    // The manifest is listed, and gone when read: a rival dropped it. The second listing has it not.
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));
+    let storage = super::silence::Wrapped::new(host.storage.handle(), Box::new(|_| ()));
+    let vanishing = Vanishing {
+        storage,
+        name: names::manifest(series(1), id(1), Revision::FIRST),
+    };
+    let sealer = super::sealer(Arc::new(vanishing), &host.clock);
+    let list = Manifests::new(&sealer).list().unwrap();
+    assert_eq!(
+        list.entries
+            .iter()
+            .map(crate::ManifestEntry::session)
+            .collect::<Vec<_>>(),
+        [id(2)]
+    );
+}
+
+/// Deletes an object at the moment when it is read.
+#[derive(Debug)]
+struct Vanishing {
+    storage: super::silence::Wrapped,
+    name: types::ObjectName,
+}
+
+impl Storage for Vanishing {
+    fn put(&self, name: &types::ObjectName, parts: &[&[u8]]) -> Result<(), env::StorageError> {
+        self.storage.put(name, parts)
+    }
+    fn barrier(&self) -> Result<(), env::StorageError> {
+        self.storage.barrier()
+    }
+    fn get(&self, name: &types::ObjectName) -> Result<Vec<u8>, env::StorageError> {
+        if *name == self.name {
+            self.storage.delete(name)?;
+        }
+        self.storage.get(name)
+    }
+    fn get_range(
+        &self,
+        name: &types::ObjectName,
+        range: types::ByteRange,
+    ) -> Result<Vec<u8>, env::StorageError> {
+        self.storage.get_range(name, range)
+    }
+    fn get_tail(&self, name: &types::ObjectName, len: u64) -> Result<(Vec<u8>, u64), env::StorageError> {
+        self.storage.get_tail(name, len)
+    }
+    fn head(&self, name: &types::ObjectName) -> Result<env::ObjectMeta, env::StorageError> {
+        self.storage.head(name)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<env::ObjectMeta>, env::StorageError> {
+        self.storage.list(folder)
+    }
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, env::StorageError> {
+        self.storage.list_folders(folder)
+    }
+    fn delete(&self, name: &types::ObjectName) -> Result<(), env::StorageError> {
+        self.storage.delete(name)
+    }
+    fn lock(&self, name: &types::ObjectName) -> Result<Option<Box<dyn env::ProcessLock>>, env::StorageError> {
+        self.storage.lock(name)
+    }
+    fn lock_state(&self, name: &types::ObjectName) -> Result<env::LockState, env::StorageError> {
+        self.storage.lock_state(name)
+    }
+    fn drop_lock(&self, name: &types::ObjectName) -> Result<(), env::StorageError> {
+        self.storage.drop_lock(name)
+    }
+}
+
+#[test]
+fn a_forget_that_crashes_is_done_or_not_and_an_acknowledged_one_stays() {
+    for n in 1..=3 {
+        for fault in [Fault::stop(n), Fault::stop_after(n)] {
+            for policy in super::crashes::POLICIES {
+                let host = Host::new();
+                put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+                host.storage.inject(fault);
+                let acknowledged = Manifests::new(&host.sealer).forget(series(1), id(1)).is_ok();
+                let after = Host::of(host.storage.crash(policy), host.clock.clone());
+                let manifests = Manifests::new(&after.sealer);
+                let list = manifests.list().unwrap();
+                let entry = list.get(id(1)).expect("a torn tombstone hides no backup");
+                assert!(entry.is_forgotten() || !acknowledged);
+                manifests.forget(series(1), id(1)).unwrap();
+                assert!(manifests.list().unwrap().get(id(1)).unwrap().is_forgotten());
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Backup,
+    Tombstone,
+    Damaged,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn any_set_of_revisions_comes_to_what_the_rule_says(
+        revisions in prop::collection::btree_map((1..4u64, 0..6u32), prop_oneof![
+            3 => Just(Kind::Backup), 1 => Just(Kind::Tombstone), 1 => Just(Kind::Damaged),
+        ], 0..14)
+    ) {
+        let host = Host::new();
+        let mut model: BTreeMap<SessionId, Vec<(u32, Kind)>> = BTreeMap::new();
+        for ((session, n), kind) in &revisions {
+            let kind = if *n == 0 && *kind == Kind::Tombstone { Kind::Backup } else { *kind };
+            let tag = format!("r{n}");
+            put(&host, *session, *n, &match (kind, n) {
+                (Kind::Tombstone, _) => Manifest::Forgotten,
+                (_, 0) => Manifest::Commit(tagged(&tag)),
+                _ => Manifest::Revised(tagged(&tag)),
+            });
+            if kind == Kind::Damaged {
+                let name = names::manifest(series(1), id(*session), revision(*n));
+                host.storage.damage(&name, |bytes| bytes[70] ^= 1);
+            }
+            model.entry(id(*session)).or_default().push((*n, kind));
+        }
+        let list = Manifests::new(&host.sealer).list().unwrap();
+        for (session, revisions) in &model {
+            let forgotten = revisions.iter().any(|(_, kind)| *kind == Kind::Tombstone);
+            let counts = revisions.iter().rev().find(|(_, kind)| *kind == Kind::Backup);
+            let entry = list.get(*session);
+            if forgotten {
+                prop_assert!(entry.unwrap().is_forgotten());
+            } else if let Some((n, _)) = counts {
+                let entry = entry.unwrap();
+                prop_assert_eq!(&entry.backup().unwrap().tags, &[format!("r{n}")]);
+                let highest = revisions.last().unwrap().1;
+                prop_assert_eq!(entry.newer_unreadable, highest == Kind::Damaged);
+            } else {
+                prop_assert!(entry.is_none());
+                prop_assert!(!list.damaged.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Heartbeats, sleep, and giving up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};
+use env::{LockState, ManualClock, ObjectMeta, ProcessLock, Storage, StorageError};
+use format::manifest::Manifest;
+use format::names;
+use types::{ByteRange, ObjectName, Revision};
+
+use super::{Host, backup_of, begin, id, sealer};
+use crate::{EndedBy, Manifests, Roster, Session, SessionError};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Called before each put.
+type BeforePut = Box<dyn Fn(&ObjectName) + Send + Sync>;
+
+/// A storage that does something of its own before each put, or has no locks.
+pub(super) struct Wrapped {
+    storage: FaultStorage,
+    before_put: BeforePut,
+    has_locks: bool,
+}
+
+impl Wrapped {
+    pub(super) fn new(storage: FaultStorage, before_put: BeforePut) -> Self {
+        Self {
+            storage,
+            before_put,
+            has_locks: true,
+        }
+    }
+
+    pub(super) fn without_locks(storage: FaultStorage) -> Self {
+        Self {
+            storage,
+            before_put: Box::new(|_| ()),
+            has_locks: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Wrapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.storage.fmt(f)
+    }
+}
+
+impl Storage for Wrapped {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        (self.before_put)(name);
+        self.storage.put(name, parts)
+    }
+    fn barrier(&self) -> Result<(), StorageError> {
+        self.storage.barrier()
+    }
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        self.storage.get(name)
+    }
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        self.storage.get_range(name, range)
+    }
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        self.storage.get_tail(name, len)
+    }
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        self.storage.head(name)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.storage.list(folder)
+    }
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        self.storage.list_folders(folder)
+    }
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.storage.delete(name)
+    }
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        if self.has_locks {
+            self.storage.lock(name)
+        } else {
+            Ok(None)
+        }
+    }
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
+        if self.has_locks {
+            self.storage.lock_state(name)
+        } else {
+            Ok(LockState::Unknown)
+        }
+    }
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        if self.has_locks {
+            self.storage.drop_lock(name)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn heartbeats_count_up_and_the_newest_two_are_kept() {
+    let host = Host::new();
+    let session = host.begin(1);
+    for n in 1..6u64 {
+        session.tick().unwrap();
+        let folder = names::session_folder(session.id());
+        let expected = [
+            names::heartbeat(session.id(), n - 1),
+            names::heartbeat(session.id(), n),
+        ];
+        let listed = host.names(&folder);
+        let beats: Vec<_> = listed.iter().filter(|name| name.contains("heartbeat")).collect();
+        assert_eq!(beats, [expected[0].as_str(), expected[1].as_str()]);
+        assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(n));
+    }
+}
+
+#[test]
+fn a_tick_costs_two_listings_a_head_and_a_put() {
+    let host = Host::new();
+    let session = host.begin(1);
+    session.tick().unwrap();
+    let before = host.storage.counters();
+    session.tick().unwrap();
+    let cost = host.storage.counters().since(&before);
+    assert_eq!((cost.lists, cost.heads, cost.puts, cost.deletes), (2, 1, 1, 1));
+    assert_eq!((cost.gets, cost.barriers, cost.locks), (0, 0, 0));
+}
+
+#[test]
+fn after_a_day_without_a_heartbeat_the_session_gives_up() {
+    let host = Host::new();
+    let session = host.begin(1);
+    host.storage
+        .inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::Put)));
+    host.clock.advance(DAY);
+    assert!(
+        matches!(session.tick(), Err(SessionError::Object(_))),
+        "the storage fails; the session runs"
+    );
+    session.ensure_running().unwrap();
+    host.storage.clear_faults();
+    host.clock.advance(Duration::from_secs(1));
+    assert!(matches!(session.tick(), Err(SessionError::GaveUp { .. })));
+    assert!(matches!(
+        session.commit(backup_of(&session, 0)),
+        Err(SessionError::GaveUp { .. })
+    ));
+    assert!(matches!(
+        session.begin_checkpoint(),
+        Err(SessionError::GaveUp { .. })
+    ));
+    assert!(matches!(
+        session.choose_parents(|_| vec![]),
+        Err(SessionError::GaveUp { .. })
+    ));
+    assert!(host.names("backups").is_empty());
+}
+
+#[test]
+fn a_heartbeat_every_now_and_then_keeps_it_going() {
+    let host = Host::new();
+    let session = host.begin(1);
+    for _ in 0..5 {
+        host.clock.suspend(DAY - Duration::from_secs(1));
+        session.tick().unwrap();
+    }
+    session.commit(backup_of(&session, 0)).unwrap();
+}
+
+#[test]
+fn suspended_time_counts_and_waking_up_hides_nothing() {
+    let host = Host::new();
+    let session = host.begin(1);
+    host.clock.suspend(DAY + Duration::from_secs(1));
+    let error = session.tick().unwrap_err();
+    assert!(matches!(error, SessionError::GaveUp { .. }), "{error}");
+    assert!(error.to_string().contains("1440 minutes"), "{error}");
+}
+
+#[test]
+fn a_sleep_in_the_midst_of_a_heartbeat_is_noticed() {
+    let (storage, clock) = (FaultStorage::new(), ManualClock::default());
+    let sleeper = clock.clone();
+    let sleep = move |name: &ObjectName| {
+        if name.as_str().ends_with("heartbeat.1") {
+            sleeper.suspend(DAY * 2);
+        }
+    };
+    let sealer = sealer(Arc::new(Wrapped::new(storage, Box::new(sleep))), &clock);
+    let session = Session::begin(&sealer, begin(1)).unwrap();
+    assert!(matches!(session.tick(), Err(SessionError::GaveUp { .. })));
+    assert!(matches!(
+        session.commit(backup_of(&session, 0)),
+        Err(SessionError::GaveUp { .. })
+    ));
+}
+
+#[test]
+fn a_sleep_in_the_midst_of_a_commit_takes_it_back() {
+    let (storage, clock) = (FaultStorage::new(), ManualClock::default());
+    let sleeper = clock.clone();
+    let sleep = move |name: &ObjectName| {
+        if name.as_str().starts_with("backups/") {
+            sleeper.suspend(DAY * 40);
+        }
+    };
+    let sealer = sealer(Arc::new(Wrapped::new(storage, Box::new(sleep))), &clock);
+    let session = Session::begin(&sealer, begin(1)).unwrap();
+    assert!(matches!(
+        session.commit(backup_of(&session, 0)),
+        Err(SessionError::GaveUp { .. })
+    ));
+    let list = Manifests::new(&sealer).list().unwrap();
+    assert_eq!(
+        list.backups().count(),
+        0,
+        "what it reached may have been swept 40 days ago"
+    );
+    assert!(list.get(session.id()).unwrap().is_forgotten());
+}
+
+#[test]
+fn finding_its_ending_the_session_gives_up_at_once() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let maintainer = host.elsewhere().begin_read();
+    let info = Roster::list(&host.sealer)
+        .unwrap()
+        .get(session.id())
+        .unwrap()
+        .clone();
+    let expired = EndedBy::Expired { by: maintainer.id() };
+    assert_eq!(maintainer.expire(&info).unwrap(), expired);
+    let before = host.storage.counters_here();
+    for result in [
+        session.tick().map(drop),
+        session.tick().map(drop),
+        session.ensure_running(),
+    ] {
+        match result {
+            Err(SessionError::EndedElsewhere { session: ended, how }) => {
+                assert_eq!((ended, how), (session.id(), expired.clone()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(
+        host.storage.counters_here().since(&before).puts,
+        0,
+        "it writes no more"
+    );
+}
+
+#[test]
+fn heartbeats_go_on_where_epochs_cannot_be_listed() {
+    let host = Host::new();
+    let session = host.begin(1);
+    host.storage
+        .inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::List)));
+    session.tick().unwrap_err();
+    host.storage.clear_faults();
+    assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(1));
+}
+
+#[test]
+fn a_heartbeat_that_only_seemed_to_fail_does_no_harm() {
+    let host = Host::new();
+    let session = host.begin(1);
+    for _ in 0..3 {
+        host.storage
+            .inject(Fault::fail(1, FailWith::NoSpace).counting(Counted::Only(OpKind::Put)));
+        session.tick().unwrap_err();
+        host.storage.clear_faults();
+    }
+    session.tick().unwrap();
+    assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(4));
+}
+
+#[test]
+fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
+    let storage = FaultStorage::new();
+    let env = env::Env::system(Arc::new(storage.clone()));
+    let key = crypto::EncryptionKey::from_bytes([2; 32]);
+    let sealer = object::Sealer::new(env.clone(), types::StoreId::from_bytes([1; 16]), key);
+    let mut quick = begin(1);
+    quick.policy.heartbeat_every = Duration::from_millis(5);
+    let session = Session::begin(&sealer, quick).unwrap();
+    let pulse = session.start_pulse().unwrap();
+    let counter = || Roster::list(&sealer).unwrap().running[0].counter;
+    let mut naps = 0;
+    while counter() < Some(3) {
+        env.clock.sleep(Duration::from_millis(5));
+        naps += 1;
+        assert!(naps < 2000, "no heartbeat in ten seconds");
+    }
+    drop(pulse);
+    // A tick under way may finish; then the session is silent.
+    env.clock.sleep(Duration::from_millis(100));
+    let last = counter();
+    env.clock.sleep(Duration::from_millis(100));
+    assert_eq!(counter(), last);
+    session.commit(backup_of(&session, 0)).unwrap();
+    assert_eq!(
+        sealer.env().storage.list("sessions").unwrap().len(),
+        1,
+        "the claim"
+    );
+}
+
+#[test]
+fn an_ending_of_another_kind_is_told_in_its_own_words() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let name = names::manifest(session.series(), session.id(), Revision::FIRST);
+    let adopted = Manifest::Adopted {
+        by: id(9),
+        checkpoint: Some(4),
+    };
+    host.objects().put_durably(&name, &adopted).unwrap();
+    let error = session.tick().unwrap_err().to_string();
+    assert!(
+        error.contains("session 9") && error.contains("checkpoint 4"),
+        "{error}"
+    );
+    assert!(error.contains("run the backup again"), "{error}");
+}
