@@ -9,8 +9,8 @@ use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{LockState, ObjectMeta, ProcessLock, Storage, StorageError};
 use types::{ByteRange, ObjectName, SessionId};
 
-use super::{Host, LONG, backup_of, checkpoint, data, draft, id, range};
-use crate::{Draft, EndedBy, Manifests, Roster, SessionError};
+use super::{Host, LONG, backup_of, checkpoint, data, draft, range};
+use crate::{Draft, EndedBy, Manifests, Roster, Session, SessionError, SessionPolicy};
 
 pub(super) const POLICIES: [CrashPolicy; 5] = [
     CrashPolicy::KeepAll,
@@ -150,8 +150,6 @@ fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     Ok(())
 }
 
-use crate::{Session, SessionPolicy};
-
 /// What must hold after any crash, whatever survived.
 fn check(host: &Host, told: &Told, when: &str) {
     let manifests = Manifests::new(&host.sealer);
@@ -272,6 +270,7 @@ fn whoever_interferes_at_whatever_operation_one_ending_wins() {
     use env::ManualClock;
     use std::sync::Arc;
 
+    let mut interfered = 0;
     for n in 0..40 {
         for rival_adopts in [true, false] {
             let machine = FaultStorage::new();
@@ -317,8 +316,9 @@ fn whoever_interferes_at_whatever_operation_one_ending_wins() {
             let entry = list.get(old.id()).expect("it ended");
             assert_eq!(entry.revisions.len(), 1);
             assert_eq!(entry.backup().is_some(), theirs && !rival_adopts);
-            assert_eq!(old.ensure_running().is_ok() && old.tick().is_ok(), false);
-            assert_eq!(id(1), old.id());
+            assert!(old.tick().is_err());
+            interfered += 1;
         }
     }
+    assert!(interfered > 20, "{interfered}");
 }
