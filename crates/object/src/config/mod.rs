@@ -21,6 +21,8 @@ mod create;
 mod open;
 mod revise;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
