@@ -4,7 +4,8 @@
 //! an object is created once and never overwritten; of any number of creators of one name exactly one
 //! wins; what was put is listed and read at once by everybody; nothing is promised to survive a crash
 //! until a [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
-//! listed* before: what one acted on is durable before what follows from it. After a crash an object
+//! listed* before: what one acted on is durable before what follows from it. That an object is missing, or
+//! that a name was taken when one tried to put it, is read, too. After a crash an object
 //! under its final name is whole or recognisably torn (its own digests tell). All methods may be called
 //! from many threads at once.
 
@@ -77,7 +78,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Returns when all this handle has put, deleted, read or listed before is durable.
     ///
     /// # Errors
-    /// Any error means that nothing since the last barrier may be counted on.
+    /// Any error means that nothing since the last barrier may be counted on, whatever a later one says; a
+    /// storage may fail all later ones. A handle opened anew tells what is there.
     fn barrier(&self) -> Result<(), StorageError>;
 
     /// The whole object.
@@ -116,14 +118,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// A folder that does not exist is empty.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
     /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is in
-    /// them. A sub-folder without any object may be left out or not.
+    /// them. A sub-folder without any object may be left out or not. This is no listing of objects: a
+    /// barrier need not cover what was seen here.
     ///
     /// # Errors
-    /// Of the storage.
+    /// As [`Storage::list`].
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
     /// Removes an object.
@@ -136,7 +139,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// storage has no locks.
     ///
     /// # Errors
-    /// `Locked` when a live process holds it; others.
+    /// `Locked` when a live process holds it, or when that cannot be told from here; others.
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError>;
 
     /// Whether the process lock of that name is held.
@@ -145,7 +148,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Of the storage.
     fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError>;
 
-    /// Forgets a lock that nobody will ask for again. Without one, does nothing.
+    /// Forgets a lock that nobody will ask for again: its state is [`LockState::Unknown`] from then on. Its
+    /// holder, if there is one, keeps what has no name any longer. Without such a lock, does nothing.
     ///
     /// # Errors
     /// Of the storage.

@@ -8,14 +8,16 @@
 //! Where the storage does not do what [`Storage`] says, these functions panic, as a test's assertion does:
 //! they are for tests alone. Durability is not looked at: nothing here can cut the power.
 
-mod cases;
+mod listings;
 mod model;
+mod objects;
+mod rivals;
 #[cfg(test)]
 mod tests;
 
 use types::ObjectName;
 
-use crate::Storage;
+use crate::{Storage, StorageError};
 
 pub use model::{Op, check_operations, random_operations};
 
@@ -24,26 +26,26 @@ pub type Case = (&'static str, fn(&dyn Storage, &str));
 
 /// All cases.
 pub const CASES: &[Case] = &[
-    ("one-winner", cases::one_of_many_creators_wins),
-    ("put-get", cases::what_was_put_is_read),
-    ("empty-object", cases::an_object_may_be_empty),
-    ("large-object", cases::an_object_may_be_large),
-    ("many-parts", cases::an_object_may_have_many_parts),
-    ("create-only", cases::an_object_is_never_overwritten),
-    ("ranges", cases::ranges_are_exact),
-    ("tails", cases::tails_are_exact),
-    ("head", cases::head_and_list_agree),
-    ("list", cases::lists_are_sorted_and_by_folder),
-    ("list-folders", cases::folders_are_listed_without_their_objects),
+    ("one-winner", rivals::one_of_many_creators_wins),
+    ("put-get", objects::what_was_put_is_read),
+    ("empty-object", objects::an_object_may_be_empty),
+    ("large-object", objects::an_object_may_be_large),
+    ("many-parts", objects::an_object_may_have_many_parts),
+    ("create-only", objects::an_object_is_never_overwritten),
+    ("ranges", objects::ranges_are_exact),
+    ("tails", objects::tails_are_exact),
+    ("head", objects::head_and_list_agree),
+    ("list", listings::lists_are_sorted_and_by_folder),
+    ("list-folders", listings::folders_are_listed_without_their_objects),
     (
         "no-folder",
-        cases::a_missing_folder_is_empty_and_an_impossible_one_an_error,
+        listings::a_missing_folder_is_empty_and_an_impossible_one_an_error,
     ),
-    ("names", cases::every_name_is_taken),
-    ("delete", cases::what_is_deleted_is_gone),
-    ("missing", cases::what_is_missing_is_not_found),
-    ("barriers", cases::barriers_and_puts_at_once),
-    ("locks", cases::a_lock_has_one_holder),
+    ("names", listings::every_name_is_taken),
+    ("delete", objects::what_is_deleted_is_gone),
+    ("missing", objects::what_is_missing_is_not_found),
+    ("barriers", rivals::barriers_and_puts_at_once),
+    ("locks", rivals::a_lock_has_one_holder),
 ];
 
 /// Runs every case, and a random sequence of operations beside a map.
@@ -60,4 +62,43 @@ pub fn check(storage: &dyn Storage) {
 /// A name in the folder.
 fn name(folder: &str, rest: &str) -> ObjectName {
     ObjectName::new(format!("{folder}/{rest}")).expect("the suite's names are names")
+}
+
+/// Bytes that no two places of the object share by accident.
+fn bytes(len: u32) -> Vec<u8> {
+    let words = (0..len.div_ceil(4)).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes());
+    words.take(len as usize).collect()
+}
+
+fn put(storage: &dyn Storage, name: &ObjectName, bytes: &[u8]) {
+    storage.put(name, &[bytes]).expect("a new object can be put");
+}
+
+fn get(storage: &dyn Storage, name: &ObjectName) -> Vec<u8> {
+    storage.get(name).expect("an object that was put can be read")
+}
+
+#[track_caller]
+fn assert_not_found<T: std::fmt::Debug>(outcome: Result<T, StorageError>, wanted: &ObjectName) {
+    match outcome {
+        Err(StorageError::NotFound { name }) => assert_eq!(&name, wanted),
+        other => panic!("{wanted} is not there, but: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_exists(outcome: Result<(), StorageError>, wanted: &ObjectName) {
+    match outcome {
+        Err(StorageError::AlreadyExists { name }) => assert_eq!(&name, wanted),
+        other => panic!("{wanted} is there already, but: {other:?}"),
+    }
+}
+
+fn names_of(storage: &dyn Storage, folder: &str) -> Vec<ObjectName> {
+    storage
+        .list(folder)
+        .expect("list")
+        .into_iter()
+        .map(|meta| meta.name)
+        .collect()
 }

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use super::files::{absent, io_error};
 use super::sys::Calls;
 use super::tracker::{Bounds, Outcome, Pending, Tracker, parent};
-use super::{absent, io_error};
 use crate::StorageError;
 
 pub(super) struct Barrier<'a> {

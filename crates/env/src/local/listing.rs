@@ -10,7 +10,7 @@ use std::path::Path;
 
 use types::ObjectName;
 
-use super::absent;
+use super::files::absent;
 
 /// What a walk has found.
 #[derive(Debug, Default)]

@@ -17,8 +17,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use types::ObjectName;
 
+use super::LocalStorage;
+use super::files::{absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
-use super::{LocalStorage, absent, io_error};
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
 /// Who asks for a lock's state locks its file for a moment; a taker meets that now and then, never so

@@ -15,6 +15,7 @@
 //! other hosts have put as far as their server has written it.
 
 mod barrier;
+mod files;
 mod host;
 mod listing;
 mod lock;
@@ -29,16 +30,17 @@ mod writeback;
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, IoSlice, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use types::{ByteRange, ObjectName, UnixNanos};
+use types::{ByteRange, ObjectName};
 
 use crate::plain::folder_prefix;
 use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use barrier::Barrier;
+use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
 use publish::{Refusal, Temporary};
 use sys::{Calls, Kernel};
@@ -49,8 +51,6 @@ pub use publish::PublishWay;
 
 /// Smaller objects are written with the next ones; starting each by itself would only cost calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
-/// What the system takes in one call.
-const SLICES_MAX: usize = 1024;
 
 /// How a [`LocalStorage`] goes about its work.
 #[derive(Debug, Clone)]
@@ -77,7 +77,21 @@ impl Default for LocalOptions {
     }
 }
 
-/// A storage in a folder; see the module's documentation for what it promises.
+/// A storage in a folder of a file system: one file an object.
+///
+/// Opening, reading and listing create nothing, so that a store without write permission can be read. The
+/// folder must lie within one file system, without symbolic links in it; a name cannot also be the folder
+/// of other names, and folders that were made are never removed.
+///
+/// A barrier covers what this handle has put, deleted, read, listed or found missing; it costs nothing
+/// until it is called, and little memory. After a failed sync all later barriers of the handle fail,
+/// because the system may have dropped what it could not write: open the store anew, and see what is
+/// there. (Linux reports failed writes to all who wait for them from version 5.8 on.) On a network file
+/// system, what other hosts have put is covered as far as their server has written it.
+///
+/// [`Storage::map`] maps files into memory. If somebody cuts a file short while it is mapped, or its disk
+/// cannot be read, the process ends with SIGBUS: on disks that are not to be trusted, read by
+/// [`Storage::get`] and [`Storage::get_range`], which return errors.
 pub struct LocalStorage {
     root: PathBuf,
     root_file: File,
@@ -309,8 +323,7 @@ impl Storage for LocalStorage {
         Ok((read_at(&file, name, offset, whole - offset)?, whole))
     }
 
-    /// Memory-mapped: where the file is changed or cut short behind our back, see the warning in
-    /// `local/mapped.rs`.
+    /// Memory-mapped; what a hostile disk can do by that is in `local/mapped.rs`.
     fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
         let (file, metadata) = self.open_object(name)?;
         if metadata.len() == 0 {
@@ -381,87 +394,4 @@ impl Storage for LocalStorage {
     fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.forget_lock(name)
     }
-}
-
-/// Says what an error of the system means to a storage's caller.
-fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
-    let name = name.to_owned();
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::NoSpace { name },
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StorageError::Denied { name },
-        _ => StorageError::Io {
-            action,
-            name,
-            source: error,
-        },
-    }
-}
-
-/// Nothing is there, or what should be a folder is none, or a link that is not followed.
-fn absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    ) || error.raw_os_error() == Some(libc::ELOOP)
-}
-
-fn object_meta(name: ObjectName, metadata: &Metadata) -> ObjectMeta {
-    let nanos = metadata
-        .mtime()
-        .saturating_mul(1_000_000_000)
-        .saturating_add(metadata.mtime_nsec());
-    ObjectMeta {
-        name,
-        len: metadata.len(),
-        put_at: UnixNanos::new(nanos),
-    }
-}
-
-fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = parts
-        .iter()
-        .filter(|part| !part.is_empty())
-        .map(|part| IoSlice::new(part))
-        .collect();
-    let mut rest = slices.as_mut_slice();
-    while !rest.is_empty() {
-        let now = rest.len().min(SLICES_MAX);
-        match file.write_vectored(&rest[..now]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Reads `len` bytes, which the file's metadata promise.
-fn read_at(file: &File, name: &ObjectName, offset: u64, len: u64) -> Result<Vec<u8>, StorageError> {
-    let fail = |error| io_error("read", name.as_str(), error);
-    let mut bytes = Vec::new();
-    // A damaged file system may promise anything: better an error than no memory.
-    let len = usize::try_from(len).map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
-    bytes.resize(len, 0);
-    file.read_exact_at(&mut bytes, offset).map_err(fail)?;
-    Ok(bytes)
-}
-
-/// Creates missing folders, each made durable in the one above it.
-fn create_durably(folder: &Path) -> io::Result<()> {
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
-    }
-    let above = folder.parent().filter(|path| !path.as_os_str().is_empty());
-    if let Some(above) = above {
-        create_durably(above)?;
-    }
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-        outcome => outcome?,
-    }
-    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }

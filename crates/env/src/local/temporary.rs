@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::absent;
+use super::files::absent;
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Entropy, SystemEntropy};
 

@@ -10,6 +10,9 @@
 //!
 //! A put whose answer was lost may have succeeded: its retry then reports that the name is taken.
 
+#[cfg(test)]
+mod tests;
+
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;

@@ -1,0 +1,126 @@
+//! Many objects: listings, folders, names.
+
+use std::collections::BTreeSet;
+
+use types::{OBJECT_NAME_BYTES_MAX, ObjectName};
+
+use super::{get, name, names_of, put};
+use crate::Storage;
+
+pub(super) fn lists_are_sorted_and_by_folder(storage: &dyn Storage, folder: &str) {
+    // In the order of their bytes: '-' before '.' before '/' before digits before letters.
+    let sorted = [
+        "a-b/1", "a.b/1", "a/1", "a/1.0", "a/10", "a/b-c", "a/b/1", "a/b/2", "a/c", "a0", "ab/1",
+    ];
+    for (index, rest) in sorted
+        .iter()
+        .enumerate()
+        .map(|(i, _)| (i, sorted[(i * 7) % sorted.len()]))
+    {
+        put(storage, &name(folder, rest), &vec![0; index]);
+        let names = names_of(storage, folder);
+        assert!(
+            names.contains(&name(folder, rest)),
+            "what was put is listed at once"
+        );
+    }
+    let all: Vec<ObjectName> = sorted.iter().map(|rest| name(folder, rest)).collect();
+    assert_eq!(names_of(storage, folder), all);
+    for inner in ["a", "a/b", "a-b", "ab"] {
+        let inside = |rest: &&&str| rest.strip_prefix(inner).is_some_and(|rest| rest.starts_with('/'));
+        let expected: Vec<ObjectName> = sorted
+            .iter()
+            .filter(inside)
+            .map(|rest| name(folder, rest))
+            .collect();
+        assert_eq!(
+            names_of(storage, &format!("{folder}/{inner}")),
+            expected,
+            "in {inner}"
+        );
+    }
+    let whole = names_of(storage, "");
+    assert!(whole.is_sorted(), "the whole storage is listed in order");
+    assert_eq!(whole.iter().filter(|name| all.contains(name)).count(), all.len());
+}
+
+pub(super) fn folders_are_listed_without_their_objects(storage: &dyn Storage, folder: &str) {
+    for rest in ["x/1", "x/2", "y/deep/er/1", "z", "a-b/1", "a/1"] {
+        put(storage, &name(folder, rest), b"");
+    }
+    assert_eq!(
+        storage.list_folders(folder).expect("list"),
+        ["a", "a-b", "x", "y"]
+    );
+    assert_eq!(
+        storage.list_folders(&format!("{folder}/y")).expect("list"),
+        ["deep"]
+    );
+    assert_eq!(
+        storage.list_folders(&format!("{folder}/x")).expect("list"),
+        Vec::<String>::new()
+    );
+    assert!(
+        storage
+            .list_folders("")
+            .expect("list")
+            .contains(&folder.to_owned())
+    );
+}
+
+pub(super) fn a_missing_folder_is_empty_and_an_impossible_one_an_error(storage: &dyn Storage, folder: &str) {
+    put(storage, &name(folder, "file"), b"");
+    for missing in [
+        format!("{folder}/nothing"),
+        format!("{folder}/file"),
+        "no-such-folder".to_owned(),
+    ] {
+        assert_eq!(storage.list(&missing).expect("a missing folder is empty"), []);
+        assert_eq!(
+            storage.list_folders(&missing).expect("a missing folder is empty"),
+            Vec::<String>::new()
+        );
+    }
+    // A mistake of the caller's must not pass for "nothing there".
+    for wrong in [
+        format!("{folder}/"),
+        "/".to_owned(),
+        "..".to_owned(),
+        ".tmp".to_owned(),
+        "A".to_owned(),
+    ] {
+        assert!(storage.list(&wrong).is_err(), "{wrong:?} is no folder");
+        assert!(storage.list_folders(&wrong).is_err(), "{wrong:?} is no folder");
+    }
+}
+
+pub(super) fn every_name_is_taken(storage: &dyn Storage, folder: &str) {
+    let deepest = "d/".repeat((OBJECT_NAME_BYTES_MAX - folder.len() - 2) / 2);
+    let names = [
+        "abcdefghijklmnopqrstuvwxyz".to_owned(),
+        "0123456789".to_owned(),
+        "_".to_owned(),
+        "-".to_owned(),
+        "--".to_owned(),
+        "-.".to_owned(),
+        "a..b".to_owned(),
+        "a.".to_owned(),
+        "a-_.b/c-_.d".to_owned(),
+        "l".repeat(OBJECT_NAME_BYTES_MAX - folder.len() - 1),
+        format!("{deepest}e"),
+    ];
+    for (index, rest) in names.iter().enumerate() {
+        put(storage, &name(folder, rest), &[u8::try_from(index).expect("few")]);
+    }
+    for (index, rest) in names.iter().enumerate() {
+        assert_eq!(
+            get(storage, &name(folder, rest)),
+            [u8::try_from(index).expect("few")]
+        );
+    }
+    let expected: BTreeSet<ObjectName> = names.iter().map(|rest| name(folder, rest)).collect();
+    assert_eq!(
+        names_of(storage, folder),
+        expected.into_iter().collect::<Vec<_>>()
+    );
+}

@@ -1,0 +1,155 @@
+//! The machine: what is live and durable, who runs on it, what is yet to go wrong.
+
+mod control;
+mod locks;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use types::ObjectName;
+
+use super::crash::Judge;
+use super::history::{History, Version};
+use super::plan::Fault;
+use super::{Counters, CrashPolicy, OpKind, Operation};
+use crate::Clock;
+
+#[derive(Debug)]
+pub(super) struct World {
+    objects: BTreeMap<ObjectName, History>,
+    /// Counts changes of objects: the time of histories.
+    changes: u64,
+    live_bytes: u64,
+    capacity: Option<u64>,
+    clock: Option<Arc<dyn Clock>>,
+    locks: BTreeMap<ObjectName, LockFile>,
+    lock_tokens: u64,
+    processes: BTreeMap<u64, Process>,
+    next_process: u64,
+    faults: Vec<Armed>,
+    counters: Counters,
+    trace: Option<Vec<Operation>>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Process {
+    host: u64,
+    dead: bool,
+    /// What it has put, deleted, read or listed since its last barrier: the change it knows of.
+    seen: BTreeMap<ObjectName, u64>,
+    counters: Counters,
+}
+
+#[derive(Debug, Clone)]
+struct LockFile {
+    host: u64,
+    /// The holding process and the lock it got.
+    holder: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Armed {
+    fault: Fault,
+    process: Option<u64>,
+    counted: u64,
+}
+
+/// What becomes of an operation that was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Done,
+    /// Carried out, but its caller hears no more of it.
+    Unheard,
+    Torn,
+}
+
+impl World {
+    pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            changes: 0,
+            live_bytes: 0,
+            capacity: None,
+            clock,
+            locks: BTreeMap::new(),
+            lock_tokens: 0,
+            processes: BTreeMap::new(),
+            next_process: 0,
+            faults: Vec::new(),
+            counters: Counters::default(),
+            trace: None,
+            stopped: false,
+        }
+    }
+
+    /// The world after a power loss, without processes, faults or counts.
+    pub(super) fn after_crash(&self, policy: CrashPolicy) -> Self {
+        let mut judge = Judge::new(policy);
+        let mut after = Self::new(self.clock.clone());
+        after.changes = self.changes;
+        after.capacity = self.capacity;
+        after.next_process = self.next_process;
+        for (name, history) in &self.objects {
+            if let Some(version) = judge.survivor(history) {
+                after.live_bytes += version.bytes.len() as u64;
+                after.objects.insert(name.clone(), History::durable(version));
+            }
+        }
+        for (name, lock) in &self.locks {
+            if judge.keeps_lock() {
+                after.locks.insert(
+                    name.clone(),
+                    LockFile {
+                        host: lock.host,
+                        holder: None,
+                    },
+                );
+            }
+        }
+        after
+    }
+
+    pub(super) fn start(&mut self, host: Option<u64>) -> u64 {
+        let id = self.next_process;
+        self.next_process += 1;
+        let (seen, counters) = (BTreeMap::new(), Counters::default());
+        // A host of its own is named by the first process that runs there.
+        self.processes.insert(
+            id,
+            Process {
+                host: host.unwrap_or(id),
+                dead: false,
+                seen,
+                counters,
+            },
+        );
+        id
+    }
+
+    pub(super) fn host(&self, process: u64) -> u64 {
+        self.processes.get(&process).map_or(process, |p| p.host)
+    }
+
+    /// The process ends, by itself or by force.
+    pub(super) fn end(&mut self, process: u64) {
+        if let Some(p) = self.processes.get_mut(&process) {
+            p.dead = true;
+            p.seen.clear();
+        }
+        for lock in self.locks.values_mut() {
+            if lock.holder.is_some_and(|(holder, _)| holder == process) {
+                lock.holder = None;
+            }
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    pub(super) fn is_gone(&self, process: u64) -> bool {
+        self.stopped || self.processes.get(&process).is_none_or(|p| p.dead)
+    }
+}

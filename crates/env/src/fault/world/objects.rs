@@ -1,0 +1,184 @@
+//! Objects: puts, reads and deletes of the live state, and barriers.
+
+use std::sync::Arc;
+
+use types::{ObjectName, UnixNanos};
+
+use super::{History, Version, World};
+use crate::StorageError;
+use crate::fault::crash::tear;
+
+/// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with each
+/// change.
+const FIRST_PUT_NANOS: i64 = 1_704_067_200_000_000_000;
+
+impl World {
+    pub(in crate::fault) fn put(
+        &mut self,
+        process: u64,
+        name: &ObjectName,
+        bytes: Vec<u8>,
+        torn: bool,
+    ) -> Result<(), StorageError> {
+        if self
+            .objects
+            .get(name)
+            .is_some_and(|history| history.live().is_some())
+        {
+            self.see(process, name);
+            return Err(StorageError::AlreadyExists { name: name.clone() });
+        }
+        let len = bytes.len() as u64;
+        if self
+            .capacity
+            .is_some_and(|capacity| self.live_bytes.saturating_add(len) > capacity)
+        {
+            return Err(StorageError::NoSpace {
+                name: name.to_string(),
+            });
+        }
+        let version = Version {
+            bytes: Arc::new(bytes),
+            put_at: self.put_time(),
+        };
+        self.changes += 1;
+        let history = self.objects.entry(name.clone()).or_insert_with(History::absent);
+        if torn {
+            let part = tear(&version, version.bytes.len() / 2, false);
+            self.live_bytes += part.bytes.len() as u64;
+            history.replace(part);
+            return Ok(());
+        }
+        self.live_bytes += len;
+        history.push(self.changes, Some(version));
+        self.see(process, name);
+        self.add_bytes(process, len, |counters, bytes| counters.put_bytes += bytes);
+        Ok(())
+    }
+
+    pub(in crate::fault) fn delete(&mut self, process: u64, name: &ObjectName) -> Result<(), StorageError> {
+        let Some(version) = self.live(process, name) else {
+            return Err(StorageError::NotFound { name: name.clone() });
+        };
+        self.live_bytes -= version.bytes.len() as u64;
+        self.changes += 1;
+        if let Some(history) = self.objects.get_mut(name) {
+            history.push(self.changes, None);
+        }
+        self.see(process, name);
+        Ok(())
+    }
+
+    /// Makes durable what the process has seen, and nothing else.
+    pub(in crate::fault) fn barrier(&mut self, process: u64) {
+        let Some(p) = self.processes.get_mut(&process) else {
+            return;
+        };
+        for (name, change) in std::mem::take(&mut p.seen) {
+            if let Some(history) = self.objects.get_mut(&name) {
+                history.settle(change);
+                if history.is_gone() {
+                    self.objects.remove(&name);
+                }
+            }
+        }
+    }
+
+    pub(in crate::fault) fn read(
+        &mut self,
+        process: u64,
+        name: &ObjectName,
+    ) -> Result<Version, StorageError> {
+        self.live(process, name)
+            .ok_or_else(|| StorageError::NotFound { name: name.clone() })
+    }
+
+    pub(in crate::fault) fn returned(&mut self, process: u64, bytes: u64) {
+        self.add_bytes(process, bytes, |counters, bytes| counters.get_bytes += bytes);
+    }
+
+    /// What is live under the prefix; that the rest is not counts as seen, too.
+    pub(in crate::fault) fn list(&mut self, process: u64, prefix: &str) -> Vec<(ObjectName, Version)> {
+        let names: Vec<ObjectName> = self
+            .objects
+            .keys()
+            .filter(|name| name.as_str().starts_with(prefix))
+            .cloned()
+            .collect();
+        let live: Vec<_> = names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), self.live(process, &name)?)))
+            .collect();
+        let rows = live.len() as u64;
+        self.count(process, |counters| counters.listed += rows);
+        live
+    }
+
+    /// Names of all live objects; nothing counts as seen, as a folder's name says nothing of its objects.
+    pub(in crate::fault) fn live_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.objects
+            .iter()
+            .filter(|(_, history)| history.live().is_some())
+            .map(|(name, _)| name)
+    }
+
+    pub(in crate::fault) fn count_listed(&mut self, process: u64, rows: u64) {
+        self.count(process, |counters| counters.listed += rows);
+    }
+
+    pub(in crate::fault) fn damage(&mut self, name: &ObjectName, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(history) = self.objects.get_mut(name) else {
+            return false;
+        };
+        let Some(version) = history.live().cloned() else {
+            return false;
+        };
+        let mut bytes = version.bytes.to_vec();
+        damage(&mut bytes);
+        self.live_bytes = self.live_bytes - version.bytes.len() as u64 + bytes.len() as u64;
+        history.replace(Version {
+            bytes: Arc::new(bytes),
+            put_at: version.put_at,
+        });
+        true
+    }
+
+    pub(in crate::fault) fn lose(&mut self, name: &ObjectName) -> bool {
+        let live = self
+            .objects
+            .remove(name)
+            .and_then(|history| history.live().cloned());
+        self.live_bytes -= live.as_ref().map_or(0, |version| version.bytes.len() as u64);
+        live.is_some()
+    }
+
+    pub(in crate::fault) fn is_durable(&self, name: &ObjectName) -> bool {
+        self.objects
+            .get(name)
+            .is_some_and(|h| h.states().len() == 1 && h.live().is_some())
+    }
+
+    fn live(&mut self, process: u64, name: &ObjectName) -> Option<Version> {
+        self.see(process, name);
+        self.objects.get(name)?.live().cloned()
+    }
+
+    pub(super) fn see(&mut self, process: u64, name: &ObjectName) {
+        let Some(history) = self.objects.get(name) else {
+            return;
+        };
+        if let Some(p) = self.processes.get_mut(&process) {
+            p.seen.insert(name.clone(), history.live_since());
+        }
+    }
+
+    fn put_time(&self) -> UnixNanos {
+        match &self.clock {
+            Some(clock) => clock.wall(),
+            None => {
+                let puts = i64::try_from(self.changes).unwrap_or(i64::MAX);
+                UnixNanos::new(FIRST_PUT_NANOS.saturating_add(puts.saturating_mul(1_000_000_000)))
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Files as objects: written from parts, read in full, and what the system's errors mean.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use types::{ObjectName, UnixNanos};
+
+use crate::{ObjectMeta, StorageError};
+
+/// What the system takes in one call.
+const SLICES_MAX: usize = 1024;
+
+/// Says what an error of the system means to a storage's caller.
+pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
+    let name = name.to_owned();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::NoSpace { name },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StorageError::Denied { name },
+        _ => StorageError::Io {
+            action,
+            name,
+            source: error,
+        },
+    }
+}
+
+/// Nothing is there, or what should be a folder is none, or a link that is not followed.
+pub(super) fn absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    ) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+pub(super) fn object_meta(name: ObjectName, metadata: &Metadata) -> ObjectMeta {
+    let nanos = metadata
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(metadata.mtime_nsec());
+    ObjectMeta {
+        name,
+        len: metadata.len(),
+        put_at: UnixNanos::new(nanos),
+    }
+}
+
+pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = parts
+        .iter()
+        .filter(|part| !part.is_empty())
+        .map(|part| IoSlice::new(part))
+        .collect();
+    let mut rest = slices.as_mut_slice();
+    while !rest.is_empty() {
+        let now = rest.len().min(SLICES_MAX);
+        match file.write_vectored(&rest[..now]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads `len` bytes, which the file's metadata promise.
+pub(super) fn read_at(
+    file: &File,
+    name: &ObjectName,
+    offset: u64,
+    len: u64,
+) -> Result<Vec<u8>, StorageError> {
+    let fail = |error| io_error("read", name.as_str(), error);
+    let mut bytes = Vec::new();
+    // A damaged file system may promise anything: better an error than no memory.
+    let len = usize::try_from(len).map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
+    bytes.resize(len, 0);
+    file.read_exact_at(&mut bytes, offset).map_err(fail)?;
+    Ok(bytes)
+}
+
+/// Creates missing folders, each made durable in the one above it.
+pub(super) fn create_durably(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|path| !path.as_os_str().is_empty());
+    if let Some(above) = above {
+        create_durably(above)?;
+    }
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        outcome => outcome?,
+    }
+    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,270 @@
+//! Object stores that are less obliging than the one in memory.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Mutex;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::{
+    CopyOptions, ListResult, MultipartUpload, PutMultipartOptions, PutOptions, PutResult,
+    Result as RemoteResult,
+};
+
+use super::*;
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
+
+/// Refuses what some stores do, counts requests, and fails as told.
+#[derive(Debug, Default)]
+struct Strict {
+    inner: InMemory,
+    refuses_suffixes: bool,
+    fails: Mutex<Option<fn() -> Error>>,
+    gets: Mutex<u32>,
+}
+
+impl fmt::Display for Strict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("strict")
+    }
+}
+
+fn refused() -> Error {
+    Error::Generic {
+        store: "strict",
+        source: "416 Range Not Satisfiable".into(),
+    }
+}
+
+impl Strict {
+    fn failure(&self) -> RemoteResult<()> {
+        self.fails
+            .lock()
+            .unwrap()
+            .map_or(Ok(()), |failure| Err(failure()))
+    }
+
+    async fn answer_get(&self, path: &Path, options: GetOptions) -> RemoteResult<GetResult> {
+        *self.gets.lock().unwrap() += 1;
+        self.failure()?;
+        if let Some(GetRange::Suffix(_)) = options.range {
+            let size = self.inner.head(path).await?.size;
+            if self.refuses_suffixes || size == 0 {
+                return Err(refused());
+            }
+        }
+        self.inner.get_opts(path, options).await
+    }
+}
+
+// The trait's own macro is not a dependency: these are the signatures that it makes.
+impl ObjectStore for Strict {
+    fn put_opts<'a, 'b, 'c>(
+        &'a self,
+        path: &'b Path,
+        payload: PutPayload,
+        o: PutOptions,
+    ) -> Answer<'c, PutResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(async move {
+            self.failure()?;
+            self.inner.put_opts(path, payload, o).await
+        })
+    }
+
+    fn put_multipart_opts<'a, 'b, 'c>(
+        &'a self,
+        path: &'b Path,
+        options: PutMultipartOptions,
+    ) -> Answer<'c, Box<dyn MultipartUpload>>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(self.inner.put_multipart_opts(path, options))
+    }
+
+    fn get_opts<'a, 'b, 'c>(&'a self, path: &'b Path, options: GetOptions) -> Answer<'c, GetResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(self.answer_get(path, options))
+    }
+
+    fn get_ranges<'a, 'b, 'd, 'c>(
+        &'a self,
+        path: &'b Path,
+        ranges: &'d [Range<u64>],
+    ) -> Answer<'c, Vec<Bytes>>
+    where
+        'a: 'c,
+        'b: 'c,
+        'd: 'c,
+    {
+        Box::pin(self.inner.get_ranges(path, ranges))
+    }
+
+    /// Says nothing of objects that are not there, as S3 does.
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, RemoteResult<Path>>,
+    ) -> BoxStream<'static, RemoteResult<Path>> {
+        let deleted = self.inner.delete_stream(paths);
+        deleted
+            .map(|outcome| match outcome {
+                Err(Error::NotFound { path, .. }) => Ok(Path::from(path)),
+                outcome => outcome,
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, RemoteResult<RemoteMeta>> {
+        // In no order that anybody could rely on.
+        let mut found: Vec<_> = futures::executor::block_on(self.inner.list(prefix).collect());
+        found.reverse();
+        futures::stream::iter(found).boxed()
+    }
+
+    fn list_with_delimiter<'a, 'b, 'c>(&'a self, prefix: Option<&'b Path>) -> Answer<'c, ListResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        Box::pin(self.inner.list_with_delimiter(prefix))
+    }
+
+    fn copy_opts<'a, 'b, 'd, 'c>(
+        &'a self,
+        from: &'b Path,
+        to: &'d Path,
+        options: CopyOptions,
+    ) -> Answer<'c, ()>
+    where
+        'a: 'c,
+        'b: 'c,
+        'd: 'c,
+    {
+        Box::pin(self.inner.copy_opts(from, to, options))
+    }
+}
+
+fn strict(refuses_suffixes: bool) -> (Arc<Strict>, ObjectStoreStorage) {
+    let store = Arc::new(Strict {
+        refuses_suffixes,
+        ..Strict::default()
+    });
+    let storage = ObjectStoreStorage::new(Arc::clone(&store) as Arc<dyn ObjectStore>, "p").unwrap();
+    (store, storage)
+}
+
+fn name(name: &str) -> ObjectName {
+    ObjectName::new(name).unwrap()
+}
+
+#[test]
+fn strict_stores_pass_the_suite() {
+    crate::conformance::check(&strict(false).1);
+    crate::conformance::check(&strict(true).1);
+}
+
+#[test]
+fn a_tail_and_a_range_are_one_request() {
+    let (store, storage) = strict(false);
+    storage.put(&name("a"), &[b"12345"]).unwrap();
+    *store.gets.lock().unwrap() = 0;
+    assert_eq!(storage.get_tail(&name("a"), 2).unwrap(), (b"45".to_vec(), 5));
+    assert_eq!(*store.gets.lock().unwrap(), 1);
+    assert_eq!(
+        storage
+            .get_range(&name("a"), ByteRange { offset: 1, len: 2 })
+            .unwrap(),
+        b"23"
+    );
+    assert_eq!(*store.gets.lock().unwrap(), 2);
+}
+
+#[test]
+fn errors_have_their_kinds() {
+    let (store, storage) = strict(false);
+    let outcome = |failure: fn() -> Error| {
+        *store.fails.lock().unwrap() = Some(failure);
+        storage.put(&name("a"), &[]).unwrap_err()
+    };
+    assert!(matches!(outcome(refused), StorageError::Io { .. }));
+    let denied = outcome(|| Error::PermissionDenied {
+        path: String::new(),
+        source: "so".into(),
+    });
+    assert!(matches!(denied, StorageError::Denied { .. }));
+    let unknown = outcome(|| Error::Unauthenticated {
+        path: String::new(),
+        source: "so".into(),
+    });
+    assert!(matches!(unknown, StorageError::Denied { .. }));
+    // Some stores answer a lost race so.
+    let lost = outcome(|| Error::Precondition {
+        path: String::new(),
+        source: "so".into(),
+    });
+    assert!(matches!(lost, StorageError::AlreadyExists { .. }));
+    let full = outcome(|| {
+        let source = Box::new(io::Error::from_raw_os_error(libc::ENOSPC));
+        Error::Generic {
+            store: "disk",
+            source,
+        }
+    });
+    assert!(matches!(full, StorageError::NoSpace { .. }));
+    *store.fails.lock().unwrap() = Some(refused);
+    for outcome in [
+        storage.get(&name("a")).map(drop),
+        storage
+            .get_range(&name("a"), ByteRange { offset: 0, len: 1 })
+            .map(drop),
+        storage.get_tail(&name("a"), 1).map(drop),
+        storage.head(&name("a")).map(drop),
+        storage.delete(&name("a")),
+    ] {
+        assert!(
+            matches!(outcome, Err(StorageError::Io { .. })),
+            "an outage is not absence: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn what_others_keep_beside_is_not_ours() {
+    let (store, storage) = strict(false);
+    for other in ["other/a", "pp/a", "p/UPPER", "p/.hidden", "a"] {
+        let path = Path::from(other);
+        futures::executor::block_on(store.put(&path, PutPayload::from_static(b"1"))).unwrap();
+    }
+    storage.put(&name("b/c"), &[b"1"]).unwrap();
+    let listed: Vec<_> = storage
+        .list("")
+        .unwrap()
+        .into_iter()
+        .map(|meta| meta.name)
+        .collect();
+    assert_eq!(listed, [name("b/c")]);
+    assert_eq!(storage.list_folders("").unwrap(), ["b"]);
+    assert!(matches!(
+        storage.get(&name("a")),
+        Err(StorageError::NotFound { .. })
+    ));
+}
+
+#[test]
+fn a_prefix_that_cannot_be_one_is_refused() {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    assert!(ObjectStoreStorage::new(Arc::clone(&store), "a//b").is_err());
+    ObjectStoreStorage::new(store, "/a/b/").unwrap();
+}
