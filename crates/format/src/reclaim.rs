@@ -222,32 +222,26 @@ fn write_slots(w: &mut Writer<'_>, list: &[ContainerSlots]) {
     });
 }
 
+/// Differences of 0, where they would repeat or continue what stands before, are left to the rules.
 fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
-    let mut previous = None;
+    let mut previous = 0u64;
     r.list(2, |r| {
-        let wrong = r.fault("a container stands twice, or its id is none");
-        let step = r.varint()?;
-        let id = match previous {
-            None => Some(step),
-            Some(previous) if step > 0 => step.checked_add(previous),
-            Some(_) => None,
-        };
+        let wrong = r.fault("there is no such container id");
+        let id = r.varint()?.checked_add(previous);
         let container = id.and_then(ContainerId::from_u64).ok_or(wrong)?;
-        previous = id;
-        let mut end = None;
+        previous = container.to_u64();
+        let mut end = 0u32;
         let ranges = r.list(2, |r| {
-            let wrong = r.fault("a slot range is empty, continues the one before, or is out of range");
-            let (gap, count) = (r.varint32()?, r.varint32()?);
-            let first = match end {
-                None => Some(gap),
-                Some(end) if gap > 0 => gap.checked_add(end),
-                Some(_) => None,
-            };
-            let first = first.and_then(|first| Slot::new(first).ok());
+            let wrong = r.fault("a slot range is empty or out of range");
+            let first = r
+                .varint32()?
+                .checked_add(end)
+                .and_then(|first| Slot::new(first).ok());
+            let count = r.varint32()?;
             let range = first
                 .and_then(|first| SlotRange::new(first, count))
                 .ok_or(wrong)?;
-            end = Some(range.end());
+            end = range.end();
             Ok(range)
         })?;
         Ok(ContainerSlots {

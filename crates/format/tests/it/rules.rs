@@ -128,6 +128,69 @@ fn catalogs_agree_with_their_rows() {
 }
 
 #[test]
+fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
+    use format::container::{ContainerFooter, ContainerTail, RegionRow, TailParse, encode_rows};
+    let whole = samples::container();
+    let len = whole.len() as u64;
+    let TailParse::Whole(good) = ContainerTail::parse(&whole, len).unwrap() else {
+        panic!("all bytes are there")
+    };
+    let rebuilt = |rows: &[RegionRow], footer: ContainerFooter| {
+        let mut object = whole[..good.footer.rows_offset as usize].to_vec();
+        let rows = encode_rows(rows);
+        object.extend_from_slice(&rows);
+        object.extend_from_slice(&footer.encode(&good.header, &rows));
+        ContainerTail::parse(&object, object.len() as u64).map(|_| ())
+    };
+    rebuilt(&good.rows, good.footer).unwrap();
+
+    type Change<T> = fn(&mut T);
+    let rows: [(&str, Change<Vec<RegionRow>>); 7] = [
+        ("gap", |r| r[1].offset += 1),
+        ("overlap", |r| r[1].offset -= 1),
+        ("before the header's end", |r| r[0].offset -= 1),
+        ("does not reach the catalog", |r| r[1].stored_len -= 1),
+        ("entries skipped", |r| r[1].first_entry += 1),
+        ("no entries", |r| {
+            r[0].entry_count = 0;
+            r[1].first_entry = 0;
+            r[1].entry_count = 4;
+        }),
+        ("entries do not add up", |r| r[1].entry_count += 1),
+    ];
+    for (why, change) in rows {
+        let mut rows = good.rows.clone();
+        change(&mut rows);
+        assert!(rebuilt(&rows, good.footer).is_err(), "{why}");
+    }
+    // 60 and 17 stored bytes as 61 and 16: a region shorter than a tag and a byte
+    let mut rows = good.rows.clone();
+    rows[0].stored_len += 1;
+    rows[1].offset += 1;
+    rows[1].stored_len -= 1;
+    assert!(
+        rebuilt(&rows, good.footer).is_err(),
+        "shorter than a tag and a byte"
+    );
+
+    let footers: [(&str, Change<ContainerFooter>); 8] = [
+        ("catalog within the header", |f| f.catalog_offset = 0),
+        ("catalog past the end", |f| f.catalog_offset = u64::MAX),
+        ("catalog too long", |f| f.catalog_stored_len = u32::MAX),
+        ("catalog moved", |f| f.catalog_offset += 1),
+        ("rows moved", |f| f.rows_offset += 1),
+        ("rows missing", |f| f.region_count = 1),
+        ("more entries than slots", |f| f.entry_count = 1 << 21),
+        ("fewer entries than regions", |f| f.entry_count = 1),
+    ];
+    for (why, change) in footers {
+        let mut footer = good.footer;
+        change(&mut footer);
+        assert!(rebuilt(&good.rows, footer).is_err(), "{why}");
+    }
+}
+
+#[test]
 fn merged_slots_are_found() {
     let catalog = samples::catalog_of_nodes();
     let from = id(ContainerKind::Small, 41, 3);
