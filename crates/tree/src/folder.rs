@@ -72,11 +72,6 @@ impl Folder {
         Ok((folder, facts))
     }
 
-    /// Device and inode.
-    pub(crate) fn identity(&self) -> (u64, u64) {
-        self.identity
-    }
-
     /// Its descriptor, opened again if need be.
     pub(crate) fn descriptor(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Errno> {
         let mut closed: Vec<&Arc<Self>> = Vec::new();

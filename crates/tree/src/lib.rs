@@ -27,6 +27,8 @@ pub mod order;
 mod read;
 mod restore;
 mod roots;
+#[cfg(test)]
+mod testing;
 mod unchanged;
 mod walk;
 

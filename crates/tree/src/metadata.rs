@@ -99,6 +99,9 @@ pub(crate) fn entry(
     })
 }
 
+/// Names and values.
+pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Reads extended attributes of names in folders, links not followed.
 #[derive(Debug)]
 pub(crate) struct AttributeReader {
@@ -128,7 +131,7 @@ impl AttributeReader {
         name: &[u8],
         path: &[u8],
         follow: bool,
-    ) -> (Vec<(Vec<u8>, Vec<u8>)>, Option<TreeError>) {
+    ) -> (Attributes, Option<TreeError>) {
         let mut at = if self.through_proc {
             order::join(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_bytes(), name)
         } else {

@@ -62,6 +62,10 @@ pub struct ReadFile {
 
 /// What [`read_small`] found.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and are kept in no list"
+)]
 pub enum SmallRead {
     /// The file is read, its bytes appended.
     Whole(ReadFile),

@@ -98,6 +98,10 @@ pub struct RestoreOptions {
 
 /// What became of an entry.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and are kept in no list"
+)]
 pub enum Placed {
     /// It is there, with its metadata.
     Done,
@@ -330,18 +334,17 @@ fn place_node(
         .folder
         .descriptor()
         .map_err(|e| TreeError::system(&path[..], Action::Open, e))?;
-    if let Some(there) = look(&at, name, path)? {
-        if let Some(reason) = keeps(context.overwrite, &there, entry, &at, name) {
-            if reason == SkipReason::Unchanged {
-                finish_node(context, &at, name, entry)?;
-            }
-            return Ok(Placed::Skipped(reason));
+    if let Some(there) = look(&at, name, path)?
+        && let Some(reason) = keeps(context.overwrite, &there, entry, &at, name)
+    {
+        if reason == SkipReason::Unchanged {
+            finish_node(context, &at, name, entry)?;
         }
+        return Ok(Placed::Skipped(reason));
     }
     let own = Mode::RUSR | Mode::WUSR;
     let special = |kind: FileType, device: u64| {
         put(context, &at, name, path, Action::Create, |name| {
-            let device = device.try_into().map_err(|_| Errno::INVAL)?;
             mknodat(&*at, name, kind, own, device)
         })
     };

@@ -144,10 +144,10 @@ impl Walk {
             frames: Vec::new(),
             ready: VecDeque::new(),
         };
-        if top.is_root || !top.children.is_empty() {
-            if let Err(fault) = walk.begin(top) {
-                walk.ready.push_back(Err(fault));
-            }
+        if (top.is_root || !top.children.is_empty())
+            && let Err(fault) = walk.begin(top)
+        {
+            walk.ready.push_back(Err(fault));
         }
         walk
     }
@@ -306,11 +306,11 @@ impl Walk {
         descriptor: &OwnedFd,
     ) {
         let mut names = Names::default();
-        if inside.is_some() {
-            if let Err(errno) = self.names.read(descriptor, &mut names) {
-                self.ready
-                    .push_back(Err(TreeError::reading(&path[..], Action::List, errno)));
-            }
+        if inside.is_some()
+            && let Err(errno) = self.names.read(descriptor, &mut names)
+        {
+            self.ready
+                .push_back(Err(TreeError::reading(&path[..], Action::List, errno)));
         }
         for name in roots.keys() {
             names.push(name);

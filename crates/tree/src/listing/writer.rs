@@ -45,13 +45,13 @@ impl ListingWriter {
         listing: &mut Vec<u8>,
         fences: &mut Vec<u8>,
     ) -> Result<u64, TreeError> {
-        if let Some(previous) = &self.previous {
-            if order::compare(previous, &entry.path).is_ge() {
-                return Err(TreeError::Order {
-                    path: entry.path.clone(),
-                    previous: previous.clone(),
-                });
-            }
+        if let Some(previous) = &self.previous
+            && order::compare(previous, &entry.path).is_ge()
+        {
+            return Err(TreeError::Order {
+                path: entry.path.clone(),
+                previous: previous.clone(),
+            });
         }
         let unlistable = |why: String| TreeError::Unlistable {
             path: entry.path.clone(),

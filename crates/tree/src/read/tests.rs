@@ -1,1 +1,209 @@
+use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, symlink};
+use std::path::Path;
 
+use format::listing::EntryKind;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::{Piece, SmallRead, open_file, read_small};
+use crate::testing::{options, read, walk};
+use crate::{Change, TreeError, WalkEntry};
+
+fn only_file(dir: &Path) -> WalkEntry {
+    walk(options(dir)).pop().unwrap()
+}
+
+fn sparse(path: &Path, len: u64, data: &[(u64, &[u8])]) {
+    let file = fs::File::create(path).unwrap();
+    file.set_len(len).unwrap();
+    for (offset, bytes) in data {
+        file.write_all_at(bytes, *offset).unwrap();
+    }
+}
+
+#[test]
+fn holes_are_pieces_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let block = [7; 4096];
+    sparse(
+        &dir.path().join("f"),
+        1 << 20,
+        &[(65536, &block), (131_072, &block), (200_704, &block)],
+    );
+    let found = only_file(dir.path());
+    let mut reader = open_file(&found).unwrap();
+    let mut buffer = vec![0; 3000];
+    let mut pieces = Vec::new();
+    loop {
+        match reader.next(&mut buffer).unwrap() {
+            Piece::End => break,
+            piece => pieces.push(piece),
+        }
+    }
+    assert_eq!(
+        pieces[..3],
+        [Piece::Hole(65536), Piece::Data(3000), Piece::Data(1096)]
+    );
+    let EntryKind::File { len, holes } = reader.finish().entry.kind else {
+        panic!()
+    };
+    assert_eq!(len, 1 << 20);
+    assert_eq!(
+        holes,
+        [(0, 65536), (69632, 61440), (135_168, 65536), (204_800, 843_776)]
+    );
+    assert_eq!(read(&found).1, fs::read(dir.path().join("f")).unwrap());
+}
+
+#[test]
+fn files_without_data_or_bytes_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    sparse(&dir.path().join("f"), 100_000, &[]);
+    let (entry, content) = read(&only_file(dir.path()));
+    assert_eq!(
+        entry.kind,
+        EntryKind::File {
+            len: 100_000,
+            holes: vec![(0, 100_000)]
+        }
+    );
+    assert_eq!(content, vec![0; 100_000]);
+    sparse(&dir.path().join("f"), 0, &[]);
+    assert_eq!(
+        read(&only_file(dir.path())).0.kind,
+        EntryKind::File {
+            len: 0,
+            holes: Vec::new()
+        }
+    );
+}
+
+/// Reads the first bytes, lets something happen to the file, and reads on.
+fn disturb(len: usize, happen: impl FnOnce(&mut fs::File)) -> (u64, Option<Change>) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), vec![5; len]).unwrap();
+    // So that a later write is sure to move the time.
+    let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(5);
+    let mut file = fs::File::options()
+        .write(true)
+        .open(dir.path().join("f"))
+        .unwrap();
+    file.set_modified(past).unwrap();
+    let found = only_file(dir.path());
+    let mut reader = open_file(&found).unwrap();
+    let mut buffer = vec![0; 1000];
+    assert_eq!(reader.next(&mut buffer).unwrap(), Piece::Data(1000));
+    happen(&mut file);
+    while reader.next(&mut buffer).unwrap() != Piece::End {}
+    let read = reader.finish();
+    let EntryKind::File { len, .. } = read.entry.kind else {
+        panic!()
+    };
+    assert_eq!(
+        read.entry.mtime, found.entry.mtime,
+        "the times of the opening stay"
+    );
+    let change = read.changed.map(|changed| match changed {
+        TreeError::Changed { change, .. } => change,
+        other => panic!("{other}"),
+    });
+    (len, change)
+}
+
+#[test]
+fn changes_while_reading_are_told() {
+    assert_eq!(disturb(5000, |_| ()), (5000, None));
+    assert_eq!(
+        disturb(5000, |f| f.set_len(3500).unwrap()),
+        (3500, Some(Change::Shrunk))
+    );
+    assert_eq!(
+        disturb(5000, |f| f.set_len(500).unwrap()),
+        (1000, Some(Change::Shrunk))
+    );
+    assert_eq!(
+        disturb(5000, |f| f.set_len(9000).unwrap()),
+        (5000, Some(Change::Grown))
+    );
+    let rewrite = |f: &mut fs::File| {
+        f.seek(SeekFrom::Start(10)).unwrap();
+        f.write_all(b"new").unwrap();
+    };
+    assert_eq!(disturb(5000, rewrite), (5000, Some(Change::Modified)));
+}
+
+#[test]
+fn what_took_the_files_place_is_neither_followed_nor_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "x").unwrap();
+    let found = only_file(dir.path());
+    let kind_changed = || {
+        let fault = open_file(&found).unwrap_err();
+        assert!(
+            matches!(
+                fault,
+                TreeError::Changed {
+                    change: Change::Kind,
+                    ..
+                }
+            ),
+            "{fault}"
+        );
+        fs::remove_file(&path).unwrap();
+    };
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(open_file(&found), Err(TreeError::Vanished { .. })));
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    kind_changed();
+    symlink("/etc/passwd", &path).unwrap();
+    kind_changed();
+    let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    kind_changed();
+    drop(socket);
+    fs::create_dir(&path).unwrap();
+    assert!(open_file(&found).is_err());
+    fs::remove_dir(&path).unwrap();
+
+    fs::write(&path, "another").unwrap();
+    let (entry, content) = read(&found);
+    assert_eq!(content, b"another");
+    assert_ne!(
+        entry.ctime, found.entry.ctime,
+        "the metadata is that of the file that was read"
+    );
+}
+
+#[test]
+fn small_files_are_read_whole_on_another_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..50 {
+        fs::write(dir.path().join(format!("{n:02}")), vec![n; usize::from(n) * 40]).unwrap();
+    }
+    sparse(&dir.path().join("hole"), 900, &[]);
+    let found: Vec<_> = walk(options(dir.path()))
+        .into_iter()
+        .filter(|e| e.links == 1)
+        .collect();
+    let (lens, bytes) = std::thread::spawn(move || {
+        let mut bytes = vec![9];
+        let mut lens = Vec::new();
+        for found in &found {
+            match read_small(found, 1000, &mut bytes).unwrap() {
+                SmallRead::Whole(read) => {
+                    assert!(read.changed.is_none());
+                    lens.push(found.len);
+                }
+                SmallRead::Large(reader) => assert!(reader.len() > 1000 && !reader.is_empty()),
+            }
+        }
+        (lens, bytes)
+    })
+    .join()
+    .unwrap();
+    let want: Vec<u64> = (0..=25).map(|n| n * 40).chain([900]).collect();
+    assert_eq!(lens, want);
+    assert_eq!(bytes.len() as u64, 1 + want.iter().sum::<u64>());
+    assert!(bytes[0] == 9 && bytes.ends_with(&[0; 900]));
+}

@@ -1,1 +1,292 @@
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::Path;
 
+use format::listing::EntryKind;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+use super::{FolderId, Marker, Walk};
+use crate::testing::{bytes_of, names, options, path_of, read, walk};
+use crate::{ExcludeBuilder, LostLinks, Roots, TreeError, WalkOptions, order};
+
+fn tree(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = dir.path().join(file);
+        if file.ends_with('/') {
+            fs::create_dir_all(path).unwrap();
+        } else {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+    }
+    dir
+}
+
+#[test]
+fn entries_come_in_listing_order_after_their_parents() {
+    let dir = tree(&["a.d", "a/b", "a/c/d", "a-", "z/", "A"]);
+    fs::write(dir.path().join(path_of(b"\xff\n\x01")), "x").unwrap();
+    let found = walk(options(dir.path()));
+    assert!(
+        found
+            .windows(2)
+            .all(|w| order::compare(&w[0].entry.path, &w[1].entry.path).is_lt())
+    );
+    let want = [
+        "/A",
+        "/a",
+        "/a/b",
+        "/a/c",
+        "/a/c/d",
+        "/a-",
+        "/a.d",
+        "/z",
+        "/\u{fffd}\n\u{1}",
+    ];
+    assert_eq!(names(dir.path(), &found), want);
+    let parents: Vec<&[u8]> = dir.path().ancestors().map(bytes_of).collect();
+    for (i, parent) in parents.iter().rev().enumerate() {
+        assert_eq!(found[i].entry.path, *parent);
+        assert_eq!(found[i].entry.kind, EntryKind::Folder);
+    }
+}
+
+#[test]
+fn only_the_roots_and_the_way_to_them_are_walked() {
+    let dir = tree(&["a/x", "a/y/z", "b/x", "c", "d/e/f"]);
+    symlink("d", dir.path().join("way")).unwrap();
+    let roots = Roots::new(dir.path(), ["a/y", "c", "way/e", "a/y/z"]);
+    let found = walk(WalkOptions {
+        roots,
+        ..WalkOptions::default()
+    });
+    assert_eq!(
+        names(dir.path(), &found),
+        ["/a", "/a/y", "/a/y/z", "/c", "/way", "/way/e", "/way/e/f"]
+    );
+    let way = found.iter().find(|e| e.entry.path.ends_with(b"/way")).unwrap();
+    assert_eq!(
+        way.entry.kind,
+        EntryKind::Folder,
+        "a link on the way is what it leads to"
+    );
+}
+
+#[test]
+fn a_root_that_is_a_link_is_one_and_one_that_is_missing_is_told() {
+    let dir = tree(&["a/x"]);
+    symlink("a", dir.path().join("link")).unwrap();
+    let roots = Roots::new(dir.path(), ["link", "missing"]);
+    let items: Vec<_> = Walk::new(WalkOptions {
+        roots,
+        ..WalkOptions::default()
+    })
+    .collect();
+    let faults: Vec<_> = items.iter().filter_map(|i| i.as_ref().err()).collect();
+    assert_eq!(faults.len(), 1);
+    assert!(matches!(faults[0], TreeError::System { .. }));
+    let last = items.iter().filter_map(|i| i.as_ref().ok()).next_back().unwrap();
+    assert_eq!(
+        last.entry.kind,
+        EntryKind::Symlink {
+            target: b"a".to_vec()
+        }
+    );
+}
+
+#[test]
+fn excludes_hold_but_for_roots() {
+    let dir = tree(&["a/x.o", "a/x.c", "a/deep/y.o", "skip/z", "skip/keep/w", "k.o"]);
+    let mut patterns = ExcludeBuilder::new();
+    for pattern in ["*.o", "skip", "!k.o"] {
+        patterns.add(pattern, false).unwrap();
+    }
+    let roots = Roots::new(dir.path(), [".", "skip/keep"]);
+    let found = walk(WalkOptions {
+        roots,
+        excludes: patterns.build().unwrap(),
+        ..WalkOptions::default()
+    });
+    let want = [
+        "/a",
+        "/a/deep",
+        "/a/x.c",
+        "/k.o",
+        "/skip",
+        "/skip/keep",
+        "/skip/keep/w",
+    ];
+    assert_eq!(names(dir.path(), &found), want);
+}
+
+#[test]
+fn markers_sizes_and_folders_are_left_out() {
+    let dir = tree(&[
+        "cache/x",
+        "cache/sub/y",
+        "fake/CACHEDIR.TAG",
+        "fake/x",
+        "store/x",
+        "large",
+        "n/.nobackup",
+        "n/x",
+    ]);
+    let tag = [&Marker::cache_folder().header[..], b"\n# more"].concat();
+    fs::write(dir.path().join("cache/CACHEDIR.TAG"), tag).unwrap();
+    fs::write(dir.path().join("large"), vec![1; 1001]).unwrap();
+    let store = FolderId::of(&dir.path().join("store")).unwrap();
+    let found = walk(WalkOptions {
+        markers: vec![
+            Marker::cache_folder(),
+            Marker {
+                name: b".nobackup".to_vec(),
+                header: Vec::new(),
+            },
+        ],
+        file_bytes_max: Some(1000),
+        leave_out: [store].into(),
+        ..options(dir.path())
+    });
+    let want = [
+        "/cache",
+        "/cache/CACHEDIR.TAG",
+        "/fake",
+        "/fake/CACHEDIR.TAG",
+        "/fake/x",
+        "/n",
+        "/n/.nobackup",
+    ];
+    assert_eq!(names(dir.path(), &found), want);
+}
+
+#[test]
+fn another_file_system_is_recorded_but_not_entered() {
+    let (outer, inner) = (Path::new("/dev"), Path::new("/dev/shm"));
+    let device = |p| fs::metadata(p).map(|m| m.dev()).ok();
+    if device(inner).is_none() || device(outer) == device(inner) {
+        return;
+    }
+    let _probe = tempfile::NamedTempFile::new_in(inner).unwrap();
+    let listed = |one_file_system| {
+        let walk = Walk::new(WalkOptions {
+            one_file_system,
+            ..options(outer)
+        });
+        let paths: Vec<_> = walk.filter_map(Result::ok).map(|e| e.entry.path).collect();
+        let below = paths.iter().filter(|p| p.starts_with(b"/dev/shm/")).count();
+        (paths.iter().any(|p| p == b"/dev/shm"), below > 0)
+    };
+    assert_eq!(listed(true), (true, false));
+    assert_eq!(listed(false), (true, true));
+}
+
+#[test]
+fn hard_links_name_the_first_and_are_mended_when_it_is_lost() {
+    let dir = tree(&["a/first", "single"]);
+    for other in ["a/second", "b", "c"] {
+        fs::hard_link(dir.path().join("a/first"), dir.path().join(other)).unwrap();
+    }
+    let mut found = walk(options(dir.path()));
+    let target = |name: &str| EntryKind::HardLink {
+        target: bytes_of(&dir.path().join(name)).to_vec(),
+    };
+    let kinds = |found: &[super::WalkEntry]| -> HashMap<String, EntryKind> {
+        let below = |e: &super::WalkEntry| names(dir.path(), std::slice::from_ref(e)).pop();
+        found
+            .iter()
+            .filter_map(|e| Some((below(e)?, e.entry.kind.clone())))
+            .collect()
+    };
+    let file = EntryKind::File {
+        len: 7,
+        holes: Vec::new(),
+    };
+    let seen = kinds(&found);
+    assert_eq!(seen["/a/first"], file);
+    for other in ["/a/second", "/b", "/c"] {
+        assert_eq!(seen[other], target("a/first"));
+    }
+
+    let mut lost = LostLinks::default();
+    for found in &mut found {
+        lost.mend(found);
+        if found.entry.path.ends_with(b"first") || found.entry.path.ends_with(b"second") {
+            lost.lost(found);
+        }
+    }
+    let mended = kinds(&found);
+    assert_eq!(mended["/a/second"], file);
+    assert_eq!(mended["/b"], file, "the second was lost too");
+    assert_eq!(mended["/c"], target("b"));
+    assert_eq!(
+        mended["/single"],
+        EntryKind::File {
+            len: 6,
+            holes: Vec::new()
+        }
+    );
+    let b = found.iter().find(|e| e.entry.path.ends_with(b"/b")).unwrap();
+    assert_eq!(read(b).1, b"a/first");
+}
+
+#[test]
+fn entries_stay_readable_when_their_folders_were_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..300 {
+        fs::create_dir(dir.path().join(format!("d{n}"))).unwrap();
+        fs::write(dir.path().join(format!("d{n}/f")), format!("{n}")).unwrap();
+    }
+    let found = walk(options(dir.path()));
+    let open = fs::read_dir("/proc/self/fd").unwrap().count();
+    assert!(open < 200 + 300, "folders are closed: {open} descriptors");
+    let files: Vec<_> = found.iter().filter(|e| e.len > 0).collect();
+    assert_eq!(files.len(), 300);
+    for file in files.iter().rev().chain(&files) {
+        let (entry, content) = read(file);
+        assert!(entry.path.ends_with(&[b"/d", &content[..], b"/f"].concat()));
+    }
+}
+
+#[test]
+fn a_folder_put_in_anothers_place_is_not_read() {
+    let dir = tree(&["a/f"]);
+    for n in 0..200 {
+        fs::create_dir(dir.path().join(format!("z{n}"))).unwrap();
+    }
+    let found = walk(options(dir.path()));
+    let file = found.iter().find(|e| e.len > 0).unwrap();
+    fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    fs::write(dir.path().join("a/f"), "other").unwrap();
+    assert!(matches!(crate::open_file(file), Err(TreeError::Vanished { .. })));
+}
+
+#[test]
+fn depth_is_not_limited_by_the_length_of_paths() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "n".repeat(120);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, dir.path(), flags, Mode::empty()).unwrap();
+    for _ in 0..400 {
+        mkdirat(&at, &*name, Mode::RWXU).unwrap();
+        at = openat(&at, &*name, flags, Mode::empty()).unwrap();
+    }
+    drop(openat(&at, "bottom", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap());
+    let found = walk(options(dir.path()));
+    let bottom = found.last().unwrap();
+    assert!(bottom.entry.path.len() > 40_000 && bottom.entry.path.ends_with(b"/bottom"));
+    assert_eq!(read(bottom).1, b"");
+}
+
+#[test]
+fn counting_skips_attributes() {
+    let dir = tree(&["f"]);
+    let counted = walk(WalkOptions {
+        count_only: true,
+        ..options(dir.path())
+    });
+    assert_eq!(counted.last().unwrap().len, 1);
+    assert!(counted.iter().all(|e| e.entry.user.is_empty()));
+}
