@@ -42,12 +42,14 @@ impl Session {
     ///
     /// # Errors
     /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick tries again;
-    /// the heartbeat is written even where epochs could not be listed.
+    /// the heartbeat is written even where nothing could be read.
     pub fn tick(&self) -> Result<Tick> {
         self.inner.ensure_running()?;
-        self.inner.ensure_not_ended()?;
+        let looked = self.inner.ensure_not_ended();
+        self.inner.ensure_running()?;
         let new_epoch = self.inner.see_epochs();
         self.inner.speak()?;
+        looked?;
         Ok(Tick {
             new_epoch: new_epoch?,
             checkpoint_wanted: self.checkpoint_wanted(),

@@ -78,7 +78,8 @@ impl Roster {
     }
 
     /// The newest readable checkpoint of a session, at or above the one that its heartbeat answers with.
-    /// `None`: it has written none, and what it will refer to honours all epochs it has answered.
+    /// `None`: it has written none, and what it will refer to honours all epochs it has answered; or it has
+    /// ended meanwhile, which manifests listed after this tell.
     ///
     /// # Errors
     /// `Damaged` when the checkpoint that answers cannot be read: an older one must not stand in for it,
@@ -210,7 +211,9 @@ pub(crate) fn newest_checkpoint(objects: &Objects, info: &SessionInfo) -> Result
                 return Err(SessionError::Damaged(object));
             }
             (false, None, None) => return Ok(None),
-            // The answering checkpoint is newer than the listing that the caller made.
+            // The answering checkpoint is newer than the listing that the caller made, or the session has
+            // ended since and removed its traces.
+            _ if objects.ending(info.claim.series, info.id)?.is_some() => return Ok(None),
             _ => numbers = one_folder(objects, info.id)?.checkpoints,
         }
     }

@@ -320,5 +320,5 @@ fn whoever_interferes_at_whatever_operation_one_ending_wins() {
             interfered += 1;
         }
     }
-    assert!(interfered > 20, "{interfered}");
+    assert!(interfered >= 16, "{interfered}");
 }

@@ -238,3 +238,20 @@ fn a_roster_from_before_an_answer_still_finds_the_answering_checkpoint() {
     let read = Roster::checkpoint(&host.sealer, &stale).unwrap().unwrap();
     assert_eq!(read.containers, draft(4).containers);
 }
+
+#[test]
+fn a_session_that_ends_while_its_checkpoint_is_sought_needs_none() {
+    let host = Host::new();
+    let session = host.begin(1);
+    host.condemn(1, Vec::new());
+    session.tick().unwrap();
+    checkpoint(&session, draft(1));
+    let info = info(&host, &session);
+    assert!(info.has_answered(epoch(1)));
+    session.commit(super::backup_of(&session, 1)).unwrap();
+    assert_eq!(
+        Roster::checkpoint(&host.sealer, &info).unwrap(),
+        None,
+        "its manifest tells"
+    );
+}

@@ -256,9 +256,11 @@ fn finding_its_ending_the_session_gives_up_at_once() {
 }
 
 #[test]
-fn heartbeats_go_on_where_epochs_cannot_be_listed() {
+fn heartbeats_go_on_where_nothing_can_be_read() {
     let host = Host::new();
     let session = host.begin(1);
+    host.storage
+        .inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::Head)));
     host.storage
         .inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::List)));
     session.tick().unwrap_err();
