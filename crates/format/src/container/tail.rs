@@ -101,14 +101,25 @@ impl ContainerFooter {
         let header = r.take(HEADER_BYTES)?;
         let (rows_offset, catalog_offset) = (r.u64()?, r.u64()?);
         let (catalog_stored_len, region_count, entry_count) = (r.u32()?, r.u32()?, r.u32()?);
+        // A torn object ends in anything, which must not pass for the version of a later program.
+        let no_magic = r.fault("the magic bytes are missing: torn, or not a container");
+        if !bytes
+            .split_last_chunk::<DIGEST_BYTES>()
+            .is_some_and(|(rest, _)| rest.ends_with(&FOOTER_MAGIC))
+        {
+            return Err(no_magic);
+        }
+        // One rotten bit must not pass for one either: the header's copy says the version again.
+        let version_again = header.get(CONTAINER_MAGIC.len()..CONTAINER_MAGIC.len() + 2);
+        let version = r.clone().take(2)?;
+        r.require(
+            version_again == Some(version),
+            "its version is not the one in the header's copy",
+        )?;
         container_version(&mut r, FOOTER)?;
         r.reserved::<2>()?;
         let catalog_digest = r.u128()?;
-        let no_magic = r.fault("the magic bytes are missing: torn, or not a container");
-        if r.array::<8>()? != FOOTER_MAGIC {
-            return Err(no_magic);
-        }
-        r.take(DIGEST_BYTES)?;
+        r.take(FOOTER_MAGIC.len() + DIGEST_BYTES)?;
         r.finish()?;
         let footer = Self {
             region_count,

@@ -67,6 +67,27 @@ fn every_changed_byte_of_header_rows_and_footer_is_noticed() {
 }
 
 #[test]
+fn rot_and_tears_do_not_pass_for_a_later_version() {
+    let whole = samples::container();
+    let is_newer = |object: &[u8]| {
+        let parsed = ContainerTail::parse(object, object.len() as u64);
+        matches!(parsed, Err(FormatError::NewerVersion { .. }))
+    };
+    for bit in 0..whole.len() * 8 {
+        let mut object = whole.clone();
+        object[bit / 8] ^= 1 << (bit % 8);
+        assert!(!is_newer(&object), "bit {bit}");
+        assert!(!is_newer(&whole[..bit / 8]), "torn at {}", bit / 8);
+    }
+    let mut later = whole.clone();
+    let footer = whole.len() - FOOTER_BYTES;
+    for version in [footer + 8, footer + 100] {
+        later[version] = 2;
+    }
+    assert!(is_newer(&later));
+}
+
+#[test]
 fn every_torn_container_is_noticed() {
     let whole = samples::container();
     for len in 0..whole.len() {
