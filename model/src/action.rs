@@ -70,6 +70,8 @@ pub enum Action {
     Expire { by: usize, session: usize },
     /// All have answered or ended; it reads their checkpoints.
     ReadCheckpoints { by: usize },
+    /// It lists the first part of the manifests again.
+    ListFirstManifests { by: usize },
     /// It lists manifests again, and decides which dead slots stay in place.
     Decide { by: usize, stay: Slots },
     /// It publishes the final list, or finds another's.

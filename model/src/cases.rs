@@ -134,6 +134,7 @@ pub const CASES: &[Case] = {
         case(R::AdoptLowerOnly, "mutual-adoption", V::AdoptionCircle),
         case(R::TombstoneLast, "dropped-manifests", V::Inv3Manifest),
         case(R::DropOnlyCovered, "dropped-manifests", V::Inv3Session),
+        case(R::OneListing, "slow-listing", V::Inv3Manifest),
         case(R::AllCheckpointsRead, "releases", V::Inv3Adoption),
         case(R::RewriteCommittedFirst, "rewriting", V::Inv3Manifest),
         case(R::RevisionsCovered, "rewriting", V::Inv3Manifest),

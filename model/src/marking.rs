@@ -132,8 +132,36 @@ fn content_live(scenario: &Scenario, rules: Rules, state: &State, content: &Cont
     state.closure(content.refs) | parent
 }
 
+/// Which manifests a step lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Whole,
+    First,
+    Rest,
+}
+
+/// The manifests that a listing in two steps shows first: those of the later sessions, so that an
+/// adoption is seen after the adopter.
+pub(crate) const FIRST_LISTED: Numbers = Numbers::one(2).with(Numbers::one(3));
+
+impl Part {
+    const fn lists(self, session: usize) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::First => FIRST_LISTED.has(session),
+            Self::Rest => !FIRST_LISTED.has(session),
+        }
+    }
+}
+
 /// What manifests, listed now, keep alive beyond the marks that the epoch was computed from.
-pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, me: &Reclaimer) -> Slots {
+pub(crate) fn manifests_live(
+    scenario: &Scenario,
+    rules: Rules,
+    state: &State,
+    me: &Reclaimer,
+    part: Part,
+) -> Slots {
     let covered = if rules.has(Rule::CoveredByNamedMarks) {
         me.condemned.marks.covered
     } else {
@@ -143,7 +171,10 @@ pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, m
     let newer = |b: usize| {
         rules.has(Rule::RevisionsCovered) && state.rewritten.has(b) && !me.condemned.marks.rewritten.has(b)
     };
-    for backup in state.commits().filter(|&b| !covered.has(b) || newer(b)) {
+    for backup in state
+        .commits()
+        .filter(|&b| part.lists(b) && (!covered.has(b) || newer(b)))
+    {
         if state.tombs.has(backup) && !rules.has(Rule::UncoveredEvenForgotten) {
             continue;
         }
@@ -158,7 +189,7 @@ pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, m
         }
     }
     if rules.has(Rule::AdoptionMarked) {
-        for old in 0..SESSIONS {
+        for old in (0..SESSIONS).filter(|&s| part.lists(s)) {
             let Ending::Adopted { by, checkpoint } = state.endings[old] else {
                 continue;
             };
@@ -167,7 +198,13 @@ pub(crate) fn manifests_live(scenario: &Scenario, rules: Rules, state: &State, m
             } else {
                 usize::from(by)
             };
-            if !state.has_ended(adopter) {
+            // What the first part of the listing did not show is not looked up again.
+            let ended = if part == Part::Rest && FIRST_LISTED.has(adopter) && rules.has(Rule::OneListing) {
+                me.ended.has(adopter)
+            } else {
+                state.has_ended(adopter)
+            };
+            if !ended {
                 live |= content_live(scenario, rules, state, &checkpoint);
             }
         }

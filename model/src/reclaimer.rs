@@ -4,12 +4,14 @@
 //! the epoch over. What holds here holds whatever the lease does.
 
 use crate::action::Action;
-use crate::marking::{checkpoints_live, manifests_live, read_marks, replace_marks, running, written_by};
+use crate::marking::{
+    FIRST_LISTED, Part, checkpoints_live, manifests_live, read_marks, replace_marks, running, written_by,
+};
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 use crate::session;
 use crate::slots::{Numbers, Slots};
-use crate::state::{Ending, Stage, State};
+use crate::state::{Ending, SESSIONS, Stage, State};
 
 type Successors = Vec<(Action, State)>;
 
@@ -34,7 +36,20 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &
         Stage::Marked => put_condemned(rules, state, by, out),
         Stage::Announced => list_sessions(rules, state, by, out),
         Stage::Waiting => wait(scenario, rules, state, by, out),
-        Stage::Read => decide(scenario, rules, state, by, out),
+        Stage::Read if scenario.slow_decisions => {
+            let mut next = *state;
+            let view = &mut next.reclaimers[by];
+            view.live |= manifests_live(scenario, rules, state, &me, Part::First);
+            for s in FIRST_LISTED
+                .each()
+                .filter(|&s| s < SESSIONS && state.has_ended(s))
+            {
+                view.ended.add(s);
+            }
+            view.stage = Stage::HalfListed;
+            out.push((Action::ListFirstManifests { by }, next));
+        }
+        Stage::Read | Stage::HalfListed => decide(scenario, rules, state, by, out),
         Stage::Decided => put_removed(rules, state, by, out),
         Stage::Published | Stage::FirstGone => remove(scenario, rules, state, by, out),
         Stage::AllGone => {
@@ -135,7 +150,7 @@ fn wait(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut S
         next.reclaimers[by].live = if rules.has(Rule::CheckpointsThenManifests) {
             checkpoints_live(scenario, rules, state, &me)
         } else {
-            manifests_live(scenario, rules, state, &me)
+            manifests_live(scenario, rules, state, &me, Part::Whole)
         };
         next.reclaimers[by].stage = Stage::Read;
         out.push((Action::ReadCheckpoints { by }, next));
@@ -144,9 +159,14 @@ fn wait(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut S
 
 fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut Successors) {
     let me = state.reclaimers[by];
+    let part = if me.stage == Stage::HalfListed {
+        Part::Rest
+    } else {
+        Part::Whole
+    };
     let live = me.live
         | if rules.has(Rule::CheckpointsThenManifests) {
-            manifests_live(scenario, rules, state, &me)
+            manifests_live(scenario, rules, state, &me, part)
         } else {
             checkpoints_live(scenario, rules, state, &me)
         };
@@ -160,6 +180,7 @@ fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
         }
         let decided = &mut next.reclaimers[by];
         decided.live = Slots::NONE;
+        decided.ended = Numbers::NONE;
         decided.stage = Stage::Decided;
         if rules.has(Rule::StaysNotListed) {
             let kept = if rules.has(Rule::StayKeepsReach) {

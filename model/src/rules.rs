@@ -89,6 +89,8 @@ pub enum Rule {
     TombstoneLast,
     /// A forgotten manifest is dropped only when the marks of the newest epoch cover its tombstone.
     DropOnlyCovered,
+    /// Which commits there are and which adopters have ended is read off one listing.
+    OneListing,
     /// A reclaimer reads every checkpoint of a session, and not the newest alone.
     AllCheckpointsRead,
     /// A revision with another root is first committed as the rewriting session's own manifest.
@@ -145,6 +147,7 @@ impl Rule {
         Self::AdoptLowerOnly,
         Self::TombstoneLast,
         Self::DropOnlyCovered,
+        Self::OneListing,
         Self::AllCheckpointsRead,
         Self::RewriteCommittedFirst,
         Self::RevisionsCovered,

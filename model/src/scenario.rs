@@ -46,6 +46,8 @@ pub struct Scenario {
     pub rewrite: [Option<Slots>; SESSIONS],
     /// Manifests are listed for marks in two steps, session 0 first.
     pub slow_marks: bool,
+    /// Manifests are listed for the decision in two steps, the later sessions' first.
+    pub slow_decisions: bool,
     /// The session that rewrites; where there is none, a rewrite copies into containers of its own at once.
     pub rewriter: Option<usize>,
     /// Slots removed by compaction: their container stays, so no name goes on record.
@@ -127,6 +129,7 @@ impl Scenario {
             forget: Numbers::NONE,
             rewrite: [None; SESSIONS],
             slow_marks: false,
+            slow_decisions: false,
             rewriter: None,
             compacted: Slots::NONE,
             cached: Slots::NONE,

@@ -38,6 +38,7 @@ pub fn small() -> Vec<Scenario> {
         epochs::late_puts(),
         sessions::rewriting(),
         sessions::releases(),
+        sessions::slow_listing(),
         store::old_caches(),
         store::hooks(),
         store::late_writer(),

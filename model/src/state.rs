@@ -160,6 +160,8 @@ pub enum Stage {
     Waiting,
     /// Has read their checkpoints.
     Read,
+    /// Has listed the first part of the manifests.
+    HalfListed,
     /// Has listed manifests and decided.
     Decided,
     /// `removed/<epoch>` exists.
@@ -185,6 +187,8 @@ pub struct Reclaimer {
     pub wait: Numbers,
     /// What has proved live so far.
     pub live: Slots,
+    /// Sessions that the first part of the listing showed as ended.
+    pub ended: Numbers,
     /// The final list.
     pub list: Slots,
     /// Slots on the list that stay in place all the same: only with `StaysNotListed` off.

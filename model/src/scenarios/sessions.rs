@@ -166,3 +166,15 @@ pub(super) fn releases() -> Scenario {
         ..adoption()
     }
 }
+
+/// An adoption and the adopter's commit fall between two parts of a listing.
+pub(super) fn slow_listing() -> Scenario {
+    Scenario {
+        name: "slow-listing",
+        about: "manifests are listed in two steps while an adoption commits",
+        owns: [D0, NONE, NONE, NONE],
+        plain_roots: true,
+        slow_decisions: true,
+        ..adoption()
+    }
+}
