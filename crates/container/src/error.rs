@@ -238,6 +238,7 @@ impl ContainerError {
                 | Self::Decompress { .. }
                 | Self::FingerprintMismatch { .. }
                 | Self::Inconsistent { .. }
+                | Self::Incompatible { .. }
         )
     }
 }

@@ -28,9 +28,6 @@ mod stats;
 mod verify;
 mod view;
 
-//CFGTEST
-//MODTESTS
-
 pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
 pub use cache::CatalogPin;
 pub use compress::{CompressedRegion, Compression, compress_region};

@@ -1,0 +1,120 @@
+//! The catalog cache: budget, pins, one load at a time.
+
+use std::sync::{Arc, Barrier};
+
+use container::Containers;
+use env::Env;
+use env::fault::FaultStorage;
+
+use crate::store::*;
+
+fn with_budget(storage: &FaultStorage, bytes: u64) -> Containers {
+    let (env, _) = Env::simulated(Arc::new(storage.clone()), 3);
+    Containers::new(env, store_id(1), &keys(1), bytes)
+}
+
+#[test]
+fn the_budget_holds_and_the_least_recent_goes() {
+    let store = Store::new();
+    let size = (0..10)
+        .map(|n| store.put(data(n), &sample()).catalog().bytes_in_memory())
+        .max()
+        .unwrap();
+    let containers = with_budget(&store.storage, 3 * size);
+    for n in 0..10 {
+        containers.catalog(data(n)).unwrap();
+        assert!(containers.catalog_cache_bytes() <= 3 * size);
+    }
+    containers.catalog(data(7)).unwrap();
+    containers.catalog(data(1)).unwrap();
+    let cached: Vec<u32> = (0..10)
+        .filter(|n| containers.cached_catalog(data(*n)).is_some())
+        .collect();
+    assert_eq!(cached, [1, 7, 9], "8 was used least recently");
+}
+
+#[test]
+fn pinned_catalogs_stay() {
+    let store = Store::new();
+    let pinned = store.put(data(0), &sample()).catalog();
+    (1..10).for_each(|n| drop(store.put(data(n), &sample())));
+    let containers = with_budget(&store.storage, 1);
+    let pin = containers.pin_catalog(Arc::clone(&pinned));
+    let again = containers.pin_catalog(pinned);
+    for n in 1..10 {
+        containers.catalog(data(n)).unwrap();
+    }
+    assert!(containers.cached_catalog(data(0)).is_some());
+    assert!(
+        containers.cached_catalog(data(8)).is_none(),
+        "the rest is over the budget"
+    );
+    drop(pin);
+    containers.clear_catalogs();
+    assert!(containers.cached_catalog(data(0)).is_some(), "one pin is left");
+    drop(again);
+    containers.clear_catalogs();
+    assert!(containers.cached_catalog(data(0)).is_none());
+    assert_eq!(containers.catalog_cache_bytes(), 0);
+}
+
+#[test]
+fn many_threads_load_a_catalog_once() {
+    let store = Store::new();
+    (0..8).for_each(|n| drop(store.put(data(n), &sample())));
+    let containers = with_budget(&store.storage, 1 << 20);
+    let start = Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                start.wait();
+                for n in 0..8 {
+                    assert_eq!(containers.catalog(data(n)).unwrap().entries().len(), 6);
+                }
+            });
+        }
+    });
+    let stats = containers.stats();
+    assert_eq!((stats.catalog_loads, stats.catalog_hits), (8, 16 * 8 - 8));
+}
+
+#[test]
+fn a_failed_load_is_tried_again_by_the_next() {
+    let store = Store::new();
+    let containers = with_budget(&store.storage, 1 << 20);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert!(containers.catalog(data(0)).is_err()));
+        }
+    });
+    store.put(data(0), &sample());
+    assert!(containers.catalog(data(0)).is_ok());
+}
+
+#[test]
+fn many_threads_read_and_rewrite() {
+    let store = Store::new();
+    (0..4).for_each(|n| drop(store.put(data(n), &sample())));
+    let containers = with_budget(&store.storage, 4000);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0u32..60 {
+                    let location = types::ChunkLocation {
+                        container: data(round % 4),
+                        slot: slot(4),
+                    };
+                    assert_eq!(containers.read_chunk(location).unwrap(), [7; 300]);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 1..12 {
+                for n in 0..4 {
+                    store.put_survivors(data(n), round, &[(4, &[7; 300])]);
+                    env::Storage::delete(&store.storage, &name(data(n), round - 1)).unwrap();
+                }
+            }
+        });
+    });
+}

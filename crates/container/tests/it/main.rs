@@ -1,0 +1,11 @@
+//! Containers as their users see them: round trips, damage, generations, mirrors, cache, I/O counts.
+
+mod cache;
+mod damage;
+mod generations;
+mod io_counts;
+mod mirror;
+mod moves;
+mod round_trip;
+mod store;
+mod verify;

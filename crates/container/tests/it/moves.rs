@@ -1,0 +1,177 @@
+//! Merged containers: old references lead to the new places.
+
+use container::{Compression, ContainerBuilder, ContainerError, HOPS_MAX, compress_region};
+use env::Storage;
+use format::container::MergedRange;
+use types::{ContainerId, ContainerKind, SlotRange};
+
+use crate::store::*;
+
+fn small(n: u32) -> ContainerId {
+    id(ContainerKind::Small, 2, n)
+}
+
+fn range(from: ContainerId, first: u32, count: u32, here: u32) -> MergedRange {
+    MergedRange {
+        from,
+        slots: SlotRange::new(slot(first), count).unwrap(),
+        first_here: slot(here),
+    }
+}
+
+fn put_merged(store: &Store, id: ContainerId, chunks: &[Vec<u8>], merged: Vec<MergedRange>) {
+    let mut builder = ContainerBuilder::new(id, generation(0));
+    let entries: Vec<_> = chunks.iter().map(|chunk| store.entry(chunk)).collect();
+    builder.append(compress_region(chunks.concat(), Compression::Off), &entries);
+    builder.set_merged(merged);
+    store
+        .containers
+        .put(&builder.seal(&store.containers).unwrap())
+        .unwrap();
+}
+
+fn put_stub(store: &Store, id: ContainerId, n: u32, to: ContainerId) {
+    let stub = ContainerBuilder::stub(id, generation(n), to);
+    store
+        .containers
+        .put(&stub.seal(&store.containers).unwrap())
+        .unwrap();
+    if n > 0 {
+        for old in [
+            name(id, n - 1),
+            format::names::mirror(id, generation(n - 1)).unwrap(),
+        ] {
+            store.storage.delete(&old).unwrap();
+        }
+    }
+}
+
+/// Three small containers merged into one, that one merged with a fourth.
+fn merged_twice() -> (Store, Vec<Vec<u8>>) {
+    let mut store = Store::new();
+    let chunks: Vec<Vec<u8>> = (0..8)
+        .map(|n| noise(n, 60 + usize::try_from(n).unwrap()))
+        .collect();
+    for n in 0..4 {
+        let own = usize::try_from(n).unwrap() * 2;
+        store.put(small(n), &[chunks[own..own + 2].to_vec()]);
+    }
+    let first = chunks[..6].to_vec();
+    put_merged(
+        &store,
+        small(10),
+        &first,
+        vec![
+            range(small(0), 0, 2, 0),
+            range(small(1), 0, 2, 2),
+            range(small(2), 0, 1, 4),
+            range(small(2), 1, 1, 5),
+        ],
+    );
+    for n in 0..3 {
+        put_stub(&store, small(n), 1, small(10));
+    }
+    // The second merge moves the fourth to the front, and names only its direct predecessors.
+    let second: Vec<Vec<u8>> = chunks[6..].iter().chain(&chunks[..6]).cloned().collect();
+    put_merged(
+        &store,
+        small(11),
+        &second,
+        vec![range(small(3), 0, 2, 0), range(small(10), 0, 6, 2)],
+    );
+    put_stub(&store, small(3), 1, small(11));
+    let mut stub = ContainerBuilder::stub(small(10), generation(1), small(11));
+    stub.set_merged(vec![
+        range(small(0), 0, 2, 0),
+        range(small(1), 0, 2, 2),
+        range(small(2), 0, 2, 4),
+    ]);
+    store
+        .containers
+        .put(&stub.seal(&store.containers).unwrap())
+        .unwrap();
+    for old in [
+        name(small(10), 0),
+        format::names::mirror(small(10), generation(0)).unwrap(),
+    ] {
+        store.storage.delete(&old).unwrap();
+    }
+    store.reopen();
+    (store, chunks)
+}
+
+#[test]
+fn references_into_merged_containers_resolve() {
+    let (store, chunks) = merged_twice();
+    for (n, chunk) in (0u32..).zip(&chunks) {
+        let (old, at) = (small(n / 2), n % 2);
+        assert_eq!(&store.read(old, at).unwrap(), chunk, "{old} slot {at}");
+        let view = store.containers.catalog(old).unwrap();
+        assert_eq!((view.id(), view.requested()), (small(11), old));
+        let location = view.location_of(slot(at)).unwrap();
+        assert_eq!(&store.containers.read_chunk(location).unwrap(), chunk);
+        assert_eq!(
+            view.entry(slot(at)).unwrap().slot,
+            location.slot,
+            "entries are the final container's"
+        );
+        assert_eq!(
+            view.find(&store.entry(chunk).fingerprint).unwrap().slot,
+            location.slot
+        );
+        assert!(view.entry(slot(2)).is_none(), "it never had a third slot");
+    }
+    for (n, chunk) in (0u32..).zip(&chunks[..6]) {
+        assert_eq!(&store.read(small(10), n).unwrap(), chunk, "and those in between");
+    }
+}
+
+#[test]
+fn the_final_container_may_be_rewritten() {
+    let (store, chunks) = merged_twice();
+    let view = store.containers.catalog(small(0)).unwrap();
+    store.put_survivors(small(11), 1, &[(3, &chunks[1])]);
+    for old in [
+        name(small(11), 0),
+        format::names::mirror(small(11), generation(0)).unwrap(),
+    ] {
+        store.storage.delete(&old).unwrap();
+    }
+    // Rewriting keeps the map.
+    let newer = store
+        .containers
+        .newer(&view)
+        .unwrap()
+        .expect("a newer generation");
+    assert_eq!(newer.generation(), generation(1));
+    assert!(
+        newer.location_of(slot(1)).is_none(),
+        "this rewriting dropped the map, so nothing is known"
+    );
+}
+
+#[test]
+fn a_circle_of_stubs_ends() {
+    let mut store = Store::new();
+    put_stub(&store, small(1), 0, small(2));
+    put_stub(&store, small(2), 0, small(1));
+    put_stub(&store, small(3), 0, small(3));
+    store.reopen();
+    for n in 1..4 {
+        let error = store.read(small(n), 0).unwrap_err();
+        assert!(
+            matches!(error, ContainerError::TooManyHops { hops: HOPS_MAX, .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_stub_to_nowhere_is_missing() {
+    let mut store = Store::new();
+    put_stub(&store, small(1), 0, small(2));
+    store.reopen();
+    assert!(
+        matches!(store.read(small(1), 0), Err(ContainerError::Missing { container }) if container == small(2))
+    );
+}

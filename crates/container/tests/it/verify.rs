@@ -1,0 +1,99 @@
+//! Deep checks name every damage.
+
+use container::{ContainerError, CopyOf, Depth, Part, verify_digests};
+use env::Storage;
+use format::names;
+use types::{ContainerKind, ObjectName, RegionIndex, SlotRange};
+
+use crate::store::*;
+
+fn regions() -> Vec<Vec<Vec<u8>>> {
+    (0..4)
+        .map(|n| (0..3).map(|m| noise(n * 10 + m, 40)).collect())
+        .collect()
+}
+
+fn part(n: u32) -> Part {
+    Part::Region(RegionIndex::new(n).unwrap())
+}
+
+#[test]
+fn all_damages_are_listed_not_only_the_first() {
+    let store = Store::new();
+    let sealed = store.put(data(1), &regions());
+    let rows = sealed.catalog().rows().to_vec();
+    store.damage(&name(data(1), 0), |bytes| {
+        bytes[3] ^= 1;
+        for n in [1, 3] {
+            bytes[usize::try_from(rows[n].offset).unwrap() + 5] ^= 1;
+        }
+    });
+    for depth in [Depth::Full, Depth::Digests] {
+        let found = store.containers.verify(data(1), depth).unwrap();
+        let parts: Vec<Part> = found.damages.iter().map(|damage| damage.part).collect();
+        assert_eq!(parts, [Part::Header, part(1), part(3)]);
+        assert_eq!((found.regions, found.generation), (4, Some(generation(0))));
+        assert_eq!(found.damages[1].entries, 3..6);
+        if depth == Depth::Full {
+            let slots = |first| vec![SlotRange::new(slot(first), 3).unwrap()];
+            assert_eq!(
+                (&found.damages[1].slots, &found.damages[2].slots),
+                (&slots(3), &slots(9))
+            );
+        }
+    }
+    let keyless = verify_digests(&store.storage, &name(data(1), 0)).unwrap();
+    assert_eq!(keyless.damages.len(), 3);
+}
+
+#[test]
+fn each_copy_is_checked() {
+    let id = id(ContainerKind::Recipe, 1, 1);
+    let store = Store::new();
+    let sealed = store.put(id, &regions());
+    let at = usize::try_from(sealed.catalog().rows()[2].offset).unwrap();
+    let mirror = names::mirror(id, generation(0)).unwrap();
+    store.damage(&mirror, |bytes| bytes[at] ^= 1);
+    let found = store.containers.verify(id, Depth::Full).unwrap();
+    assert_eq!(found.damages.len(), 1);
+    assert_eq!(
+        (found.damages[0].copy, found.damages[0].part),
+        (CopyOf::Mirror, part(2))
+    );
+    assert_eq!(found.regions, 8);
+    assert_eq!(verify_digests(&store.storage, &mirror).unwrap().damages.len(), 1);
+    assert!(verify_digests(&store.storage, &name(id, 0)).unwrap().is_sound());
+
+    store.storage.delete(&mirror).unwrap();
+    let found = store.containers.verify(id, Depth::Digests).unwrap();
+    assert!(matches!(found.damages[0].error, ContainerError::Missing { .. }));
+}
+
+#[test]
+fn a_missing_container_is_a_finding() {
+    let store = Store::new();
+    let found = store.containers.verify(data(1), Depth::Full).unwrap();
+    assert_eq!(found.generation, None);
+    assert!(matches!(found.damages[0].error, ContainerError::Missing { .. }));
+}
+
+#[test]
+fn the_newest_generation_is_checked() {
+    let store = Store::new();
+    store.put(data(1), &regions());
+    store.put_survivors(data(1), 1, &[(0, &noise(0, 40))]);
+    store.damage(&name(data(1), 1), |bytes| bytes[100] ^= 1);
+    let found = store.containers.verify(data(1), Depth::Full).unwrap();
+    assert_eq!((found.generation, found.damages.len()), (Some(generation(1)), 1));
+    assert_eq!(found.damages[0].slots, [SlotRange::one(slot(0))]);
+}
+
+#[test]
+fn a_name_that_is_no_containers_is_refused() {
+    let store = Store::new();
+    let name = ObjectName::new("config/0.0").unwrap();
+    assert!(matches!(
+        verify_digests(&store.storage, &name),
+        Err(ContainerError::NotAContainer { .. })
+    ));
+}
