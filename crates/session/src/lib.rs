@@ -26,6 +26,7 @@ mod parents;
 mod policy;
 mod pulse;
 mod read;
+mod revise;
 mod roster;
 mod select;
 mod session;

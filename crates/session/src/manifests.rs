@@ -1,9 +1,8 @@
-//! Manifest revisions: listing, reading, and creating the next one.
+//! Manifest revisions: listing and reading.
 //!
 //! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final whatever
-//! follows. Nothing is overwritten; whoever loses a revision's number reads again before trying the next.
-//! A listing costs one listing and one read a backup, several at a time; what was read is kept, for an
-//! object never changes. A manifest that cannot be read is named and hides no other. Cheap to clone; may
+//! follows. A listing costs one listing and one read a backup, several at a time; what was read is kept, for
+//! an object never changes. A manifest that cannot be read is named and hides no other. Cheap to clone; may
 //! be used from many threads.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +19,7 @@ use object::Sealer;
 use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
-use crate::objects::{DamagedObject, Objects, Put, Read};
+use crate::objects::{DamagedObject, Objects, Read};
 
 /// Reads under way at once while listing.
 const READERS_MAX: usize = 8;
@@ -28,8 +27,6 @@ const READERS_MAX: usize = 8;
 const READS_A_THREAD_MIN: usize = 8;
 /// A listing that keeps losing objects under its hands is begun again so often.
 const LISTINGS_MAX: usize = 5;
-/// A number that keeps being lost is tried so often.
-const REVISIONS_MAX: usize = 64;
 /// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
 const TOMBSTONE_SLACK_BYTES: u64 = 16;
 
@@ -134,7 +131,7 @@ pub struct Manifests {
 }
 
 /// The revisions of one session, as listed.
-type Revisions = BTreeMap<Revision, ObjectMeta>;
+pub(crate) type Revisions = BTreeMap<Revision, ObjectMeta>;
 
 impl Manifests {
     /// Access to the manifests of the sealer's store.
@@ -197,96 +194,6 @@ impl Manifests {
         }
     }
 
-    /// Creates the next revision of a backup from what the present one says. `change` is asked again
-    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do. Durable
-    /// on return. Returns the entry's revision after the call.
-    ///
-    /// # Errors
-    /// `NoBackup`, `Forgotten` (a tombstone is final), `Contended`, whatever `change` returns, or of the
-    /// storage.
-    pub fn revise(
-        &self,
-        series: SeriesId,
-        session: SessionId,
-        mut change: impl FnMut(&Backup) -> Result<Option<Backup>>,
-    ) -> Result<Revision> {
-        for _ in 0..REVISIONS_MAX {
-            let list = self.list_series(series)?;
-            let entry = list.get(session).ok_or_else(|| no_backup(session))?;
-            if entry.is_forgotten() {
-                return Err(SessionError::Forgotten { session });
-            }
-            let Some(backup) = entry.backup() else {
-                return Err(no_backup(session));
-            };
-            let Some(next) = change(backup)? else {
-                return Ok(entry.stored.revision);
-            };
-            let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
-            if self.create(series, session, revision, &Manifest::Revised(next))? == Put::Created {
-                return self.revised(series, session, revision);
-            }
-        }
-        Err(contended(series, session))
-    }
-
-    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is
-    /// forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
-    ///
-    /// # Errors
-    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of the
-    /// storage.
-    pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
-        for _ in 0..REVISIONS_MAX {
-            let listed = self.objects.storage().list(&names::backups_folder(series))?;
-            let Some(revisions) = by_session(listed).remove(&(series, session)) else {
-                return Err(no_backup(session));
-            };
-            let mut damaged = Vec::new();
-            if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
-                if entry.is_forgotten() {
-                    return Ok(entry.stored.revision);
-                }
-                if entry.backup().is_none() {
-                    return Err(no_backup(session));
-                }
-            }
-            let Some(highest) = revisions.keys().next_back() else {
-                return Err(no_backup(session));
-            };
-            let revision = above(*highest);
-            if self.create(series, session, revision, &Manifest::Forgotten)? == Put::Created {
-                return Ok(revision);
-            }
-        }
-        Err(contended(series, session))
-    }
-
-    /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
-    /// swept meanwhile: what it created must not bring that back.
-    fn revised(&self, series: SeriesId, session: SessionId, revision: Revision) -> Result<Revision> {
-        let list = self.list_series(series)?;
-        match list.get(session) {
-            Some(entry) if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
-            Some(entry) if entry.revisions.first() < Some(&revision) => Ok(revision),
-            _ => {
-                self.forget(series, session)?;
-                Err(SessionError::Forgotten { session })
-            }
-        }
-    }
-
-    fn create(
-        &self,
-        series: SeriesId,
-        session: SessionId,
-        revision: Revision,
-        manifest: &Manifest,
-    ) -> Result<Put> {
-        self.objects
-            .put_durably(&names::manifest(series, session, revision), manifest)
-    }
-
     fn list_folder(&self, folder: &str) -> Result<ManifestList> {
         for _ in 0..LISTINGS_MAX {
             let mut sessions = by_session(self.objects.storage().list(folder)?);
@@ -316,7 +223,7 @@ impl Manifests {
     }
 
     /// What a session's revisions come to; `None` when not one can be read.
-    fn entry(
+    pub(crate) fn entry(
         &self,
         series: SeriesId,
         session: SessionId,
@@ -434,7 +341,7 @@ impl Manifests {
     }
 }
 
-fn by_session(listed: Vec<ObjectMeta>) -> BTreeMap<(SeriesId, SessionId), Revisions> {
+pub(crate) fn by_session(listed: Vec<ObjectMeta>) -> BTreeMap<(SeriesId, SessionId), Revisions> {
     let mut sessions: BTreeMap<_, Revisions> = BTreeMap::new();
     for meta in listed {
         if let Some((series, session, revision)) = names::parse_manifest(&meta.name) {
@@ -459,25 +366,4 @@ fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
             Some(**revision) == highest || (**revision != Revision::FIRST && meta.len <= short)
         })
         .map(|(revision, _)| *revision)
-}
-
-fn above(revision: Revision) -> Revision {
-    if revision == Revision::MAX {
-        revision
-    } else {
-        revision.next()
-    }
-}
-
-fn no_backup(session: SessionId) -> SessionError {
-    SessionError::NoBackup {
-        asked: session.to_string(),
-        among: String::new(),
-    }
-}
-
-fn contended(series: SeriesId, session: SessionId) -> SessionError {
-    SessionError::Contended {
-        name: format!("{}/{session}", names::backups_folder(series)),
-    }
 }

@@ -1,0 +1,132 @@
+//! Creating the next revision of a manifest.
+//!
+//! Nothing is overwritten: tags, holds and archival rewrites are new revisions, and forgetting is a
+//! tombstone, which is final. Whoever loses a number reads again before trying the next. Durable on
+//! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number of
+//! processes may do this at once.
+
+use std::collections::HashMap;
+
+use format::manifest::{Backup, Manifest};
+use format::names;
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::manifests::{Manifests, by_session};
+use crate::objects::Put;
+
+/// A number that keeps being lost is tried so often.
+const REVISIONS_MAX: usize = 64;
+
+impl Manifests {
+    /// Creates the next revision of a backup from what the present one says. `change` is asked again
+    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do. Durable
+    /// on return. Returns the entry's revision after the call.
+    ///
+    /// # Errors
+    /// `NoBackup`, `Forgotten` (a tombstone is final), `Contended`, whatever `change` returns, or of the
+    /// storage.
+    pub fn revise(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        mut change: impl FnMut(&Backup) -> Result<Option<Backup>>,
+    ) -> Result<Revision> {
+        for _ in 0..REVISIONS_MAX {
+            let list = self.list_series(series)?;
+            let entry = list.get(session).ok_or_else(|| no_backup(session))?;
+            if entry.is_forgotten() {
+                return Err(SessionError::Forgotten { session });
+            }
+            let Some(backup) = entry.backup() else {
+                return Err(no_backup(session));
+            };
+            let Some(next) = change(backup)? else {
+                return Ok(entry.stored.revision);
+            };
+            let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
+            if self.create(series, session, revision, &Manifest::Revised(next))? == Put::Created {
+                return self.revised(series, session, revision);
+            }
+        }
+        Err(contended(series, session))
+    }
+
+    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is
+    /// forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
+    ///
+    /// # Errors
+    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of the
+    /// storage.
+    pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
+        for _ in 0..REVISIONS_MAX {
+            let listed = self.objects().storage().list(&names::backups_folder(series))?;
+            let Some(revisions) = by_session(listed).remove(&(series, session)) else {
+                return Err(no_backup(session));
+            };
+            let mut damaged = Vec::new();
+            if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
+                if entry.is_forgotten() {
+                    return Ok(entry.stored.revision);
+                }
+                if entry.backup().is_none() {
+                    return Err(no_backup(session));
+                }
+            }
+            let Some(highest) = revisions.keys().next_back() else {
+                return Err(no_backup(session));
+            };
+            let revision = above(*highest);
+            if self.create(series, session, revision, &Manifest::Forgotten)? == Put::Created {
+                return Ok(revision);
+            }
+        }
+        Err(contended(series, session))
+    }
+
+    /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
+    /// swept meanwhile: what it created must not bring that back.
+    fn revised(&self, series: SeriesId, session: SessionId, revision: Revision) -> Result<Revision> {
+        let list = self.list_series(series)?;
+        match list.get(session) {
+            Some(entry) if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
+            Some(entry) if entry.revisions.first() < Some(&revision) => Ok(revision),
+            _ => {
+                self.forget(series, session)?;
+                Err(SessionError::Forgotten { session })
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        series: SeriesId,
+        session: SessionId,
+        revision: Revision,
+        manifest: &Manifest,
+    ) -> Result<Put> {
+        self.objects()
+            .put_durably(&names::manifest(series, session, revision), manifest)
+    }
+}
+
+fn above(revision: Revision) -> Revision {
+    if revision == Revision::MAX {
+        revision
+    } else {
+        revision.next()
+    }
+}
+
+fn no_backup(session: SessionId) -> SessionError {
+    SessionError::NoBackup {
+        asked: session.to_string(),
+        among: String::new(),
+    }
+}
+
+fn contended(series: SeriesId, session: SessionId) -> SessionError {
+    SessionError::Contended {
+        name: format!("{}/{session}", names::backups_folder(series)),
+    }
+}
