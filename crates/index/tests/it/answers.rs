@@ -1,0 +1,133 @@
+//! Every hook is found, and nothing else.
+
+use env::fault::FaultStorage;
+use index::conformance::{self, Promise};
+use index::{Hook, HookKind, Index, IndexOptions};
+use proptest::prelude::*;
+use types::ContainerKind;
+
+use crate::store::*;
+
+#[test]
+fn it_conforms_in_one_run() {
+    conformance::check(Promise::Exact, |hooks| {
+        let storage = FaultStorage::new();
+        open(&storage, IndexOptions::default())
+            .add_session(session(1), hooks.iter().copied())
+            .unwrap();
+        open(&storage, IndexOptions::default())
+    });
+}
+
+#[test]
+fn it_conforms_in_many_parts_and_early_runs() {
+    conformance::check(Promise::Exact, |hooks| {
+        let storage = FaultStorage::new();
+        open(&storage, SMALL)
+            .add_session(session(1), hooks.iter().copied())
+            .unwrap();
+        open(&storage, SMALL)
+    });
+}
+
+fn any_hook() -> impl Strategy<Value = Hook> {
+    (any::<bool>(), 0u64..600, 1u64..5, 0u32..6).prop_map(|(node, n, session, sequence)| {
+        let kind = if node { HookKind::Node } else { HookKind::Data };
+        let of = if node {
+            ContainerKind::Recipe
+        } else {
+            ContainerKind::Data
+        };
+        Hook {
+            kind,
+            bits: bits(n),
+            container: id(of, session, sequence),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_answers_as_a_map_would(
+        sessions in proptest::collection::vec(proptest::collection::vec(any_hook(), 0..500), 1..14),
+        part_entries_max in 1usize..200,
+        merge in any::<bool>(),
+    ) {
+        let storage = FaultStorage::new();
+        let options = IndexOptions { part_entries_max, ..SMALL };
+        let index: Index = open(&storage, options);
+        let mut model = Model::default();
+        for (n, hooks) in (1u64..).zip(&sessions) {
+            index.add_session(session(n), hooks.iter().copied()).unwrap();
+            model.add(hooks);
+        }
+        if merge {
+            index.merge(&|| true, &|_| true).unwrap();
+        }
+        model.check(&index);
+        let again = open(&storage, options);
+        model.check(&again);
+        prop_assert!(again.take_warnings().is_empty());
+        for n in 1..=sessions.len() as u64 {
+            prop_assert!(again.covers(session(n)));
+        }
+        for n in 600..700 {
+            prop_assert!(ask(&again, bits(n), HookKind::Data).is_empty());
+            prop_assert!(ask(&again, bits(n), HookKind::Node).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_look_up_reads_two_blocks_of_a_run_and_one_for_the_container() {
+    let storage = FaultStorage::new();
+    let index = open(&storage, IndexOptions::default());
+    index
+        .add_session(session(1), (0..200_000).map(|n| hook(bits(n), data(1, 0))))
+        .unwrap();
+    let index = open(&storage, IndexOptions::default());
+    assert_eq!(index.stats().blocks_read, 0, "opening reads the fronts alone");
+    for n in 0..100 {
+        ask(&index, bits(n), HookKind::Data);
+    }
+    assert_eq!(index.stats().blocks_read, 300);
+    for n in 200_000..200_100 {
+        ask(&index, bits(n), HookKind::Data);
+    }
+    assert_eq!(index.stats().blocks_read, 500, "what is absent costs no table");
+    assert_eq!(index.stats().entries, 200_000);
+    assert!(index.stats().bytes < 200_000 * 13);
+}
+
+#[test]
+fn many_threads_ask_add_and_merge() {
+    let storage = FaultStorage::new();
+    let index = open(&storage, SMALL);
+    index
+        .add_session(session(1), (0..500).map(|n| hook(bits(n), data(1, 0))))
+        .unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for n in 0..3000 {
+                    assert!(ask(&index, bits(n % 500), HookKind::Data).contains(&data(1, 0)));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for n in 2..14 {
+                index
+                    .add_session(session(n), (0..150).map(|m| hook(bits(n * 1000 + m), data(n, 0))))
+                    .unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..6 {
+                index.merge(&|| true, &|_| true).unwrap();
+            }
+        });
+    });
+    assert!(index.take_warnings().is_empty());
+}

@@ -1,0 +1,138 @@
+//! Merging keeps every answer and the number of runs small.
+
+use env::Storage;
+use env::fault::{CrashPolicy, Fault, FaultStorage};
+use index::{HookKind, IndexError, IndexOptions, RUNS_MAX};
+
+use crate::store::*;
+
+fn with_sessions(storage: &FaultStorage, count: u64) -> Model {
+    let index = open(storage, IndexOptions::default());
+    let mut model = Model::default();
+    for n in 1..=count {
+        let hooks: Vec<_> = (0..40 * n).map(|m| hook(bits(m * 3 + n), data(n, 0))).collect();
+        index.add_session(session(n), hooks.iter().copied()).unwrap();
+        model.add(&hooks);
+    }
+    model
+}
+
+#[test]
+fn runs_stay_few_and_answers_the_same() {
+    let storage = FaultStorage::new();
+    let model = with_sessions(&storage, 30);
+    let index = open(&storage, IndexOptions::default());
+    assert_eq!(index.stats().runs, 30);
+    let merged = index.merge(&|| true, &|_| true).unwrap();
+    assert!(merged.runs > RUNS_MAX);
+    assert!(index.stats().runs <= RUNS_MAX as u64);
+    assert_eq!(runs(&storage).len() as u64, index.stats().runs);
+    for index in [index, open(&storage, IndexOptions::default())] {
+        model.check(&index);
+        assert!(index.uncovered((1..=30).map(session)).is_empty());
+        assert_eq!(index.uncovered([session(31)]), [session(31)]);
+        assert_eq!(
+            index.merge(&|| true, &|_| true).unwrap().runs,
+            0,
+            "nothing is left to do"
+        );
+    }
+}
+
+#[test]
+fn few_runs_are_left_alone() {
+    let storage = FaultStorage::new();
+    with_sessions(&storage, RUNS_MAX as u64);
+    let before = runs(&storage);
+    assert_eq!(open(&storage, SMALL).merge(&|| true, &|_| true).unwrap().runs, 0);
+    assert_eq!(runs(&storage), before);
+}
+
+#[test]
+fn hooks_of_removed_containers_are_dropped() {
+    let storage = FaultStorage::new();
+    with_sessions(&storage, 20);
+    let index = open(&storage, IndexOptions::default());
+    index
+        .merge(&|| true, &|container| container != data(3, 0))
+        .unwrap();
+    assert!((0..120).all(|m| !ask(&index, bits(m * 3 + 3), HookKind::Data).contains(&data(3, 0))));
+}
+
+#[test]
+fn readers_keep_what_a_merge_deletes() {
+    let storage = FaultStorage::new();
+    let model = with_sessions(&storage, 20);
+    let reader = open(&storage, IndexOptions::default());
+    open(&storage, IndexOptions::default())
+        .merge(&|| true, &|_| true)
+        .unwrap();
+    model.check(&reader);
+    reader.reload().unwrap();
+    model.check(&reader);
+    assert!(reader.stats().runs <= RUNS_MAX as u64);
+}
+
+#[test]
+fn a_lost_lease_deletes_nothing() {
+    let storage = FaultStorage::new();
+    let model = with_sessions(&storage, 20);
+    let before = runs(&storage);
+    let asked = std::sync::atomic::AtomicU32::new(0);
+    let lease = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+    let index = open(&storage, IndexOptions::default());
+    index.merge(&lease, &|_| true).unwrap();
+    assert!(before.iter().all(|name| storage.head(name).is_ok()));
+    model.check(&index);
+    model.check(&open(&storage, IndexOptions::default()));
+}
+
+#[test]
+fn a_damaged_run_is_set_aside() {
+    let storage = FaultStorage::new();
+    let model = with_sessions(&storage, 12);
+    let bad = runs(&storage).remove(4);
+    storage.damage(&bad, |bytes| {
+        let at = bytes.len() - 100;
+        bytes[at] ^= 1;
+    });
+    let index = open(&storage, IndexOptions::default());
+    index.merge(&|| true, &|_| true).unwrap();
+    assert_eq!(index.uncovered((1..=12).map(session)), [session(5)]);
+    assert_eq!(index.take_warnings().len(), 1);
+    assert!(storage.head(&bad).is_err(), "and deleted");
+    drop(model);
+    assert!(ask(&index, bits(4), HookKind::Data).contains(&data(4, 0)));
+}
+
+#[test]
+fn a_crash_at_any_operation_of_a_merge_loses_no_hook() {
+    let build = || {
+        let storage = FaultStorage::new();
+        let model = with_sessions(&storage, 10);
+        storage.barrier().unwrap();
+        (storage, model)
+    };
+    let (quiet, _) = build();
+    let before = quiet.counters().mutating();
+    open(&quiet, SMALL).merge(&|| true, &|_| true).unwrap();
+    let operations = quiet.counters().mutating() - before;
+    assert!(operations > 10);
+    for n in 1..=operations {
+        let (storage, model) = build();
+        storage.inject(Fault::stop(n));
+        let stopped = open(&storage, SMALL).merge(&|| true, &|_| true);
+        assert!(matches!(stopped, Err(IndexError::Storage(_))), "operation {n}");
+        for policy in [CrashPolicy::KeepAll, CrashPolicy::DropAll, CrashPolicy::TearAll] {
+            let after = storage.crash(policy);
+            let index = open(&after, SMALL);
+            model.check(&index);
+            assert!(
+                index.uncovered((1..=10).map(session)).is_empty(),
+                "operation {n}: nothing to rebuild"
+            );
+            index.merge(&|| true, &|_| true).unwrap();
+            model.check(&index);
+        }
+    }
+}
