@@ -15,9 +15,9 @@ use format::container::{
 use format::wire;
 use types::{ContainerId, Fingerprint, Generation, Level, RegionIndex, Slot};
 
-use crate::ContainerError;
 use crate::compress::CompressedRegion;
 use crate::containers::Containers;
+use crate::error::{ContainerError, Part};
 use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
 use crate::view::{CatalogView, Contents};
 
@@ -179,7 +179,7 @@ impl ContainerBuilder {
     /// Adds a region to a later generation: survivors under the slots that they always had (INV-2).
     ///
     /// # Panics
-    /// As [`Self::append`]; at sealing when a slot stands twice.
+    /// As [`Self::append`].
     pub fn append_survivors(&mut self, region: CompressedRegion, entries: &[CatalogEntry]) {
         assert!(
             self.has_room_for(entries.len()),
@@ -227,10 +227,8 @@ impl ContainerBuilder {
     /// Encrypts every region in place, digests, and appends catalog, rows and footer.
     ///
     /// # Errors
-    /// None today; a result so that sealing may one day fail where it must.
-    ///
-    /// # Panics
-    /// When the catalog breaks a rule of the format (see [`Self::append_survivors`]).
+    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that stands twice,
+    /// merged ranges that overlap or are not sorted.
     pub fn seal(self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
         let Self {
             at,
@@ -238,6 +236,9 @@ impl ContainerBuilder {
             regions,
             catalog,
         } = self;
+        catalog
+            .check()
+            .map_err(|e| at.refused(Part::Catalog, bytes.len() as u64, 0, e))?;
         let store = containers.store();
         let mut salt = [0; 32];
         containers.env().entropy.fill(&mut salt);

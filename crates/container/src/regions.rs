@@ -137,11 +137,11 @@ impl Containers {
             Err(error) if is_absent(&error) || error.is_damage() => error,
             Err(error) => return Err(error),
         };
-        if let Some(other) = at.other() {
-            if let Ok(bytes) = self.read_range(view, other, range) {
-                self.report_mirror(other, Part::Region(first), &error);
-                return Ok((other, bytes));
-            }
+        if let Some(other) = at.other()
+            && let Ok(bytes) = self.read_range(view, other, range)
+        {
+            self.report_mirror(other, Part::Region(first), &error);
+            return Ok((other, bytes));
         }
         let (container, generation) = (at.id, at.generation);
         Err(if is_absent(&error) {

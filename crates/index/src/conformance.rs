@@ -76,7 +76,7 @@ fn sample(count: u32, containers: u32) -> Vec<Hook> {
 fn hook(n: u32, container: u32) -> Hook {
     let mut bits = u64::from(n).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^= bits >> 31;
-    let kind = if n % 5 == 0 {
+    let kind = if n.is_multiple_of(5) {
         HookKind::Node
     } else {
         HookKind::Data

@@ -40,8 +40,11 @@ pub struct Hook {
     pub container: ContainerId,
 }
 
+/// Kind, bits, the newer container first.
+pub(crate) type HookOrder = (HookKind, u64, std::cmp::Reverse<u64>);
+
 impl Hook {
-    pub(crate) fn order(&self) -> (HookKind, u64, std::cmp::Reverse<u64>) {
+    pub(crate) fn order(&self) -> HookOrder {
         (self.kind, self.bits, std::cmp::Reverse(age_order(self.container)))
     }
 }

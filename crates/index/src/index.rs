@@ -72,6 +72,8 @@ struct Inner {
     store: StoreId,
     options: IndexOptions,
     runs: RwLock<Vec<Arc<Run>>>,
+    /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the truth.
+    changes: AtomicU64,
     /// Hooks to chunks of running sessions of this process.
     pending: RwLock<Vec<Arc<RwLock<MemoryHooks>>>>,
     /// Objects that are no use, to be deleted by the next merge.
@@ -95,6 +97,7 @@ impl Index {
             store,
             options,
             runs: RwLock::default(),
+            changes: AtomicU64::new(0),
             pending: RwLock::default(),
             bad: Mutex::default(),
             warnings: Mutex::default(),
@@ -112,12 +115,24 @@ impl Index {
     /// # Errors
     /// Of the storage.
     pub fn reload(&self) -> Result<(), IndexError> {
-        let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
+        loop {
+            let before = self.inner.changes.load(Ordering::Acquire);
+            let listed = self.list_runs()?;
+            let mut runs = self.runs_mut();
+            if self.inner.changes.load(Ordering::Acquire) == before {
+                *runs = listed;
+                return Ok(());
+            }
+        }
+    }
+
+    fn list_runs(&self) -> Result<Vec<Arc<Run>>, IndexError> {
         let known: BTreeMap<_, _> = self
             .runs()
             .iter()
             .flat_map(|run| run.parts.iter().map(|part| (part.meta().name, Arc::clone(part))))
             .collect();
+        let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
         for object in self.inner.storage.list(names::INDEX_FOLDER)? {
             let Some(name) = names::parse_index_run(&object.name) else {
                 continue;
@@ -134,9 +149,7 @@ impl Index {
         let runs = parts
             .into_iter()
             .map(|(id, parts)| Arc::new(Run::new(id, parts.into_values().collect())));
-        let runs: Vec<_> = runs.collect();
-        *self.runs_mut() = runs;
-        Ok(())
+        Ok(runs.collect())
     }
 
     fn open_part(&self, name: &ObjectName) -> Result<Option<Arc<Part>>, IndexError> {
@@ -257,6 +270,7 @@ impl Index {
     /// Takes a run into use in place of others.
     pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
         let mut runs = self.runs_mut();
+        self.inner.changes.fetch_add(1, Ordering::Release);
         runs.retain(|run| !old.contains(&run.id));
         runs.extend(new);
     }

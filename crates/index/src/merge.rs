@@ -14,7 +14,7 @@ use types::{ContainerId, ObjectName, SessionId};
 
 use crate::cover;
 use crate::error::IndexError;
-use crate::hook::Hook;
+use crate::hook::{Hook, HookOrder};
 use crate::index::Index;
 use crate::part::Part;
 use crate::run::{Run, Source};
@@ -77,7 +77,7 @@ pub(crate) struct MergedHooks<'a> {
 struct Head(Hook, usize);
 
 impl Head {
-    fn key(&self) -> Reverse<((crate::HookKind, u64, Reverse<u64>), usize)> {
+    fn key(&self) -> Reverse<(HookOrder, usize)> {
         Reverse((self.0.order(), self.1))
     }
 }
@@ -291,3 +291,6 @@ pub(crate) fn names_of(run: &Run) -> Vec<ObjectName> {
         .map(|part| names::index_run(part.meta().name))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,16 +161,16 @@ impl<'a> Scanner<'a> {
     /// The next hook; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Hook>, Damaged> {
         loop {
-            if let Some(block) = self.block {
-                if let Some((bits, ordinal)) = block.entries().get(self.entry) {
-                    self.entry += 1;
-                    let container = *self.table.get(ordinal as usize).ok_or(Damaged)?;
-                    return Ok(Some(Hook {
-                        kind: self.kind,
-                        bits,
-                        container,
-                    }));
-                }
+            if let Some(block) = self.block
+                && let Some((bits, ordinal)) = block.entries().get(self.entry)
+            {
+                self.entry += 1;
+                let container = *self.table.get(ordinal as usize).ok_or(Damaged)?;
+                return Ok(Some(Hook {
+                    kind: self.kind,
+                    bits,
+                    container,
+                }));
             }
             let number = self.kind.number();
             if self.leaf < self.part.meta.sections[number].leaves as usize {

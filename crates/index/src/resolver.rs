@@ -164,10 +164,10 @@ impl<I: HookIndex> Resolver<I> {
             .enumerate()
             .find_map(|(at, view)| look(view, fingerprint, kind, is_absent).map(|found| (at, found)));
         let (at, found) = found?;
-        if at > 0 {
-            if let Some(view) = recent.remove(at) {
-                recent.push_front(view);
-            }
+        if at > 0
+            && let Some(view) = recent.remove(at)
+        {
+            recent.push_front(view);
         }
         Some(found)
     }

@@ -101,10 +101,10 @@ impl<'a> Source<'a> {
             Self::Run { ahead, scanner } => (ahead, scanner),
         };
         loop {
-            if let Some((scanner, part)) = scanner {
-                if let Some(hook) = scanner.next().map_err(|Damaged| *part)? {
-                    return Ok(Some(hook));
-                }
+            if let Some((scanner, part)) = scanner
+                && let Some(hook) = scanner.next().map_err(|Damaged| *part)?
+            {
+                return Ok(Some(hook));
             }
             let Some(part) = ahead.pop_front() else {
                 return Ok(None);

@@ -1,5 +1,7 @@
 //! Containers as their users see them: round trips, damage, generations, mirrors, cache, I/O counts.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod cache;
 mod damage;
 mod generations;

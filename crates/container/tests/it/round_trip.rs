@@ -185,3 +185,16 @@ fn catalog_copies_tell_what_containers_held() {
         }
     }
 }
+
+#[test]
+fn a_slot_that_stands_twice_cannot_be_sealed() {
+    let store = Store::new();
+    let twice = survivor(store.entry(b"four"), slot(7));
+    let mut builder = ContainerBuilder::new(data(1), generation(1));
+    let region = compress_region(b"fourfour".to_vec(), Compression::Off);
+    builder.append_survivors(region, &[twice, twice]);
+    assert!(matches!(
+        builder.seal(&store.containers),
+        Err(ContainerError::Inconsistent { .. })
+    ));
+}
