@@ -63,7 +63,7 @@ fn many(folders: usize, files: usize) -> Vec<ListingEntry> {
 fn a_hundred_thousand_entries_stream_through() {
     let all = many(100, 1000);
     let written = write(&all);
-    assert!(written.listing.len() > 100 * super::PART_BYTES as usize);
+    assert!(written.listing.len() as u64 > 100 * super::PART_BYTES);
     let mut reader = ListingReader::new(Trickle(&written.listing, 10_007));
     for (entry, offset) in all.iter().zip(&written.offsets) {
         let listed = reader.next_entry().unwrap().unwrap();

@@ -274,9 +274,10 @@ fn what_gives_way_is_replaced_and_other_names_of_it_are_not_touched() {
 #[test]
 fn zeros_are_stored_as_chosen() {
     const BLOCK: u64 = 65536;
-    let mut content = vec![0; 8 * usize::try_from(BLOCK).unwrap()];
-    content[BLOCK as usize - 1] = 1;
-    content[3 * BLOCK as usize..4 * BLOCK as usize].fill(2);
+    const BLOCK_LEN: usize = 65536;
+    let mut content = vec![0; 8 * BLOCK_LEN];
+    content[BLOCK_LEN - 1] = 1;
+    content[3 * BLOCK_LEN..4 * BLOCK_LEN].fill(2);
     let holes = vec![(BLOCK, 2 * BLOCK), (6 * BLOCK, 2 * BLOCK)];
     let kind = EntryKind::File {
         len: content.len() as u64,
@@ -303,7 +304,7 @@ fn zeros_are_stored_as_chosen() {
                 let before = usize::try_from(told).unwrap() - head.len();
                 file.write_at(head.len() as u64, &tail[..before]).unwrap();
                 file.skip_zeros(told, 3 * BLOCK).unwrap();
-                file.write_at(told + 3 * BLOCK, &tail[before + 3 * BLOCK as usize..])
+                file.write_at(told + 3 * BLOCK, &tail[before + 3 * BLOCK_LEN..])
                     .unwrap();
             });
             scope.spawn(|| {
@@ -548,6 +549,32 @@ fn default_acls_of_the_target_are_not_inherited() {
         file("/f", b"f"),
         (with_acl, b"g".to_vec()),
     ];
+    place_all(dir.path(), RestoreOptions::default(), &all);
+    assert_eq!(comparable(&capture(dir.path())), comparable_names(&all));
+}
+
+/// Giving a file away clears both; so they must come after its owner.
+#[test]
+fn set_id_bits_and_capabilities_survive_the_owner() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Version 2, effective, CAP_NET_RAW.
+    let capability = [
+        &0x0200_0001_u32.to_le_bytes()[..],
+        &0x2000_u32.to_le_bytes(),
+        &[0; 12],
+    ]
+    .concat();
+    let program = ListingEntry {
+        mode: 0o6755,
+        uid: 1,
+        gid: 1,
+        xattrs: vec![(b"security.capability".to_vec(), capability)],
+        ..file("/ping", b"x").0
+    };
+    let all = [(program, b"x".to_vec())];
     place_all(dir.path(), RestoreOptions::default(), &all);
     assert_eq!(comparable(&capture(dir.path())), comparable_names(&all));
 }
