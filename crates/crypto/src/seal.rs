@@ -43,7 +43,10 @@ impl SealKey {
     /// # Panics
     /// When `buf` is shorter than a tag, or the plaintext is 64 GiB or longer.
     pub fn seal_with_room(&self, nonce: u64, aad: &[u8], buf: &mut [u8]) {
-        let at = buf.len().checked_sub(TAG_BYTES).expect("the caller left room for the tag");
+        let at = buf
+            .len()
+            .checked_sub(TAG_BYTES)
+            .expect("the caller left room for the tag");
         let (plain, room) = buf.split_at_mut(at);
         let tag = self
             .0

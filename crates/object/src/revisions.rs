@@ -108,7 +108,9 @@ impl<'a> Revisions<'a> {
 
     /// Creates the revision that follows the highest, as `decide` wants it after seeing that one.
     ///
-    /// `decide` is asked again whenever a rival was first. Not durable before a barrier.
+    /// `decide` is asked again whenever a rival was first, and also when a rival has gone on from the
+    /// revision just created (which looks the same as having created a void one): it must recognise that
+    /// what it wanted is done, and stop. Not durable before a barrier, stopped or not.
     ///
     /// # Errors
     /// Whatever `decide` returns; of the storage; `Contended`; `Exhausted`.

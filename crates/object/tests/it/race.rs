@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use env::fault::FaultStorage;
+use env::fault::{Counted, CrashPolicy, Fault, FaultStorage, OpKind};
 use env::{Env, MemoryStorage};
 use object::ObjectError;
 use object::config::{self, OpenConfig};
@@ -37,7 +37,7 @@ fn of_many_creators_one_wins() {
                 .iter()
                 .all(|(_, r)| matches!(r, Ok(_) | Err(ObjectError::StoreExists { .. })))
         );
-        let env = env_on(storage.crash(env::fault::CrashPolicy::DropAll), 1);
+        let env = env_on(storage.crash(CrashPolicy::DropAll), 1);
         for n in 0..8 {
             assert_eq!(opens(&env, &format!("password {n}")), winners == [n]);
         }
@@ -56,7 +56,7 @@ fn passwords_added_at_once_are_all_there() {
             });
         }
     });
-    let env = env_on(storage.crash(env::fault::CrashPolicy::DropAll), 1);
+    let env = env_on(storage.crash(CrashPolicy::DropAll), 1);
     assert!((0..6).all(|n| opens(&env, &format!("password {n}"))));
     assert!(opens(&env, "first"));
     assert_eq!(open(&env, "first").unwrap().slots().count(), 7);
@@ -164,4 +164,33 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
     let opened = open(&env, "a").unwrap();
     assert!(opens(&env, "b") && opens(&env, "c"));
     assert_eq!(opened.slots().count(), 3, "not added twice");
+}
+
+/// The rival that went on from our change dies before its barrier: nothing but our own makes durable what
+/// our success, and our deletions, then rest on.
+#[test]
+fn what_overtook_a_change_is_durable_before_it_counts() {
+    for n in 1..=14 {
+        let storage = FaultStorage::new();
+        create(&env_on(storage.clone(), 1), &["a"]).unwrap();
+        let (own, rival) = (storage.handle(), storage.handle());
+        let slow = Interrupted::new(Arc::new(own.clone()));
+        let (env, _) = Env::simulated(slow.clone(), 2);
+        let made = open(&env, "a").unwrap();
+        own.inject_here(Fault::stop_after(n));
+        let (rival_env, rival_store) = (env_on(rival.clone(), 3), made.clone());
+        slow.before_put(2, move || {
+            rival.inject_here(Fault::kill(1).counting(Counted::Only(OpKind::Barrier)));
+            config::add_slot(&rival_env, &rival_store, &slot("c")).unwrap_err();
+        });
+        let added = config::add_slot(&env, &made, &slot("b")).is_ok();
+        for policy in [CrashPolicy::DropAll, CrashPolicy::KeepAll, CrashPolicy::TearAll]
+            .into_iter()
+            .chain((0..60).map(CrashPolicy::Seeded))
+        {
+            let after = env_on(storage.crash(policy), 4);
+            assert!(opens(&after, "a"), "stopped after {n}, {policy:?}");
+            assert!(!added || opens(&after, "b"), "stopped after {n}, {policy:?}");
+        }
+    }
 }
