@@ -1,14 +1,13 @@
 //! Adoption: carrying on from a dead session's last checkpoint.
 //!
 //! Order: the dead session's newest readable checkpoint k is read; barrier; its `.0` is created as "adopted
-//! by me, at k", which ends it, should it wake; k is read again, and nothing later (had its writer deleted
-//! it at that moment, the next one stands in: containers are only ever added); then epochs are listed, and
-//! what of k's references they condemn or remove is left out. Without that last step an adopter that slept
-//! between reading k and winning could take references that the dead session had let go of in a later
-//! checkpoint, and that an epoch has removed since; containers have no such gap, for later checkpoints name
-//! them too. Only lower numbers of the same series are adopted, so chains of adoption end. Sessions that the
-//! dead one had adopted come with it: the manifests tell which, not its checkpoint, which it may not have
-//! lived to write.
+//! by me, at k", which ends it, should it wake; k is read again, and nothing later; then epochs are listed,
+//! and what of k's references they condemn or remove is left out. Reclamation keeps what any checkpoint of a
+//! session without an ending names, and then what k names, so an adopter that sleeps between reading k and
+//! winning finds it all; leaving references out is for what rot or an early reader may have hidden from it.
+//! Only lower numbers of the same series are adopted, so chains of adoption end. Sessions that the dead one
+//! had adopted come with it: the manifests tell which, not its checkpoint, which it may not have lived to
+//! write.
 
 use std::collections::BTreeSet;
 

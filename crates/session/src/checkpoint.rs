@@ -5,7 +5,9 @@
 //! ([`Session::begin_checkpoint`] waits for them); the caller collects what it refers to; barrier, so that
 //! what the checkpoint names is durable; the checkpoint; barrier; a heartbeat that names epoch and
 //! checkpoint. What a session already referred to when it was condemned is in the checkpoint and so kept.
-//! Containers are only ever added, from one checkpoint to the next. The newest two are kept.
+//! What one checkpoint named as a container every later one names too; references may be let go of. No
+//! checkpoint is deleted while the session has no ending: an adopter may be about to name an old one, and
+//! reclamation keeps what any of them names.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -13,21 +15,20 @@ use std::sync::MutexGuard;
 use format::manifest::ContainerSpan;
 use format::names;
 use format::session::Checkpoint;
-use types::{ContainerId, ContainerKind, Epoch, SlotRange};
+use types::{ContainerId, ContainerKind, Epoch, SequenceNumber, SlotRange};
 
 use crate::error::{Result, SessionError};
 use crate::objects::Put;
 use crate::session::{Inner, Record, Session, locked};
 
-/// So many checkpoints are kept: an adopter may be reading one while the next appears.
-const CHECKPOINTS_KEPT: usize = 2;
 /// Numbers whose objects exist after writes that seemed to fail are passed over so often.
 const NUMBERS_MAX: usize = 64;
 
 /// What the caller has collected: all that it refers to, and that no manifest names yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// Sealed containers that this session has put; a superset of the previous draft's.
+    /// Sealed containers that this session has put, and that refer to nothing in an open one. What an earlier
+    /// draft named need not be repeated.
     pub containers: Vec<ContainerSpan>,
     /// What nodes in memory and in open containers refer to, in sealed containers of any session.
     pub references: Vec<(ContainerId, SlotRange)>,
@@ -77,25 +78,17 @@ impl CheckpointTurn<'_> {
     /// have been put through the same storage handle. Durable on return; returns its number.
     ///
     /// # Errors
-    /// `Misuse` where the draft lacks containers that an earlier one named; as
-    /// [`Session::ensure_running`]; `EndedElsewhere`; of the storage (call again: a new number is used).
+    /// As [`Session::ensure_running`]; `Format` where the draft cannot be stored; of the storage (call again:
+    /// a new number is used).
     pub fn write(self, draft: Draft) -> Result<u32> {
         let inner = self.inner;
         let mut record = locked(&inner.record);
-        if !covers(&draft.containers, &record.containers) {
-            let rule = "a checkpoint lacks containers that an earlier one named";
-            return Err(SessionError::Misuse {
-                session: inner.id,
-                rule,
-            });
-        }
         let answered = self.answers.max(record.answered);
         let number = inner.write_checkpoint(&mut record, answered, draft)?;
         // The record stays locked: no parent is chosen between the checkpoint and the answer it gives.
         if let Some(epoch) = answered {
             inner.answer(epoch, number)?;
         }
-        inner.drop_old_checkpoints(&mut record)?;
         Ok(number)
     }
 }
@@ -112,7 +105,7 @@ impl Inner {
         let mut checkpoint = Checkpoint {
             number: record.next_number,
             answered,
-            containers: draft.containers,
+            containers: union(&record.containers, &draft.containers),
             references: draft.references,
             parents: record.parents.clone(),
             adopted: record.adopted.clone(),
@@ -121,7 +114,6 @@ impl Inner {
         let mut tries = 0;
         loop {
             checkpoint.number = record.next_number;
-            record.written.push(checkpoint.number);
             record.next_number += 1;
             if self
                 .objects
@@ -146,20 +138,6 @@ impl Inner {
         record.references = checkpoint.references;
         Ok(checkpoint.number)
     }
-
-    fn drop_old_checkpoints(&self, record: &mut Record) -> Result<()> {
-        if record.written.len() <= CHECKPOINTS_KEPT {
-            return Ok(());
-        }
-        // An adoption may name an old one: whoever was ended deletes nothing.
-        self.ensure_not_ended()?;
-        while record.written.len() > CHECKPOINTS_KEPT {
-            self.objects
-                .delete(&names::checkpoint(self.id, record.written[0]))?;
-            record.written.remove(0);
-        }
-        Ok(())
-    }
 }
 
 /// Whether every container of `part` is one of `whole`. By span, not by container: there may be millions.
@@ -170,6 +148,24 @@ pub(crate) fn covers(whole: &[ContainerSpan], part: &[ContainerSpan]) -> bool {
             .iter()
             .any(|(of, within)| of == kind && within.start <= range.start && range.end <= within.end)
     })
+}
+
+/// The containers of both. Spans that cannot be stored are left as they are, to be refused.
+fn union(before: &[ContainerSpan], added: &[ContainerSpan]) -> Vec<ContainerSpan> {
+    let all = [before, added].concat();
+    let spans: Option<Vec<_>> = joined(&all)
+        .into_iter()
+        .map(|(kind, range)| {
+            let first = SequenceNumber::new(u32::try_from(range.start).ok()?).ok()?;
+            let count = u32::try_from(range.end - range.start).ok()?;
+            Some(ContainerSpan { kind, first, count })
+        })
+        .collect();
+    if all.iter().any(|span| span.count == 0) {
+        all
+    } else {
+        spans.unwrap_or(all)
+    }
 }
 
 /// The spans by kind as disjoint ranges of sequence numbers that do not touch.

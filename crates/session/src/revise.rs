@@ -19,7 +19,9 @@ use crate::objects::Put;
 const REVISIONS_MAX: usize = 64;
 
 impl Manifests {
-    /// Creates the next revision of a backup from what the present one says. `change` is asked again
+    /// Creates the next revision of a backup from what the present one says. It must reach nothing that the
+    /// present one does not: an archival rewrite first commits its new root as a backup of its own session,
+    /// where an expired rewriter loses. `change` is asked again
     /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do. Durable
     /// on return. Returns the entry's revision after the call.
     ///

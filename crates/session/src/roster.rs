@@ -77,19 +77,19 @@ impl Roster {
         self.running.iter().find(|info| info.id == session)
     }
 
-    /// The newest readable checkpoint of a session, at or above the one that its heartbeat answers with.
-    /// `None`: it has written none, and what it will refer to honours all epochs it has answered; or it has
-    /// ended meanwhile, which manifests listed after this tell.
+    /// All checkpoints of a session, by number. What any of them names is to be kept while the session has no
+    /// ending: an adopter may name any. Unreadable ones are left out, for nobody can adopt them. Empty: it has
+    /// written none, and what it will refer to honours all epochs it has answered; or it has ended
+    /// meanwhile, which manifests listed after this tell.
     ///
     /// # Errors
-    /// `Damaged` when the checkpoint that answers cannot be read: an older one must not stand in for it,
-    /// nor may reclamation go on. Of the storage.
-    pub fn checkpoint(sealer: &Sealer, info: &SessionInfo) -> Result<Option<Checkpoint>> {
-        newest_checkpoint(&Objects::new(sealer), info)
+    /// `Damaged` when the checkpoint that answers and all later ones cannot be read: older ones must not
+    /// stand in for it, and the epoch must not go on. Of the storage.
+    pub fn checkpoints(sealer: &Sealer, info: &SessionInfo) -> Result<Vec<Checkpoint>> {
+        all_checkpoints(&Objects::new(sealer), info)
     }
 
-    /// The checkpoint that an adoption names. Where its writer had deleted it at the same moment, the next
-    /// one: containers are never taken off a checkpoint, so it covers all that the adopter may use.
+    /// The checkpoint that an adoption names; it stays when the rest of a session's traces go.
     ///
     /// # Errors
     /// `Damaged`, or of the storage.
@@ -189,37 +189,29 @@ pub(crate) fn one_folder(objects: &Objects, id: SessionId) -> Result<Folder> {
         .unwrap_or_default())
 }
 
-pub(crate) fn newest_checkpoint(objects: &Objects, info: &SessionInfo) -> Result<Option<Checkpoint>> {
+fn all_checkpoints(objects: &Objects, info: &SessionInfo) -> Result<Vec<Checkpoint>> {
     let answer = info.heartbeat.as_ref().and_then(|beat| beat.checkpoint);
-    let mut numbers: BTreeSet<u32> = info.checkpoints.iter().copied().collect();
-    for _ in 0..LISTINGS_MAX {
-        let mut vanished = false;
-        let mut unreadable = None;
-        for number in numbers
-            .iter()
-            .rev()
-            .filter(|number| answer.is_none_or(|answer| **number >= answer))
-        {
-            match objects.read::<Checkpoint>(&names::checkpoint(info.id, *number))? {
-                Read::Whole(checkpoint) => return Ok(Some(checkpoint)),
-                Read::Missing => vanished = true,
-                Read::Damaged(object) => unreadable = Some(object),
-            }
-        }
-        match (vanished, unreadable, answer) {
-            (false, Some(object), _) => {
-                return Err(SessionError::Damaged(object));
-            }
-            (false, None, None) => return Ok(None),
-            // The answering checkpoint is newer than the listing that the caller made, or the session has
-            // ended since and removed its traces.
-            _ if objects.ending(info.claim.series, info.id)?.is_some() => return Ok(None),
-            _ => numbers = one_folder(objects, info.id)?.checkpoints,
+    let (mut readable, mut vanished, mut damaged) = (Vec::new(), false, None);
+    // Listed anew: the answering checkpoint may be newer than the listing that the caller made.
+    for number in one_folder(objects, info.id)?.checkpoints {
+        match objects.read::<Checkpoint>(&names::checkpoint(info.id, number))? {
+            Read::Whole(checkpoint) => readable.push(checkpoint),
+            Read::Missing => vanished = true,
+            Read::Damaged(object) => damaged = Some(object),
         }
     }
-    Err(SessionError::Contended {
-        name: names::session_folder(info.id),
-    })
+    let answers = answer.is_none_or(|answer| readable.iter().any(|read| read.number >= answer));
+    if answers && !vanished {
+        return Ok(readable);
+    }
+    if objects.ending(info.claim.series, info.id)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let name = names::checkpoint(info.id, answer.unwrap_or_default());
+    let why = format!("{name}: is named by a heartbeat, and missing");
+    Err(SessionError::Damaged(
+        damaged.unwrap_or(DamagedObject { name, why }),
+    ))
 }
 
 pub(crate) fn adopted_checkpoint(
@@ -227,20 +219,9 @@ pub(crate) fn adopted_checkpoint(
     id: SessionId,
     number: u32,
 ) -> Result<Option<Checkpoint>> {
-    for _ in 0..LISTINGS_MAX {
-        let numbers = one_folder(objects, id)?.checkpoints;
-        let Some(at) = numbers.range(number..).next() else {
-            return Ok(None);
-        };
-        match objects.read::<Checkpoint>(&names::checkpoint(id, *at))? {
-            Read::Whole(checkpoint) => return Ok(Some(checkpoint)),
-            Read::Missing => {}
-            Read::Damaged(object) => {
-                return Err(SessionError::Damaged(object));
-            }
-        }
+    match objects.read::<Checkpoint>(&names::checkpoint(id, number))? {
+        Read::Whole(checkpoint) => Ok(Some(checkpoint)),
+        Read::Missing => Ok(None),
+        Read::Damaged(object) => Err(SessionError::Damaged(object)),
     }
-    Err(SessionError::Contended {
-        name: names::session_folder(id),
-    })
 }

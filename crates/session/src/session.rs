@@ -70,8 +70,6 @@ pub(crate) enum End {
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) next_number: u32,
-    /// Numbers that may exist in the store.
-    pub(crate) written: Vec<u32>,
     /// The epoch that all of the below honours.
     pub(crate) answered: Option<Epoch>,
     /// How many epochs' answers were written: parents chosen across one are chosen anew.

@@ -257,3 +257,8 @@ fn plain_backup(series_number: u8) -> Backup {
         totals: BackupTotals::default(),
     }
 }
+
+/// The newest checkpoint of a session.
+fn newest(host: &Host, info: &crate::SessionInfo) -> Option<format::session::Checkpoint> {
+    crate::Roster::checkpoints(&host.sealer, info).unwrap().pop()
+}

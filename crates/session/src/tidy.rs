@@ -78,15 +78,14 @@ impl Session {
     }
 }
 
-/// Removes heartbeats and checkpoints, but for the checkpoint that stands for `keep`.
+/// Removes heartbeats and checkpoints, but for the checkpoint `keep`.
 pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Option<u32>) -> Result<usize> {
-    let kept = keep.and_then(|number| folder.checkpoints.range(number..).next());
     let mut removed = 0;
     for counter in &folder.heartbeats {
         objects.delete(&names::heartbeat(id, *counter))?;
         removed += 1;
     }
-    for number in folder.checkpoints.iter().filter(|number| Some(*number) != kept) {
+    for number in folder.checkpoints.iter().filter(|number| Some(**number) != keep) {
         objects.delete(&names::checkpoint(id, *number))?;
         removed += 1;
     }

@@ -16,6 +16,7 @@ use crate::objects::DamagedObject;
 /// The slots that look-ups of one session treat as absent, as of one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReclaimView {
+    oldest: Option<Epoch>,
     newest: Option<Epoch>,
     own: Option<SessionId>,
     absent: AbsentSlots,
@@ -28,6 +29,13 @@ impl ReclaimView {
     #[must_use]
     pub fn newest_epoch(&self) -> Option<Epoch> {
         self.newest
+    }
+
+    /// The oldest epoch that is kept. Caches, runs and nodes stamped with an older one are to be dropped:
+    /// what was removed from compacted containers before it is on no list any more.
+    #[must_use]
+    pub fn oldest_epoch(&self) -> Option<Epoch> {
+        self.oldest
     }
 
     /// Whether a look-up must not return this slot.
@@ -86,6 +94,7 @@ impl ViewBuilder {
 
     pub(crate) fn saw(&mut self, epoch: Epoch) {
         self.view.newest = self.view.newest.max(Some(epoch));
+        self.view.oldest = Some(self.view.oldest.map_or(epoch, |oldest| oldest.min(epoch)));
     }
 
     pub(crate) fn absent(&mut self, slots: &[ContainerSlots]) {

@@ -177,32 +177,42 @@ fn an_answer_whose_heartbeat_failed_is_given_by_the_next() {
 }
 
 #[test]
-fn checkpoints_count_up_the_newest_two_stay_and_all_say_what_they_must() {
+fn checkpoints_count_up_all_stay_and_each_says_what_it_must() {
     let host = Host::new();
     let session = host.begin(1);
     let other = data(id(77), 3);
     for n in 0..4u32 {
         let references = vec![(other, range(n, 2))];
-        let number = checkpoint(
-            &session,
-            Draft {
-                references,
-                ..draft(n)
-            },
-        );
-        assert_eq!(number, n);
-        let info = info(&host, &session);
-        let expected: Vec<u32> = (n.saturating_sub(1)..=n).collect();
-        assert_eq!(info.checkpoints, expected);
-        let read = Roster::checkpoint(&host.sealer, &info).unwrap().unwrap();
+        // Only what is new is drafted; what an earlier checkpoint named stays named.
+        let containers = if n == 0 {
+            Vec::new()
+        } else {
+            vec![super::span(n - 1, 1)]
+        };
         assert_eq!(
-            (read.number, read.containers, read.references),
-            (n, draft(n).containers, vec![(other, range(n, 2))])
+            checkpoint(
+                &session,
+                Draft {
+                    containers,
+                    references
+                }
+            ),
+            n
         );
+        let info = info(&host, &session);
+        assert_eq!(
+            info.checkpoints,
+            (0..=n).collect::<Vec<_>>(),
+            "an adopter may name any"
+        );
+        let read = super::newest(&host, &info).unwrap();
+        let expected = (n, draft(n).containers, vec![(other, range(n, 2))]);
+        assert_eq!((read.number, read.containers, read.references), expected);
         assert!(host.storage.is_durable(&names::checkpoint(session.id(), n)));
     }
-    let error = session.begin_checkpoint().unwrap().write(draft(1)).unwrap_err();
-    assert!(error.to_string().contains("lacks containers"), "{error}");
+    let all = Roster::checkpoints(&host.sealer, &info(&host, &session)).unwrap();
+    let references: Vec<_> = all.iter().flat_map(|read| &read.references).collect();
+    assert_eq!(references.len(), 4, "reclamation keeps what any of them names");
 }
 
 #[test]
@@ -216,7 +226,7 @@ fn a_reader_never_takes_an_older_checkpoint_for_the_answering_one() {
     let info = info(&host, &session);
     host.storage
         .damage(&names::checkpoint(session.id(), 1), |bytes| bytes.truncate(9));
-    Roster::checkpoint(&host.sealer, &info).unwrap_err();
+    Roster::checkpoints(&host.sealer, &info).unwrap_err();
     assert!(
         host.storage.get(&names::checkpoint(session.id(), 0)).is_ok(),
         "there is an older one"
@@ -235,7 +245,7 @@ fn a_roster_from_before_an_answer_still_finds_the_answering_checkpoint() {
     }
     let mut stale = info(&host, &session);
     stale.checkpoints = early.checkpoints;
-    let read = Roster::checkpoint(&host.sealer, &stale).unwrap().unwrap();
+    let read = super::newest(&host, &stale).unwrap();
     assert_eq!(read.containers, draft(4).containers);
 }
 
@@ -249,9 +259,5 @@ fn a_session_that_ends_while_its_checkpoint_is_sought_needs_none() {
     let info = info(&host, &session);
     assert!(info.has_answered(epoch(1)));
     session.commit(super::backup_of(&session, 1)).unwrap();
-    assert_eq!(
-        Roster::checkpoint(&host.sealer, &info).unwrap(),
-        None,
-        "its manifest tells"
-    );
+    assert_eq!(super::newest(&host, &info), None, "its manifest tells");
 }

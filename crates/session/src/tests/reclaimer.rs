@@ -81,9 +81,7 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
     // All have answered or ended: their checkpoints are read, and then manifests.
     let roster = Roster::list(&machine.sealer).unwrap();
     assert!(roster.get(sleeper.id()).is_none());
-    let read = Roster::checkpoint(&machine.sealer, roster.get(user.id()).unwrap())
-        .unwrap()
-        .unwrap();
+    let read = super::newest(&machine, roster.get(user.id()).unwrap()).unwrap();
     assert_eq!((read.answered, read.references), (Some(epoch(1)), taken));
     assert_eq!(
         Manifests::new(&machine.sealer).list().unwrap().backups().count(),

@@ -12,8 +12,7 @@ fn declared(host: &Host, session: &crate::Session) -> Vec<(types::SeriesId, type
         .get(session.id())
         .unwrap()
         .clone();
-    Roster::checkpoint(&host.sealer, &info)
-        .unwrap()
+    super::newest(&host, &info)
         .map(|read| read.parents)
         .unwrap_or_default()
 }
