@@ -166,7 +166,7 @@ fn check(host: &Host, told: &Told, when: &str) {
         let Some(acknowledged) = told.checkpoints.get(&info.id) else {
             continue;
         };
-        let read = super::newest(&host, info);
+        let read = super::newest(host, info);
         let read = read.unwrap_or_else(|| panic!("{when}: checkpoint {acknowledged} of {} is lost", info.id));
         assert!(read.number >= *acknowledged, "{when}");
     }

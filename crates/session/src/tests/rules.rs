@@ -12,7 +12,7 @@ fn declared(host: &Host, session: &crate::Session) -> Vec<(types::SeriesId, type
         .get(session.id())
         .unwrap()
         .clone();
-    super::newest(&host, &info)
+    super::newest(host, &info)
         .map(|read| read.parents)
         .unwrap_or_default()
 }
