@@ -37,7 +37,7 @@ proptest! {
     fn rewriting_is_logarithmic(sessions in 50u64..600) {
         let (mut runs, mut written) = (Vec::new(), 0u64);
         for _ in 0..sessions {
-            runs.push(1u64);
+            runs.extend([1u64]);
             let mut chosen = plan(&runs, RUNS_MAX);
             chosen.sort_unstable_by(|a, b| b.cmp(a));
             let merged: u64 = chosen.iter().map(|at| runs.swap_remove(*at)).sum();

@@ -123,7 +123,11 @@ fn a_crash_at_any_operation_of_a_merge_loses_no_hook() {
         storage.inject(Fault::stop(n));
         let stopped = open(&storage, SMALL).merge(&|| true, &|_| true);
         assert!(matches!(stopped, Err(IndexError::Storage(_))), "operation {n}");
-        for policy in [CrashPolicy::KeepAll, CrashPolicy::DropAll, CrashPolicy::TearAll] {
+        let all = [CrashPolicy::KeepAll, CrashPolicy::DropAll, CrashPolicy::TearAll];
+        for policy in all
+            .into_iter()
+            .chain((0..4).map(|seed| CrashPolicy::Seeded(seed * 100 + n)))
+        {
             let after = storage.crash(policy);
             let index = open(&after, SMALL);
             model.check(&index);
