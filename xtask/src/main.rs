@@ -1,2 +1,14 @@
-//! x
-fn main() {}
+//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask tidy`.
+
+mod layering;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("layering") => layering::check(),
+        Some("tidy") => tidy::check(),
+        other => bail!("unknown task {other:?}; the tasks are: layering, tidy"),
+    }
+}

@@ -72,20 +72,6 @@ pub struct SeriesName {
     pub paths: Vec<Vec<u8>>,
 }
 
-impl SeriesName {
-    /// The bytes whose keyed hash names the series' folder: the host, then each path, every one preceded by
-    /// its length as u64, little-endian.
-    #[must_use]
-    pub fn folder_input(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for part in std::iter::once(&self.host).chain(&self.paths) {
-            out.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            out.extend_from_slice(part);
-        }
-        out
-    }
-}
-
 /// What a stream is in its backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamRole {

@@ -1,1 +1,37 @@
-//! The pipeline: read, chunk, fingerprint, look up, pack, commit
+//! The pipeline: read, chunk, fingerprint, look up, pack, commit.
+//!
+//! Stages are threads joined by named bounded queues ([`queue`]); what is deduplicated depends on the
+//! order of chunks alone, never on timing (Guo 3.4, G10). See docs/architecture.md, "How a byte travels".
+
+mod backup;
+mod buffer;
+mod builders;
+mod chunk;
+mod close;
+mod counters;
+mod directory;
+mod door;
+mod error;
+mod feeder;
+mod ledger;
+mod lookup;
+mod options;
+mod pack;
+mod piece;
+mod pipeline;
+mod places;
+pub mod queue;
+mod region;
+mod segment;
+mod stream;
+mod workers;
+mod write;
+
+pub use backup::{Backed, Ingest, backup_stream, backup_tree};
+pub use counters::{Counter, Counters};
+pub use directory::{Faults, ParentTree};
+pub use door::Door;
+pub use error::IngestError;
+pub use options::IngestOptions;
+pub use queue::QueueStats;
+pub use stream::{ReaderSource, StreamPiece, StreamSource};

@@ -1,1 +1,38 @@
-//! The library: opens a store and wires the floors below
+//! The library: opens a store and wires the floors below.
+//!
+//! A [`Store`] is made by [`Store::init`] or opened by [`Store::open`], over any [`env::Storage`]. Backups
+//! ([`Store::backup_tree`], [`Store::backup_stream`]), restores, checks and the rest are its methods; each
+//! takes a [`Monitor`] to be watched and stopped by. Errors say what, where and what to do next.
+
+mod backup;
+mod check;
+mod credential;
+mod error;
+mod image;
+mod index_rebuild;
+mod monitor;
+mod restore;
+mod snapshots;
+mod stats;
+mod store;
+
+pub use ::restore::{AssembleOptions, AssembleStats, Fault};
+pub use backup::{BackupOptions, BackupReport, TreeOptions};
+pub use check::{CheckReport, Finding, ReadData};
+pub use container::Compression;
+pub use credential::Credential;
+pub use env::Env;
+pub use error::{Error, ErrorKind, Result};
+pub use format::listing::{EntryKind, ListingEntry};
+pub use format::manifest::BackupTotals;
+pub use image::ImageSource;
+pub use index_rebuild::RebuildReport;
+pub use ingest::{Counters, IngestOptions, QueueStats, ReaderSource, StreamPiece, StreamSource};
+pub use monitor::Monitor;
+pub use restore::{RestoreReport, RestoreRequest};
+pub use session::{DamagedObject, Filter, SessionPolicy};
+pub use snapshots::{Snapshot, SnapshotList};
+pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
+pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
+pub use tree::{ExcludeBuilder, Excludes, Overwrite, TreeError, Walk};
+pub use types::{ByteLen, ContainerId, SessionId, StoreId, UnixNanos};

@@ -39,6 +39,26 @@ pub(crate) fn read_node<S: NodeSource + ?Sized>(
     Ok(node)
 }
 
+/// The nodes below the node that is referred to, whose level is at least 2; checked like every opened node.
+///
+/// # Errors
+/// Every error of this crate that names a node.
+pub fn child_nodes<S: NodeSource + ?Sized>(
+    source: &S,
+    reference: &TreeRoot,
+) -> Result<Vec<TreeRoot>, RecipeError> {
+    let of = |child: Child| {
+        let location = child.location()?;
+        Some(TreeRoot {
+            location,
+            level: child.level,
+            fingerprint: child.fingerprint,
+            len: child.logical_len,
+        })
+    };
+    Ok(open_node(source, reference)?.into_iter().filter_map(of).collect())
+}
+
 /// The children of the node that is referred to, checked. A node child's `containers_max` is not known yet,
 /// and 0.
 pub(crate) fn open_node<S: NodeSource + ?Sized>(

@@ -1,1 +1,22 @@
-//! Plan and assemble: forward assembly area, prefetch, verification
+//! Plan and assemble: forward assembly area, prefetch, verification.
+//!
+//! Nothing leaves unverified (INV-5): references come from recipes whose nodes were recomputed up to the
+//! manifest's root, and every chunk's bytes are hashed before they are handed on. Restore never asks the
+//! index (G2).
+
+mod assemble;
+mod error;
+mod fetch;
+pub mod plan;
+mod references;
+mod stream;
+mod tree;
+
+#[cfg(test)]
+mod plan_tests;
+
+pub use assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+pub use error::RestoreError;
+pub use references::references;
+pub use stream::{Output, restore_stream};
+pub use tree::{Fault, RestoreCounters, TreeSource, TreeStats, restore_tree};

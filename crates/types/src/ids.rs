@@ -126,7 +126,9 @@ impl ContainerId {
     /// The inverse of [`Self::to_u64`]; `None` where the kind's number is not one.
     #[must_use]
     pub const fn from_u64(value: u64) -> Option<Self> {
-        let Some(kind) = ContainerKind::from_number(((value >> 24) & 7) as u8) else { return None };
+        let Some(kind) = ContainerKind::from_number(((value >> 24) & 7) as u8) else {
+            return None;
+        };
         Some(Self {
             session: SessionId(value >> 27),
             kind,
@@ -158,7 +160,13 @@ pub enum ContainerKind {
 
 impl ContainerKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Data, Self::Recipe, Self::Archive, Self::Catalog, Self::Small];
+    pub const ALL: [Self; 5] = [
+        Self::Data,
+        Self::Recipe,
+        Self::Archive,
+        Self::Catalog,
+        Self::Small,
+    ];
 
     /// Its number in ids and headers.
     #[must_use]

@@ -16,7 +16,7 @@ pub use ids::{
     SessionId, Slot, StoreId,
 };
 pub use location::{ChunkLocation, SlotRange};
-pub use name::{NameError, ObjectName, OBJECT_NAME_BYTES_MAX};
+pub use name::{NameError, OBJECT_NAME_BYTES_MAX, ObjectName};
 pub use units::{ByteLen, ByteRange, UnixNanos};
 
 /// A number that does not fit the id or unit it was meant for.

@@ -38,7 +38,10 @@ impl SlotRange {
     /// A range of one slot.
     #[must_use]
     pub const fn one(slot: Slot) -> Self {
-        Self { first: slot, count: 1 }
+        Self {
+            first: slot,
+            count: 1,
+        }
     }
 
     /// The first slot.

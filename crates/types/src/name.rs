@@ -50,10 +50,14 @@ fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > OBJECT_NAME_BYTES_MAX {
         return Some("its length is not within 1 to 200 bytes");
     }
-    if name.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
+    if name
+        .split('/')
+        .any(|part| part.is_empty() || part.starts_with('.'))
+    {
         return Some("a part is empty or begins with a dot");
     }
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b'/');
+    let plain =
+        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b'/');
     if !name.bytes().all(plain) {
         return Some("only a-z, 0-9, '.', '_', '-' and '/' are allowed");
     }

@@ -37,7 +37,13 @@ impl fmt::Display for ByteLen {
             value /= 1024.0;
             unit += 1;
         }
-        let places = if value < 9.995 { 2 } else if value < 99.95 { 1 } else { 0 };
+        let places = if value < 9.995 {
+            2
+        } else if value < 99.95 {
+            1
+        } else {
+            0
+        };
         write!(f, "{value:.places$} {}", UNITS[unit])
     }
 }

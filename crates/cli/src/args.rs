@@ -1,0 +1,251 @@
+//! The arguments. Verbs and options are those that hands know from restic.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Deduplicating backups: every byte is stored once.
+#[derive(Debug, Parser)]
+#[command(name = "onefold", version, about, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The store: a local folder
+    #[arg(short, long, global = true, env = "ONEFOLD_REPOSITORY", value_name = "FOLDER")]
+    pub(crate) repo: Option<PathBuf>,
+    /// Read the password from the first line of this file
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "ONEFOLD_PASSWORD_FILE",
+        value_name = "FILE"
+    )]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Run this command through the shell and take the first line it prints as the password
+    #[arg(long, global = true, env = "ONEFOLD_PASSWORD_COMMAND", value_name = "COMMAND")]
+    pub(crate) password_command: Option<String>,
+    /// Use no password: whoever can read the store can read everything in it
+    #[arg(long, global = true)]
+    pub(crate) insecure_no_password: bool,
+    /// Print JSON lines instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Print more: what each stage waited for, every file
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create a new store
+    Init(Init),
+    /// Back up files and folders, a stream, or a disk image
+    Backup(Backup),
+    /// Restore a backup
+    Restore(Restore),
+    /// List the backups
+    Snapshots(Filter),
+    /// List the files in a backup
+    Ls(Ls),
+    /// Check the store for damage
+    Check(Check),
+    /// Say what the store holds and how well it is laid out
+    Stats(Stats),
+    /// Look after the index
+    #[command(subcommand)]
+    Index(Index),
+    /// Look after passwords
+    #[command(subcommand)]
+    Key(Key),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Share the fingerprint domain of this store, so that copies between the two move references
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) domain_of: Option<PathBuf>,
+    /// File with the password of the store named by --domain-of (default: the same password)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "ONEFOLD_FROM_PASSWORD_FILE",
+        requires = "domain_of"
+    )]
+    pub(crate) from_password_file: Option<PathBuf>,
+    /// Average chunk length in KiB, a power of two
+    #[arg(long, default_value_t = 8, value_name = "KIB")]
+    pub(crate) chunk_kib: u32,
+    /// Target size of a container in MiB
+    #[arg(long, default_value_t = 16, value_name = "MIB")]
+    pub(crate) container_mib: u32,
+}
+
+/// How regions are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionMode {
+    /// zstd where it pays
+    Auto,
+    /// zstd always
+    On,
+    /// Not at all
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// Files and folders
+    #[arg(value_name = "PATH", required_unless_present = "stdin")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Back up standard input
+    #[arg(long, conflicts_with = "paths")]
+    pub(crate) stdin: bool,
+    /// The name under which standard input is stored
+    #[arg(long, default_value = "stdin", value_name = "NAME")]
+    pub(crate) stdin_filename: String,
+    /// Treat the one path as a disk image: fixed chunks of this many KiB, zeros neither stored nor read
+    #[arg(long, value_name = "KIB", conflicts_with = "stdin")]
+    pub(crate) image_kib: Option<u32>,
+    /// Leave out what matches this pattern (may be repeated)
+    #[arg(short, long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+    /// Leave out what matches a line of this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) exclude_file: Vec<PathBuf>,
+    /// Leave out folders with a CACHEDIR.TAG
+    #[arg(long)]
+    pub(crate) exclude_caches: bool,
+    /// Stay on the file systems of the given paths
+    #[arg(short = 'x', long)]
+    pub(crate) one_file_system: bool,
+    /// Read all files, also those that look unchanged
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Do not take a file for changed because of its ctime
+    #[arg(long)]
+    pub(crate) ignore_ctime: bool,
+    /// Do not take a file for changed because of its inode number
+    #[arg(long)]
+    pub(crate) ignore_inode: bool,
+    /// A tag for the backup (may be repeated, or separated by commas)
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    pub(crate) tag: Vec<String>,
+    /// The host name to store (default: this host's)
+    #[arg(short = 'H', long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Whether to compress
+    #[arg(long, value_enum, default_value_t = CompressionMode::Auto, env = "ONEFOLD_COMPRESSION")]
+    pub(crate) compression: CompressionMode,
+    /// zstd level, 1 to 19
+    #[arg(long, default_value_t = 3, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub(crate) compression_level: i32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// A backup's id, or `latest`
+    pub(crate) id: String,
+    /// Where to restore to; the paths of the backup are created below it
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) target: PathBuf,
+    /// Restore only this path and what is below it (may be repeated)
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) include: Vec<PathBuf>,
+    /// What to do with files that are there already
+    #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
+    pub(crate) overwrite: OverwriteMode,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+/// What to do with files that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverwriteMode {
+    /// Replace them
+    Always,
+    /// Replace those whose size or time differs
+    IfChanged,
+    /// Replace those that are older than the backup's
+    IfNewer,
+    /// Leave them
+    Never,
+}
+
+/// Which backups are meant.
+#[derive(Debug, Args, Default)]
+pub(crate) struct Filter {
+    /// Only backups of this host
+    #[arg(short = 'H', long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Only backups of this path
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Vec<PathBuf>,
+    /// Only backups with this tag
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// A backup's id, or `latest`
+    pub(crate) id: String,
+    /// Only this path and what is below it
+    pub(crate) paths: Vec<PathBuf>,
+    /// Print mode, owner, size and time
+    #[arg(short, long)]
+    pub(crate) long: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Read all stored bytes and verify every chunk, or a share of the containers such as 5%
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "100%", require_equals = true)]
+    pub(crate) read_data: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// Backups to measure (default: the latest); `all` for every one
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Index {
+    /// Make the index anew from the containers
+    Rebuild,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// List the passwords' slots
+    List,
+    /// Add a password
+    Add(NewPassword),
+    /// Remove a password's slot
+    Remove {
+        /// The slot's id, as `key list` prints it
+        id: String,
+    },
+    /// Replace the password that was given
+    Passwd(NewPassword),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewPassword {
+    /// File with the new password
+    #[arg(long, value_name = "FILE")]
+    pub(crate) new_password_file: Option<PathBuf>,
+    /// Add a slot without a password
+    #[arg(long)]
+    pub(crate) new_insecure_no_password: bool,
+}

@@ -1,0 +1,270 @@
+//! `onefold backup`
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, bail};
+use onefold::{
+    BackupOptions, BackupReport, Compression, ExcludeBuilder, Excludes, ImageSource, IngestOptions, Monitor,
+    ReaderSource, Store, TreeError, TreeOptions,
+};
+use serde::Serialize;
+
+use crate::args::{Backup, CompressionMode, Global};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, duration, rate};
+use crate::progress::{self, Status};
+
+#[derive(Serialize)]
+struct Summary {
+    message_type: &'static str,
+    snapshot_id: u64,
+    parent: Option<u64>,
+    adopted: Vec<u64>,
+    files_new: u64,
+    files_changed: u64,
+    files_unmodified: u64,
+    files_failed: u64,
+    dirs: u64,
+    total_files_processed: u64,
+    total_bytes_processed: u64,
+    bytes_read: u64,
+    data_added: u64,
+    data_added_packed: u64,
+    chunks: u64,
+    chunks_new: u64,
+    segments: u64,
+    segments_known: u64,
+    total_duration: f64,
+    queues: Vec<Queue>,
+}
+
+#[derive(Serialize)]
+struct Queue {
+    name: &'static str,
+    depth: usize,
+    items: u64,
+    full_seconds: f64,
+    empty_seconds: f64,
+}
+
+pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let compression = match args.compression {
+        CompressionMode::Auto => Compression::Auto {
+            level: args.compression_level,
+        },
+        CompressionMode::On => Compression::Level(args.compression_level),
+        CompressionMode::Off => Compression::Off,
+    };
+    let host = match &args.host {
+        Some(host) => host.clone().into_bytes(),
+        None => hostname::get()
+            .context("asking for the host's name")?
+            .as_bytes()
+            .to_vec(),
+    };
+    let options = BackupOptions {
+        host,
+        user: std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec(),
+        tags: args.tag.clone(),
+        ingest: IngestOptions {
+            compression,
+            ..IngestOptions::for_cores(cores)
+        },
+    };
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let status = || Status {
+        bytes_done: monitor.counters.bytes_logical.get(),
+        bytes_total: monitor.work_total(),
+        files_done: monitor.counters.files.get(),
+        errors: monitor.counters.files_failed.get(),
+        current: monitor.counters.current(),
+    };
+    let mut faults = |fault: &TreeError| {
+        // Standard error is gone: nothing is left to tell anybody.
+        drop(output.warn(format!("warning: {fault}")));
+    };
+    let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
+        if args.stdin {
+            let mut source = ReaderSource(std::io::stdin());
+            let name = PathBuf::from(&args.stdin_filename);
+            return Ok(store.backup_stream(&options, &name, None, &mut source, &monitor)?);
+        }
+        if let Some(kib) = args.image_kib {
+            return image(&store, args, kib, &options, &monitor);
+        }
+        let tree = tree_options(global, args)?;
+        if output.shows_progress() {
+            count_ahead(&tree, &monitor);
+        }
+        Ok(store.backup_tree(&options, &tree, &monitor, &mut faults)?)
+    })?;
+    print(output, &report)?;
+    Ok(if report.totals.files_failed > 0 {
+        Code::Incomplete
+    } else {
+        Code::Success
+    })
+}
+
+fn tree_options(global: &Global, args: &Backup) -> Result<TreeOptions> {
+    let current_folder = std::env::current_dir().context("asking for the current folder")?;
+    for path in &args.paths {
+        // A mistyped path is told before anything is stored.
+        path.symlink_metadata()
+            .with_context(|| format!("{}", path.display()))?;
+    }
+    Ok(TreeOptions {
+        paths: args.paths.clone(),
+        current_folder,
+        excludes: excludes(args)?,
+        exclude_caches: args.exclude_caches,
+        one_file_system: args.one_file_system,
+        leave_out: global.repo.clone(),
+        force: args.force,
+        ignore_ctime: args.ignore_ctime,
+        ignore_inode: args.ignore_inode,
+    })
+}
+
+fn excludes(args: &Backup) -> Result<Excludes> {
+    let mut builder = ExcludeBuilder::new();
+    for pattern in &args.exclude {
+        builder.add(pattern, false)?;
+    }
+    for file in &args.exclude_file {
+        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        for line in text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            builder.add(line, false)?;
+        }
+    }
+    Ok(builder.build()?)
+}
+
+/// Counts bytes on a thread of its own, so that progress can say how much is left.
+fn count_ahead(tree: &TreeOptions, monitor: &Monitor) {
+    let walk = tree.walk(true);
+    let total = monitor.total_handle();
+    std::thread::spawn(move || {
+        let mut bytes = 0;
+        for entry in onefold::Walk::new(walk).flatten() {
+            bytes += entry.len;
+        }
+        total.store(bytes, Ordering::Relaxed);
+    });
+}
+
+fn image(
+    store: &Store,
+    args: &Backup,
+    kib: u32,
+    options: &BackupOptions,
+    monitor: &Monitor,
+) -> Result<BackupReport> {
+    let [path] = args.paths.as_slice() else {
+        bail!("--image-kib takes one path: the image")
+    };
+    let path = std::path::absolute(path)?;
+    let mut source = ImageSource::open(&path)?;
+    monitor.set_total(source.len());
+    let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
+    Ok(store.backup_stream(options, &path, Some(chunk), &mut source, monitor)?)
+}
+
+fn print(output: Output, report: &BackupReport) -> Result<()> {
+    #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
+    let seconds = report.elapsed_nanos as f64 / 1e9;
+    let totals = &report.totals;
+    for untidy in &report.untidy {
+        output.warn(format!(
+            "warning: the backup is safe, but tidying up failed: {untidy}"
+        ))?;
+    }
+    if !report.adopted.is_empty() {
+        output.line(format!(
+            "went on from {} that had been interrupted",
+            count(report.adopted.len() as u64, "backup", "backups")
+        ))?;
+    }
+    output.line(format!(
+        "files:  {} new, {} changed, {} unchanged{}",
+        totals.files_new,
+        totals.files_changed,
+        totals.files_unchanged,
+        if totals.files_failed > 0 {
+            format!(", {} not read as they were", totals.files_failed)
+        } else {
+            String::new()
+        }
+    ))?;
+    output.line(format!(
+        "data:   {} in all, {} read, {} new, {} stored",
+        bytes(totals.bytes_logical),
+        bytes(totals.bytes_read),
+        bytes(totals.bytes_new),
+        bytes(totals.bytes_stored)
+    ))?;
+    if output.verbose > 0 {
+        output.line(format!(
+            "chunks: {} of {} new; segments: {} of {} known whole",
+            totals.chunks_new, totals.chunks, totals.segments_known, totals.segments
+        ))?;
+        for queue in &report.queues {
+            output.line(format!(
+                "queue {:8} {:>8} items, {:>8.3} s full, {:>8.3} s empty",
+                queue.name,
+                queue.items.load(Ordering::Relaxed),
+                seconds_of(&queue.full_nanos),
+                seconds_of(&queue.empty_nanos)
+            ))?;
+        }
+    }
+    output.line(format!(
+        "backup {} saved in {} ({})",
+        report.id,
+        duration(seconds),
+        rate(totals.bytes_logical, seconds)
+    ))?;
+    let queue = |queue: &std::sync::Arc<onefold::QueueStats>| Queue {
+        name: queue.name,
+        depth: queue.depth,
+        items: queue.items.load(Ordering::Relaxed),
+        full_seconds: seconds_of(&queue.full_nanos),
+        empty_seconds: seconds_of(&queue.empty_nanos),
+    };
+    output.object(&Summary {
+        message_type: "summary",
+        snapshot_id: report.id.get(),
+        parent: report.parent.map(onefold::SessionId::get),
+        adopted: report.adopted.iter().map(|session| session.get()).collect(),
+        files_new: totals.files_new,
+        files_changed: totals.files_changed,
+        files_unmodified: totals.files_unchanged,
+        files_failed: totals.files_failed,
+        dirs: totals.folders,
+        total_files_processed: totals.files,
+        total_bytes_processed: totals.bytes_logical,
+        bytes_read: totals.bytes_read,
+        data_added: totals.bytes_new,
+        data_added_packed: totals.bytes_stored,
+        chunks: totals.chunks,
+        chunks_new: totals.chunks_new,
+        segments: totals.segments,
+        segments_known: totals.segments_known,
+        total_duration: seconds,
+        queues: report.queues.iter().map(queue).collect(),
+    })?;
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds are shown")]
+fn seconds_of(nanos: &std::sync::atomic::AtomicU64) -> f64 {
+    nanos.load(Ordering::Relaxed) as f64 / 1e9
+}

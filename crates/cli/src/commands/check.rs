@@ -1,0 +1,112 @@
+//! `onefold check`
+
+use anyhow::{Context, Result, bail};
+use onefold::{Monitor, ReadData};
+use serde::Serialize;
+
+use crate::args::{Check, Global};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, lossy};
+use crate::progress::{self, Status};
+
+#[derive(Serialize)]
+struct FoundLine<'a> {
+    message_type: &'static str,
+    object: &'a str,
+    what: &'a str,
+    covered: bool,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    message_type: &'static str,
+    backups: u64,
+    nodes: u64,
+    containers: u64,
+    containers_read: u64,
+    bytes_read: u64,
+    num_errors: usize,
+    broken_backups: Vec<u64>,
+}
+
+pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code> {
+    let read_data = match &args.read_data {
+        None => ReadData::None,
+        Some(text) => ReadData::Share(share(text)?),
+    };
+    let store = super::open(global)?;
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let status = || Status {
+        bytes_done: monitor.work_done(),
+        bytes_total: monitor.work_total(),
+        errors: monitor.errors(),
+        ..Status::default()
+    };
+    let report = progress::beside(output, "check", &status, || store.check(read_data, &monitor))?;
+    for finding in &report.findings {
+        let covered = if finding.is_covered {
+            " (a second copy is good)"
+        } else {
+            ""
+        };
+        output.result(format!("{}: {}{covered}", finding.object, finding.what))?;
+        output.object(&FoundLine {
+            message_type: "damage",
+            object: &finding.object,
+            what: &finding.what,
+            covered: finding.is_covered,
+        })?;
+    }
+    for backup in &report.damaged_backups {
+        output.result(format!("backup {backup} cannot be restored whole"))?;
+        for path in report.damaged_files.get(backup).into_iter().flatten() {
+            output.result(format!("  {}", lossy(path)))?;
+        }
+    }
+    output.line(format!(
+        "checked {}, {} and {}",
+        count(report.backups, "backup", "backups"),
+        count(report.nodes, "node", "nodes"),
+        count(report.containers, "container", "containers")
+    ))?;
+    if read_data != ReadData::None {
+        output.line(format!(
+            "read {} of {}",
+            bytes(report.bytes_read),
+            count(report.containers_read, "container", "containers")
+        ))?;
+    }
+    output.object(&Summary {
+        message_type: "summary",
+        backups: report.backups,
+        nodes: report.nodes,
+        containers: report.containers,
+        containers_read: report.containers_read,
+        bytes_read: report.bytes_read,
+        num_errors: report.findings.len(),
+        broken_backups: report.damaged_backups.iter().map(|backup| backup.get()).collect(),
+    })?;
+    if report.is_sound() {
+        output.line("no damage found")?;
+        return Ok(Code::Success);
+    }
+    output.line(
+        "Damage was found. Files that are still on their source heal by the next backup of them; restore \
+         what is named above from another copy otherwise.",
+    )?;
+    Ok(Code::Failure)
+}
+
+fn share(text: &str) -> Result<f64> {
+    let number = text
+        .strip_suffix('%')
+        .context("--read-data takes a share such as 5%")?;
+    let percent: f64 = number
+        .trim()
+        .parse()
+        .context("--read-data takes a share such as 5%")?;
+    if !(percent > 0.0 && percent <= 100.0) {
+        bail!("--read-data takes a share above 0% and up to 100%");
+    }
+    Ok(percent / 100.0)
+}

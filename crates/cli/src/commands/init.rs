@@ -1,0 +1,68 @@
+//! `onefold init`
+
+use anyhow::{Context, Result};
+use onefold::{Env, InitOptions, OpenOptions, Store};
+use serde::Serialize;
+
+use crate::args::{Global, Init};
+use crate::exit::Code;
+use crate::output::Output;
+use crate::password;
+
+#[derive(Serialize)]
+struct Done {
+    message_type: &'static str,
+    id: String,
+    repository: String,
+}
+
+pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> {
+    let folder = super::folder(global)?;
+    let credential = password::initial(global)?;
+    let domain_of = match &args.domain_of {
+        None => None,
+        Some(other) => {
+            let env = Env::local(other).map_err(onefold::Error::from)?;
+            let other_credential = match &args.from_password_file {
+                Some(file) => password::from_file(file)?,
+                None => credential.clone(),
+            };
+            let store = Store::open(&env, &other_credential, &OpenOptions::default())
+                .with_context(|| format!("opening {}", other.display()))?;
+            Some(store)
+        }
+    };
+    let options = InitOptions {
+        chunk_avg_bytes: args.chunk_kib.saturating_mul(1024),
+        container_bytes: args.container_mib.saturating_mul(1 << 20),
+        label: label(),
+        ..InitOptions::default()
+    };
+    let env = Env::create_local(&folder).map_err(onefold::Error::from)?;
+    let store = Store::init(&env, &credential, &options, domain_of.as_ref())?;
+    let shown = folder.display().to_string();
+    output.line(format!("created store {} in {shown}", store.id()))?;
+    if matches!(credential, onefold::Credential::None) {
+        output.line("It has no password: whoever can read this folder can read everything in it.")?;
+    } else {
+        output
+            .line("Keep the password safe: without it nobody can read what is in the store, you included.")?;
+    }
+    output.object(&Done {
+        message_type: "initialized",
+        id: store.id().to_string(),
+        repository: shown,
+    })?;
+    Ok(Code::Success)
+}
+
+/// Who made a password's slot.
+pub(crate) fn label() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    format!(
+        "{user}@{}",
+        hostname::get()
+            .map(|host| host.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    )
+}

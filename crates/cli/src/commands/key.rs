@@ -1,0 +1,53 @@
+//! `onefold key`
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::init::label;
+use crate::args::{Global, Key};
+use crate::exit::Code;
+use crate::output::Output;
+use crate::password;
+
+#[derive(Serialize)]
+struct Slot {
+    message_type: &'static str,
+    id: String,
+    label: String,
+    password: bool,
+    current: bool,
+}
+
+pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    match args {
+        Key::List => {
+            output.line(format!("  {:16}  {:8}  made by", "id", "password"))?;
+            for slot in store.keys()? {
+                let mark = if slot.is_current { '*' } else { ' ' };
+                let password = if slot.has_password { "yes" } else { "none" };
+                output.result(format!("{mark} {:16}  {password:8}  {}", slot.id, slot.label))?;
+                output.object(&Slot {
+                    message_type: "key",
+                    id: slot.id,
+                    label: slot.label,
+                    password: slot.has_password,
+                    current: slot.is_current,
+                })?;
+            }
+        }
+        Key::Add(new) => {
+            let id = store.add_key(&password::further(new)?, &label())?;
+            output.line(format!("added password slot {id}"))?;
+        }
+        Key::Remove { id } => {
+            store.remove_key(id)?;
+            output.line(format!("removed password slot {id}"))?;
+        }
+        Key::Passwd(new) => {
+            let id = store.change_key(&password::further(new)?, &label())?;
+            output.line(format!("replaced the password; its slot is {id}"))?;
+        }
+    }
+    Ok(Code::Success)
+}

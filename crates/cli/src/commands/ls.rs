@@ -1,0 +1,149 @@
+//! `onefold ls`
+
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use onefold::{EntryKind, ListingEntry};
+use serde::Serialize;
+
+use crate::args::{Global, Ls};
+use crate::exit::Code;
+use crate::output::{Output, local_time, lossy, utc_time};
+
+#[derive(Serialize)]
+struct Node<'a> {
+    message_type: &'static str,
+    path: String,
+    r#type: &'static str,
+    size: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    user: String,
+    group: String,
+    mtime: String,
+    linktarget: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<&'a [u8]>,
+}
+
+pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let snapshot = store.find(&args.id, &onefold::Filter::default())?;
+    let mut paths = Vec::new();
+    for path in &args.paths {
+        paths.push(std::path::absolute(path)?.as_os_str().as_bytes().to_vec());
+    }
+    store.list_entries(&snapshot, &paths, |entry| -> Result<()> {
+        if output.json {
+            output.object(&node(entry))?;
+        } else if args.long {
+            output.raw(&long(entry))?;
+        } else {
+            output.raw(&entry.path)?;
+        }
+        Ok(())
+    })?;
+    Ok(Code::Success)
+}
+
+fn node(entry: &ListingEntry) -> Node<'_> {
+    Node {
+        message_type: "node",
+        path: lossy(&entry.path),
+        r#type: kind(entry),
+        size: size(entry),
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        user: lossy(&entry.user),
+        group: lossy(&entry.group),
+        mtime: utc_time(entry.mtime.get()),
+        linktarget: target(entry).map(lossy),
+        path_bytes: std::str::from_utf8(&entry.path)
+            .is_err()
+            .then_some(&entry.path[..]),
+    }
+}
+
+fn long(entry: &ListingEntry) -> Vec<u8> {
+    let named = |name: &[u8], number: u32| {
+        if name.is_empty() {
+            number.to_string()
+        } else {
+            lossy(name)
+        }
+    };
+    let front = format!(
+        "{}{} {:8} {:8} {:>12} {} ",
+        letter(entry),
+        permissions(entry.mode),
+        named(&entry.user, entry.uid),
+        named(&entry.group, entry.gid),
+        size(entry),
+        local_time(entry.mtime.get())
+    );
+    let mut line = front.into_bytes();
+    line.extend_from_slice(&entry.path);
+    if let Some(target) = target(entry) {
+        line.extend_from_slice(b" -> ");
+        line.extend_from_slice(target);
+    }
+    line
+}
+
+fn permissions(mode: u32) -> String {
+    let bits = ["---", "--x", "-w-", "-wx", "r--", "r-x", "rw-", "rwx"];
+    let part = |shift: u32| bits[((mode >> shift) & 7) as usize];
+    let mut text: Vec<u8> = format!("{}{}{}", part(6), part(3), part(0)).into_bytes();
+    for (bit, place, set, unset) in [
+        (0o4000, 2, b's', b'S'),
+        (0o2000, 5, b's', b'S'),
+        (0o1000, 8, b't', b'T'),
+    ] {
+        if mode & bit != 0 {
+            text[place] = if text[place] == b'x' { set } else { unset };
+        }
+    }
+    lossy(&text)
+}
+
+fn size(entry: &ListingEntry) -> u64 {
+    if let EntryKind::File { len, .. } = entry.kind {
+        len
+    } else {
+        0
+    }
+}
+
+fn target(entry: &ListingEntry) -> Option<&[u8]> {
+    match &entry.kind {
+        EntryKind::Symlink { target } | EntryKind::HardLink { target } => Some(target),
+        _ => None,
+    }
+}
+
+fn kind(entry: &ListingEntry) -> &'static str {
+    match entry.kind {
+        EntryKind::File { .. } => "file",
+        EntryKind::HardLink { .. } => "hardlink",
+        EntryKind::Folder => "dir",
+        EntryKind::Symlink { .. } => "symlink",
+        EntryKind::CharDevice { .. } => "chardev",
+        EntryKind::BlockDevice { .. } => "dev",
+        EntryKind::Fifo => "fifo",
+        EntryKind::Socket => "socket",
+    }
+}
+
+fn letter(entry: &ListingEntry) -> char {
+    match entry.kind {
+        EntryKind::File { .. } | EntryKind::HardLink { .. } => '-',
+        EntryKind::Folder => 'd',
+        EntryKind::Symlink { .. } => 'l',
+        EntryKind::CharDevice { .. } => 'c',
+        EntryKind::BlockDevice { .. } => 'b',
+        EntryKind::Fifo => 'p',
+        EntryKind::Socket => 's',
+    }
+}

@@ -1,0 +1,123 @@
+//! `onefold restore`
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use anyhow::Result;
+use onefold::{AssembleOptions, Fault, Monitor, Overwrite, RestoreRequest};
+use serde::Serialize;
+
+use crate::args::{Global, OverwriteMode, Restore};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, duration, lossy, rate};
+use crate::progress::{self, Status};
+
+#[derive(Serialize)]
+struct Summary {
+    message_type: &'static str,
+    snapshot_id: u64,
+    files_restored: u64,
+    others_restored: u64,
+    files_kept: u64,
+    faults: u64,
+    bytes_restored: u64,
+    containers_read: u64,
+    speed_factor: Option<f64>,
+    memory_bytes_max: u64,
+    total_duration: f64,
+}
+
+pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
+    let mut include = Vec::new();
+    for path in &args.include {
+        include.push(std::path::absolute(path)?.as_os_str().as_bytes().to_vec());
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let request = RestoreRequest {
+        include,
+        overwrite: match args.overwrite {
+            OverwriteMode::Always => Overwrite::Always,
+            OverwriteMode::IfChanged => Overwrite::IfChanged,
+            OverwriteMode::IfNewer => Overwrite::IfNewer,
+            OverwriteMode::Never => Overwrite::Never,
+        },
+        assembling: AssembleOptions::for_cores(cores),
+    };
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let counters = &monitor.restore;
+    let status = || Status {
+        bytes_done: counters.bytes.load(Ordering::Relaxed),
+        bytes_total: counters.bytes_total.load(Ordering::Relaxed),
+        files_done: counters.files.load(Ordering::Relaxed),
+        errors: monitor.errors(),
+        current: Vec::new(),
+    };
+    let mut faults = |fault: &Fault| {
+        let text = match fault {
+            Fault::Tree(error) => format!("error: {error}"),
+            Fault::Lost { path, error } => format!("error: {}: not restored: {error}", lossy(path)),
+        };
+        // Standard error is gone: nothing is left to tell anybody.
+        drop(output.warn(text));
+    };
+    let report = progress::beside(output, "restore", &status, || {
+        store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
+    })?;
+    #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
+    let (seconds, mib) = (
+        report.elapsed_nanos as f64 / 1e9,
+        report.assemble.bytes as f64 / f64::from(1 << 20),
+    );
+    #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
+    let speed_factor =
+        (report.assemble.containers_read > 0).then(|| mib / report.assemble.containers_read as f64);
+    output.line(format!(
+        "restored {} and {} of backup {} to {}",
+        count(report.files, "file", "files"),
+        count(report.others, "other entry", "other entries"),
+        snapshot.id,
+        args.target.display()
+    ))?;
+    if report.kept > 0 {
+        output.line(format!(
+            "left {} as they were",
+            count(report.kept, "file", "files")
+        ))?;
+    }
+    output.line(format!(
+        "{} in {} ({}), {} read{}",
+        bytes(report.assemble.bytes),
+        duration(seconds),
+        rate(report.assemble.bytes, seconds),
+        count(report.assemble.containers_read, "container", "containers"),
+        speed_factor
+            .map(|factor| format!(", speed factor {factor:.1} MiB each"))
+            .unwrap_or_default()
+    ))?;
+    if report.faults > 0 {
+        output.line(format!(
+            "{} not restored as they were",
+            count(report.faults, "entry was", "entries were")
+        ))?;
+    }
+    output.object(&Summary {
+        message_type: "summary",
+        snapshot_id: snapshot.id.get(),
+        files_restored: report.files,
+        others_restored: report.others,
+        files_kept: report.kept,
+        faults: report.faults,
+        bytes_restored: report.assemble.bytes,
+        containers_read: report.assemble.containers_read,
+        speed_factor,
+        memory_bytes_max: report.assemble.memory_bytes_max,
+        total_duration: seconds,
+    })?;
+    Ok(if report.faults > 0 {
+        Code::Failure
+    } else {
+        Code::Success
+    })
+}

@@ -1,0 +1,84 @@
+//! `onefold snapshots`
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::args::{Filter, Global};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, local_time, lossy, utc_time};
+
+#[derive(Serialize)]
+struct Row {
+    message_type: &'static str,
+    id: u64,
+    time: String,
+    hostname: String,
+    username: String,
+    paths: Vec<String>,
+    tags: Vec<String>,
+    parent: Option<u64>,
+    files: u64,
+    total_bytes: u64,
+    new_bytes: u64,
+    stored_bytes: u64,
+    program_version: String,
+}
+
+pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let filter = super::filter(args)?;
+    let list = store.snapshots()?;
+    let shown: Vec<_> = list
+        .snapshots
+        .iter()
+        .filter(|snapshot| filter.lets_through(&snapshot.backup))
+        .collect();
+    if !shown.is_empty() {
+        output.line(format!(
+            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  paths",
+            "id", "time", "host", "size", "stored"
+        ))?;
+    }
+    for snapshot in &shown {
+        let backup = &snapshot.backup;
+        let paths: Vec<String> = backup.series.paths.iter().map(|path| lossy(path)).collect();
+        let tags = if backup.tags.is_empty() {
+            String::new()
+        } else {
+            format!("  [{}]", backup.tags.join(", "))
+        };
+        output.result(format!(
+            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{tags}",
+            snapshot.id,
+            local_time(backup.source_time.get()),
+            lossy(&backup.series.host),
+            bytes(backup.totals.bytes_logical),
+            bytes(backup.totals.bytes_stored),
+            paths.join(" "),
+        ))?;
+        output.object(&Row {
+            message_type: "snapshot",
+            id: snapshot.id.get(),
+            time: utc_time(backup.source_time.get()),
+            hostname: lossy(&backup.series.host),
+            username: lossy(&backup.user),
+            paths,
+            tags: backup.tags.clone(),
+            parent: backup.parents.first().map(|(parent, _)| parent.get()),
+            files: backup.totals.files,
+            total_bytes: backup.totals.bytes_logical,
+            new_bytes: backup.totals.bytes_new,
+            stored_bytes: backup.totals.bytes_stored,
+            program_version: backup.program.clone(),
+        })?;
+    }
+    output.line(count(shown.len() as u64, "backup", "backups"))?;
+    for damaged in &list.damaged {
+        output.warn(format!("{}: {}; run `onefold check`", damaged.name, damaged.why))?;
+    }
+    Ok(if list.damaged.is_empty() {
+        Code::Success
+    } else {
+        Code::Failure
+    })
+}

@@ -1,0 +1,128 @@
+//! `onefold stats`
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use onefold::Monitor;
+use serde::Serialize;
+
+use crate::args::{Global, Stats};
+use crate::exit::Code;
+use crate::output::{Output, bytes, thousands};
+use crate::progress::{self, Status};
+
+#[derive(Serialize)]
+struct Totals {
+    message_type: &'static str,
+    backups: u64,
+    total_size: u64,
+    stored_size: u64,
+    objects: BTreeMap<&'static str, Kind>,
+}
+
+#[derive(Serialize)]
+struct Kind {
+    count: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Layout {
+    message_type: &'static str,
+    snapshot_id: u64,
+    bytes: u64,
+    containers_read: u64,
+    speed_factor: Option<f64>,
+    share_of_perfect: f64,
+}
+
+pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let stats = store.stats()?;
+    let stored = stats.stored_bytes();
+    output.result(format!("backups  {:>12}", thousands(stats.backups)))?;
+    output.result(format!("in all   {:>12}", bytes(stats.logical_bytes)))?;
+    #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
+    let ratio = if stored > 0 {
+        stats.logical_bytes as f64 / stored as f64
+    } else {
+        0.0
+    };
+    output.result(format!("stored   {:>12}  (1 : {ratio:.2})", bytes(stored)))?;
+    for (kind, of_kind) in &stats.kinds {
+        output.result(format!(
+            "  {kind:8} {:>10}  {:>10} objects",
+            bytes(of_kind.bytes),
+            thousands(of_kind.objects)
+        ))?;
+    }
+    let kind = |(name, kind): (&&'static str, &onefold::KindStats)| {
+        (
+            *name,
+            Kind {
+                count: kind.objects,
+                bytes: kind.bytes,
+            },
+        )
+    };
+    output.object(&Totals {
+        message_type: "stats",
+        backups: stats.backups,
+        total_size: stats.logical_bytes,
+        stored_size: stored,
+        objects: stats.kinds.iter().map(kind).collect(),
+    })?;
+    let chosen = match args.ids.as_slice() {
+        [] if stats.backups == 0 => Vec::new(),
+        [] => vec![store.find("latest", &onefold::Filter::default())?],
+        [all] if all == "all" => store.snapshots()?.snapshots,
+        ids => {
+            let mut chosen = Vec::new();
+            for id in ids {
+                chosen.push(store.find(id, &onefold::Filter::default())?);
+            }
+            chosen
+        }
+    };
+    let monitor = Monitor::new(super::cancel_flag()?);
+    monitor.set_total(
+        chosen
+            .iter()
+            .flat_map(|snapshot| &snapshot.backup.streams)
+            .map(|stream| stream.len)
+            .sum(),
+    );
+    let status = || Status {
+        bytes_done: monitor.work_done(),
+        bytes_total: monitor.work_total(),
+        ..Status::default()
+    };
+    let layouts = progress::beside(output, "stats", &status, || -> Result<Vec<_>> {
+        let of = |snapshot| Ok(store.layout(snapshot, &monitor)?);
+        chosen.iter().map(of).collect()
+    })?;
+    for layout in layouts {
+        let is_finite = layout.speed_factor.is_finite();
+        let factor = if is_finite {
+            format!("{:.2} MiB", layout.speed_factor)
+        } else {
+            "-".to_owned()
+        };
+        output.result(format!(
+            "backup {:>6}: {} read a container, {:.2} of perfect, {} containers",
+            layout.id,
+            factor,
+            layout.share_of_perfect,
+            thousands(layout.containers_read)
+        ))?;
+        output.object(&Layout {
+            message_type: "layout",
+            snapshot_id: layout.id.get(),
+            bytes: layout.bytes,
+            containers_read: layout.containers_read,
+            speed_factor: is_finite.then_some(layout.speed_factor),
+            share_of_perfect: layout.share_of_perfect,
+        })?;
+    }
+    Ok(Code::Success)
+}

@@ -1,0 +1,81 @@
+//! Exit codes, and how a failed command says why.
+
+use std::process::ExitCode;
+
+use onefold::ErrorKind;
+use serde::Serialize;
+
+use crate::output::Output;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// All went well.
+    Success,
+    /// The command failed, or found damage.
+    Failure,
+    /// A backup was made, but something could not be read.
+    Incomplete,
+    /// There is no store.
+    NoStore,
+    /// Wrong password.
+    WrongPassword,
+    /// Someone asked to stop.
+    Interrupted,
+}
+
+impl Code {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Incomplete => 3,
+            Self::NoStore => 10,
+            Self::WrongPassword => 12,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code.number())
+    }
+}
+
+/// Prints why a command failed and says with which code to end.
+pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        message_type: &'static str,
+        code: u8,
+        message: &'a str,
+    }
+    let kind = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<onefold::Error>())
+        .map(onefold::Error::kind);
+    let code = match kind {
+        Some(ErrorKind::NoStore) => Code::NoStore,
+        Some(ErrorKind::WrongPassword) => Code::WrongPassword,
+        Some(ErrorKind::Interrupted) => Code::Interrupted,
+        _ => Code::Failure,
+    };
+    let message = format!("{error:#}");
+    let text = if output.json {
+        let line = Line {
+            message_type: "exit_error",
+            code: code.number(),
+            message: &message,
+        };
+        serde_json::to_string(&line).unwrap_or(message)
+    } else {
+        format!("onefold: {message}")
+    };
+    // There is nowhere left to report to when even this fails.
+    drop(std::io::Write::write_all(
+        &mut std::io::stderr().lock(),
+        format!("{text}\n").as_bytes(),
+    ));
+    code
+}

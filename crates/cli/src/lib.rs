@@ -1,1 +1,0 @@
-//! The onefold command line: arguments, progress, printing

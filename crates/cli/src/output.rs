@@ -1,0 +1,200 @@
+//! Printing: text for people, JSON lines for programs. The only place that writes to standard output.
+
+use std::io::{self, Write};
+
+use onefold::ByteLen;
+use serde::Serialize;
+
+use crate::args::Global;
+
+/// Where results go, and in which form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: u8,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Self {
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+        }
+    }
+
+    /// Whether somebody watches a progress bar.
+    pub(crate) fn shows_progress(&self) -> bool {
+        use std::io::IsTerminal;
+        !self.json && !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// One JSON line; nothing in text mode.
+    pub(crate) fn object(&self, value: &impl Serialize) -> io::Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(value).map_err(io::Error::other)?;
+        line.push(b'\n');
+        whole(&mut io::stdout().lock(), &line)
+    }
+
+    /// One line of text; nothing in JSON mode or when quiet.
+    pub(crate) fn line(&self, text: impl AsRef<str>) -> io::Result<()> {
+        if self.json || self.quiet {
+            return Ok(());
+        }
+        self.result(text)
+    }
+
+    /// One line of text that was asked for: printed even when quiet.
+    pub(crate) fn result(&self, text: impl AsRef<str>) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let mut line = text.as_ref().as_bytes().to_vec();
+        line.push(b'\n');
+        whole(&mut io::stdout().lock(), &line)
+    }
+
+    /// One line of raw bytes: paths as the system has them.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let mut line = bytes.to_vec();
+        line.push(b'\n');
+        whole(&mut io::stdout().lock(), &line)
+    }
+
+    /// Something went wrong that did not end the command.
+    pub(crate) fn warn(&self, text: impl AsRef<str>) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Warning<'a> {
+            message_type: &'static str,
+            message: &'a str,
+        }
+        if self.json {
+            let warning = Warning {
+                message_type: "error",
+                message: text.as_ref(),
+            };
+            let line = serde_json::to_string(&warning).map_err(io::Error::other)?;
+            return whole(&mut io::stderr().lock(), format!("{line}\n").as_bytes());
+        }
+        whole(
+            &mut io::stderr().lock(),
+            format!("{}\n", text.as_ref()).as_bytes(),
+        )
+    }
+}
+
+/// Writes all or reports; a reader that has gone away (a closed pipe) is no error of ours.
+fn whole(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// `n thing` or `n things`, with separators between thousands.
+pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(n), if n == 1 { one } else { many })
+}
+
+/// 1234567 as `1,234,567`.
+pub(crate) fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes with a unit.
+pub(crate) fn bytes(n: u64) -> String {
+    ByteLen::new(n).to_string()
+}
+
+/// A rate with a unit.
+pub(crate) fn rate(n: u64, seconds: f64) -> String {
+    if seconds <= 0.0 {
+        return "-".to_owned();
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "three figures are shown"
+    )]
+    let per_second = (n as f64 / seconds) as u64;
+    format!("{}/s", bytes(per_second))
+}
+
+/// Seconds as people say them.
+pub(crate) fn duration(seconds: f64) -> String {
+    if seconds < 60.0 {
+        return format!("{seconds:.2} s");
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole seconds are shown"
+    )]
+    let whole = seconds.round() as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    if hours > 0 {
+        format!("{hours} h {minutes:02} min")
+    } else {
+        format!("{minutes} min {seconds:02} s")
+    }
+}
+
+/// Bytes that should be text, for JSON and messages: what is not UTF-8 is shown as the replacement sign.
+pub(crate) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Local time as `2026-01-31 13:05:09`.
+pub(crate) fn local_time(nanos: i64) -> String {
+    match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => time
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
+/// Time for JSON: RFC 3339 in UTC.
+pub(crate) fn utc_time(nanos: i64) -> String {
+    jiff::Timestamp::from_nanosecond(i128::from(nanos))
+        .map(|time| time.to_string())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1000), "1,000");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(count(1, "file", "files"), "1 file");
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(duration(0.5), "0.50 s");
+        assert_eq!(duration(61.0), "1 min 01 s");
+        assert_eq!(duration(3700.0), "1 h 01 min");
+    }
+}

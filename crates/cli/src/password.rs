@@ -1,0 +1,102 @@
+//! Where the password comes from: file, command, environment, or a prompt on a terminal.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use onefold::Credential;
+
+use crate::args::{Global, NewPassword};
+
+/// The password of the store.
+pub(crate) fn existing(global: &Global) -> Result<Credential> {
+    if let Some(credential) = configured(global)? {
+        return Ok(credential);
+    }
+    prompt("password for the store: ")
+}
+
+/// The password of a store that is being made: asked for twice.
+pub(crate) fn initial(global: &Global) -> Result<Credential> {
+    if let Some(credential) = configured(global)? {
+        return Ok(credential);
+    }
+    prompt_twice("password for the new store: ")
+}
+
+/// A further password.
+pub(crate) fn further(new: &NewPassword) -> Result<Credential> {
+    if new.new_insecure_no_password {
+        return Ok(Credential::None);
+    }
+    match &new.new_password_file {
+        Some(file) => from_file(file),
+        None => prompt_twice("new password: "),
+    }
+}
+
+/// The password in a file.
+pub(crate) fn from_file(file: &Path) -> Result<Credential> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("reading the password from {}", file.display()))?;
+    first_line(&text, &file.display().to_string())
+}
+
+fn configured(global: &Global) -> Result<Option<Credential>> {
+    if global.insecure_no_password {
+        return Ok(Some(Credential::None));
+    }
+    if let Some(file) = &global.password_file {
+        return from_file(file).map(Some);
+    }
+    if let Some(command) = &global.password_command {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::inherit())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("running the password command")?;
+        if !output.status.success() {
+            bail!("the password command failed ({})", output.status);
+        }
+        let text = String::from_utf8(output.stdout).context("the password command's output is not UTF-8")?;
+        return first_line(&text, "the password command").map(Some);
+    }
+    match std::env::var("ONEFOLD_PASSWORD") {
+        Ok(password) if password.is_empty() => {
+            bail!("ONEFOLD_PASSWORD is empty; use --insecure-no-password if that is meant")
+        }
+        Ok(password) => Ok(Some(Credential::Password(password.into_bytes().into()))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context("ONEFOLD_PASSWORD"),
+    }
+}
+
+fn first_line(text: &str, origin: &str) -> Result<Credential> {
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        bail!("{origin} holds no password; use --insecure-no-password if that is meant");
+    }
+    Ok(Credential::Password(line.as_bytes().to_vec().into()))
+}
+
+fn prompt(text: &str) -> Result<Credential> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "no password was given and there is no terminal to ask on; set ONEFOLD_PASSWORD, \
+             ONEFOLD_PASSWORD_FILE or ONEFOLD_PASSWORD_COMMAND, or use --insecure-no-password"
+        );
+    }
+    let password = rpassword::prompt_password(text).context("reading the password")?;
+    first_line(&password, "the answer")
+}
+
+fn prompt_twice(text: &str) -> Result<Credential> {
+    let first = prompt(text)?;
+    let second = prompt("the same again: ")?;
+    if first != second {
+        bail!("the two passwords differ");
+    }
+    Ok(first)
+}

@@ -1,0 +1,156 @@
+//! A backup's streams through the pipeline, for whoever commits them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use chunking::{Cdc, CdcSizes, Chunker, Fixed};
+use format::config::Settings;
+use format::manifest::{ContainerSpan, StreamRole, StreamRoot};
+use recipe::TreeRoot;
+use tree::WalkOptions;
+
+use crate::counters::Counters;
+use crate::directory::{self, Faults, ParentTree};
+use crate::door::Door;
+use crate::error::IngestError;
+use crate::options::IngestOptions;
+use crate::pipeline::{self, Shape, StreamSpec};
+use crate::queue::QueueStats;
+use crate::region::Lane;
+use crate::stream::{self, StreamSource};
+
+/// What every backup is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Ingest<'a> {
+    /// The store.
+    pub door: &'a Door,
+    /// What shapes the store's bytes.
+    pub settings: &'a Settings,
+    /// How this backup is made.
+    pub options: &'a IngestOptions,
+    /// Counted as it goes.
+    pub counters: &'a Counters,
+    /// Set by whoever wants the backup to stop.
+    pub cancel: &'a AtomicBool,
+}
+
+/// Streams that are stored; not durable and not visible until the session commits them.
+#[derive(Debug)]
+pub struct Backed {
+    /// The streams' roots.
+    pub streams: Vec<StreamRoot>,
+    /// The containers that the session put.
+    pub containers: Vec<ContainerSpan>,
+    /// What the queues saw.
+    pub queues: Vec<Arc<QueueStats>>,
+}
+
+/// Stores a directory tree.
+///
+/// # Errors
+/// Of the store, or [`IngestError::Interrupted`]. Faults of single entries go to `faults`.
+pub fn backup_tree(
+    ingest: Ingest<'_>,
+    walk: WalkOptions,
+    parent: Option<&ParentTree>,
+    faults: &mut Faults<'_>,
+) -> Result<Backed, IngestError> {
+    let roles = [StreamRole::Content, StreamRole::Listing, StreamRole::Fences];
+    let specs = vec![
+        StreamSpec {
+            chunker: ingest.cdc()?,
+            lane: Lane::Content,
+        },
+        StreamSpec {
+            chunker: ingest.cdc()?,
+            lane: Lane::Metadata,
+        },
+        StreamSpec {
+            chunker: ingest.cdc()?,
+            lane: Lane::Metadata,
+        },
+    ];
+    let nodes = ingest.door.nodes();
+    ingest.run(&roles, specs, |feeder| {
+        directory::feed(feeder, walk, nodes, parent, faults)
+    })
+}
+
+/// Stores a single stream: content-defined chunks, or fixed ones of so many bytes.
+///
+/// # Errors
+/// Of the store or of the source, or [`IngestError::Interrupted`].
+pub fn backup_stream(
+    ingest: Ingest<'_>,
+    name: &str,
+    fixed_chunk_bytes: Option<u32>,
+    source: &mut dyn StreamSource,
+) -> Result<Backed, IngestError> {
+    let chunker: Box<dyn Chunker> = match fixed_chunk_bytes {
+        Some(bytes) => Box::new(Fixed::new(bytes)?),
+        None => ingest.cdc()?,
+    };
+    let specs = vec![StreamSpec {
+        chunker,
+        lane: Lane::Content,
+    }];
+    ingest.run(&[StreamRole::Whole], specs, |feeder| {
+        stream::feed(feeder, name, source)
+    })
+}
+
+impl Ingest<'_> {
+    fn cdc(&self) -> Result<Box<dyn Chunker>, IngestError> {
+        let Settings {
+            chunk_min_bytes: min,
+            chunk_avg_bytes: avg,
+            chunk_max_bytes: max,
+            ..
+        } = *self.settings;
+        let sizes = CdcSizes { min, avg, max };
+        Ok(Box::new(Cdc::new(
+            sizes,
+            &self.door.fingerprinter().gear_table(),
+        )?))
+    }
+
+    fn run(
+        &self,
+        roles: &[StreamRole],
+        specs: Vec<StreamSpec>,
+        source: impl FnOnce(&mut crate::feeder::Feeder<'_>) -> Result<(), crate::error::Halt>,
+    ) -> Result<Backed, IngestError> {
+        let Settings {
+            node_avg_children,
+            region_bytes,
+            container_bytes,
+            ..
+        } = *self.settings;
+        let shape = Shape {
+            node_avg_children,
+            region_bytes,
+            container_bytes,
+        };
+        let ran = pipeline::run(
+            self.door,
+            specs,
+            shape,
+            self.options,
+            self.counters,
+            self.cancel,
+            source,
+        )?;
+        let root = |(role, root): (&StreamRole, TreeRoot)| StreamRoot {
+            role: *role,
+            location: root.location,
+            level: root.level,
+            fingerprint: root.fingerprint,
+            len: root.len,
+        };
+        Ok(Backed {
+            streams: roles.iter().zip(ran.closed.roots).map(root).collect(),
+            containers: ran.closed.containers,
+            queues: ran.queues,
+        })
+    }
+}

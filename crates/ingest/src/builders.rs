@@ -1,0 +1,255 @@
+//! The open containers of a session: one a lane, one for nodes, or a single small one for all.
+//!
+//! Container numbers are given out when a container is opened, so that references into it can be written
+//! before it is sealed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use container::{CompressedRegion, Compression, ContainerBuilder, PendingEntry, compress_region};
+use format::node::Node;
+use recipe::{KnownNode, NodeSink, RecipeError};
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
+    Slot,
+};
+
+use crate::door::{Door, segment_level};
+use crate::error::{Halt, IngestError};
+use crate::queue::Sender;
+use crate::region::Lane;
+
+/// Gives out container numbers; shared by the packer and the closer.
+#[derive(Debug, Clone)]
+pub(crate) struct Sequences {
+    session: SessionId,
+    next: Arc<AtomicU32>,
+}
+
+impl Sequences {
+    pub(crate) fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            next: Arc::new(AtomicU32::new(0)),
+        }
+    }
+
+    pub(crate) fn next(&self, kind: ContainerKind) -> Result<ContainerId, IngestError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let sequence = SequenceNumber::new(number)
+            .map_err(|_| IngestError::TooLarge("one backup cannot have more than 16,777,216 containers"))?;
+        Ok(ContainerId {
+            session: self.session,
+            kind,
+            sequence,
+        })
+    }
+}
+
+/// When containers and regions are full.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) container_bytes: u64,
+    pub(crate) region_bytes: usize,
+}
+
+/// The open containers.
+pub(crate) struct Builders<'a> {
+    door: &'a Door,
+    limits: Limits,
+    compression: Compression,
+    sequences: Sequences,
+    output: Sender<ContainerBuilder>,
+    lanes: [Option<ContainerBuilder>; Lane::COUNT],
+    nodes: Option<ContainerBuilder>,
+    small: Option<ContainerBuilder>,
+    node_plain: Vec<u8>,
+    node_entries: Vec<PendingEntry>,
+    own_nodes: HashMap<(Level, Fingerprint), KnownNode>,
+    /// Containers handed to the writers.
+    pub(crate) submitted: u64,
+}
+
+impl<'a> Builders<'a> {
+    pub(crate) fn new(
+        door: &'a Door,
+        limits: Limits,
+        compression: Compression,
+        sequences: Sequences,
+        output: Sender<ContainerBuilder>,
+    ) -> Self {
+        Self {
+            door,
+            limits,
+            compression,
+            sequences,
+            output,
+            lanes: [None, None],
+            nodes: None,
+            small: None,
+            node_plain: Vec::new(),
+            node_entries: Vec::new(),
+            own_nodes: HashMap::new(),
+            submitted: 0,
+        }
+    }
+
+    /// From now on all goes into one container of kind `small`.
+    pub(crate) fn begin_small(&mut self) -> Result<(), IngestError> {
+        self.small = Some(self.open(ContainerKind::Small)?);
+        Ok(())
+    }
+
+    /// Adds a region of chunks; the first of their slots comes back.
+    pub(crate) fn append(
+        &mut self,
+        lane: Lane,
+        region: CompressedRegion,
+        entries: &[PendingEntry],
+    ) -> Result<ChunkLocation, Halt> {
+        let is_small = self.small.is_some();
+        if !is_small {
+            let full = self.lanes[lane.number()].as_ref().is_some_and(|builder| {
+                builder.stored_len() >= self.limits.container_bytes || !builder.has_room_for(entries.len())
+            });
+            if full {
+                let builder = self.lanes[lane.number()].take();
+                self.submit(builder)?;
+            }
+            if self.lanes[lane.number()].is_none() {
+                self.lanes[lane.number()] = Some(self.open(ContainerKind::Data)?);
+            }
+        }
+        let builder = if is_small {
+            self.small.as_mut()
+        } else {
+            self.lanes[lane.number()].as_mut()
+        };
+        let builder = builder.expect("opened above");
+        let slot = builder.append(region, entries);
+        Ok(ChunkLocation {
+            container: builder.id(),
+            slot,
+        })
+    }
+
+    /// A node of this session, by fingerprint.
+    pub(crate) fn own_node(&self, level: Level, fingerprint: &Fingerprint) -> Option<KnownNode> {
+        self.own_nodes.get(&(level, *fingerprint)).copied()
+    }
+
+    /// Hands every open container to the writers.
+    pub(crate) fn seal_all(&mut self) -> Result<(), Halt> {
+        self.flush_nodes();
+        for builder in [
+            self.lanes[0].take(),
+            self.lanes[1].take(),
+            self.nodes.take(),
+            self.small.take(),
+        ] {
+            self.submit(builder)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, builder: Option<ContainerBuilder>) -> Result<(), Halt> {
+        if let Some(builder) = builder.filter(|builder| builder.entry_count() > 0) {
+            self.output.send(builder)?;
+            self.submitted += 1;
+        }
+        Ok(())
+    }
+
+    fn open(&self, kind: ContainerKind) -> Result<ContainerBuilder, IngestError> {
+        Ok(ContainerBuilder::new(
+            self.sequences.next(kind)?,
+            Generation::FIRST,
+        ))
+    }
+
+    fn flush_nodes(&mut self) {
+        if self.node_entries.is_empty() {
+            return;
+        }
+        let region = compress_region(std::mem::take(&mut self.node_plain), self.compression);
+        let entries = std::mem::take(&mut self.node_entries);
+        let builder = if self.small.is_some() {
+            self.small.as_mut()
+        } else {
+            self.nodes.as_mut()
+        };
+        builder
+            .expect("opened with the first pending node")
+            .append(region, &entries);
+    }
+
+    fn store_node(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, Halt> {
+        if self.node_plain.len() >= self.limits.region_bytes {
+            self.flush_nodes();
+        }
+        if self.small.is_none() {
+            let full = self.nodes.as_ref().is_some_and(|builder| {
+                builder.stored_len() >= self.limits.container_bytes
+                    || !builder.has_room_for(self.node_entries.len() + 1)
+            });
+            if full {
+                self.flush_nodes();
+                let builder = self.nodes.take();
+                self.submit(builder)?;
+            }
+            if self.nodes.is_none() {
+                self.nodes = Some(self.open(ContainerKind::Recipe)?);
+            }
+        }
+        let builder = self.small.as_ref().or(self.nodes.as_ref()).expect("opened above");
+        let slot = builder.entry_count() + self.node_entries.len();
+        let slot = u32::try_from(slot).ok().and_then(|slot| Slot::new(slot).ok());
+        let slot = slot.ok_or(IngestError::TooLarge(
+            "a container cannot have more than 1,048,576 slots",
+        ))?;
+        let location = ChunkLocation {
+            container: builder.id(),
+            slot,
+        };
+        let before = self.node_plain.len();
+        node.encode(&mut self.node_plain);
+        let len = u32::try_from(self.node_plain.len() - before)
+            .map_err(|_| IngestError::TooLarge("a node cannot be 4 GiB long"))?;
+        self.node_entries.push(PendingEntry {
+            fingerprint: *fingerprint,
+            len,
+            level: node.level,
+            logical_len: node.logical_len,
+        });
+        let known = KnownNode {
+            location,
+            containers_max: node.containers_max,
+        };
+        self.own_nodes.insert((node.level, *fingerprint), known);
+        Ok(location)
+    }
+}
+
+impl NodeSink for Builders<'_> {
+    /// Nodes above segments are looked for when they are stored: only one with the same entries will do.
+    fn find(&mut self, fingerprint: &Fingerprint, level: Level) -> Result<Option<KnownNode>, RecipeError> {
+        Ok(self.own_node(level, fingerprint))
+    }
+
+    fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError> {
+        let known = if node.level > segment_level() {
+            self.door.look_up().find_same(fingerprint, node).map_err(other)?
+        } else {
+            None
+        };
+        match known {
+            Some(location) => Ok(location),
+            None => self.store_node(fingerprint, node).map_err(other),
+        }
+    }
+}
+
+fn other(error: impl std::error::Error + Send + Sync + 'static) -> RecipeError {
+    RecipeError::Other(Box::new(error))
+}

@@ -1,0 +1,174 @@
+//! The closer's stage: what is stored becomes safe to build on.
+//!
+//! One thread. It keeps account of every container that was put, publishes the hooks to chunks, writes
+//! checkpoints from which a crashed backup resumes, and answers reclamation. When the packer is done and
+//! its last container is put, the account goes to the manifest; what makes the backup durable and visible
+//! is the session's commit (INV-1).
+//!
+//! An answer is collected in order: the right to write the checkpoint is taken first (no look-up by an
+//! older view is left then), the look-up stage lets all that it has found go ahead, the packer seals what
+//! is open, and when all of that is put the checkpoint is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use container::CatalogView;
+use format::manifest::ContainerSpan;
+use recipe::TreeRoot;
+use session::{CheckpointTurn, Draft};
+use types::{ContainerId, ContainerKind, SlotRange};
+
+use crate::counters::Counters;
+use crate::door::Door;
+use crate::error::{Halt, IngestError};
+use crate::ledger::{CopyLane, Ledger};
+use crate::options::IngestOptions;
+use crate::queue::Receiver;
+
+/// How often reclamation's wishes are looked for.
+const POLL: Duration = Duration::from_millis(200);
+
+/// A container that has been put.
+#[derive(Debug, Clone)]
+pub(crate) struct SealedNotice {
+    pub(crate) catalog: Arc<CatalogView>,
+    /// Bytes in the storage, the mirror's included.
+    pub(crate) stored_bytes: u64,
+}
+
+/// What the closer hears of.
+#[derive(Debug)]
+pub(crate) enum ToClose {
+    /// A container was put.
+    Sealed(SealedNotice),
+    /// An answer was collected: it stands once the first `submitted` containers are put.
+    Answer {
+        submitted: u64,
+        references: Vec<(ContainerId, SlotRange)>,
+    },
+    /// All is packed: `submitted` containers in all.
+    Finish { submitted: u64, roots: Vec<TreeRoot> },
+}
+
+/// What a finished pipeline leaves for the manifest.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) roots: Vec<TreeRoot>,
+    pub(crate) containers: Vec<ContainerSpan>,
+}
+
+/// What was stored since the last checkpoint, and since when.
+#[derive(Debug)]
+pub(crate) struct CheckpointClock {
+    bytes: u64,
+    began: Duration,
+}
+
+impl CheckpointClock {
+    pub(crate) fn start(now: Duration) -> Self {
+        Self { bytes: 0, began: now }
+    }
+}
+
+/// The stage's state.
+pub(crate) struct CloseStage<'a> {
+    pub(crate) door: &'a Door,
+    pub(crate) counters: &'a Counters,
+    pub(crate) options: &'a IngestOptions,
+    pub(crate) notices: crossbeam_channel::Sender<SealedNotice>,
+    pub(crate) copies: CopyLane<'a>,
+    pub(crate) ledger: Ledger,
+    pub(crate) checkpoint_clock: CheckpointClock,
+    /// What the last answer referred to: later checkpoints refer to it too.
+    pub(crate) references: Vec<(ContainerId, SlotRange)>,
+}
+
+impl<'a> CloseStage<'a> {
+    pub(crate) fn run(mut self, input: &Receiver<ToClose>) -> Result<Closed, Halt> {
+        let session = self.door.session();
+        let mut turn: Option<CheckpointTurn<'a>> = None;
+        let mut collected: Option<(u64, Vec<(ContainerId, SlotRange)>)> = None;
+        let mut finish: Option<(u64, Vec<TreeRoot>)> = None;
+        loop {
+            match input.recv_within(POLL)? {
+                None => {}
+                Some(ToClose::Sealed(notice)) => self.sealed(notice)?,
+                Some(ToClose::Answer {
+                    submitted,
+                    references,
+                }) => collected = Some((submitted, references)),
+                Some(ToClose::Finish { submitted, roots }) => finish = Some((submitted, roots)),
+            }
+            if let Some((_, references)) = collected.take_if(|(count, _)| self.ledger.sealed >= *count)
+                && let Some(turn) = turn.take()
+            {
+                self.references = references;
+                let draft = Draft {
+                    containers: self.ledger.answer(),
+                    references: self.references.clone(),
+                };
+                turn.write(draft).map_err(IngestError::from)?;
+                self.restart_checkpoint_clock();
+            }
+            if let Some((_, roots)) = finish.take_if(|(count, _)| self.ledger.sealed >= *count) {
+                // An epoch that waits for an answer gets the manifest instead.
+                if let Some(id) = self.copies.finish()? {
+                    self.ledger.add(id);
+                }
+                return Ok(Closed {
+                    roots,
+                    containers: self.ledger.all(),
+                });
+            }
+            if turn.is_none() && finish.is_none() && (session.checkpoint_wanted() || self.checkpoint_is_due())
+            {
+                turn = self.checkpoint()?;
+            }
+        }
+    }
+
+    fn sealed(&mut self, notice: SealedNotice) -> Result<(), Halt> {
+        let id = notice.catalog.id();
+        self.counters.bytes_stored.add(notice.stored_bytes);
+        self.checkpoint_clock.bytes += notice.stored_bytes;
+        self.ledger.add(id);
+        self.ledger.sealed += 1;
+        if id.kind == ContainerKind::Data
+            && let Some(copied) = self.copies.add(&notice.catalog)?
+        {
+            self.ledger.add(copied);
+        }
+        self.door.publish(&notice.catalog)?;
+        // The look-up stage is done, and gone, before the last containers are put.
+        drop(self.notices.send(notice));
+        Ok(())
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let CheckpointClock { bytes, began } = self.checkpoint_clock;
+        let waited = self.door.clock().monotonic().saturating_sub(began);
+        bytes >= self.options.checkpoint_bytes || (bytes > 0 && waited >= self.options.checkpoint_interval)
+    }
+
+    /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must be
+    /// collected first, and the right to write comes back.
+    fn checkpoint(&mut self) -> Result<Option<CheckpointTurn<'a>>, Halt> {
+        let session = self.door.session();
+        let turn = session.begin_checkpoint().map_err(IngestError::from)?;
+        if session.checkpoint_wanted() {
+            self.door.request_collection();
+            return Ok(Some(turn));
+        }
+        let draft = Draft {
+            containers: self.ledger.safe_to_adopt(),
+            references: self.references.clone(),
+        };
+        turn.write(draft).map_err(IngestError::from)?;
+        self.restart_checkpoint_clock();
+        Ok(None)
+    }
+
+    fn restart_checkpoint_clock(&mut self) {
+        self.checkpoint_clock = CheckpointClock::start(self.door.clock().monotonic());
+    }
+}

@@ -1,0 +1,85 @@
+//! What a running backup has done so far; read by whoever shows progress.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use format::manifest::BackupTotals;
+
+/// A number that only grows, or is moved by its stage alone.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The number now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of one backup, in units named by [`BackupTotals`].
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "each field is its namesake in BackupTotals")]
+pub struct Counters {
+    pub files: Counter,
+    pub folders: Counter,
+    pub others: Counter,
+    pub files_new: Counter,
+    pub files_changed: Counter,
+    pub files_unchanged: Counter,
+    pub files_failed: Counter,
+    pub bytes_logical: Counter,
+    pub bytes_read: Counter,
+    pub bytes_new: Counter,
+    pub bytes_stored: Counter,
+    pub chunks: Counter,
+    pub chunks_new: Counter,
+    pub segments: Counter,
+    pub segments_known: Counter,
+    current: Mutex<Vec<u8>>,
+}
+
+impl Counters {
+    /// Says what is being read now.
+    pub fn set_current(&self, path: &[u8]) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.clear();
+        current.extend_from_slice(path);
+    }
+
+    /// What is being read now.
+    #[must_use]
+    pub fn current(&self) -> Vec<u8> {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The numbers as the manifest keeps them.
+    #[must_use]
+    pub fn totals(&self) -> BackupTotals {
+        BackupTotals {
+            files: self.files.get(),
+            folders: self.folders.get(),
+            others: self.others.get(),
+            files_new: self.files_new.get(),
+            files_changed: self.files_changed.get(),
+            files_unchanged: self.files_unchanged.get(),
+            files_failed: self.files_failed.get(),
+            bytes_logical: self.bytes_logical.get(),
+            bytes_read: self.bytes_read.get(),
+            bytes_new: self.bytes_new.get(),
+            bytes_stored: self.bytes_stored.get(),
+            chunks: self.chunks.get(),
+            chunks_new: self.chunks_new.get(),
+            segments: self.segments.get(),
+            segments_known: self.segments_known.get(),
+        }
+    }
+}

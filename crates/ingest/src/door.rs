@@ -1,0 +1,206 @@
+//! What a running backup needs of the store: look-ups, containers, its session.
+//!
+//! A look-up takes a permit of the session, treats as absent what its view says, and gives the permit back
+//! when what was found is on its way to the packer, from where checkpoints are collected (rule 4 of
+//! reclamation). A node is returned only from a container that a committed manifest names, and only if
+//! every slot that it refers to is there (INV-9).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use container::{CatalogView, Containers};
+use crypto::Fingerprinter;
+use env::Clock;
+use format::node::{Node, NodeEntry};
+use index::{HookKind, HookWriter, Index, Resolver};
+use recipe::{KnownNode, NodeCache, NodeSource};
+use session::{LookupPermit, NamedContainers, Session};
+use types::{ChunkLocation, Fingerprint, Level, SlotRange};
+
+use crate::buffer::BufferPool;
+use crate::error::IngestError;
+
+/// Longest edge of a copied range inside a chunk.
+const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
+
+/// The store as a running backup sees it.
+#[derive(Debug)]
+pub struct Door {
+    session: Session,
+    nodes: NodeCache,
+    chunk_resolver: Resolver<Index>,
+    node_resolver: Resolver<Index>,
+    named: NamedContainers,
+    hooks: Mutex<HookWriter>,
+    collect: AtomicBool,
+    edges: BufferPool,
+}
+
+impl Door {
+    /// A session's door: `named` are the containers of committed backups, and those it adopted.
+    #[must_use]
+    pub fn new(session: Session, nodes: NodeCache, index: &Index, named: NamedContainers) -> Self {
+        let containers = nodes.containers().clone();
+        let hooks = index.session(session.id());
+        Self {
+            chunk_resolver: Resolver::new(index.clone(), containers.clone()),
+            node_resolver: Resolver::new(index.clone(), containers),
+            nodes,
+            named,
+            hooks: Mutex::new(hooks),
+            collect: AtomicBool::new(false),
+            edges: BufferPool::new(EDGE_BYTES_MAX, 0),
+            session,
+        }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The hooks that the session has gathered, to be published once its manifest stands.
+    #[must_use]
+    pub fn into_hooks(self) -> HookWriter {
+        self.hooks.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn nodes(&self) -> &NodeCache {
+        &self.nodes
+    }
+
+    pub(crate) fn containers(&self) -> &Containers {
+        self.nodes.containers()
+    }
+
+    pub(crate) fn fingerprinter(&self) -> &Fingerprinter {
+        self.containers().fingerprinter()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.containers().env().clock
+    }
+
+    pub(crate) fn edge_buffers(&self) -> &BufferPool {
+        &self.edges
+    }
+
+    /// Begins a look-up.
+    pub(crate) fn look_up(&self) -> Lookup<'_> {
+        Lookup {
+            door: self,
+            permit: self.session.look_up(),
+        }
+    }
+
+    /// Makes the chunks of a container that was put findable.
+    pub(crate) fn publish(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+        self.containers().insert_catalog(Arc::clone(catalog));
+        self.hooks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(catalog)?;
+        Ok(())
+    }
+
+    /// Makes the chunks of an adopted container findable.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn add_adopted(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+        self.publish(catalog)
+    }
+
+    /// Asks the look-up stage to let a checkpoint be collected.
+    pub(crate) fn request_collection(&self) {
+        self.collect.store(true, Ordering::Release);
+    }
+
+    /// Whether that was asked for; answered once.
+    pub(crate) fn take_collection_request(&self) -> bool {
+        self.collect.load(Ordering::Acquire) && self.collect.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// A look-up under way.
+pub(crate) struct Lookup<'a> {
+    door: &'a Door,
+    permit: LookupPermit,
+}
+
+impl Lookup<'_> {
+    /// Where a chunk lies.
+    pub(crate) fn find_chunk(&self, fingerprint: &Fingerprint) -> Result<Option<ChunkLocation>, IngestError> {
+        let view = self.permit.view();
+        let is_absent = |location| view.is_absent(location);
+        let found = self
+            .door
+            .chunk_resolver
+            .resolve(fingerprint, HookKind::Data, &is_absent)?;
+        Ok(found.map(|found| found.location))
+    }
+
+    /// Where a segment's node lies. A node that cannot be read, or refers to a slot that is not there, is
+    /// not known.
+    pub(crate) fn find_segment(&self, fingerprint: &Fingerprint) -> Result<Option<KnownNode>, IngestError> {
+        let found = self.find_node(fingerprint, |node| {
+            node.level.get() == 1 && node.entries.iter().all(|entry| self.is_whole(entry))
+        })?;
+        Ok(found.map(|(location, node)| KnownNode {
+            location,
+            containers_max: node.containers_max,
+        }))
+    }
+
+    /// Where a node with just these entries lies. Equal content in other places does not count: what those
+    /// places hold has not been looked at.
+    pub(crate) fn find_same(
+        &self,
+        fingerprint: &Fingerprint,
+        wanted: &Node,
+    ) -> Result<Option<ChunkLocation>, IngestError> {
+        let found = self.find_node(fingerprint, |node| node == wanted)?;
+        Ok(found.map(|(location, _)| location))
+    }
+
+    fn find_node(
+        &self,
+        fingerprint: &Fingerprint,
+        is_wanted: impl Fn(&Node) -> bool,
+    ) -> Result<Option<(ChunkLocation, Arc<Node>)>, IngestError> {
+        let (view, named) = (self.permit.view(), &self.door.named);
+        let is_absent =
+            |location: ChunkLocation| view.is_absent(location) || !named.contains(location.container);
+        let Some(found) = self
+            .door
+            .node_resolver
+            .resolve(fingerprint, HookKind::Node, &is_absent)?
+        else {
+            return Ok(None);
+        };
+        Ok(match self.door.nodes.node(found.location) {
+            Ok(node) if is_wanted(&node) => Some((found.location, node)),
+            Ok(_) | Err(_) => None,
+        })
+    }
+
+    fn is_whole(&self, entry: &NodeEntry) -> bool {
+        match *entry {
+            NodeEntry::Zeros { .. } => true,
+            NodeEntry::Forward { .. } => false,
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => SlotRange::new(first, count)
+                .is_some_and(|slots| self.permit.view().is_whole(container, slots)),
+        }
+    }
+}
+
+/// The level of a segment's node.
+pub(crate) fn segment_level() -> Level {
+    Level::new(1).expect("level 1 is within the limit")
+}

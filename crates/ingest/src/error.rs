@@ -1,0 +1,118 @@
+//! Why a backup could not be made.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::queue::Closed;
+
+/// A backup that did not come about. What was stored before stays, and the next backup of the series
+/// takes it over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IngestError {
+    /// A container could not be written or read.
+    #[error(transparent)]
+    Container(#[from] container::ContainerError),
+    /// A recipe could not be read or written.
+    #[error(transparent)]
+    Recipe(#[from] recipe::RecipeError),
+    /// The index failed in a way that rebuilding does not explain.
+    #[error(transparent)]
+    Index(#[from] index::IndexError),
+    /// The session could not go on, or was ended by another.
+    #[error(transparent)]
+    Session(#[from] session::SessionError),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] env::StorageError),
+    /// The directory walk could not begin.
+    #[error(transparent)]
+    Tree(#[from] tree::TreeError),
+    /// The source of a single stream could not be read.
+    #[error("reading {name} failed after {offset} bytes: {source}")]
+    Source {
+        /// What was read.
+        name: String,
+        /// How far it came.
+        offset: u64,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// Chunk lengths that no chunker takes.
+    #[error(transparent)]
+    Chunking(#[from] chunking::ChunkingError),
+    /// A limit of the format.
+    #[error("the backup is too large: {0}")]
+    TooLarge(&'static str),
+    /// Someone asked to stop.
+    #[error("interrupted; what was stored so far is kept, and the next backup goes on from there")]
+    Interrupted,
+    /// A broken promise within the program.
+    #[error("internal error, please report it: {0}")]
+    Internal(&'static str),
+}
+
+/// Why a stage stopped early.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// It failed.
+    Failed(IngestError),
+    /// A neighbour is gone: the neighbour's reason is the one to tell.
+    Closed,
+}
+
+impl From<IngestError> for Halt {
+    fn from(error: IngestError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Closed> for Halt {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+impl std::fmt::Display for Halt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Closed => f.write_str("a stage of the pipeline stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Halt {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(error) => error.source(),
+            Self::Closed => None,
+        }
+    }
+}
+
+/// The first failure of any stage.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    first: Mutex<Option<IngestError>>,
+    failed: AtomicBool,
+}
+
+impl Failure {
+    /// Keeps the reason, if it is the first.
+    pub(crate) fn note(&self, result: Result<(), Halt>) {
+        if let Err(Halt::Failed(error)) = result {
+            self.failed.store(true, Ordering::Release);
+            self.first
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
+        }
+    }
+
+    /// The reason, once all stages have ended.
+    pub(crate) fn take(&self) -> Option<IngestError> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

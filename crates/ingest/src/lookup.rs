@@ -1,0 +1,361 @@
+//! The look-up stage: is this segment known whole, and if not, which of its chunks are?
+//!
+//! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall through
+//! to their chunks. New chunks are gathered into regions here. A chunk that this session has stored but
+//! not sealed yet is known by its number; once its container is sealed, by its place, like any other.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use container::PendingEntry;
+use crypto::Fingerprinter;
+use recipe::{KnownNode, Piece, RangeWalker};
+use types::{ChunkLocation, Fingerprint};
+
+use crate::chunk::{Chunked, Event};
+use crate::close::SealedNotice;
+use crate::counters::Counters;
+use crate::door::{Door, Lookup};
+use crate::error::{Halt, IngestError};
+use crate::piece::{CopyRange, StreamIndex};
+use crate::queue::{Closed, Receiver, Sender};
+use crate::region::{ClosedRegion, Lane, NewChunk, RegionBuilder};
+use crate::segment::{Bytes, Segment, SegmentChild, Segmenter};
+use crate::workers::Workers;
+
+/// A source that is slow must not keep reclamation waiting: requests are looked for this often.
+const POLL: Duration = Duration::from_millis(500);
+
+/// What the packer gets, in order within each stream.
+#[derive(Debug)]
+pub(crate) enum ToPack {
+    /// A region of new chunks.
+    Region(ClosedRegion),
+    /// A looked-up segment.
+    Segment {
+        stream: StreamIndex,
+        segment: PlacedSegment,
+    },
+    /// A stream is complete.
+    End(StreamIndex),
+    /// Reclamation asks: everything before this is to be durable and declared (rule 4).
+    Answer,
+}
+
+/// A segment whose chunks all have a place, or a number that becomes one.
+#[derive(Debug)]
+pub(crate) struct PlacedSegment {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) len: u64,
+    pub(crate) body: SegmentBody,
+}
+
+#[derive(Debug)]
+pub(crate) enum SegmentBody {
+    /// A committed backup has the node.
+    Known(KnownNode),
+    /// An earlier segment of this session is the same.
+    Repeated,
+    /// A node must be written.
+    Fresh(Vec<PlacedChild>),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedChild {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) len: u64,
+    pub(crate) place: PlacedAt,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PlacedAt {
+    Stored(ChunkLocation),
+    New(NewChunk),
+    Zeros,
+}
+
+/// The stage's state.
+pub(crate) struct LookupStage<'a> {
+    pub(crate) door: &'a Door,
+    pub(crate) printer: Fingerprinter,
+    pub(crate) counters: &'a Counters,
+    pub(crate) workers: Workers,
+    pub(crate) output: Sender<ToPack>,
+    pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
+    pub(crate) streams: Vec<LookupStream>,
+    pub(crate) regions: [RegionBuilder; Lane::COUNT],
+    /// Chunks of this session whose container is not sealed yet.
+    pub(crate) unsealed: HashMap<Fingerprint, NewChunk>,
+    /// Segments of this session.
+    pub(crate) own_segments: HashSet<Fingerprint>,
+}
+
+/// One stream in the stage.
+pub(crate) struct LookupStream {
+    pub(crate) segmenter: Segmenter,
+    pub(crate) lane: Lane,
+}
+
+impl LookupStage<'_> {
+    pub(crate) fn run(mut self, input: &Receiver<Chunked>) -> Result<(), Halt> {
+        let mut done = Vec::new();
+        loop {
+            let Chunked {
+                stream,
+                buffer,
+                events,
+                prints,
+            } = match input.recv_within(POLL) {
+                Ok(Some(chunked)) => chunked,
+                Ok(None) => {
+                    self.let_collect()?;
+                    continue;
+                }
+                Err(Closed) => return Ok(()),
+            };
+            let prints = prints.wait()?;
+            let mut prints = prints.into_iter();
+            for event in events {
+                let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+                match event {
+                    Event::Chunk { offset, len } => {
+                        let print = prints.next().expect("one print a chunk");
+                        let len = u64::from(len);
+                        match print {
+                            None => segmenter.push_zeros(len),
+                            Some(fingerprint) => {
+                                self.counters.chunks.add(1);
+                                let bytes = Bytes::Read {
+                                    buffer: Arc::clone(&buffer),
+                                    offset,
+                                };
+                                segmenter.push(
+                                    SegmentChild {
+                                        fingerprint,
+                                        len,
+                                        bytes,
+                                    },
+                                    &mut done,
+                                );
+                            }
+                        }
+                    }
+                    Event::Zeros(len) => segmenter.push_zeros(len),
+                    Event::Copy(range) => self.copy(stream, &range, &mut done)?,
+                    Event::End => {
+                        segmenter.finish(&mut done);
+                        self.place_all(stream, &mut done)?;
+                        let lane = self.streams[usize::from(stream.0)].lane;
+                        self.close_region(lane)?;
+                        self.output.send(ToPack::End(stream))?;
+                    }
+                }
+                self.place_all(stream, &mut done)?;
+            }
+        }
+    }
+
+    /// Takes a range of an earlier stream into this one: whole segments where both are aligned, else
+    /// chunk by chunk until they are again (B3).
+    fn copy(&mut self, stream: StreamIndex, range: &CopyRange, done: &mut Vec<Segment>) -> Result<(), Halt> {
+        let door = self.door;
+        let mut walker = RangeWalker::new(door.nodes(), &range.root, range.offset, range.len)
+            .map_err(IngestError::from)?;
+        loop {
+            let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+            let Some(piece) = walker.next(segmenter.is_aligned()).map_err(IngestError::from)? else {
+                return Ok(());
+            };
+            match piece {
+                Piece::Node(child) => {
+                    self.counters.segments.add(1);
+                    self.counters.segments_known.add(1);
+                    let body = match child.place {
+                        recipe::Place::At(location) => SegmentBody::Known(KnownNode {
+                            location,
+                            containers_max: child.containers_max,
+                        }),
+                        recipe::Place::Zeros => {
+                            return Err(IngestError::Internal("a node without a place").into());
+                        }
+                    };
+                    let segment = PlacedSegment {
+                        fingerprint: child.fingerprint,
+                        len: child.logical_len,
+                        body,
+                    };
+                    self.output.send(ToPack::Segment { stream, segment })?;
+                }
+                Piece::Chunk(child) => {
+                    let bytes = match child.place {
+                        recipe::Place::At(location) => Bytes::Stored(location),
+                        recipe::Place::Zeros => Bytes::Zeros,
+                    };
+                    self.counters.chunks.add(1);
+                    let child = SegmentChild {
+                        fingerprint: child.fingerprint,
+                        len: child.logical_len,
+                        bytes,
+                    };
+                    segmenter.push(child, done);
+                }
+                Piece::Zeros { len } => segmenter.push_zeros(len),
+                Piece::PartOfChunk { child, skip, len } => {
+                    self.copy_edge(stream, &child, skip, len, done)?;
+                }
+            }
+            self.place_all(stream, done)?;
+        }
+    }
+
+    /// An edge inside a chunk: those bytes become a chunk of their own.
+    fn copy_edge(
+        &mut self,
+        stream: StreamIndex,
+        child: &recipe::Child,
+        skip: u64,
+        len: u64,
+        done: &mut Vec<Segment>,
+    ) -> Result<(), Halt> {
+        let recipe::Place::At(location) = child.place else {
+            return Err(IngestError::Internal("a part of a chunk without a place").into());
+        };
+        let whole = self
+            .door
+            .containers()
+            .read_chunk(location)
+            .map_err(IngestError::from)?;
+        let (from, to) = (usize::try_from(skip), usize::try_from(skip + len));
+        let part = match (from, to) {
+            (Ok(from), Ok(to)) => whole.get(from..to),
+            _ => None,
+        };
+        let part = part.ok_or(IngestError::Internal("a part outside its chunk"))?;
+        let mut buffer = self.door.edge_buffers().take();
+        buffer.spare_mut()[..part.len()].copy_from_slice(part);
+        buffer.advance(part.len());
+        let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+        if chunking::is_zero(part) {
+            segmenter.push_zeros(len);
+            return Ok(());
+        }
+        self.counters.chunks.add(1);
+        let fingerprint = self.printer.chunk(part);
+        let bytes = Bytes::Read {
+            buffer: Arc::new(buffer),
+            offset: 0,
+        };
+        segmenter.push(
+            SegmentChild {
+                fingerprint,
+                len,
+                bytes,
+            },
+            done,
+        );
+        Ok(())
+    }
+
+    fn place_all(&mut self, stream: StreamIndex, done: &mut Vec<Segment>) -> Result<(), Halt> {
+        for segment in done.drain(..) {
+            self.note_sealed();
+            self.let_collect()?;
+            let segment = self.place(stream, segment)?;
+            self.output.send(ToPack::Segment { stream, segment })?;
+        }
+        Ok(())
+    }
+
+    /// Where a checkpoint is asked for: all that was found before goes ahead of the request.
+    fn let_collect(&mut self) -> Result<(), Halt> {
+        if self.door.take_collection_request() {
+            for lane in [Lane::Content, Lane::Metadata] {
+                self.close_region(lane)?;
+            }
+            self.output.send(ToPack::Answer)?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, stream: StreamIndex, segment: Segment) -> Result<PlacedSegment, Halt> {
+        let Segment {
+            fingerprint,
+            len,
+            children,
+        } = segment;
+        self.counters.segments.add(1);
+        let lookup = self.door.look_up();
+        let body = if self.own_segments.contains(&fingerprint) {
+            self.counters.segments_known.add(1);
+            SegmentBody::Repeated
+        } else if let Some(known) = lookup.find_segment(&fingerprint)? {
+            self.counters.segments_known.add(1);
+            SegmentBody::Known(known)
+        } else {
+            self.own_segments.insert(fingerprint);
+            let lane = self.streams[usize::from(stream.0)].lane;
+            let mut placed = Vec::with_capacity(children.len());
+            for child in &children {
+                let place = self.place_chunk(&lookup, lane, child)?;
+                placed.push(PlacedChild {
+                    fingerprint: child.fingerprint,
+                    len: child.len,
+                    place,
+                });
+            }
+            SegmentBody::Fresh(placed)
+        };
+        Ok(PlacedSegment {
+            fingerprint,
+            len,
+            body,
+        })
+    }
+
+    fn place_chunk(
+        &mut self,
+        lookup: &Lookup<'_>,
+        lane: Lane,
+        child: &SegmentChild,
+    ) -> Result<PlacedAt, Halt> {
+        let (buffer, offset) = match &child.bytes {
+            Bytes::Zeros => return Ok(PlacedAt::Zeros),
+            Bytes::Stored(location) => return Ok(PlacedAt::Stored(*location)),
+            Bytes::Read { buffer, offset } => (buffer, *offset as usize),
+        };
+        if let Some(new) = self.unsealed.get(&child.fingerprint) {
+            return Ok(PlacedAt::New(*new));
+        }
+        if let Some(location) = lookup.find_chunk(&child.fingerprint)? {
+            return Ok(PlacedAt::Stored(location));
+        }
+        let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
+        let region = &mut self.regions[lane.number()];
+        let bytes = &buffer.filled()[offset..offset + len as usize];
+        let new = region.push(PendingEntry::chunk(child.fingerprint, len), bytes);
+        self.unsealed.insert(child.fingerprint, new);
+        self.counters.chunks_new.add(1);
+        self.counters.bytes_new.add(child.len);
+        if region.is_full() {
+            self.close_region(lane)?;
+        }
+        Ok(PlacedAt::New(new))
+    }
+
+    fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
+        if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
+            self.output.send(ToPack::Region(region))?;
+        }
+        Ok(())
+    }
+
+    /// Chunks of containers sealed meanwhile are found through the index from now on.
+    fn note_sealed(&mut self) {
+        while let Ok(notice) = self.sealed.try_recv() {
+            for entry in notice.catalog.entries() {
+                self.unsealed.remove(&entry.fingerprint);
+            }
+        }
+    }
+}

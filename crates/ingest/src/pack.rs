@@ -1,0 +1,249 @@
+//! The packer's stage: regions into containers, segments into recipes.
+//!
+//! One thread. Regions arrive in the order of their chunks' numbers, so a slot follows from order alone.
+//! A segment waits until all its new chunks have one; segments of one stream are written in order.
+//! Nothing is placed until the backup turns out larger than a small one: then a backup of a few files is
+//! one container instead of four.
+
+use std::collections::VecDeque;
+
+use container::{CompressedRegion, PendingEntry};
+use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
+use types::{ContainerId, SlotRange};
+
+use crate::builders::Builders;
+use crate::close::ToClose;
+use crate::door::segment_level;
+use crate::error::{Halt, IngestError};
+use crate::lookup::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody, ToPack};
+use crate::places::Places;
+use crate::queue::{Receiver, Sender};
+use crate::region::Lane;
+
+/// The stage's state.
+pub(crate) struct PackStage<'a> {
+    pub(crate) builders: Builders<'a>,
+    pub(crate) streams: Vec<PackStream>,
+    pub(crate) places: [Places; Lane::COUNT],
+    pub(crate) held: Option<Held>,
+    pub(crate) closer: Sender<ToClose>,
+}
+
+/// One stream in the stage.
+pub(crate) struct PackStream {
+    tree: Option<TreeBuilder>,
+    waiting: VecDeque<PlacedSegment>,
+    ended: bool,
+    root: Option<TreeRoot>,
+}
+
+impl PackStream {
+    pub(crate) fn new(tree: TreeBuilder) -> Self {
+        Self {
+            tree: Some(tree),
+            waiting: VecDeque::new(),
+            ended: false,
+            root: None,
+        }
+    }
+}
+
+/// Regions that wait for the decision between a small backup and an ordinary one.
+#[derive(Debug)]
+pub(crate) struct Held {
+    limit_bytes: usize,
+    bytes: usize,
+    regions: Vec<(Lane, CompressedRegion, Vec<PendingEntry>)>,
+}
+
+impl Held {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self {
+            limit_bytes,
+            bytes: 0,
+            regions: Vec::new(),
+        }
+    }
+}
+
+impl PackStage<'_> {
+    pub(crate) fn run(mut self, input: &Receiver<ToPack>) -> Result<(), Halt> {
+        while let Ok(item) = input.recv() {
+            match item {
+                ToPack::Region(region) => {
+                    let compressed = region.compressed.wait()?;
+                    self.take_region(region.lane, compressed, region.entries)?;
+                }
+                ToPack::Segment { stream, segment } => {
+                    self.streams[usize::from(stream.0)].waiting.push_back(segment);
+                }
+                ToPack::End(stream) => self.streams[usize::from(stream.0)].ended = true,
+                ToPack::Answer => self.answer()?,
+            }
+            if self.held.is_none() {
+                self.settle()?;
+            }
+        }
+        if self.streams.iter().all(|stream| stream.ended) {
+            self.finish()
+        } else {
+            Err(Halt::Closed)
+        }
+    }
+
+    fn take_region(
+        &mut self,
+        lane: Lane,
+        compressed: CompressedRegion,
+        entries: Vec<PendingEntry>,
+    ) -> Result<(), Halt> {
+        if let Some(held) = &mut self.held {
+            held.bytes += compressed.stored_len() + entries.len() * 40;
+            held.regions.push((lane, compressed, entries));
+            if held.bytes > held.limit_bytes {
+                self.release()?;
+            }
+            return Ok(());
+        }
+        self.append(lane, compressed, &entries)
+    }
+
+    fn append(&mut self, lane: Lane, region: CompressedRegion, entries: &[PendingEntry]) -> Result<(), Halt> {
+        let first = self.builders.append(lane, region, entries)?;
+        self.places[lane.number()].assign(first, entries.len() as u64);
+        Ok(())
+    }
+
+    /// Places what was held back, into whatever containers are open now.
+    fn release(&mut self) -> Result<(), Halt> {
+        if let Some(held) = self.held.take() {
+            for (lane, region, entries) in held.regions {
+                self.append(lane, region, &entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the nodes of all segments whose chunks have their places by now. A segment that repeats one
+    /// of another stream waits for that one, hence the rounds.
+    fn settle(&mut self) -> Result<(), Halt> {
+        loop {
+            let mut moved = false;
+            for index in 0..self.streams.len() {
+                while self.settle_one(index)? {
+                    moved = true;
+                }
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    fn settle_one(&mut self, index: usize) -> Result<bool, Halt> {
+        let stream = &mut self.streams[index];
+        let Some(segment) = stream.waiting.front() else {
+            return Ok(false);
+        };
+        let level = segment_level();
+        let known = match &segment.body {
+            SegmentBody::Known(known) => *known,
+            SegmentBody::Repeated => match self.builders.own_node(level, &segment.fingerprint) {
+                Some(known) => known,
+                None => return Ok(false),
+            },
+            SegmentBody::Fresh(children) => {
+                let mut placed = Vec::with_capacity(children.len());
+                for PlacedChild {
+                    fingerprint,
+                    len,
+                    place,
+                } in children
+                {
+                    placed.push(match place {
+                        PlacedAt::Zeros => Child::zeros(*fingerprint, *len),
+                        PlacedAt::Stored(location) => Child::chunk(*fingerprint, *len, *location),
+                        PlacedAt::New(new) => match self.places[new.lane.number()].of(new.ordinal) {
+                            Some(location) => Child::chunk(*fingerprint, *len, location),
+                            None => return Ok(false),
+                        },
+                    });
+                }
+                let node = segment_node(&placed);
+                let location = recipe::NodeSink::store(&mut self.builders, &segment.fingerprint, &node)
+                    .map_err(IngestError::from)?;
+                KnownNode {
+                    location,
+                    containers_max: node.containers_max,
+                }
+            }
+        };
+        let child = Child {
+            fingerprint: segment.fingerprint,
+            logical_len: segment.len,
+            level,
+            place: Place::At(known.location),
+            containers_max: known.containers_max,
+        };
+        let tree = stream
+            .tree
+            .as_mut()
+            .expect("a stream's tree is taken at its end only");
+        tree.push_node(child, &mut self.builders)
+            .map_err(IngestError::from)?;
+        stream.waiting.pop_front();
+        Ok(true)
+    }
+
+    /// Rule 4 of reclamation: all that was decided so far becomes durable or is declared.
+    fn answer(&mut self) -> Result<(), Halt> {
+        self.release()?;
+        self.settle()?;
+        self.builders.seal_all()?;
+        let mut references: Vec<(ContainerId, SlotRange)> = Vec::new();
+        for stream in &self.streams {
+            let pending = stream.tree.iter().flat_map(TreeBuilder::pending);
+            references.extend(pending.filter_map(|child| match child.place {
+                Place::At(location) => Some((location.container, SlotRange::one(location.slot))),
+                Place::Zeros => None,
+            }));
+            references.extend(
+                stream
+                    .root
+                    .iter()
+                    .map(|root| (root.location.container, SlotRange::one(root.location.slot))),
+            );
+        }
+        self.closer.send(ToClose::Answer {
+            submitted: self.builders.submitted,
+            references,
+        })?;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Halt> {
+        if self.held.is_some() {
+            self.builders.begin_small()?;
+            self.release()?;
+        }
+        self.settle()?;
+        for stream in &mut self.streams {
+            if !stream.waiting.is_empty() {
+                return Err(IngestError::Internal("a segment waits for a chunk that never came").into());
+            }
+            let tree = stream.tree.take().expect("taken once");
+            stream.root = Some(tree.finish(&mut self.builders).map_err(IngestError::from)?);
+        }
+        self.builders.seal_all()?;
+        let roots = self
+            .streams
+            .into_iter()
+            .filter_map(|stream| stream.root)
+            .collect();
+        self.closer.send(ToClose::Finish {
+            submitted: self.builders.submitted,
+            roots,
+        })?;
+        Ok(())
+    }
+}

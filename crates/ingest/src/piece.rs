@@ -1,0 +1,49 @@
+//! What sources hand to the pipeline: bytes, zeros, ranges of earlier streams, and where chunks must end.
+
+use std::sync::Arc;
+
+use recipe::TreeRoot;
+
+use crate::buffer::Buffer;
+
+/// Which stream of the backup a batch belongs to: its position in the manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StreamIndex(pub(crate) u16);
+
+/// One step of a stream, in order.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// So many of the batch's bytes.
+    Bytes(usize),
+    /// A chunk ends here, whatever its content: a file's end.
+    Cut,
+    /// A hole of the source, or zeros that nobody need read (R8).
+    Zeros(u64),
+    /// A range of an earlier stream, by reference: nothing is read (B3).
+    Copy(CopyRange),
+    /// The stream is complete.
+    End,
+}
+
+/// A range of an earlier backup's stream.
+#[derive(Debug, Clone)]
+pub(crate) struct CopyRange {
+    /// The earlier stream.
+    pub(crate) root: Arc<TreeRoot>,
+    /// Where the range begins.
+    pub(crate) offset: u64,
+    /// How many bytes.
+    pub(crate) len: u64,
+}
+
+/// Bytes and steps of one stream, from a source to the chunker. `Op::Bytes` take the buffer's bytes in
+/// order and add up to them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The stream.
+    pub(crate) stream: StreamIndex,
+    /// The bytes.
+    pub(crate) buffer: Buffer,
+    /// The steps.
+    pub(crate) ops: Vec<Op>,
+}

@@ -1,0 +1,203 @@
+//! Joins the stages and runs a backup through them.
+//!
+//! Every stage is a thread; a stage that fails drops its queues, which ends its neighbours, and the first
+//! failure is the one reported. Whatever was put before stays for the next session to adopt.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use chunking::Chunker;
+use recipe::TreeBuilder;
+
+use crate::buffer::BufferPool;
+use crate::builders::{Builders, Limits, Sequences};
+use crate::chunk::{self, ChunkState};
+use crate::close::{CheckpointClock, CloseStage, Closed};
+use crate::counters::Counters;
+use crate::door::Door;
+use crate::error::{Failure, Halt, IngestError};
+use crate::feeder::Feeder;
+use crate::ledger::{CopyLane, Ledger};
+use crate::lookup::{LookupStage, LookupStream};
+use crate::options::IngestOptions;
+use crate::pack::{Held, PackStage, PackStream};
+use crate::places::Places;
+use crate::queue::{self, QueueStats};
+use crate::region::{Lane, RegionBuilder};
+use crate::segment::Segmenter;
+use crate::{workers, write};
+
+/// Bytes a buffer holds.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How one of the backup's streams is treated.
+pub(crate) struct StreamSpec {
+    pub(crate) chunker: Box<dyn Chunker>,
+    pub(crate) lane: Lane,
+}
+
+/// The settings of the store that shape what is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) node_avg_children: u32,
+    pub(crate) region_bytes: u32,
+    pub(crate) container_bytes: u32,
+}
+
+/// What a pipeline run leaves.
+pub(crate) struct Ran {
+    pub(crate) closed: Closed,
+    pub(crate) queues: Vec<Arc<QueueStats>>,
+}
+
+/// Runs `source` through the pipeline. On return all containers are put, none is necessarily durable, and
+/// no manifest is written.
+pub(crate) fn run(
+    door: &Door,
+    specs: Vec<StreamSpec>,
+    shape: Shape,
+    options: &IngestOptions,
+    counters: &Counters,
+    cancel: &AtomicBool,
+    source: impl FnOnce(&mut Feeder<'_>) -> Result<(), Halt>,
+) -> Result<Ran, IngestError> {
+    let clock = door.clock();
+    let printer = door.fingerprinter();
+    let chunk_max = specs
+        .iter()
+        .map(|spec| spec.chunker.chunk_bytes_max() as usize)
+        .max()
+        .unwrap_or(0);
+    let pool = BufferPool::new(BUFFER_BYTES.max(4 * chunk_max), chunk_max);
+    let limits = Limits {
+        container_bytes: u64::from(shape.container_bytes),
+        region_bytes: shape.region_bytes as usize,
+    };
+
+    let (to_chunk, chunk_in) = queue::queue("chunk", 3, clock);
+    let (to_lookup, lookup_in) = queue::queue("look up", 4, clock);
+    let (to_pack, pack_in) = queue::queue("pack", 64, clock);
+    let (to_write, write_in) = queue::queue("write", 1, clock);
+    let (to_close, close_in) = queue::queue("close", 0, clock);
+    // Notices go against the stream: a bound here could close a circle of waiting stages.
+    let (notices_tx, notices_rx) = crossbeam_channel::unbounded();
+    let queues = vec![
+        to_chunk.stats(),
+        to_lookup.stats(),
+        to_pack.stats(),
+        to_write.stats(),
+        to_close.stats(),
+    ];
+    let (jobs, job_queue) = workers::queue(options.workers * 2);
+
+    let sequences = Sequences::new(door.session().id());
+    let mut chunk_states = Vec::new();
+    let mut lookup_streams = Vec::new();
+    let mut pack_streams = Vec::new();
+    for StreamSpec { chunker, lane } in specs {
+        chunk_states.push(ChunkState::new(chunker));
+        let segmenter = Segmenter::new(printer.clone(), shape.node_avg_children);
+        lookup_streams.push(LookupStream { segmenter, lane });
+        pack_streams.push(PackStream::new(TreeBuilder::new(
+            printer.clone(),
+            shape.node_avg_children,
+        )));
+    }
+    let stream_count = chunk_states.len();
+    let region = |lane| RegionBuilder::new(lane, limits.region_bytes, options.compression);
+    let lookup = LookupStage {
+        door,
+        printer: printer.clone(),
+        counters,
+        workers: jobs.clone(),
+        output: to_pack,
+        sealed: notices_rx,
+        streams: lookup_streams,
+        regions: [region(Lane::Content), region(Lane::Metadata)],
+        unsealed: HashMap::new(),
+        own_segments: HashSet::new(),
+    };
+    let held = (options.small_bytes_max > 0).then(|| Held::new(options.small_bytes_max));
+    let builders = Builders::new(door, limits, options.compression, sequences.clone(), to_write);
+    let pack = PackStage {
+        builders,
+        streams: pack_streams,
+        places: [Places::default(), Places::default()],
+        held,
+        closer: to_close.clone(),
+    };
+    let copies = CopyLane::new(
+        door.containers(),
+        counters,
+        options.compression,
+        limits,
+        sequences,
+    );
+    let close = CloseStage {
+        door,
+        counters,
+        options,
+        notices: notices_tx,
+        copies,
+        ledger: Ledger::default(),
+        checkpoint_clock: CheckpointClock::start(clock.monotonic()),
+        references: Vec::new(),
+    };
+
+    let failure = Failure::default();
+    let note = |result: Result<(), Halt>| failure.note(result);
+    let (from_source, closed) = thread::scope(|scope| {
+        let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
+        let started = (|| -> std::io::Result<_> {
+            for number in 0..options.workers.max(1) {
+                let job_queue = job_queue.clone();
+                spawn(&format!("work-{number}")).spawn_scoped(scope, move || job_queue.run())?;
+            }
+            drop(job_queue);
+            let (printer, jobs) = (printer.clone(), jobs);
+            spawn("chunk").spawn_scoped(scope, move || {
+                note(chunk::run(chunk_states, &chunk_in, &to_lookup, &jobs, &printer).map_err(Halt::from));
+            })?;
+            spawn("look-up").spawn_scoped(scope, move || note(lookup.run(&lookup_in)))?;
+            spawn("pack").spawn_scoped(scope, move || note(pack.run(&pack_in)))?;
+            for number in 0..options.writers.max(1) {
+                let (write_in, to_close) = (write_in.clone(), to_close.clone());
+                spawn(&format!("write-{number}")).spawn_scoped(scope, move || {
+                    note(write::run(door.containers(), &write_in, &to_close));
+                })?;
+            }
+            drop(write_in);
+            drop(to_close);
+            spawn("close").spawn_scoped(scope, move || match close.run(&close_in) {
+                Ok(closed) => Some(closed),
+                Err(halt) => {
+                    note(Err(halt));
+                    None
+                }
+            })
+        })();
+        let closer = match started {
+            Ok(closer) => closer,
+            Err(source) => {
+                let error = IngestError::Source {
+                    name: "a new thread".to_owned(),
+                    offset: 0,
+                    source,
+                };
+                return (Err(Halt::Failed(error)), None);
+            }
+        };
+        let mut feeder = Feeder::new(stream_count, pool, to_chunk, counters, cancel);
+        let from_source = source(&mut feeder);
+        drop(feeder);
+        (from_source, closer.join().unwrap_or_default())
+    });
+    failure.note(from_source);
+    match (failure.take(), closed) {
+        (None, Some(closed)) => Ok(Ran { closed, queues }),
+        (Some(error), _) => Err(error),
+        (None, None) => Err(IngestError::Internal("the pipeline stopped without saying why")),
+    }
+}

@@ -1,0 +1,123 @@
+//! From chunks to segments: coalesces zeros over the whole stream and cuts by child fingerprints.
+//!
+//! Pure: what comes out depends on the sequence of children alone (RevDedup 2.2.2: two levels in one
+//! pass). Chunks keep a hold of their buffer until the segment they belong to has been looked up.
+
+use std::sync::Arc;
+
+use chunking::NodeCutter;
+use crypto::Fingerprinter;
+use types::{ChunkLocation, Fingerprint, Level};
+
+use crate::buffer::Buffer;
+
+/// Where a child's bytes are.
+#[derive(Debug, Clone)]
+pub(crate) enum Bytes {
+    /// In a buffer: read from the source, maybe new.
+    Read { buffer: Arc<Buffer>, offset: u32 },
+    /// In the store: copied by reference from an earlier stream.
+    Stored(ChunkLocation),
+    /// Nowhere: a run of zeros.
+    Zeros,
+}
+
+/// One child of the open segment.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentChild {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) len: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// A complete segment, not looked up yet.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) len: u64,
+    pub(crate) children: Vec<SegmentChild>,
+}
+
+/// Builds one stream's segments.
+#[derive(Debug)]
+pub(crate) struct Segmenter {
+    printer: Fingerprinter,
+    cutter: NodeCutter,
+    children: Vec<SegmentChild>,
+    zeros: u64,
+}
+
+impl Segmenter {
+    pub(crate) fn new(printer: Fingerprinter, children_avg: u32) -> Self {
+        Self {
+            printer,
+            cutter: NodeCutter::new(children_avg),
+            children: Vec::new(),
+            zeros: 0,
+        }
+    }
+
+    /// Whether a whole segment of another stream may follow: nothing is open.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.children.is_empty() && self.zeros == 0
+    }
+
+    /// Adds a run of zeros; it joins the one before it.
+    pub(crate) fn push_zeros(&mut self, len: u64) {
+        self.zeros += len;
+    }
+
+    /// Adds a chunk. Up to two segments end: zeros before the chunk may end one, and the chunk another.
+    pub(crate) fn push(&mut self, child: SegmentChild, done: &mut Vec<Segment>) {
+        self.flush_zeros(done);
+        self.add(child, done);
+    }
+
+    /// The stream ends: what is open is its last segment.
+    pub(crate) fn finish(&mut self, done: &mut Vec<Segment>) {
+        self.flush_zeros(done);
+        if !self.children.is_empty() {
+            self.close(done);
+        }
+    }
+
+    fn flush_zeros(&mut self, done: &mut Vec<Segment>) {
+        let len = std::mem::take(&mut self.zeros);
+        if len > 0 {
+            let fingerprint = self.printer.zeros(len);
+            self.add(
+                SegmentChild {
+                    fingerprint,
+                    len,
+                    bytes: Bytes::Zeros,
+                },
+                done,
+            );
+        }
+    }
+
+    fn add(&mut self, child: SegmentChild, done: &mut Vec<Segment>) {
+        let ends = self.cutter.push(&child.fingerprint);
+        self.children.push(child);
+        if ends {
+            self.close(done);
+        }
+    }
+
+    fn close(&mut self, done: &mut Vec<Segment>) {
+        self.cutter.reset();
+        let children = std::mem::take(&mut self.children);
+        let segment = Level::new(1).expect("level 1 is within the limit");
+        let mut hasher = self.printer.node_hasher(segment);
+        let mut len = 0;
+        for child in &children {
+            hasher.push(&child.fingerprint, child.len);
+            len += child.len;
+        }
+        done.push(Segment {
+            fingerprint: hasher.finish(),
+            len,
+            children,
+        });
+    }
+}

@@ -1,0 +1,348 @@
+//! Backing up: begins a session, takes over what a dead one stored, runs the pipeline, commits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
+use format::names::LeaseRole;
+use index::{Index, IndexOptions, RUNS_MAX, SessionContainers};
+use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StreamSource};
+use recipe::TreeRoot;
+use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
+use tree::{Excludes, FolderId, Marker, Roots, Trust, WalkOptions};
+use types::{ContainerKind, SessionId};
+
+use crate::error::Result;
+use crate::monitor::Monitor;
+use crate::store::Store;
+
+/// Memory for hooks that are not in a run yet.
+const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
+
+/// What every backup needs to know.
+#[derive(Debug, Clone)]
+pub struct BackupOptions {
+    /// The host's name.
+    pub host: Vec<u8>,
+    /// The user's name.
+    pub user: Vec<u8>,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// How the pipeline is run.
+    pub ingest: IngestOptions,
+}
+
+/// What of a tree to back up.
+#[derive(Debug)]
+pub struct TreeOptions {
+    /// Files and folders.
+    pub paths: Vec<PathBuf>,
+    /// Where relative paths begin; absolute.
+    pub current_folder: PathBuf,
+    /// What to leave out.
+    pub excludes: Excludes,
+    /// Leave out folders with a `CACHEDIR.TAG`.
+    pub exclude_caches: bool,
+    /// Stay on the paths' file systems.
+    pub one_file_system: bool,
+    /// A folder to leave out wholly: the store itself.
+    pub leave_out: Option<PathBuf>,
+    /// Read all files, also those that look unchanged.
+    pub force: bool,
+    /// Do not compare ctimes.
+    pub ignore_ctime: bool,
+    /// Do not compare inode numbers.
+    pub ignore_inode: bool,
+}
+
+impl TreeOptions {
+    /// The walk that these options ask for; with `count_only`, one that only counts.
+    #[must_use]
+    pub fn walk(&self, count_only: bool) -> WalkOptions {
+        WalkOptions {
+            roots: Roots::new(&self.current_folder, &self.paths),
+            excludes: self.excludes.clone(),
+            markers: self
+                .exclude_caches
+                .then(Marker::cache_folder)
+                .into_iter()
+                .collect(),
+            one_file_system: self.one_file_system,
+            leave_out: self
+                .leave_out
+                .as_deref()
+                .and_then(FolderId::of)
+                .into_iter()
+                .collect(),
+            count_only,
+            ..WalkOptions::default()
+        }
+    }
+}
+
+/// A backup that was made.
+#[derive(Debug, Clone)]
+pub struct BackupReport {
+    /// Its id.
+    pub id: SessionId,
+    /// The backup that unchanged files were taken from.
+    pub parent: Option<SessionId>,
+    /// Sessions that had died and whose stored data was used.
+    pub adopted: Vec<SessionId>,
+    /// What was counted.
+    pub totals: BackupTotals,
+    /// How long it took, in nanoseconds.
+    pub elapsed_nanos: u64,
+    /// What the queues saw.
+    pub queues: Vec<Arc<QueueStats>>,
+    /// What went wrong after the backup was safe: housekeeping, tried again by the next backup.
+    pub untidy: Vec<String>,
+}
+
+impl Store {
+    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands.
+    ///
+    /// # Errors
+    /// When no backup was made. What was stored is taken over by the next backup of the series.
+    pub fn backup_tree(
+        &self,
+        options: &BackupOptions,
+        tree: &TreeOptions,
+        monitor: &Monitor,
+        faults: &mut Faults<'_>,
+    ) -> Result<BackupReport> {
+        let walk = tree.walk(false);
+        let name = SeriesName {
+            host: options.host.clone(),
+            paths: walk.roots.paths(),
+        };
+        let run = Run::begin(self, options, name, |backup| {
+            role(backup, StreamRole::Listing).is_some()
+        })?;
+        let parent = run.parent.as_ref().filter(|_| !tree.force).and_then(|entry| {
+            let backup = entry.backup()?;
+            let trust = Trust {
+                previous_start: backup.source_time,
+                ignore_ctime: tree.ignore_ctime,
+                ignore_inode: tree.ignore_inode,
+            };
+            let (content, listing) = (
+                role(backup, StreamRole::Content)?,
+                role(backup, StreamRole::Listing)?,
+            );
+            Some(ParentTree {
+                content,
+                listing,
+                trust,
+            })
+        });
+        run.finish(monitor, |ingest| {
+            ingest::backup_tree(ingest, walk, parent.as_ref(), faults)
+        })
+    }
+
+    /// Backs up one stream under a name: content-defined chunks, or fixed ones for a disk image.
+    ///
+    /// # Errors
+    /// When no backup was made; half a stream makes none.
+    pub fn backup_stream(
+        &self,
+        options: &BackupOptions,
+        name: &Path,
+        fixed_chunk_bytes: Option<u32>,
+        source: &mut dyn StreamSource,
+        monitor: &Monitor,
+    ) -> Result<BackupReport> {
+        use std::os::unix::ffi::OsStrExt;
+        let series = SeriesName {
+            host: options.host.clone(),
+            paths: vec![name.as_os_str().as_bytes().to_vec()],
+        };
+        let shown = name.display().to_string();
+        let run = Run::begin(self, options, series, |_| false)?;
+        run.finish(monitor, |ingest| {
+            ingest::backup_stream(ingest, &shown, fixed_chunk_bytes, source)
+        })
+    }
+}
+
+pub(crate) fn role(backup: &Backup, role: StreamRole) -> Option<TreeRoot> {
+    backup
+        .streams
+        .iter()
+        .find(|stream| stream.role == role)
+        .map(TreeRoot::from)
+}
+
+/// A backup under way.
+struct Run<'a> {
+    store: &'a Store,
+    options: &'a BackupOptions,
+    name: SeriesName,
+    session: Session,
+    _pulse: session::Pulse,
+    door: Door,
+    parent: Option<ManifestEntry>,
+    began: std::time::Duration,
+    source_time: types::UnixNanos,
+    untidy: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    fn begin(
+        store: &'a Store,
+        options: &'a BackupOptions,
+        name: SeriesName,
+        fits: impl Fn(&Backup) -> bool,
+    ) -> Result<Self> {
+        let began = store.env.clock.monotonic();
+        let source_time = store.env.clock.wall();
+        let series = store.sealer.key().series_id(&name.to_bytes());
+        let begin = Begin {
+            series,
+            name: name.clone(),
+            process: store.options.process,
+            policy: store.options.policy,
+        };
+        let session = Session::begin(&store.sealer, begin)?;
+        let pulse = session.start_pulse()?;
+        let mut containers = Vec::new();
+        for dead in session.find_adoptable()? {
+            containers.extend(session.adopt(&dead)?.containers);
+        }
+        let latest = |list: &ManifestList| {
+            let of_series = list.backups().rev().filter(|entry| entry.series() == series);
+            let mut fitting = of_series.filter(|entry| entry.backup().is_some_and(&fits));
+            fitting.next().map(ManifestEntry::session).into_iter().collect()
+        };
+        let parent = session.choose_parents(latest)?.into_iter().next();
+        let list = session.manifests().list()?;
+        let mut named = NamedContainers::load(session.manifests(), &list)?;
+        let options_of_index = IndexOptions {
+            pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
+            ..IndexOptions::default()
+        };
+        let index = Index::open(Arc::clone(&store.env.storage), store.id(), options_of_index)?;
+        index.catch_up(&store.containers, &committed(&list))?;
+        let mut untidy = Vec::new();
+        untidy.extend(
+            merge_if_many(&session, &index)
+                .err()
+                .map(|error| error.to_string()),
+        );
+        untidy.extend(session.tidy().err().map(|error| error.to_string()));
+        for (session, span) in &containers {
+            named.add(*session, [*span]);
+        }
+        let door = Door::new(session.clone(), store.nodes(), &index, named);
+        for (session, span) in containers {
+            for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
+                // What cannot be read is stored again.
+                if let Ok(catalog) = store.containers.catalog(id) {
+                    door.add_adopted(&catalog)?;
+                }
+            }
+        }
+        Ok(Self {
+            store,
+            options,
+            name,
+            session,
+            _pulse: pulse,
+            door,
+            parent,
+            began,
+            source_time,
+            untidy,
+        })
+    }
+
+    fn finish(
+        self,
+        monitor: &Monitor,
+        store_streams: impl FnOnce(Ingest<'_>) -> std::result::Result<Backed, ingest::IngestError>,
+    ) -> Result<BackupReport> {
+        let settings = self.store.settings();
+        let ingest = Ingest {
+            door: &self.door,
+            settings: &settings,
+            options: &self.options.ingest,
+            counters: &monitor.counters,
+            cancel: monitor.cancel(),
+        };
+        let backed = store_streams(ingest)?;
+        let elapsed = self.store.env.clock.monotonic().saturating_sub(self.began);
+        let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let mut tags = self.options.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        let totals = monitor.counters.totals();
+        let committed = self.session.commit(Backup {
+            series: self.name,
+            source_time: self.source_time,
+            elapsed_nanos,
+            user: self.options.user.clone(),
+            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tags,
+            hold_until: None,
+            streams: backed.streams,
+            containers: backed.containers,
+            adopted: Vec::new(),
+            parents: Vec::new(),
+            totals,
+        })?;
+        let adopted: Vec<SessionId> = self
+            .session
+            .adopted()
+            .into_iter()
+            .map(|(session, _)| session)
+            .collect();
+        let mut untidy = self.untidy;
+        untidy.extend(committed.untidy.iter().map(ToString::to_string));
+        let mut covered = vec![committed.session];
+        covered.extend(&adopted);
+        // The backup is safe from here on: what fails now costs the next one some time.
+        if let Err(error) = self.door.into_hooks().publish(&covered) {
+            untidy.push(error.to_string());
+        }
+        Ok(BackupReport {
+            id: committed.session,
+            parent: self.parent.as_ref().map(ManifestEntry::session),
+            adopted,
+            totals,
+            elapsed_nanos,
+            queues: backed.queues,
+            untidy,
+        })
+    }
+}
+
+/// Merges the index' runs where they have become many, unless somebody else is at it.
+fn merge_if_many(session: &Session, index: &Index) -> Result<()> {
+    if index.stats().runs <= RUNS_MAX as u64 {
+        return Ok(());
+    }
+    let lease = match session.acquire_lease(LeaseRole::Index) {
+        Ok(lease) => lease,
+        Err(SessionError::LeaseTaken { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    index.merge(&|| lease.is_held().unwrap_or(false), &|_| true)?;
+    lease.release()?;
+    Ok(())
+}
+
+/// Committed sessions and their containers, as the index wants them.
+pub(crate) fn committed(list: &ManifestList) -> Vec<SessionContainers> {
+    let of = |entry: &ManifestEntry| {
+        let backup = entry.backup()?;
+        let session = entry.session();
+        let containers = backup
+            .containers
+            .iter()
+            .flat_map(|span| span.ids(session))
+            .collect();
+        Some(SessionContainers { session, containers })
+    };
+    list.backups().filter_map(of).collect()
+}

@@ -1,0 +1,78 @@
+//! How a long operation is watched and stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ingest::Counters;
+use restore::RestoreCounters;
+
+/// Counters to read while an operation runs, and the flag that stops it. One a run.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    /// What a backup counts.
+    pub counters: Counters,
+    /// What a restore counts.
+    pub restore: RestoreCounters,
+    cancel: Arc<AtomicBool>,
+    done: AtomicU64,
+    total: Arc<AtomicU64>,
+    errors: AtomicU64,
+}
+
+impl Monitor {
+    /// A monitor whose operation stops when `cancel` is set.
+    #[must_use]
+    pub fn new(cancel: Arc<AtomicBool>) -> Self {
+        Self {
+            cancel,
+            ..Self::default()
+        }
+    }
+
+    /// The flag that stops the operation.
+    #[must_use]
+    pub fn cancel(&self) -> &AtomicBool {
+        &self.cancel
+    }
+
+    /// Work done so far: bytes, or containers where that is said.
+    #[must_use]
+    pub fn work_done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Work in all, 0 while unknown.
+    #[must_use]
+    pub fn work_total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Errors that did not end the operation.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_done(&self, n: u64) {
+        self.done.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Says how much there will be.
+    pub fn set_total(&self, n: u64) {
+        self.total.store(n, Ordering::Relaxed);
+    }
+
+    /// Where a thread beside the operation says how much there will be.
+    #[must_use]
+    pub fn total_handle(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.total)
+    }
+
+    pub(crate) fn add_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+}

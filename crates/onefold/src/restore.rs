@@ -1,0 +1,273 @@
+//! Restoring a backup, and listing what is in it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use format::listing::ListingEntry;
+use format::manifest::StreamRole;
+use recipe::StreamBytes;
+use restore::{AssembleOptions, AssembleStats, Fault, Output, RestoreCounters, TreeSource, TreeStats};
+use tree::{Include, ListingReader, RestoreOptions, order};
+
+use crate::backup::role;
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::snapshots::Snapshot;
+use crate::store::Store;
+
+/// How to restore.
+#[derive(Debug, Clone)]
+pub struct RestoreRequest {
+    /// Only these paths of the backup and what is below them; all when empty.
+    pub include: Vec<Vec<u8>>,
+    /// What to do with what is there already.
+    pub overwrite: tree::Overwrite,
+    /// Memory and threads.
+    pub assembling: AssembleOptions,
+}
+
+/// What a restore did.
+#[derive(Debug, Clone)]
+pub struct RestoreReport {
+    /// Files restored.
+    pub files: u64,
+    /// Other entries restored.
+    pub others: u64,
+    /// Files left as they were.
+    pub kept: u64,
+    /// Entries that were not restored as they were.
+    pub faults: u64,
+    /// What assembling cost.
+    pub assemble: AssembleStats,
+    /// How long it took, in nanoseconds.
+    pub elapsed_nanos: u64,
+}
+
+impl Store {
+    /// Restores a backup below `target`. Faults of single entries go to `faults`; the others are restored.
+    ///
+    /// # Errors
+    /// When nothing further can be restored; what was written before is right.
+    pub fn restore(
+        &self,
+        snapshot: &Snapshot,
+        target: &Path,
+        request: &RestoreRequest,
+        monitor: &Monitor,
+        faults: &mut (dyn FnMut(&Fault) + Send),
+    ) -> Result<RestoreReport> {
+        let began = self.env.clock.monotonic();
+        let mut count = 0;
+        let mut report = |fault: Fault| {
+            count += 1;
+            monitor.add_error();
+            faults(&fault);
+        };
+        let stats = match role(&snapshot.backup, StreamRole::Whole) {
+            Some(root) => {
+                let name = stream_name(snapshot);
+                let assemble = self.restore_whole(&root, &name, target, request, monitor)?;
+                TreeStats {
+                    files: 1,
+                    assemble,
+                    ..TreeStats::default()
+                }
+            }
+            None => {
+                let no_stream =
+                    |stream| Error::NotFound(format!("backup {} has no {stream} stream", snapshot.id));
+                let content =
+                    role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
+                let listing =
+                    role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| no_stream("listing"))?;
+                let nodes = self.nodes();
+                let source = TreeSource {
+                    nodes: &nodes,
+                    content: &content,
+                    listing: &listing,
+                };
+                let options = RestoreOptions {
+                    overwrite: request.overwrite,
+                    include: Include {
+                        paths: request.include.clone(),
+                        ..Include::default()
+                    },
+                    ..RestoreOptions::default()
+                };
+                let (counters, cancel) = (&monitor.restore, monitor.cancel());
+                restore::restore_tree(
+                    source,
+                    target,
+                    options,
+                    request.assembling,
+                    counters,
+                    cancel,
+                    &mut report,
+                )?
+            }
+        };
+        let elapsed = self.env.clock.monotonic().saturating_sub(began);
+        Ok(RestoreReport {
+            files: stats.files,
+            others: stats.others,
+            kept: stats.kept,
+            faults: count,
+            assemble: stats.assemble,
+            elapsed_nanos: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        })
+    }
+
+    fn restore_whole(
+        &self,
+        root: &recipe::TreeRoot,
+        name: &Path,
+        target: &Path,
+        request: &RestoreRequest,
+        monitor: &Monitor,
+    ) -> Result<AssembleStats> {
+        let path = target.join(name);
+        let failed = |source| restore::RestoreError::Target {
+            target: path.display().to_string(),
+            source,
+        };
+        let mut output = PartialFile::create(&path, request.overwrite).map_err(failed)?;
+        let shown = path.display().to_string();
+        let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
+        let nodes = self.nodes();
+        let stats = restore::restore_stream(
+            &nodes,
+            root,
+            &shown,
+            &mut output,
+            request.assembling,
+            counters,
+            cancel,
+        )?;
+        output.finish().map_err(failed)?;
+        Ok(stats)
+    }
+
+    /// Calls `each` with every entry of a directory backup, in listing order, that lies in one of the paths
+    /// (all, when there are none). A backup of a single stream has no entries.
+    ///
+    /// # Errors
+    /// Where the listing cannot be read on; what `each` fails with.
+    pub fn list_entries<E: From<Error>>(
+        &self,
+        snapshot: &Snapshot,
+        paths: &[Vec<u8>],
+        mut each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
+            return Ok(());
+        };
+        let nodes = self.nodes();
+        let bytes = StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(Error::from)?;
+        let mut reader = ListingReader::new(bytes);
+        while let Some(listed) = reader.next_entry().map_err(Error::from)? {
+            if paths.is_empty()
+                || paths
+                    .iter()
+                    .any(|path| order::is_within(&listed.entry.path, path))
+            {
+                each(&listed.entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a single stream's file: the path it had, made relative.
+fn stream_name(snapshot: &Snapshot) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let path = snapshot
+        .backup
+        .series
+        .paths
+        .first()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let normal = path
+        .components()
+        .filter(|component| matches!(component, Component::Normal(_)));
+    let name: PathBuf = normal.collect();
+    if name.as_os_str().is_empty() {
+        PathBuf::from("stream")
+    } else {
+        name
+    }
+}
+
+/// A file that takes its name only when it is whole.
+struct PartialFile {
+    file: File,
+    partial: PathBuf,
+    path: PathBuf,
+    len: u64,
+    named: bool,
+}
+
+impl PartialFile {
+    fn create(path: &Path, overwrite: tree::Overwrite) -> io::Result<Self> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        if overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it exists, and is not to be overwritten",
+            ));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".onefold-partial");
+        let partial = PathBuf::from(partial);
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&partial)?;
+        Ok(Self {
+            file,
+            partial,
+            path: path.to_owned(),
+            len: 0,
+            named: false,
+        })
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.file.set_len(self.len)?;
+        std::fs::rename(&self.partial, &self.path)?;
+        self.named = true;
+        Ok(())
+    }
+}
+
+impl Output for PartialFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
+        self.len += len;
+        self.file.seek(SeekFrom::Start(self.len)).map(drop)
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if !self.named {
+            // A part of a stream is of no use; what cannot be removed is plainly named as partial.
+            drop(std::fs::remove_file(&self.partial));
+        }
+    }
+}

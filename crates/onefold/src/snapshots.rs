@@ -1,0 +1,66 @@
+//! The backups of a store, as people see them.
+
+use format::manifest::Backup;
+use session::{DamagedObject, Filter, ManifestEntry};
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// A backup that can be restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its id: the session's number.
+    pub id: SessionId,
+    /// Its series' folder.
+    pub series: SeriesId,
+    /// The manifest revision that counts.
+    pub revision: Revision,
+    /// What it is.
+    pub backup: Backup,
+}
+
+impl Snapshot {
+    pub(crate) fn of(entry: &ManifestEntry) -> Option<Self> {
+        let backup = entry.backup()?.clone();
+        Some(Self {
+            id: entry.session(),
+            series: entry.series(),
+            revision: entry.stored.revision,
+            backup,
+        })
+    }
+}
+
+/// The backups, and the manifests that cannot be read.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotList {
+    /// By id.
+    pub snapshots: Vec<Snapshot>,
+    /// Each with its name and what is wrong with it.
+    pub damaged: Vec<DamagedObject>,
+}
+
+impl Store {
+    /// All backups that were not forgotten, oldest first.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn snapshots(&self) -> Result<SnapshotList> {
+        let list = self.manifests.list()?;
+        Ok(SnapshotList {
+            snapshots: list.backups().filter_map(Snapshot::of).collect(),
+            damaged: list.damaged.clone(),
+        })
+    }
+
+    /// The backup that `text` names: an id, or `latest` of those that the filter lets through.
+    ///
+    /// # Errors
+    /// When there is none, with the reason; of the storage.
+    pub fn find(&self, text: &str, filter: &Filter) -> Result<Snapshot> {
+        let list = self.manifests.list()?;
+        let entry = list.resolve(text, filter)?;
+        Snapshot::of(entry).ok_or_else(|| Error::NotFound(format!("{text} is not a backup")))
+    }
+}

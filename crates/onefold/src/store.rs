@@ -1,0 +1,251 @@
+//! A store: made, opened, and its passwords looked after.
+//!
+//! A [`Store`] may be used from many threads, and many processes may have the same store open; nobody
+//! waits for another (docs/protocol.md).
+
+use std::fmt;
+
+use container::Containers;
+use crypto::Argon2Cost;
+use env::Env;
+use format::config::Settings;
+use object::Sealer;
+use object::config::{self, NewSlot, OpenConfig, SlotId};
+use recipe::NodeCache;
+use session::{Manifests, SessionPolicy};
+use types::StoreId;
+
+use crate::credential::Credential;
+use crate::error::{Error, Result};
+
+/// What shapes a new store for good.
+#[derive(Debug, Clone)]
+pub struct InitOptions {
+    /// Average length of a content-defined chunk in bytes, a power of two.
+    pub chunk_avg_bytes: u32,
+    /// Stored bytes at which a container closes.
+    pub container_bytes: u32,
+    /// Who makes the first password's slot, for people.
+    pub label: String,
+    /// What one guess at the password costs.
+    pub cost: Argon2Cost,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self {
+            chunk_avg_bytes: 8 << 10,
+            container_bytes: 16 << 20,
+            label: String::new(),
+            cost: Argon2Cost::default(),
+        }
+    }
+}
+
+/// How a store is used by this process.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Memory for cached catalogs, in bytes.
+    pub catalog_cache_bytes: u64,
+    /// Memory for cached nodes, in bytes.
+    pub node_cache_bytes: u64,
+    /// The times that sessions go by.
+    pub policy: SessionPolicy,
+    /// The process id that sessions show, for messages only.
+    pub process: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            catalog_cache_bytes: 48 << 20,
+            node_cache_bytes: 16 << 20,
+            policy: SessionPolicy::default(),
+            process: std::process::id(),
+        }
+    }
+}
+
+/// A password's slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Its id.
+    pub id: String,
+    /// Who made it.
+    pub label: String,
+    /// Whether it needs a password.
+    pub has_password: bool,
+    /// Whether it is the one that opened the store.
+    pub is_current: bool,
+}
+
+/// An open store.
+pub struct Store {
+    pub(crate) env: Env,
+    pub(crate) config: OpenConfig,
+    pub(crate) options: OpenOptions,
+    pub(crate) sealer: Sealer,
+    pub(crate) containers: Containers,
+    pub(crate) manifests: Manifests,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Makes a store. With `domain_of`, its fingerprints are those of that store.
+    ///
+    /// # Errors
+    /// When there is one already; settings that no store can have; of the storage.
+    pub fn init(
+        env: &Env,
+        credential: &Credential,
+        options: &InitOptions,
+        domain_of: Option<&Self>,
+    ) -> Result<Self> {
+        let avg = options.chunk_avg_bytes;
+        let settings = Settings {
+            chunk_avg_bytes: avg,
+            chunk_min_bytes: avg / 2,
+            chunk_max_bytes: avg.saturating_mul(8),
+            node_avg_children: 512,
+            region_bytes: 128 << 10,
+            container_bytes: options.container_bytes,
+        };
+        let slot = NewSlot {
+            credential: credential.as_crypto(),
+            label: &options.label,
+            cost: options.cost,
+        };
+        let domain = domain_of.map(|store| store.config.keys.domain.clone());
+        let config = config::create(env, &settings, &[slot], domain)?;
+        Ok(Self::assemble(env, config, OpenOptions::default()))
+    }
+
+    /// Whether there is a store, without opening it.
+    ///
+    /// # Errors
+    /// When there is none; of the storage.
+    pub fn probe(env: &Env) -> Result<()> {
+        if env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
+            return Err(object::ObjectError::NotAStore.into());
+        }
+        Ok(())
+    }
+
+    /// Opens a store.
+    ///
+    /// # Errors
+    /// No store, wrong password, a newer format, damage, each told apart by [`Error::kind`] or its message.
+    pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
+        let config = config::open(env, credential.as_crypto())?;
+        Ok(Self::assemble(env, config, options.clone()))
+    }
+
+    fn assemble(env: &Env, config: OpenConfig, options: OpenOptions) -> Self {
+        let sealer = config.sealer(env);
+        let containers = Containers::new(
+            env.clone(),
+            config.store(),
+            &config.keys,
+            options.catalog_cache_bytes,
+        );
+        let manifests = Manifests::new(&sealer);
+        Self {
+            env: env.clone(),
+            config,
+            options,
+            sealer,
+            containers,
+            manifests,
+        }
+    }
+
+    /// The store's id.
+    #[must_use]
+    pub fn id(&self) -> StoreId {
+        self.config.store()
+    }
+
+    /// What shapes its bytes.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.config.settings
+    }
+
+    /// The passwords' slots.
+    ///
+    /// # Errors
+    /// None today: the config was read when the store was opened.
+    pub fn keys(&self) -> Result<Vec<KeyInfo>> {
+        let info = |slot: object::config::SlotInfo<'_>| KeyInfo {
+            id: slot.id.to_string(),
+            label: slot.label.to_owned(),
+            has_password: slot.cost.is_some(),
+            is_current: slot.is_current,
+        };
+        Ok(self.config.slots().map(info).collect())
+    }
+
+    /// Adds a password; its slot's id comes back.
+    ///
+    /// # Errors
+    /// Of the storage; when no more slots fit.
+    pub fn add_key(&self, credential: &Credential, label: &str) -> Result<String> {
+        let slot = NewSlot {
+            credential: credential.as_crypto(),
+            label,
+            cost: Argon2Cost::default(),
+        };
+        let (_, id) = config::add_slot(&self.env, &self.config, &slot)?;
+        Ok(id.to_string())
+    }
+
+    /// Removes a password's slot.
+    ///
+    /// # Errors
+    /// When there is no such slot, or it is the last one; of the storage.
+    pub fn remove_key(&self, id: &str) -> Result<()> {
+        config::remove_slot(&self.env, &self.config, self.slot_id(id)?)?;
+        Ok(())
+    }
+
+    /// Replaces the password that opened the store; the new slot's id comes back.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn change_key(&self, credential: &Credential, label: &str) -> Result<String> {
+        let current = self
+            .config
+            .slots()
+            .find(|slot| slot.is_current)
+            .map(|slot| slot.id);
+        let current = current.ok_or_else(|| Error::NotFound("the slot that opened the store".into()))?;
+        let slot = NewSlot {
+            credential: credential.as_crypto(),
+            label,
+            cost: Argon2Cost::default(),
+        };
+        let (_, id) = config::change_slot(&self.env, &self.config, current, &slot)?;
+        Ok(id.to_string())
+    }
+
+    fn slot_id(&self, text: &str) -> Result<SlotId> {
+        let found = self
+            .config
+            .slots()
+            .map(|slot| slot.id)
+            .find(|id| id.to_string() == text);
+        found
+            .ok_or_else(|| Error::NotFound(format!("no password slot {text}; `onefold key list` shows them")))
+    }
+
+    pub(crate) fn nodes(&self) -> NodeCache {
+        NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
+    }
+}

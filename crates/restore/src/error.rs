@@ -1,0 +1,74 @@
+//! Why bytes could not be restored.
+
+use types::{ChunkLocation, Fingerprint};
+
+/// A restore, or a part of one, that did not come about. Whatever was written before is right: nothing
+/// leaves unverified (INV-5).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// A container could not be read.
+    #[error(transparent)]
+    Container(#[from] container::ContainerError),
+    /// A recipe could not be followed.
+    #[error(transparent)]
+    Recipe(#[from] recipe::RecipeError),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] env::StorageError),
+    /// The target could not be written, or a listing not be read.
+    #[error(transparent)]
+    Tree(#[from] tree::TreeError),
+    /// The catalog has something else at this place than the recipe was verified against.
+    #[error(
+        "{location}: holds a chunk other than the recipe says; run `onefold check` to see what is affected"
+    )]
+    WrongSlot {
+        /// The place.
+        location: ChunkLocation,
+    },
+    /// The bytes are not those that were stored.
+    #[error(
+        "{location}: the chunk's fingerprint is {found}, expected {expected}; run `onefold check --read-data` to see what is affected"
+    )]
+    WrongBytes {
+        /// The place.
+        location: ChunkLocation,
+        /// As the catalog and the recipe have it.
+        expected: Fingerprint,
+        /// Of the bytes that were read.
+        found: Fingerprint,
+    },
+    /// The backup lacks a stream that its kind has.
+    #[error("backup {backup} has no {stream} stream: it is {what}")]
+    NoStream {
+        /// The backup.
+        backup: types::SessionId,
+        /// What was looked for.
+        stream: &'static str,
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// A part of a single stream could not be had.
+    #[error("{stream}: {error}")]
+    Lost {
+        /// The stream.
+        stream: String,
+        /// Why.
+        error: std::sync::Arc<RestoreError>,
+    },
+    /// Where the bytes go refused them.
+    #[error("writing to {target} failed: {source}")]
+    Target {
+        /// The file or stream.
+        target: String,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// Someone asked to stop.
+    #[error("interrupted; what was restored so far is complete up to the file being written")]
+    Interrupted,
+    /// A broken promise within the program.
+    #[error("internal error, please report it: {0}")]
+    Internal(&'static str),
+}

@@ -1,0 +1,105 @@
+//! Restores a single stream into whatever takes bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use recipe::{NodeCache, TreeRoot};
+use types::ByteRange;
+
+use crate::assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+use crate::error::RestoreError;
+use crate::references::references;
+use crate::tree::RestoreCounters;
+
+/// Takes a stream's bytes in order.
+pub trait Output {
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+
+    /// The next `len` bytes are zeros.
+    ///
+    /// # Errors
+    /// The system's.
+    fn skip_zeros(&mut self, len: u64) -> std::io::Result<()>;
+}
+
+/// Restores a whole stream.
+///
+/// # Errors
+/// When a byte cannot be had or written: half a stream is no stream, so the first fault ends it. What was
+/// written before is right.
+pub fn restore_stream(
+    nodes: &NodeCache,
+    root: &TreeRoot,
+    name: &str,
+    output: &mut dyn Output,
+    assembling: AssembleOptions,
+    counters: &RestoreCounters,
+    cancel: &AtomicBool,
+) -> Result<AssembleStats, RestoreError> {
+    counters.bytes_total.store(root.len, Ordering::Relaxed);
+    let ranges = [ByteRange {
+        offset: 0,
+        len: root.len,
+    }];
+    let refs = references(nodes, root, &ranges);
+    let printer = recipe::NodeSource::fingerprinter(nodes);
+    let mut sink = StreamSink {
+        output,
+        name,
+        counters,
+        cancel,
+    };
+    let stats = assemble(nodes.containers(), printer, refs, assembling, &mut sink)?;
+    counters.files.fetch_add(1, Ordering::Relaxed);
+    Ok(stats)
+}
+
+struct StreamSink<'a> {
+    output: &'a mut dyn Output,
+    name: &'a str,
+    counters: &'a RestoreCounters,
+    cancel: &'a AtomicBool,
+}
+
+impl StreamSink<'_> {
+    fn count(&self, len: u64) -> Result<(), RestoreError> {
+        self.counters.bytes.fetch_add(len, Ordering::Relaxed);
+        if self.cancel.load(Ordering::Relaxed) {
+            Err(RestoreError::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn target(&self, source: std::io::Error) -> RestoreError {
+        RestoreError::Target {
+            target: self.name.to_owned(),
+            source,
+        }
+    }
+}
+
+impl Sink for StreamSink<'_> {
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), RestoreError> {
+        let written = self.output.write(bytes);
+        written.map_err(|source| self.target(source))?;
+        self.count(bytes.len() as u64)
+    }
+
+    fn zeros(&mut self, len: u64) -> Result<(), RestoreError> {
+        let written = self.output.skip_zeros(len);
+        written.map_err(|source| self.target(source))?;
+        self.count(len)
+    }
+
+    fn lost(&mut self, _: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError> {
+        Err(RestoreError::Lost {
+            stream: self.name.to_owned(),
+            error: Arc::clone(error),
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! Habits that a reader relies on: files of one idea, none of them endless, every module opened by a word
+//! on what it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Longest production file, in lines.
+const LINES_MAX: usize = 500;
+/// Longest file of tests.
+const TEST_LINES_MAX: usize = 900;
+
+/// Walks the sources and fails on a broken habit.
+pub(crate) fn check() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask lies in the workspace")?;
+    let mut files = Vec::new();
+    for folder in ["crates", "model", "xtask", "fuzz", "bench"] {
+        collect(&root.join(folder), &mut files)?;
+    }
+    let mut faults = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        let is_test = shown.contains("test") || shown.contains("bench");
+        let limit = if is_test { TEST_LINES_MAX } else { LINES_MAX };
+        let lines = text.lines().count();
+        if lines > limit {
+            faults.push(format!(
+                "{shown}: {lines} lines, at most {limit}: split it by idea"
+            ));
+        }
+        if !is_test && !text.trim_start().starts_with("//!") && !text.trim_start().starts_with("#![") {
+            faults.push(format!("{shown}: does not open with what it is (//!)"));
+        }
+        for word in [
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+            concat!("todo", "!("),
+            concat!("unimplemented", "!("),
+        ] {
+            if text.contains(word) {
+                faults.push(format!("{shown}: contains {word}"));
+            }
+        }
+    }
+    if !faults.is_empty() {
+        bail!("tidy:\n  {}", faults.join("\n  "));
+    }
+    Ok(())
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
