@@ -9,9 +9,6 @@ use types::{ObjectName, UnixNanos};
 
 use crate::{ObjectMeta, StorageError};
 
-/// What the system takes in one call.
-const SLICES_MAX: usize = 1024;
-
 /// Says what an error of the system means to a storage's caller.
 pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
     let name = name.to_owned();
@@ -54,8 +51,8 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
         .collect();
     let mut rest = slices.as_mut_slice();
     while !rest.is_empty() {
-        let now = rest.len().min(SLICES_MAX);
-        match file.write_vectored(&rest[..now]) {
+        // Takes as many as the system does in one call.
+        match file.write_vectored(rest) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut rest, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -142,3 +142,23 @@ fn asking_does_not_keep_others_from_taking() {
         done.store(true, std::sync::atomic::Ordering::Release);
     });
 }
+
+#[test]
+fn a_taker_waits_for_one_who_asks() {
+    let (folder, storage) = store();
+    let lock = name("lock");
+    drop(storage.lock(&lock).unwrap());
+    // One who asks holds the file shared for a moment. On a busy machine a moment can be long: one of
+    // several tries is enough.
+    let waits = || {
+        let asker = File::open(folder.path().join(".locks/lock")).unwrap();
+        rustix::fs::flock(&asker, rustix::fs::FlockOperation::LockShared).unwrap();
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| storage.lock(&lock).is_ok());
+            crate::Clock::sleep(&crate::SystemClock, std::time::Duration::from_millis(20));
+            drop(asker);
+            taker.join().unwrap()
+        })
+    };
+    assert!((0..5).any(|_| waits()));
+}
