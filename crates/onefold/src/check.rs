@@ -1,20 +1,21 @@
 //! Checking a store: its structure, and on demand every stored byte.
 //!
 //! Everything is looked at that a backup needs: manifests, recipes up to their roots, the containers that
-//! they reach. Damage is named as object, slots and the backups and files that it touches; checking goes on
-//! behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over and the next
+//! they reach; and every sealed small object is opened. Damage is named as object, slots and the backups and
+//! files that it touches; checking goes on behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over and the next
 //! backup that brings their chunks stores them again.
 
+mod data;
 mod files;
+mod objects;
 mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use container::Depth;
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{ContainerSlots, Damaged};
-use types::{ContainerId, SessionId, SlotRange};
+use types::{ContainerId, SessionId, Slot, SlotRange};
 
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -95,86 +96,13 @@ impl Store {
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
             monitor.set_total(chosen.len() as u64);
-            self.read_containers(&chosen, monitor, &mut report, &mut bad)?;
+            data::read(self, &chosen, monitor, &mut report, &mut bad)?;
         }
         if !bad.is_empty() {
             self.list_damaged(&bad)?;
         }
         files::find_touched(self, &structure.backups, &bad, &mut report)?;
         Ok(report)
-    }
-
-    fn read_containers(
-        &self,
-        chosen: &[ContainerId],
-        monitor: &Monitor,
-        report: &mut CheckReport,
-        bad: &mut BadSlots,
-    ) -> Result<()> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let (tx, rx) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..cores.min(chosen.len().max(1)) {
-                let (tx, next) = (tx.clone(), &next);
-                scope.spawn(move || {
-                    loop {
-                        let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        let Some(id) = chosen.get(at).filter(|_| !monitor.is_cancelled()) else {
-                            return;
-                        };
-                        if tx.send((*id, self.containers.verify(*id, Depth::Full))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(tx);
-            for (id, verified) in rx {
-                let verified = verified?;
-                monitor.add_done(1);
-                report.containers_read += 1;
-                report.bytes_read += verified.bytes_read;
-                let copies = if id.kind.is_mirrored() { 2 } else { 1 };
-                let mut broken: BTreeMap<SlotRange, usize> = BTreeMap::new();
-                for damage in &verified.damages {
-                    for slots in &damage.slots {
-                        *broken.entry(*slots).or_default() += 1;
-                    }
-                }
-                for damage in &verified.damages {
-                    let is_covered = copies > 1
-                        && !damage.slots.is_empty()
-                        && damage
-                            .slots
-                            .iter()
-                            .all(|slots| broken.get(slots).is_none_or(|count| *count < copies));
-                    let slots: Vec<String> = damage.slots.iter().map(|slots| shown(*slots)).collect();
-                    let slots = if slots.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" ({})", slots.join(", "))
-                    };
-                    report.find(
-                        format!("{id}.{}", damage.generation),
-                        format!("{}{slots}", damage.error),
-                        is_covered,
-                    );
-                }
-                let lost = broken
-                    .into_iter()
-                    .filter(|(_, count)| *count >= copies)
-                    .map(|(slots, _)| slots);
-                let lost: Vec<SlotRange> = lost.collect();
-                if !lost.is_empty() {
-                    bad.entry(id).or_default().extend(lost);
-                }
-            }
-            if monitor.is_cancelled() {
-                return Err(restore::RestoreError::Interrupted.into());
-            }
-            Ok(())
-        })
     }
 
     /// Writes what is bad where look-ups see it.
@@ -188,10 +116,11 @@ impl Store {
                 .map(|((_, number), _)| number + 1)
                 .max()
                 .unwrap_or(0);
+            let is_whole = slots == [all_slots()];
             let damaged = Damaged {
                 slots: ContainerSlots {
                     container: *id,
-                    slots: Some(slots.clone()),
+                    slots: (!is_whole).then_some(slots),
                 },
             };
             let known = of_container.into_iter().any(|((_, number), _)| {
@@ -219,11 +148,10 @@ impl Store {
     }
 }
 
-fn shown(slots: SlotRange) -> String {
-    match slots.count() {
-        1 => format!("slot {}", slots.first()),
-        _ => format!("slots {} to {}", slots.first(), slots.end() - 1),
-    }
+/// What stands for a container of which nothing can be had.
+fn all_slots() -> SlotRange {
+    let first = Slot::new(0).expect("slots begin at 0");
+    SlotRange::new(first, Slot::MAX.get() + 1).expect("all slots are a range")
 }
 
 /// Sorted, disjoint, not adjacent: as the format wants them.

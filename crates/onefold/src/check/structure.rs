@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use format::frame::DIGEST_BYTES;
 use format::manifest::StreamRoot;
 use format::names;
 use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
-use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SlotRange};
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
+};
 
-use super::{BadSlots, CheckReport};
+use super::{BadSlots, CheckReport, all_slots, objects};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::snapshots::Snapshot;
@@ -36,6 +39,7 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
             report.damaged_backups.insert(session);
         }
     }
+    objects::check(store, &list, report)?;
     let backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
     let nodes = store.nodes();
     let mut walk = Walk {
@@ -61,9 +65,9 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
         walk.reached.extend(own);
         monitor.add_done(1);
     }
-    let Walk { reached, bad, .. } = walk;
+    let Walk { reached, mut bad, .. } = walk;
     let containers: Vec<ContainerId> = reached.into_iter().collect();
-    catalogs(store, &containers, report)?;
+    catalogs(store, &containers, report, &mut bad)?;
     Ok(Structure {
         backups,
         containers,
@@ -71,35 +75,81 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
     })
 }
 
-/// Every container is there, in as many copies as it should be, and its catalog opens.
-fn catalogs(store: &Store, containers: &[ContainerId], report: &mut CheckReport) -> Result<()> {
+/// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be
+/// told to be lost is bad as a whole, so that the chunks in it are stored again.
+fn catalogs(
+    store: &Store,
+    containers: &[ContainerId],
+    report: &mut CheckReport,
+    bad: &mut BadSlots,
+) -> Result<()> {
     let storage = &store.env.storage;
-    let mut mirrors = BTreeSet::new();
+    let mut mirrors: BTreeMap<(SessionId, SequenceNumber), Generation> = BTreeMap::new();
     for object in storage.list(names::MIRROR_FOLDER)? {
         if let Some(mirror) = names::parse_mirror(&object.name) {
-            mirrors.insert((mirror.session, mirror.sequence));
+            let newest = mirrors.entry((mirror.session, mirror.sequence)).or_insert(mirror.generation);
+            *newest = mirror.generation.max(*newest);
         }
     }
-    let mut mains = BTreeSet::new();
+    let mut mains: BTreeMap<ContainerId, Generation> = BTreeMap::new();
     for kind in ContainerKind::ALL {
         for object in storage.list(kind.folder())? {
-            mains.extend(names::parse_container(&object.name).map(|(id, _)| id));
+            if let Some((id, generation)) = names::parse_container(&object.name) {
+                let newest = mains.entry(id).or_insert(generation);
+                *newest = generation.max(*newest);
+            }
         }
     }
     for id in containers {
         report.containers += 1;
-        let has_mirror = id.kind.is_mirrored() && mirrors.contains(&(id.session, id.sequence));
-        if !mains.contains(id) {
-            report.find(id, "the container is missing", has_mirror);
+        let mirror = mirrors
+            .get(&(id.session, id.sequence))
+            .filter(|_| id.kind.is_mirrored());
+        let main = mains.get(id);
+        if main.is_none() {
+            let is_covered = mirror.is_some() || id.kind == ContainerKind::Catalog;
+            report.find(id, "the container is missing", is_covered);
         }
-        if id.kind.is_mirrored() && !has_mirror {
-            report.find(id, "the container's mirror copy is missing", mains.contains(id));
+        if id.kind.is_mirrored() {
+            match (main, mirror) {
+                (_, None) => report.find(id, "the container's mirror copy is missing", main.is_some()),
+                (Some(main), Some(mirror)) if main == mirror => compare_ends(store, *id, *main, report)?,
+                _ => {}
+            }
         }
         match store.containers.catalog(*id) {
             Ok(_) => {}
-            Err(error) if error.is_damage() => report.find(id, error, id.kind == ContainerKind::Catalog),
+            Err(error) if error.is_damage() => {
+                report.find(id, error, id.kind == ContainerKind::Catalog);
+                bad.entry(*id).or_default().push(all_slots());
+            }
             Err(error) => return Err(error.into()),
         }
+    }
+    Ok(())
+}
+
+/// The digest that ends a container covers salt, rows and catalog: two copies that end alike are one attempt
+/// to write, read without reading them.
+fn compare_ends(
+    store: &Store,
+    id: ContainerId,
+    generation: Generation,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let storage = &store.env.storage;
+    let main = names::container(id, generation);
+    let Some(mirror) = names::mirror(id, generation) else {
+        return Ok(());
+    };
+    let ends = [&main, &mirror].map(|name| storage.get_tail(name, DIGEST_BYTES as u64));
+    let [main_end, mirror_end] = ends;
+    match (main_end, mirror_end) {
+        (Ok(main_end), Ok(mirror_end)) if main_end == mirror_end => {}
+        (Ok(_), Ok(_)) => report.find(mirror, format!("the mirror copy and {main} differ"), true),
+        // Replaced by a newer generation meanwhile.
+        (Err(env::StorageError::NotFound { .. }), _) | (_, Err(env::StorageError::NotFound { .. })) => {}
+        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     }
     Ok(())
 }

@@ -1,0 +1,162 @@
+//! Bytes: whole containers are read, in all copies, and every chunk is compared with its fingerprint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use container::{ContainerError, CopyOf, Damage, Depth, Part, Verified};
+use format::container::CatalogCopy;
+use types::{ContainerId, ContainerKind, Slot, SlotRange};
+
+use super::{BadSlots, CheckReport, all_slots};
+use crate::error::Result;
+use crate::monitor::Monitor;
+use crate::store::Store;
+
+/// Reads the containers, several at a time. Slots that no copy has any more are added to `bad`.
+pub(super) fn read(
+    store: &Store,
+    chosen: &[ContainerId],
+    monitor: &Monitor,
+    report: &mut CheckReport,
+    bad: &mut BadSlots,
+) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let (tx, rx) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(chosen.len().max(1)) {
+            let (tx, next) = (tx.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(id) = chosen.get(at).filter(|_| !monitor.is_cancelled()) else {
+                        return;
+                    };
+                    if tx.send((*id, store.containers.verify(*id, Depth::Full))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tx);
+        for (id, verified) in rx {
+            let verified = verified?;
+            monitor.add_done(1);
+            report.containers_read += 1;
+            report.bytes_read += verified.bytes_read;
+            judge(id, &verified, report, bad);
+            if id.kind == ContainerKind::Catalog {
+                compare_copies(store, id, report)?;
+            }
+        }
+        if monitor.is_cancelled() {
+            return Err(restore::RestoreError::Interrupted.into());
+        }
+        Ok(())
+    })
+}
+
+/// Tells what another copy makes up for from what is lost.
+fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &mut BadSlots) {
+    let copies: &[CopyOf] = if id.kind.is_mirrored() {
+        &[CopyOf::Main, CopyOf::Mirror]
+    } else {
+        &[CopyOf::Main]
+    };
+    let of_copy = |copy: CopyOf| verified.damages.iter().filter(move |damage| damage.copy == copy);
+    let (dead, alive): (Vec<CopyOf>, Vec<CopyOf>) =
+        copies.iter().partition(|copy| of_copy(**copy).any(is_of_all));
+    let mut broken: BTreeMap<Slot, usize> = BTreeMap::new();
+    for copy in alive {
+        let slots: BTreeSet<Slot> = of_copy(copy)
+            .flat_map(|damage| &damage.slots)
+            .flat_map(|slots| slots.iter())
+            .collect();
+        for slot in slots {
+            *broken.entry(slot).or_insert(dead.len()) += 1;
+        }
+    }
+    let is_lost = |slot: Slot| broken.get(&slot).is_some_and(|count| *count >= copies.len());
+    for damage in &verified.damages {
+        let is_covered = match damage.part {
+            // The footer repeats the header, and reading goes by that.
+            Part::Header => true,
+            // Copies of catalogs can be made again from the catalogs.
+            _ if id.kind == ContainerKind::Catalog => true,
+            _ if is_of_all(damage) => dead.len() < copies.len() && !broken.keys().any(|slot| is_lost(*slot)),
+            _ => !damage.slots.iter().flat_map(|slots| slots.iter()).any(is_lost),
+        };
+        let copy = match damage.copy {
+            CopyOf::Main => "",
+            CopyOf::Mirror => " (mirror copy)",
+        };
+        report.find(
+            format!("{id}.{}{copy}", damage.generation),
+            format!("{}{}", damage.error, shown(&damage.slots)),
+            is_covered,
+        );
+    }
+    if dead.len() >= copies.len() {
+        bad.entry(id).or_default().push(all_slots());
+        return;
+    }
+    let lost: Vec<SlotRange> = broken
+        .keys()
+        .filter(|slot| is_lost(**slot))
+        .map(|slot| SlotRange::one(*slot))
+        .collect();
+    if !lost.is_empty() {
+        bad.entry(id).or_default().extend(lost);
+    }
+}
+
+/// Whether nothing of the copy can be had.
+fn is_of_all(damage: &Damage) -> bool {
+    matches!(damage.part, Part::Trailer | Part::Catalog)
+}
+
+fn shown(slots: &[SlotRange]) -> String {
+    if slots.is_empty() {
+        return String::new();
+    }
+    let one = |slots: &SlotRange| match slots.count() {
+        1 => format!("slot {}", slots.first()),
+        _ => format!("slots {} to {}", slots.first(), slots.end() - 1),
+    };
+    let all: Vec<String> = slots.iter().map(one).collect();
+    format!(" ({})", all.join(", "))
+}
+
+/// Copies of catalogs say what the catalogs say.
+fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> Result<()> {
+    let mut copies = Vec::new();
+    match store.containers.catalog_copies(id, |copy| copies.push(copy)) {
+        Ok(()) => {}
+        Err(error @ ContainerError::BadCatalogCopy { .. }) => report.find(id, error, true),
+        // A finding already: the container was read.
+        Err(error) if error.is_damage() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    for copy in copies {
+        match store.containers.catalog(copy.container) {
+            Ok(view) if view.generation() == copy.generation && !is_same(&copy, view.entries()) => {
+                let what = format!("the copy of {}'s catalog differs from it", copy.container);
+                report.find(id, what, true);
+            }
+            // Of another generation, or lost: that is what the copy is for, and a finding of its own.
+            Ok(_) => {}
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn is_same(copy: &CatalogCopy, entries: &[format::container::CatalogEntry]) -> bool {
+    copy.entries.len() == entries.len()
+        && copy.entries.iter().zip(entries).all(|(copied, entry)| {
+            copied.slot == entry.slot
+                && copied.len == entry.len
+                && copied.fingerprint_prefix == entry.fingerprint.prefix16()
+        })
+}

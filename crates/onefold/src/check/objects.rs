@@ -1,0 +1,174 @@
+//! The small objects: each is opened, whoever needs it and whether anybody still does.
+//!
+//! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup nothing
+//! here is needed but its manifest; a damaged object of another kind costs resuming, deduplication or
+//! reclamation, until its owner or a repair writes another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::FormatError;
+use format::frame::ObjectKind;
+use format::manifest::Manifest;
+use format::names::{self, SessionObject};
+use format::reclaim::{Condemned, Damaged, Marks, Removed};
+use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
+use object::ObjectError;
+use session::ManifestList;
+use types::{ContainerKind, ObjectName, Revision, SeriesId, SessionId};
+
+use super::CheckReport;
+use crate::error::Result;
+use crate::store::Store;
+
+/// The folders of sealed objects; the config is opened with the store.
+const FOLDERS: [&str; 7] = [
+    names::BACKUPS_FOLDER,
+    names::SESSIONS_FOLDER,
+    names::CONDEMNED_FOLDER,
+    names::REMOVED_FOLDER,
+    names::DAMAGED_FOLDER,
+    names::LEASE_FOLDER,
+    names::GROUPS_FOLDER,
+];
+
+type Decode = fn(&[u8]) -> std::result::Result<(), FormatError>;
+
+/// Opens every small object but the manifests that `list` was made from.
+pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport) -> Result<()> {
+    let stored = list.entries.iter().map(|entry| &entry.stored);
+    let mut read: BTreeSet<ObjectName> = stored
+        .map(|stored| names::manifest(stored.series, stored.session, stored.revision))
+        .collect();
+    read.extend(list.damaged.iter().map(|damaged| damaged.name.clone()));
+    let mut traces = Traces::default();
+    for folder in FOLDERS {
+        for object in store.env.storage.list(folder)? {
+            let Some((kind, decode)) = contents(&object.name) else {
+                continue;
+            };
+            traces.note(&object.name);
+            if read.contains(&object.name) {
+                continue;
+            }
+            match store.sealer.read(&object.name, kind, decode) {
+                Ok(()) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error @ ObjectError::Storage(_)) => return Err(error.into()),
+                Err(error) => report.find(&object.name, error, false),
+            }
+        }
+    }
+    traces.find_lost_manifests(store, report)
+}
+
+/// What a name says that the object holds.
+fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
+    if names::parse_manifest(name).is_some() {
+        return Some((ObjectKind::Manifest, |bytes| Manifest::decode(bytes).map(drop)));
+    }
+    if let Some((_, object)) = names::parse_session_object(name) {
+        return match object {
+            SessionObject::Claim => Some((ObjectKind::Claim, |bytes| Claim::decode(bytes).map(drop))),
+            SessionObject::Heartbeat(_) => Some((ObjectKind::Heartbeat, |bytes| {
+                Heartbeat::decode(bytes).map(drop)
+            })),
+            SessionObject::Checkpoint(_) => Some((ObjectKind::Checkpoint, |bytes| {
+                Checkpoint::decode(bytes).map(drop)
+            })),
+            SessionObject::Lock => None,
+        };
+    }
+    let list: (bool, ObjectKind, Decode) = match name.parts().next()? {
+        names::CONDEMNED_FOLDER => (
+            names::parse_condemned(name).is_some(),
+            ObjectKind::Condemned,
+            |bytes| Condemned::decode(bytes).map(drop),
+        ),
+        names::REMOVED_FOLDER => (
+            names::parse_removed(name).is_some(),
+            ObjectKind::Removed,
+            |bytes| Removed::decode(bytes).map(drop),
+        ),
+        names::DAMAGED_FOLDER => (
+            names::parse_damaged(name).is_some(),
+            ObjectKind::Damaged,
+            |bytes| Damaged::decode(bytes).map(drop),
+        ),
+        names::LEASE_FOLDER => (names::parse_lease(name).is_some(), ObjectKind::Lease, |bytes| {
+            Lease::decode(bytes).map(drop)
+        }),
+        names::GROUPS_FOLDER => (names::parse_marks(name).is_some(), ObjectKind::Marks, |bytes| {
+            Marks::decode(bytes).map(drop)
+        }),
+        _ => return None,
+    };
+    let (is_ours, kind, decode) = list;
+    is_ours.then_some((kind, decode))
+}
+
+/// What sessions left, by name.
+#[derive(Default)]
+struct Traces {
+    claimed: BTreeSet<SessionId>,
+    alive: BTreeSet<SessionId>,
+    ended: BTreeSet<SessionId>,
+}
+
+impl Traces {
+    fn note(&mut self, name: &ObjectName) {
+        if let Some((_, session, _)) = names::parse_manifest(name) {
+            self.ended.insert(session);
+        }
+        match names::parse_session_object(name) {
+            Some((session, SessionObject::Claim)) => _ = self.claimed.insert(session),
+            Some((session, _)) => _ = self.alive.insert(session),
+            None => {}
+        }
+    }
+
+    /// A session deletes its heartbeats after its ending alone, and puts the first one before any
+    /// container: containers without either had a manifest, but for what a power cut may undo.
+    fn find_lost_manifests(&self, store: &Store, report: &mut CheckReport) -> Result<()> {
+        let silent: BTreeSet<SessionId> = self
+            .claimed
+            .iter()
+            .filter(|session| !self.alive.contains(session) && !self.ended.contains(session))
+            .copied()
+            .collect();
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let mut containers: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for kind in ContainerKind::ALL {
+            for object in store.env.storage.list(kind.folder())? {
+                if let Some((id, _)) = names::parse_container(&object.name) {
+                    *containers.entry(id.session).or_default() += 1;
+                }
+            }
+        }
+        for session in silent {
+            let Some(count) = containers.get(&session) else {
+                continue;
+            };
+            let series = match store.sealer.read(&names::claim(session), ObjectKind::Claim, Claim::decode) {
+                Ok(claim) => claim.series,
+                Err(error @ ObjectError::Storage(_)) if !error.is_not_found() => return Err(error.into()),
+                // A finding already, or gone meanwhile.
+                Err(_) => continue,
+            };
+            if series != READ_SERIES {
+                lost_manifest(report, series, session, *count);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lost_manifest(report: &mut CheckReport, series: SeriesId, session: SessionId, containers: u64) {
+    let what = format!(
+        "the manifest is missing, and session {session} left {containers} containers and no heartbeat: the \
+         backup's manifest was lost, or the backup was cut short by a power cut"
+    );
+    report.find(names::manifest(series, session, Revision::FIRST), what, false);
+    report.damaged_backups.insert(session);
+}
