@@ -23,8 +23,12 @@ use crate::error::{Error, Result};
 pub struct InitOptions {
     /// Average length of a content-defined chunk in bytes, a power of two.
     pub chunk_avg_bytes: u32,
+    /// Plain bytes of a region: what is compressed and read together.
+    pub region_bytes: u32,
     /// Stored bytes at which a container closes.
     pub container_bytes: u32,
+    /// Children of a recipe node on average, a power of two; those of a segment are its chunks.
+    pub node_avg_children: u32,
     /// Who makes the first password's slot, for people.
     pub label: String,
     /// What one guess at the password costs.
@@ -35,7 +39,9 @@ impl Default for InitOptions {
     fn default() -> Self {
         Self {
             chunk_avg_bytes: 8 << 10,
+            region_bytes: 128 << 10,
             container_bytes: 16 << 20,
+            node_avg_children: 512,
             label: String::new(),
             cost: Argon2Cost::default(),
         }
@@ -113,8 +119,8 @@ impl Store {
             chunk_avg_bytes: avg,
             chunk_min_bytes: avg / 2,
             chunk_max_bytes: avg.saturating_mul(8),
-            node_avg_children: 512,
-            region_bytes: 128 << 10,
+            node_avg_children: options.node_avg_children,
+            region_bytes: options.region_bytes,
             container_bytes: options.container_bytes,
         };
         let slot = NewSlot {
