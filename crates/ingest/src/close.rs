@@ -28,6 +28,10 @@ use crate::queue::Receiver;
 /// How often reclamation's wishes are looked for.
 const POLL: Duration = Duration::from_millis(200);
 
+/// A long backup's checkpoints are this share of what is stored apart: each names every container so far,
+/// and all are kept until the session ends.
+const CHECKPOINT_SHARE: u64 = 256;
+
 /// A container that has been put.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedNotice {
@@ -147,7 +151,8 @@ impl<'a> CloseStage<'a> {
     fn checkpoint_is_due(&self) -> bool {
         let CheckpointClock { bytes, began } = self.checkpoint_clock;
         let waited = self.door.clock().monotonic().saturating_sub(began);
-        bytes >= self.options.checkpoint_bytes || (bytes > 0 && waited >= self.options.checkpoint_interval)
+        let share = self.counters.bytes_stored.get() / CHECKPOINT_SHARE;
+        bytes >= self.options.checkpoint_bytes.max(share) || (bytes > 0 && waited >= self.options.checkpoint_interval)
     }
 
     /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must be

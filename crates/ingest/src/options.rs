@@ -13,7 +13,7 @@ pub struct IngestOptions {
     pub workers: usize,
     /// Threads that seal and put containers; at least 1.
     pub writers: usize,
-    /// A checkpoint after so many bytes stored, ...
+    /// A checkpoint after so many bytes stored (or 1/256 of all that is stored, if that is more), ...
     pub checkpoint_bytes: u64,
     /// ... or after this time with anything stored.
     pub checkpoint_interval: Duration,
@@ -29,7 +29,7 @@ impl IngestOptions {
             compression: Compression::Auto { level: 3 },
             workers: cores.max(1),
             writers: 2,
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             small_bytes_max: 1 << 20,
         }
