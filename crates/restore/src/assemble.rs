@@ -12,7 +12,7 @@ use container::Containers;
 use crypto::Fingerprinter;
 
 use crate::error::RestoreError;
-use crate::fetch::{Fetched, fetch};
+use crate::fetch::{Fetched, SlotResult, fetch};
 use crate::plan::{Assembly, Next, Planner, Reference, Step};
 
 /// Where restored bytes go, in stream order.
@@ -74,7 +74,7 @@ pub struct AssembleStats {
 
 struct Spot {
     reference: Reference,
-    filled: Option<(Arc<Fetched>, Result<Range<usize>, Arc<RestoreError>>)>,
+    filled: Option<(Arc<Fetched>, SlotResult)>,
 }
 
 /// Restores the references' bytes into the sink.

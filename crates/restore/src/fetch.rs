@@ -22,7 +22,8 @@ const RUN_REGIONS_MAX: u32 = 32;
 /// How often a replaced generation is followed.
 const GENERATIONS_MAX: u32 = 4;
 
-type SlotResult = Result<Range<usize>, Arc<RestoreError>>;
+/// Where a chunk's bytes are among the fetched ones, or why they are not.
+pub(crate) type SlotResult = Result<Range<usize>, Arc<RestoreError>>;
 
 /// What a step brought: the chunks' bytes one after another, and where each spot's are.
 #[derive(Debug)]
