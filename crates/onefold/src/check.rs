@@ -56,6 +56,9 @@ pub struct CheckReport {
     pub bytes_read: u64,
     /// What is wrong, each once.
     pub findings: Vec<Finding>,
+    /// Small objects that cannot be read and that no backup needs, and sessions that left containers without
+    /// an ending: rot, or what a crash leaves. No damage, but somebody should know.
+    pub leftovers: Vec<Finding>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
     /// Files that cannot be restored, by backup.
@@ -63,7 +66,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Whether nothing is wrong, but for leftovers.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
@@ -78,6 +81,14 @@ impl CheckReport {
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }
+    }
+
+    fn leave(&mut self, object: impl ToString, what: impl ToString) {
+        self.leftovers.push(Finding {
+            object: object.to_string(),
+            what: what.to_string(),
+            is_covered: true,
+        });
     }
 }
 

@@ -1,8 +1,8 @@
 //! The small objects: each is opened, whoever needs it and whether anybody still does.
 //!
 //! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup nothing
-//! here is needed but its manifest; a damaged object of another kind costs resuming, deduplication or
-//! reclamation, until its owner or a repair writes another.
+//! here is needed but its manifest. An object of another kind that cannot be read may be what a crash tore;
+//! it costs resuming, deduplication or reclamation, and is named as a leftover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,8 @@ pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error @ ObjectError::Storage(_)) => return Err(error.into()),
-                Err(error) => report.find(&object.name, error, false),
+                Err(error) if kind == ObjectKind::Manifest => report.find(&object.name, error, false),
+                Err(error) => report.leave(&object.name, error),
             }
         }
     }
@@ -146,6 +147,13 @@ impl Traces {
                 }
             }
         }
+        let runs = store.env.storage.list(names::INDEX_FOLDER)?;
+        let own_runs: BTreeSet<SessionId> = runs
+            .iter()
+            .filter_map(|object| names::parse_index_run(&object.name))
+            .filter(|run| run.first == run.last)
+            .map(|run| run.first)
+            .collect();
         for session in silent {
             let Some(count) = containers.get(&session) else {
                 continue;
@@ -157,18 +165,30 @@ impl Traces {
                 Err(_) => continue,
             };
             if series != READ_SERIES {
-                lost_manifest(report, series, session, *count);
+                lost_manifest(report, series, session, *count, own_runs.contains(&session));
             }
         }
         Ok(())
     }
 }
 
-fn lost_manifest(report: &mut CheckReport, series: SeriesId, session: SessionId, containers: u64) {
-    let what = format!(
-        "the manifest is missing, and session {session} left {containers} containers and no heartbeat: the \
-         backup's manifest was lost, or the backup was cut short by a power cut"
-    );
-    report.find(names::manifest(series, session, Revision::FIRST), what, false);
-    report.damaged_backups.insert(session);
+/// A session publishes hooks of its own after its manifest alone: with those, there was one.
+fn lost_manifest(
+    report: &mut CheckReport,
+    series: SeriesId,
+    session: SessionId,
+    containers: u64,
+    had_manifest: bool,
+) {
+    let manifest = names::manifest(series, session, Revision::FIRST);
+    if had_manifest {
+        report.find(manifest, "the backup's manifest is missing", false);
+        report.damaged_backups.insert(session);
+    } else {
+        let what = format!(
+            "missing, and session {session} left {containers} containers and no heartbeat: a power cut ended \
+             it, or the backup's manifest was lost"
+        );
+        report.leave(manifest, what);
+    }
 }
