@@ -24,10 +24,10 @@ impl Output {
         }
     }
 
-    /// Whether somebody watches a progress bar.
+    /// Whether somebody is told of progress, and so wants to know how much there will be.
     pub(crate) fn shows_progress(&self) -> bool {
         use std::io::IsTerminal;
-        !self.json && !self.quiet && io::stderr().is_terminal()
+        self.json || (!self.quiet && io::stderr().is_terminal())
     }
 
     /// One JSON line; nothing in text mode.

@@ -86,9 +86,9 @@ fn lines(output: Output, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)
 fn bar(verb: &'static str, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
     let unknown =
-        ProgressStyle::with_template("{prefix} {spinner} {bytes} at {binary_bytes_per_sec}  {wide_msg}");
+        ProgressStyle::with_template("{prefix} {spinner} {bytes}, {binary_bytes_per_sec}, {wide_msg}");
     let known = ProgressStyle::with_template(
-        "{prefix} [{bar:24}] {percent:>3}%  {bytes} of {total_bytes} at {binary_bytes_per_sec}, {eta} left  {wide_msg}",
+        "{prefix} {percent:>3}% [{bar:10}] {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left, {wide_msg}",
     );
     let (Ok(unknown), Ok(known)) = (unknown, known) else {
         return;
