@@ -87,7 +87,7 @@ pub struct BackupReport {
     pub id: SessionId,
     /// The backup that unchanged files were taken from.
     pub parent: Option<SessionId>,
-    /// Sessions that had died and whose stored data was used.
+    /// Sessions that had died, and what they had stored by their last checkpoint was taken over.
     pub adopted: Vec<SessionId>,
     /// What was counted.
     pub totals: BackupTotals,
@@ -206,6 +206,9 @@ impl<'a> Run<'a> {
         };
         let session = Session::begin(&store.sealer, begin)?;
         let pulse = session.start_pulse()?;
+        // The first heartbeat is durable before any container is put: who left containers and no trace
+        // besides had a manifest.
+        store.sealer.barrier()?;
         let mut containers = Vec::new();
         for dead in session.find_adoptable()? {
             containers.extend(session.adopt(&dead)?.containers);
@@ -231,6 +234,10 @@ impl<'a> Run<'a> {
                 .map(|error| error.to_string()),
         );
         untidy.extend(session.tidy().err().map(|error| error.to_string()));
+        if !store.config.damage.is_empty() {
+            let mended = object::config::repair(&store.env, &store.config);
+            untidy.extend(mended.err().map(|error| error.to_string()));
+        }
         for (session, span) in &containers {
             named.add(*session, [*span]);
         }
@@ -291,16 +298,13 @@ impl<'a> Run<'a> {
             parents: Vec::new(),
             totals,
         })?;
-        let adopted: Vec<SessionId> = self
-            .session
-            .adopted()
-            .into_iter()
-            .map(|(session, _)| session)
-            .collect();
+        let taken_over = self.session.adopted();
+        let went_on_from = taken_over.iter().filter(|(_, checkpoint)| checkpoint.is_some());
+        let adopted = went_on_from.map(|(session, _)| *session).collect();
         let mut untidy = self.untidy;
         untidy.extend(committed.untidy.iter().map(ToString::to_string));
         let mut covered = vec![committed.session];
-        covered.extend(&adopted);
+        covered.extend(taken_over.iter().map(|(session, _)| *session));
         // The backup is safe from here on: what fails now costs the next one some time.
         if let Err(error) = self.door.into_hooks().publish(&covered) {
             untidy.push(error.to_string());
