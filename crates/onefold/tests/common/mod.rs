@@ -1,0 +1,287 @@
+//! What the tests of the whole engine share: processes on a simulated machine with a clock moved by hand,
+//! small trees of real files, and the questions that every store must answer well.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "a helper of tests that fails is a test that fails")]
+
+pub mod storage;
+pub mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::fault::FaultStorage;
+use env::{Clock, ManualClock, SeededEntropy, SystemClock};
+use onefold::{
+    AssembleOptions, BackupOptions, BackupReport, Compression, Credential, Env, Error, Excludes,
+    IngestOptions, InitOptions, Monitor, OpenOptions, Overwrite, ReadData, ReaderSource, RestoreRequest,
+    Snapshot, Store, StreamSource, TreeOptions,
+};
+use types::UnixNanos;
+
+pub use storage::{Asked, Request, Watched};
+pub use tree::{Picture, Tree, assert_same, noise, picture_of};
+
+/// Whether the long modes were asked for (docs/testing.md).
+pub fn is_long() -> bool {
+    std::env::var_os("ONEFOLD_TEST_LONG").is_some_and(|value| value == "1")
+}
+
+/// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that watch
+/// for something do not spin, and time does not run away under them.
+#[derive(Debug, Clone)]
+pub struct HandClock(ManualClock);
+
+impl HandClock {
+    /// Later than anything that the file system stamps while the test runs.
+    pub fn new() -> Self {
+        let hour = 3_600_000_000_000;
+        Self(ManualClock::new(UnixNanos::new(SystemClock.wall().get() + hour)))
+    }
+
+    pub fn advance(&self, time: Duration) {
+        self.0.advance(time);
+    }
+}
+
+impl Clock for HandClock {
+    fn wall(&self) -> UnixNanos {
+        self.0.wall()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn monotonic_with_suspend(&self) -> Duration {
+        self.0.monotonic_with_suspend()
+    }
+    fn sleep(&self, time: Duration) {
+        SystemClock.sleep(time.min(Duration::from_millis(5)));
+    }
+}
+
+/// Waits, in real time, for something that other threads bring about.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        SystemClock.sleep(Duration::from_millis(5));
+    }
+    panic!("waited half a minute in vain for {what}");
+}
+
+/// One process: its handle onto the storage, its clock.
+#[derive(Debug, Clone)]
+pub struct Process {
+    pub storage: FaultStorage,
+    pub watched: Arc<Watched>,
+    pub clock: HandClock,
+    pub env: Env,
+}
+
+/// What shapes the store of a test: everything small, so that there is some of everything.
+pub fn tiny() -> InitOptions {
+    InitOptions {
+        chunk_avg_bytes: 1 << 10,
+        region_bytes: 8 << 10,
+        container_bytes: 32 << 10,
+        node_avg_children: 16,
+        label: "test".into(),
+        ..InitOptions::default()
+    }
+}
+
+impl Process {
+    /// The first process of a new machine.
+    pub fn new(seed: u64) -> Self {
+        Self::on(FaultStorage::new(), HandClock::new(), seed)
+    }
+
+    pub fn on(storage: FaultStorage, clock: HandClock, seed: u64) -> Self {
+        let watched = Arc::new(Watched::new(storage.clone()));
+        Self::watched(storage, watched, clock, seed)
+    }
+
+    pub fn watched(storage: FaultStorage, watched: Arc<Watched>, clock: HandClock, seed: u64) -> Self {
+        let env = Env {
+            storage: watched.clone(),
+            clock: Arc::new(clock.clone()),
+            entropy: Arc::new(SeededEntropy::new(seed)),
+        };
+        Self {
+            storage,
+            watched,
+            clock,
+            env,
+        }
+    }
+
+    /// Another process on the same host.
+    pub fn beside(&self, seed: u64) -> Self {
+        Self::on(self.storage.handle(), self.clock.clone(), seed)
+    }
+
+    /// A process on another host, with a clock of its own.
+    pub fn elsewhere(&self, seed: u64) -> Self {
+        Self::on(self.storage.handle_elsewhere(), HandClock::new(), seed)
+    }
+
+    pub fn try_init(&self, options: &InitOptions) -> Result<Store, Error> {
+        Store::init(&self.env, &Credential::None, options, None)
+    }
+
+    pub fn init(&self) -> Store {
+        self.try_init(&tiny()).unwrap()
+    }
+
+    pub fn try_open(&self) -> Result<Store, Error> {
+        Store::open(&self.env, &Credential::None, &OpenOptions::default())
+    }
+
+    pub fn open(&self) -> Store {
+        self.try_open().unwrap()
+    }
+
+    /// The names of all objects in a folder.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let listed = env::Storage::list(&self.storage, folder).unwrap();
+        listed
+            .into_iter()
+            .map(|object| object.name.as_str().to_owned())
+            .collect()
+    }
+}
+
+/// How the tests back up.
+#[derive(Debug, Clone)]
+pub struct How {
+    pub ingest: IngestOptions,
+    pub force: bool,
+    pub host: &'static str,
+}
+
+impl How {
+    /// One thread for each stage, containers of all kinds, a checkpoint after every other container.
+    pub fn plain() -> Self {
+        Self {
+            ingest: IngestOptions {
+                compression: Compression::Auto { level: 1 },
+                workers: 1,
+                writers: 1,
+                checkpoint_bytes: 64 << 10,
+                checkpoint_interval: Duration::from_secs(30),
+                small_bytes_max: 0,
+            },
+            force: false,
+            host: "host",
+        }
+    }
+
+    /// The same, and a backup that fits becomes one small container.
+    pub fn small() -> Self {
+        let mut how = Self::plain();
+        how.ingest.small_bytes_max = 1 << 20;
+        how
+    }
+
+    /// All files are read.
+    pub fn forced(mut self) -> Self {
+        self.force = true;
+        self
+    }
+
+    pub fn options(&self) -> BackupOptions {
+        BackupOptions {
+            host: self.host.into(),
+            user: b"user".to_vec(),
+            tags: Vec::new(),
+            ingest: self.ingest.clone(),
+        }
+    }
+}
+
+/// Backs up a tree of which every entry can be read.
+pub fn back_up(store: &Store, tree: &Tree, how: &How) -> Result<BackupReport, Error> {
+    let options = TreeOptions {
+        paths: vec![tree.root()],
+        current_folder: PathBuf::from("/"),
+        excludes: Excludes::default(),
+        exclude_caches: false,
+        one_file_system: false,
+        leave_out: None,
+        force: how.force,
+        ignore_ctime: false,
+        ignore_inode: false,
+    };
+    let mut faults = Vec::new();
+    let report = store.backup_tree(&how.options(), &options, &Monitor::default(), &mut |fault| {
+        faults.push(fault.to_string());
+    });
+    if report.is_ok() {
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+    report
+}
+
+/// Backs up a stream.
+pub fn back_up_stream(
+    store: &Store,
+    name: &str,
+    source: &mut dyn StreamSource,
+    how: &How,
+) -> Result<BackupReport, Error> {
+    store.backup_stream(&how.options(), Path::new(name), None, source, &Monitor::default())
+}
+
+/// Backs up these bytes.
+pub fn back_up_bytes(store: &Store, name: &str, bytes: &[u8], how: &How) -> Result<BackupReport, Error> {
+    back_up_stream(store, name, &mut ReaderSource(bytes), how)
+}
+
+/// Restores a backup below a folder.
+pub fn restore_to(store: &Store, snapshot: &Snapshot, target: &Path, when: &str) {
+    let mut assembling = AssembleOptions::for_cores(1);
+    assembling.budget_bytes = 256 << 10;
+    let request = RestoreRequest {
+        include: Vec::new(),
+        overwrite: Overwrite::Always,
+        assembling,
+    };
+    let mut faults = Vec::new();
+    let report = store.restore(snapshot, target, &request, &Monitor::default(), &mut |fault| {
+        faults.push(format!("{fault:?}"));
+    });
+    let report = report.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(faults.is_empty() && report.faults == 0, "{when}: {faults:?}");
+}
+
+/// Restores a tree's backup and compares.
+pub fn assert_restores(store: &Store, snapshot: &Snapshot, root: &Path, expected: &Picture, when: &str) {
+    let target = tempfile::tempdir().unwrap();
+    restore_to(store, snapshot, target.path(), when);
+    let restored = target.path().join(root.strip_prefix("/").unwrap());
+    assert_same(&picture_of(&restored), expected, when);
+}
+
+/// Restores a stream's backup and compares.
+pub fn assert_restores_bytes(store: &Store, snapshot: &Snapshot, name: &str, expected: &[u8], when: &str) {
+    let target = tempfile::tempdir().unwrap();
+    restore_to(store, snapshot, target.path(), when);
+    let restored = std::fs::read(target.path().join(name.trim_start_matches('/'))).unwrap();
+    assert!(restored == expected, "{when}: other bytes came back");
+}
+
+/// The backup of that id.
+pub fn snapshot(store: &Store, id: onefold::SessionId) -> Snapshot {
+    let list = store.snapshots().unwrap();
+    let found = list.snapshots.into_iter().find(|snapshot| snapshot.id == id);
+    found.unwrap_or_else(|| panic!("backup {id} is lost"))
+}
+
+/// Structure and every byte are sound.
+pub fn assert_sound(store: &Store, when: &str) {
+    let report = store
+        .check(ReadData::Share(1.0), &Monitor::default())
+        .unwrap_or_else(|error| panic!("{when}: check: {error}"));
+    assert!(report.is_sound(), "{when}: {:#?}", report.findings);
+}

@@ -1,0 +1,155 @@
+//! A storage that is watched: what is asked of it is written down, and before each operation that changes
+//! something a test may look at the machine.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use env::fault::FaultStorage;
+use env::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+use types::{ByteRange, ObjectName};
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A whole object was put.
+    Put,
+    /// A barrier.
+    Barrier,
+    /// An object was deleted.
+    Delete,
+    /// A whole object was read or mapped.
+    Whole,
+    /// The end of an object was read.
+    Tail,
+    /// These bytes of an object were read.
+    Range(ByteRange),
+    /// A head, a listing, a lock.
+    Other,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub asked: Asked,
+    /// The object, or the folder of a listing.
+    pub name: String,
+}
+
+impl Request {
+    /// Whether its object lies in this folder.
+    pub fn is_in(&self, folder: &str) -> bool {
+        self.name
+            .strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+type Before = Box<dyn FnMut(Asked, &str) + Send>;
+
+/// A process' handle, watched.
+pub struct Watched {
+    storage: FaultStorage,
+    /// Holds the process' locks in its stead: when it is killed, they are free, and the process lives on.
+    locks: FaultStorage,
+    before: Mutex<Option<Before>>,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Watched {
+    pub fn new(storage: FaultStorage) -> Self {
+        Self {
+            locks: storage.clone(),
+            storage,
+            before: Mutex::new(None),
+            requests: Mutex::default(),
+        }
+    }
+
+    /// The same, its locks held by another process.
+    pub fn with_locks_of(storage: FaultStorage, locks: FaultStorage) -> Self {
+        Self {
+            locks,
+            ..Self::new(storage)
+        }
+    }
+
+    /// Calls `before` ahead of every put, barrier and delete.
+    pub fn set_before(&self, before: impl FnMut(Asked, &str) + Send + 'static) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(before));
+    }
+
+    /// No longer calls.
+    pub fn clear_before(&self) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What was asked for since the last call.
+    pub fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, asked: Asked, name: &str) -> &FaultStorage {
+        if matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete)
+            && let Some(before) = &mut *self.before.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            before(asked, name);
+        }
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Request {
+                asked,
+                name: name.to_owned(),
+            });
+        &self.storage
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watched({:?})", self.storage)
+    }
+}
+
+impl Storage for Watched {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        self.note(Asked::Put, name.as_str()).put(name, parts)
+    }
+    fn barrier(&self) -> Result<(), StorageError> {
+        self.note(Asked::Barrier, "").barrier()
+    }
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        self.note(Asked::Whole, name.as_str()).get(name)
+    }
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        self.note(Asked::Range(range), name.as_str()).get_range(name, range)
+    }
+    fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        self.note(Asked::Tail, name.as_str()).get_tail(name, len)
+    }
+    fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
+        self.note(Asked::Whole, name.as_str()).map(name)
+    }
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        self.note(Asked::Other, name.as_str()).head(name)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.note(Asked::Other, folder).list(folder)
+    }
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        self.note(Asked::Other, folder).list_folders(folder)
+    }
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.note(Asked::Delete, name.as_str()).delete(name)
+    }
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        self.note(Asked::Other, name.as_str());
+        self.locks.lock(name)
+    }
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
+        self.note(Asked::Other, name.as_str()).lock_state(name)
+    }
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.note(Asked::Other, name.as_str()).drop_lock(name)
+    }
+}
