@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::frame::DIGEST_BYTES;
 use format::manifest::StreamRoot;
-use format::names;
+use format::names::{self, SessionObject};
 use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, Revision, SequenceNumber,
+    SessionId, SlotRange,
 };
 
 use super::{BadSlots, CheckReport, all_slots, objects};
@@ -34,6 +35,10 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
     }
     let list = store.manifests.list()?;
     for damaged in &list.damaged {
+        if was_cut_short(store, &damaged.name)? {
+            report.leave(&damaged.name, &damaged.why);
+            continue;
+        }
         report.find(&damaged.name, &damaged.why, false);
         if let Some((_, session, _)) = names::parse_manifest(&damaged.name) {
             report.damaged_backups.insert(session);
@@ -73,6 +78,29 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
         containers,
         bad,
     })
+}
+
+/// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:
+/// only when it has been told that its backup is safe does a session delete its heartbeats. One without
+/// containers never had anything to tell of.
+fn was_cut_short(store: &Store, name: &ObjectName) -> Result<bool> {
+    let Some((_, session, Revision::FIRST)) = names::parse_manifest(name) else {
+        return Ok(false);
+    };
+    let storage = &store.env.storage;
+    let traces = storage.list(&names::session_folder(session))?;
+    let is_heartbeat = |name: &ObjectName| {
+        matches!(names::parse_session_object(name), Some((_, SessionObject::Heartbeat(_))))
+    };
+    if traces.iter().any(|object| is_heartbeat(&object.name)) {
+        return Ok(true);
+    }
+    for kind in ContainerKind::ALL {
+        if !storage.list(&names::container_folder(kind, session))?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be
