@@ -94,7 +94,14 @@ impl<'a> CloseStage<'a> {
         let mut collected: Option<(u64, Vec<(ContainerId, SlotRange)>)> = None;
         let mut finish: Option<(u64, Vec<TreeRoot>)> = None;
         loop {
-            match input.recv_within(POLL)? {
+            let received = match input.recv_within(POLL) {
+                Ok(received) => received,
+                Err(closed) => {
+                    self.leave_checkpoint();
+                    return Err(closed.into());
+                }
+            };
+            match received {
                 None => {}
                 Some(ToClose::Sealed(notice)) => self.sealed(notice)?,
                 Some(ToClose::Answer {
@@ -152,7 +159,8 @@ impl<'a> CloseStage<'a> {
         let CheckpointClock { bytes, began } = self.checkpoint_clock;
         let waited = self.door.clock().monotonic().saturating_sub(began);
         let share = self.counters.bytes_stored.get() / CHECKPOINT_SHARE;
-        bytes >= self.options.checkpoint_bytes.max(share) || (bytes > 0 && waited >= self.options.checkpoint_interval)
+        bytes >= self.options.checkpoint_bytes.max(share)
+            || (bytes > 0 && waited >= self.options.checkpoint_interval)
     }
 
     /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must be
@@ -171,6 +179,15 @@ impl<'a> CloseStage<'a> {
         turn.write(draft).map_err(IngestError::from)?;
         self.restart_checkpoint_clock();
         Ok(None)
+    }
+
+    /// The backup stops before its end, asked to or because a stage failed: what was put by now is for the
+    /// next one. Nothing depends on it, and the reason why the backup stops is the one to tell.
+    fn leave_checkpoint(&mut self) {
+        let waits_for_answer = self.door.session().checkpoint_wanted();
+        if self.checkpoint_clock.bytes > 0 && !waits_for_answer {
+            drop(self.checkpoint());
+        }
     }
 
     fn restart_checkpoint_clock(&mut self) {

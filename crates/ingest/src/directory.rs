@@ -13,6 +13,7 @@ use tree::{
     WalkOptions, open_file,
 };
 
+use crate::counters::Counter;
 use crate::error::Halt;
 use crate::feeder::Feeder;
 use crate::piece::{CopyRange, StreamIndex};
@@ -139,18 +140,13 @@ impl Source<'_, '_, '_> {
                 counters.files.add(1);
                 self.list(&found.entry)
             }
-            Some(Comparison::Changed) => {
-                counters.files_changed.add(1);
-                self.read(&found)
-            }
-            Some(Comparison::New) | None => {
-                counters.files_new.add(1);
-                self.read(&found)
-            }
+            Some(Comparison::Changed) => self.read(&found, &counters.files_changed),
+            Some(Comparison::New) | None => self.read(&found, &counters.files_new),
         }
     }
 
-    fn read(&mut self, found: &WalkEntry) -> Result<(), Halt> {
+    /// Reads a file, and counts it as `what` unless it cannot be opened.
+    fn read(&mut self, found: &WalkEntry, what: &Counter) -> Result<(), Halt> {
         let counters = self.feeder.counters();
         let mut reader = match open_file(found) {
             Ok(reader) => reader,
@@ -183,6 +179,7 @@ impl Source<'_, '_, '_> {
         if let Some(changed) = &read.changed {
             self.fault(changed);
         }
+        what.add(1);
         counters.files.add(1);
         self.list(&read.entry)
     }
