@@ -407,35 +407,27 @@ impl TreeSink<'_> {
                     ..link.clone()
                 };
                 match self.restorer.place(&as_file) {
-                    Ok(Placed::File(writer)) => {
-                        self.copy(source, &writer, listed.content_offset, writer.len())?
-                    }
-                    Ok(_) => continue,
-                    Err(fault) => {
-                        (self.faults)(Fault::Tree(fault));
-                        continue;
-                    }
+                    Ok(Placed::File(writer)) => match self.copy(source, writer, listed.content_offset) {
+                        Ok(()) => self.stats.files += 1,
+                        Err(RestoreError::Tree(fault)) => (self.faults)(Fault::Tree(fault)),
+                        Err(error) => return Err(error),
+                    },
+                    Ok(_) => {}
+                    Err(fault) => (self.faults)(Fault::Tree(fault)),
                 }
-                self.stats.files += 1;
             }
             links.retain(|(_, target)| *target != listed.entry.path);
         }
         Ok(())
     }
 
-    fn copy(
-        &mut self,
-        source: TreeSource<'_>,
-        writer: &FileWriter,
-        from: u64,
-        len: u64,
-    ) -> Result<(), RestoreError> {
-        let mut bytes = StreamBytes::new(source.nodes, source.content, from, len)?;
+    fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) -> Result<(), RestoreError> {
+        let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
         let mut offset = 0;
         loop {
             let piece = bytes.next_bytes()?;
             if piece.is_empty() {
-                return Ok(());
+                return Ok(writer.finish()?);
             }
             writer.write_at(offset, piece)?;
             offset += piece.len() as u64;
