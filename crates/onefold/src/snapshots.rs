@@ -1,9 +1,10 @@
 //! The backups of a store, as people see them.
 
-use format::manifest::Backup;
+use format::manifest::{Backup, StreamRole};
 use session::{DamagedObject, Filter, ManifestEntry};
 use types::{Revision, SeriesId, SessionId};
 
+use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -21,6 +22,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The name and length in bytes of the stream, where the backup is of a single one: standard input or
+    /// an image.
+    #[must_use]
+    pub fn single_stream(&self) -> Option<(&[u8], u64)> {
+        let root = role(&self.backup, StreamRole::Whole)?;
+        let name = self.backup.series.paths.first().map(Vec::as_slice);
+        Some((name.unwrap_or_default(), root.len))
+    }
+
     pub(crate) fn of(entry: &ManifestEntry) -> Option<Self> {
         let backup = entry.backup()?.clone();
         Some(Self {

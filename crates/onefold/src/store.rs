@@ -4,13 +4,15 @@
 //! waits for another (docs/protocol.md).
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use container::Containers;
 use crypto::Argon2Cost;
-use env::Env;
+use env::{Env, StorageError};
 use format::config::Settings;
-use object::Sealer;
 use object::config::{self, NewSlot, OpenConfig, SlotId};
+use object::{ObjectError, Sealer};
 use recipe::NodeCache;
 use session::{Manifests, SessionPolicy};
 use types::StoreId;
@@ -133,15 +135,34 @@ impl Store {
         Ok(Self::assemble(env, config, OpenOptions::default()))
     }
 
+    /// The storage in a local folder that holds a store. Opens nothing, and needs no password.
+    ///
+    /// # Errors
+    /// As [`Self::probe`]; when there is no such folder, too, there is no store.
+    pub fn find_local(folder: &Path) -> Result<Env> {
+        let env = match Env::local(folder) {
+            Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(ObjectError::NotAStore.into());
+            }
+            other => other?,
+        };
+        Self::probe(&env)?;
+        Ok(env)
+    }
+
     /// Whether there is a store, without opening it.
     ///
     /// # Errors
-    /// When there is none; of the storage.
+    /// When there is none, or one without its config; of the storage.
     pub fn probe(env: &Env) -> Result<()> {
-        if env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
-            return Err(object::ObjectError::NotAStore.into());
+        if !env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        match config::open(env, crypto::Credential::NoPassword) {
+            // Made meanwhile.
+            Ok(_) | Err(ObjectError::PasswordNeeded) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Opens a store.
