@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Deduplicating backups: every byte is stored once.
 #[derive(Debug, Parser)]
-#[command(name = "onefold", version, about, max_term_width = 110)]
+#[command(
+    name = "onefold",
+    version,
+    about = "Deduplicating backups: every byte is stored once",
+    max_term_width = 110
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -16,6 +21,7 @@ pub(crate) struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The store: a local folder
     #[arg(short, long, global = true, env = "ONEFOLD_REPOSITORY", value_name = "FOLDER")]
@@ -41,7 +47,7 @@ pub(crate) struct Global {
     /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print more: what each stage waited for, every file
+    /// Print more, such as what each stage of a backup waited for
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -12,8 +12,8 @@ mod stats;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
-use onefold::{Env, OpenOptions, Store};
+use anyhow::{Context, Result, bail};
+use onefold::{OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global};
 use crate::exit::Code;
@@ -46,22 +46,37 @@ fn folder(global: &Global) -> Result<PathBuf> {
 
 /// Opens the store that the arguments name.
 fn open(global: &Global) -> Result<Store> {
-    let env = Env::local(&folder(global)?).map_err(onefold::Error::from)?;
+    let folder = folder(global)?;
+    let place = || folder.display().to_string();
     // Whether there is a store is told before anybody is asked for its password.
-    Store::probe(&env)?;
+    let env = Store::find_local(&folder).with_context(place)?;
     let credential = password::existing(global)?;
-    Ok(Store::open(&env, &credential, &OpenOptions::default())?)
+    Store::open(&env, &credential, &OpenOptions::default()).with_context(place)
+}
+
+/// Paths as a backup has them: absolute, as seen from here.
+fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
+    use std::os::unix::ffi::OsStrExt;
+    let one = |path: &PathBuf| {
+        let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+        Ok(path.as_os_str().as_bytes().to_vec())
+    };
+    paths.iter().map(one).collect()
+}
+
+/// None of the paths that were asked for is in the backup.
+fn nothing_there(paths: &[PathBuf], id: onefold::SessionId) -> anyhow::Error {
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    anyhow::anyhow!(
+        "backup {id} has nothing under {}; `onefold ls {id}` lists what it has",
+        paths.join(", ")
+    )
 }
 
 fn filter(args: &Filter) -> Result<onefold::Filter> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut paths = Vec::new();
-    for path in &args.path {
-        paths.push(std::path::absolute(path)?.as_os_str().as_bytes().to_vec());
-    }
     Ok(onefold::Filter {
         host: args.host.as_ref().map(|host| host.as_bytes().to_vec()),
-        paths,
+        paths: absolute(&args.path)?,
         tags: args.tag.clone(),
     })
 }

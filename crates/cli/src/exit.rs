@@ -43,6 +43,20 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// The error and what led to it, each once: many an error's words include those of its source.
+fn told(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain() {
+        let words = cause.to_string();
+        if message.is_empty() {
+            message = words;
+        } else if !message.contains(&words) {
+            message = format!("{message}: {words}");
+        }
+    }
+    message
+}
+
 /// Prints why a command failed and says with which code to end.
 pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
     #[derive(Serialize)]
@@ -61,7 +75,7 @@ pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
         Some(ErrorKind::Interrupted) => Code::Interrupted,
         _ => Code::Failure,
     };
-    let message = format!("{error:#}");
+    let message = told(error);
     let text = if output.json {
         let line = Line {
             message_type: "exit_error",
@@ -78,4 +92,21 @@ pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
         format!("{text}\n").as_bytes(),
     ));
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_told_twice() {
+        let inner = std::io::Error::other("disk on fire");
+        let error = Err::<(), _>(inner)
+            .context("reading x: disk on fire")
+            .context("a backup")
+            .expect_err("it is one");
+        assert_eq!(told(&error), "a backup: reading x: disk on fire");
+    }
 }

@@ -94,7 +94,11 @@ impl Output {
 fn whole(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("writing the output: {error}"),
+        )),
+        Ok(()) => Ok(()),
     }
 }
 

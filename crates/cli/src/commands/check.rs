@@ -18,6 +18,13 @@ struct FoundLine<'a> {
 }
 
 #[derive(Serialize)]
+struct DamagedBackup {
+    message_type: &'static str,
+    snapshot_id: u64,
+    files: Vec<String>,
+}
+
+#[derive(Serialize)]
 struct Summary {
     message_type: &'static str,
     backups: u64,
@@ -59,9 +66,16 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     }
     for backup in &report.damaged_backups {
         output.result(format!("backup {backup} cannot be restored whole"))?;
-        for path in report.damaged_files.get(backup).into_iter().flatten() {
-            output.result(format!("  {}", lossy(path)))?;
+        let files = report.damaged_files.get(backup).into_iter().flatten();
+        let files: Vec<String> = files.map(|path| lossy(path)).collect();
+        for path in &files {
+            output.result(format!("  {path}"))?;
         }
+        output.object(&DamagedBackup {
+            message_type: "damaged_backup",
+            snapshot_id: backup.get(),
+            files,
+        })?;
     }
     output.line(format!(
         "checked {}, {} and {}",

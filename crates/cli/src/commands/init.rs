@@ -22,13 +22,13 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
     let domain_of = match &args.domain_of {
         None => None,
         Some(other) => {
-            let env = Env::local(other).map_err(onefold::Error::from)?;
+            let env = Store::find_local(other).with_context(|| other.display().to_string())?;
             let other_credential = match &args.from_password_file {
                 Some(file) => password::from_file(file)?,
                 None => credential.clone(),
             };
             let store = Store::open(&env, &other_credential, &OpenOptions::default())
-                .with_context(|| format!("opening {}", other.display()))?;
+                .with_context(|| other.display().to_string())?;
             Some(store)
         }
     };
@@ -39,8 +39,9 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         ..InitOptions::default()
     };
     let env = Env::create_local(&folder).map_err(onefold::Error::from)?;
-    let store = Store::init(&env, &credential, &options, domain_of.as_ref())?;
     let shown = folder.display().to_string();
+    let store =
+        Store::init(&env, &credential, &options, domain_of.as_ref()).with_context(|| shown.clone())?;
     output.line(format!("created store {} in {shown}", store.id()))?;
     if matches!(credential, onefold::Credential::None) {
         output.line("It has no password: whoever can read this folder can read everything in it.")?;
@@ -58,7 +59,9 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
 
 /// Who made a password's slot.
 pub(crate) fn label() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let user = std::env::var("USER")
+        .or_else(|_| std::env::var("LOGNAME"))
+        .unwrap_or_else(|_| "unknown".to_owned());
     format!(
         "{user}@{}",
         hostname::get()

@@ -18,6 +18,16 @@ struct Slot {
     current: bool,
 }
 
+#[derive(Serialize)]
+struct Changed<'a> {
+    message_type: &'static str,
+    id: &'a str,
+}
+
+fn changed(output: Output, message_type: &'static str, id: &str) -> Result<()> {
+    Ok(output.object(&Changed { message_type, id })?)
+}
+
 pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     match args {
@@ -39,14 +49,17 @@ pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
         Key::Add(new) => {
             let id = store.add_key(&password::further(new)?, &label())?;
             output.line(format!("added password slot {id}"))?;
+            changed(output, "key_added", &id)?;
         }
         Key::Remove { id } => {
             store.remove_key(id)?;
             output.line(format!("removed password slot {id}"))?;
+            changed(output, "key_removed", id)?;
         }
         Key::Passwd(new) => {
             let id = store.change_key(&password::further(new)?, &label())?;
             output.line(format!("replaced the password; its slot is {id}"))?;
+            changed(output, "key_replaced", &id)?;
         }
     }
     Ok(Code::Success)

@@ -1,7 +1,5 @@
 //! `onefold ls`
 
-use std::os::unix::ffi::OsStrExt;
-
 use anyhow::Result;
 use onefold::{EntryKind, ListingEntry};
 use serde::Serialize;
@@ -27,14 +25,22 @@ struct Node<'a> {
     path_bytes: Option<&'a [u8]>,
 }
 
+#[derive(Serialize)]
+struct Stream {
+    message_type: &'static str,
+    path: String,
+    r#type: &'static str,
+    size: u64,
+    mtime: String,
+}
+
 pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let snapshot = store.find(&args.id, &onefold::Filter::default())?;
-    let mut paths = Vec::new();
-    for path in &args.paths {
-        paths.push(std::path::absolute(path)?.as_os_str().as_bytes().to_vec());
-    }
-    store.list_entries(&snapshot, &paths, |entry| -> Result<()> {
+    let paths = super::absolute(&args.paths)?;
+    let mut listed = 0_u64;
+    let print = |entry: &ListingEntry| -> Result<()> {
+        listed += 1;
         if output.json {
             output.object(&node(entry))?;
         } else if args.long {
@@ -43,7 +49,36 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
             output.raw(&entry.path)?;
         }
         Ok(())
-    })?;
+    };
+    if let Some((name, size)) = snapshot.single_stream() {
+        return stream(name, size, snapshot.backup.source_time.get(), args, output);
+    }
+    store.list_entries(&snapshot, &paths, print)?;
+    if listed == 0 && !args.paths.is_empty() {
+        return Err(super::nothing_there(&args.paths, snapshot.id));
+    }
+    Ok(Code::Success)
+}
+
+/// A backup of standard input or an image has one thing to list, of which name, size and time are known.
+fn stream(name: &[u8], size: u64, time: i64, args: &Ls, output: Output) -> Result<Code> {
+    if output.json {
+        output.object(&Stream {
+            message_type: "node",
+            path: lossy(name),
+            r#type: "stream",
+            size,
+            mtime: utc_time(time),
+        })?;
+        return Ok(Code::Success);
+    }
+    let mut line = if args.long {
+        format!("{size:>12} {} ", local_time(time)).into_bytes()
+    } else {
+        Vec::new()
+    };
+    line.extend_from_slice(name);
+    output.raw(&line)?;
     Ok(Code::Success)
 }
 

@@ -1,6 +1,5 @@
 //! `onefold restore`
 
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
@@ -30,13 +29,9 @@ struct Summary {
 pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let mut include = Vec::new();
-    for path in &args.include {
-        include.push(std::path::absolute(path)?.as_os_str().as_bytes().to_vec());
-    }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let request = RestoreRequest {
-        include,
+        include: super::absolute(&args.include)?,
         overwrite: match args.overwrite {
             OverwriteMode::Always => Overwrite::Always,
             OverwriteMode::IfChanged => Overwrite::IfChanged,
@@ -65,6 +60,10 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let report = progress::beside(output, "restore", &status, || {
         store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
     })?;
+    let has_nothing = report.files + report.others + report.kept + report.faults == 0;
+    if has_nothing && !args.include.is_empty() {
+        return Err(super::nothing_there(&args.include, snapshot.id));
+    }
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let (seconds, mib) = (
         report.elapsed_nanos as f64 / 1e9,

@@ -1,0 +1,231 @@
+//! Exit codes, and messages that say what, where and what to do next.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::getuid;
+
+use crate::bed::{Bed, Ran, last, lines, noise};
+
+/// The user who may least.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn without_a_store_it_is_10() {
+    let bed = Bed::bare();
+    let place = bed.store().display().to_string();
+    for command in [
+        vec!["snapshots"],
+        vec!["backup", "."],
+        vec!["check"],
+        vec!["restore", "latest", "-t", "x"],
+    ] {
+        bed.run(&command)
+            .expect(10)
+            .says(&[&place, "no Onefold store", "init"]);
+    }
+    // A folder that is none: empty, or with other things in it.
+    fs::create_dir(bed.store()).unwrap();
+    bed.run(["snapshots"])
+        .expect(10)
+        .says(&[&place, "no Onefold store", "init"]);
+    fs::write(bed.store().join("letter"), "dear").unwrap();
+    bed.run(["snapshots"])
+        .expect(10)
+        .says(&[&place, "no Onefold store"]);
+    assert_eq!(
+        fs::read_dir(bed.store()).unwrap().count(),
+        1,
+        "nothing was put there"
+    );
+    let mut nowhere = bed.command(["snapshots"]);
+    nowhere.env_remove("ONEFOLD_REPOSITORY");
+    let ran = Ran::from(nowhere.output().unwrap());
+    ran.expect(1).says(&["--repo", "ONEFOLD_REPOSITORY"]);
+    // A file in its place is an error of its own, said once.
+    fs::write(bed.path("file"), "").unwrap();
+    let ran = bed.run(["--repo", "file", "snapshots"]).expect(1).says(&["file"]);
+    assert_eq!(ran.err().matches("directory").count(), 1, "{}", ran.err());
+}
+
+#[test]
+fn init_where_a_store_exists_changes_nothing() {
+    let bed = Bed::new();
+    fs::write(bed.path("file"), "text").unwrap();
+    bed.ok(["backup", "file"]);
+    bed.run(["init"]).expect(1).says(&["a store here already"]);
+    assert_eq!(bed.backups(), [1]);
+}
+
+#[test]
+fn a_store_without_its_config_is_not_taken_for_none() {
+    let bed = Bed::new();
+    fs::write(bed.path("file"), "text").unwrap();
+    bed.ok(["backup", "file"]);
+    fs::rename(bed.store().join("config"), bed.path("config")).unwrap();
+    bed.run(["snapshots"]).expect(1).says(&["config", "restore"]);
+    bed.run(["init"]).expect(1).says(&["config"]);
+    fs::rename(bed.path("config"), bed.store().join("config")).unwrap();
+    assert_eq!(bed.backups(), [1]);
+}
+
+#[test]
+fn a_newer_store_asks_for_a_newer_program() {
+    let bed = Bed::new();
+    for path in bed.objects("config") {
+        let mut bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes[8..10], format::config::FORMAT_VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&(format::config::FORMAT_VERSION + 1).to_le_bytes());
+        let before = bytes.len() - format::frame::DIGEST_BYTES;
+        let digest = xxhash_rust::xxh3::xxh3_128(&bytes[..before]);
+        bytes[before..].copy_from_slice(&digest.to_le_bytes());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, bytes).unwrap();
+    }
+    bed.run(["snapshots"])
+        .expect(1)
+        .says(&["format version 2", "newer program"]);
+}
+
+#[test]
+fn unknown_backups_paths_and_arguments_are_1_or_2() {
+    let bed = Bed::new();
+    bed.run(["restore", "latest", "-t", "out"])
+        .expect(1)
+        .says(&["no backup"]);
+    fs::write(bed.path("file"), "text").unwrap();
+    bed.ok(["backup", "file"]);
+    for id in ["2", "0", "-1", "zebra", "99999999999999999999"] {
+        bed.run(["restore", "-t", "out", "--", id])
+            .expect(1)
+            .says(&["no backup", id]);
+        bed.run(["ls", "--", id]).expect(1).says(&["no backup", id]);
+    }
+    bed.run(["restore", "latest", "--host", "elsewhere", "-t", "out"])
+        .expect(1)
+        .says(&["no backup", "elsewhere"]);
+    assert!(
+        !bed.path("out").exists(),
+        "nothing was made for a backup that there is not"
+    );
+    bed.run(["restore", "latest", "-t", "out", "--include", "elsewhere"])
+        .expect(1)
+        .says(&["elsewhere", "ls 1"]);
+    bed.run(["ls", "latest", "elsewhere"])
+        .expect(1)
+        .says(&["elsewhere", "ls 1"]);
+    bed.run(["backup", "file", "missing"])
+        .expect(1)
+        .says(&["missing", "No such file"]);
+    assert_eq!(bed.backups(), [1], "a mistyped path makes no backup");
+    bed.run(["backup"]).expect(2);
+    bed.run(["prune"]).expect(2).says(&["prune"]);
+    bed.run(["check", "--read-data=0%"]).expect(1).says(&["share"]);
+    bed.run(["init", "--repo", "other", "--chunk-kib", "3"])
+        .expect(1)
+        .says(&["power of two"]);
+}
+
+/// The command, run by somebody who may not read everything.
+fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
+    let mut command = bed.command(args);
+    if getuid().is_root() {
+        // The binary may lie where nobody else can go.
+        let program = bed.path("onefold");
+        if !program.exists() {
+            fs::copy(command.get_program(), &program).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut other = Command::new(program);
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => other.env(name, value),
+                None => other.env_remove(name),
+            };
+        }
+        other
+            .args(command.get_args())
+            .current_dir(bed.path(""))
+            .uid(NOBODY)
+            .gid(NOBODY);
+        command = other;
+    }
+    command.output().unwrap().into()
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_kept_with_3() {
+    let bed = Bed::bare();
+    if getuid().is_root() {
+        std::os::unix::fs::chown(bed.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    by_nobody(&bed, &["init"]).expect(0);
+    fs::create_dir_all(bed.path("src/locked")).unwrap();
+    for name in ["first", "secret", "third"] {
+        fs::write(bed.path("src").join(name), noise(10_000, 7)).unwrap();
+    }
+    for name in ["src/secret", "src/locked"] {
+        fs::set_permissions(bed.path(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let ran =
+        by_nobody(&bed, &["backup", "src"])
+            .expect(3)
+            .says(&["src/secret", "src/locked", "ermission denied"]);
+    assert!(
+        ran.out().contains("2 new") && ran.out().contains("not read"),
+        "{}",
+        ran.out()
+    );
+    by_nobody(&bed, &["restore", "latest", "-t", "out"]).expect(0);
+    for name in ["first", "third"] {
+        let back = fs::read(bed.restored("out", "src").join(name)).unwrap();
+        assert_eq!(back, noise(10_000, 7));
+    }
+    assert!(!bed.restored("out", "src/secret").exists());
+    bed.assert_sound();
+    for locked in [bed.path("src/locked"), bed.restored("out", "src/locked")] {
+        fs::set_permissions(locked, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_is_named_and_the_rest_is_kept_with_3() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/a large one"), noise(96 << 20, 8)).unwrap();
+    fs::write(bed.path("src/vanishes"), b"now you see me").unwrap();
+    fs::write(bed.path("src/zebra"), b"still here").unwrap();
+    let child = bed.command(["backup", "src", "--json"]).spawn().unwrap();
+    // The folder has been listed, and most of the large file is still to be read.
+    bed.wait_for("data", "");
+    fs::remove_file(bed.path("src/vanishes")).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap())
+        .expect(3)
+        .says(&["src/vanishes", "vanished"]);
+    lines(&ran.err);
+    assert_eq!(last(&ran)["files_failed"], 1);
+    let ls = bed.ok(["ls", "latest"]).out();
+    assert!(ls.contains("zebra") && !ls.contains("vanishes"), "{ls}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error_and_a_full_disk_is() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    for number in 0..2000 {
+        fs::write(bed.path("src").join(format!("{number:0>90}")), b"").unwrap();
+    }
+    bed.ok(["backup", "src"]);
+    for args in [["ls", "latest"].as_slice(), &["ls", "latest", "--json"]] {
+        let mut child = bed.command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        Ran::from(child.wait_with_output().unwrap()).expect(0).says(&[""]);
+    }
+    let mut full = bed.command(["ls", "latest"]);
+    full.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+    Ran::from(full.output().unwrap())
+        .expect(1)
+        .says(&["No space left", "output"]);
+}

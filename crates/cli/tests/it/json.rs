@@ -1,0 +1,137 @@
+//! `--json` prints JSON lines and nothing else; without it, a pipe sees no progress.
+
+use std::fs;
+
+use crate::bed::{Bed, last, lines, noise};
+
+#[test]
+fn every_command_prints_json_lines_alone() {
+    let bed = Bed::bare();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/file"), noise(200_000, 9)).unwrap();
+    fs::write(bed.path("new"), "eins\n").unwrap();
+    let json = |args: &[&str]| bed.ok(args.iter().copied().chain(["--json"]));
+    for (args, kind) in [
+        (["init"].as_slice(), "initialized"),
+        (&["backup", "src"], "summary"),
+        (&["backup", "src", "--verbose"], "summary"),
+        (&["snapshots"], "snapshot"),
+        (&["ls", "latest"], "node"),
+        (&["ls", "latest", "--long"], "node"),
+        (&["restore", "latest", "-t", "out"], "summary"),
+        (
+            &["restore", "latest", "-t", "out", "--overwrite", "never"],
+            "summary",
+        ),
+        (&["check"], "summary"),
+        (&["check", "--read-data"], "summary"),
+        (&["stats"], "layout"),
+        (&["index", "rebuild"], "index_rebuilt"),
+        (&["key", "add", "--new-password-file", "new"], "key_added"),
+        (&["key", "list"], "key"),
+    ] {
+        let ran = json(args);
+        assert_eq!(last(&ran)["message_type"], kind, "{args:?}");
+        assert_eq!(ran.err(), "", "{args:?}");
+    }
+    let nodes = lines(&json(&["ls", "latest", "src"]).out);
+    let file = nodes.iter().find(|node| node["type"] == "file").unwrap();
+    assert_eq!(file["size"], 200_000);
+    assert!(file["path"].as_str().unwrap().ends_with("/src/file"), "{file}");
+    assert!(file["mtime"].as_str().unwrap().ends_with('Z'), "{file}");
+}
+
+#[test]
+fn failures_are_json_lines_on_standard_error() {
+    let bed = Bed::bare();
+    let ran = bed.run(["snapshots", "--json"]).expect(10);
+    assert_eq!(ran.out(), "");
+    let error = lines(&ran.err).pop().unwrap();
+    assert_eq!(error["message_type"], "exit_error");
+    assert_eq!(error["code"], 10);
+}
+
+#[test]
+fn names_that_are_not_utf_8_come_with_their_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src").join(std::ffi::OsStr::from_bytes(b"a\xffb")), "").unwrap();
+    bed.ok(["backup", "src"]);
+    let node = last(&bed.ok(["ls", "latest", "--json"]));
+    let bytes: Vec<u8> = serde_json::from_value(node["path_bytes"].clone()).unwrap();
+    assert!(bytes.ends_with(b"/src/a\xffb"), "{node}");
+}
+
+#[test]
+fn damage_is_a_json_line_and_1() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/file"), noise(2 << 20, 10)).unwrap();
+    bed.ok(["backup", "src"]);
+    let containers = bed.objects("data").into_iter();
+    let container = containers
+        .max_by_key(|path| path.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = fs::read(&container).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::set_permissions(&container, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(&container, bytes).unwrap();
+    bed.ok(["check"]);
+    let ran = bed.run(["check", "--read-data", "--json"]).expect(1);
+    let found = lines(&ran.out);
+    let kinds: Vec<_> = found
+        .iter()
+        .map(|line| line["message_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["damage", "damaged_backup", "summary"], "{found:?}");
+    assert!(
+        found[1]["files"][0].as_str().unwrap().ends_with("/src/file"),
+        "{found:?}"
+    );
+    assert_eq!(found[2]["broken_backups"][0], 1);
+    let text = bed.run(["check", "--read-data"]).expect(1).out();
+    assert!(text.contains("backup 1") && text.contains("/src/file"), "{text}");
+    // The rest comes back; what is lost is named, and nothing wrong is written.
+    bed.run(["restore", "latest", "-t", "out"])
+        .expect(1)
+        .says(&["/src/file", "not restored"]);
+    assert!(!bed.restored("out", "src/file").exists());
+    // The source still has it: the next backup heals the store for all that follow.
+    bed.ok(["backup", "src", "--force"]);
+    bed.ok(["restore", "latest", "-t", "healed"]);
+    assert_eq!(
+        fs::read(bed.restored("healed", "src/file")).unwrap(),
+        noise(2 << 20, 10)
+    );
+}
+
+#[test]
+fn a_pipe_sees_results_and_no_progress() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/file"), noise(30 << 20, 11)).unwrap();
+    for args in [
+        ["backup", "src"].as_slice(),
+        &["restore", "latest", "-t", "out"],
+        &["check", "--read-data"],
+        &["stats"],
+        &["index", "rebuild"],
+    ] {
+        let ran = bed.ok(args);
+        assert_eq!(ran.err(), "", "{args:?}");
+        assert!(
+            !ran.out().is_empty() && !ran.out.contains(&b'\r') && !ran.out.contains(&0x1b),
+            "{args:?}"
+        );
+    }
+    for args in [
+        ["backup", "src"].as_slice(),
+        &["restore", "latest", "-t", "out"],
+        &["check"],
+    ] {
+        let ran = bed.ok(args.iter().copied().chain(["--quiet"]));
+        assert_eq!((ran.out(), ran.err()), (String::new(), String::new()), "{args:?}");
+    }
+}

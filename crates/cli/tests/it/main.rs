@@ -1,0 +1,17 @@
+//! The program as its users run it: the real binary, real files, exit codes, messages, signals.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "other processes are waited for, in the system's own time"
+)]
+
+mod backups;
+mod bed;
+mod exit_codes;
+mod interruptions;
+mod json;
+mod main_job;
+mod passwords;
+mod picture;
+mod restores;

@@ -1,0 +1,141 @@
+//! Parts of backups, and what is there already.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::bed::{Bed, last, noise};
+use crate::picture::{assert_same, picture};
+
+fn set_mtime(path: &Path, time: SystemTime) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+#[test]
+fn one_file_or_folder_comes_back_alone() {
+    let bed = Bed::new();
+    crate::main_job::plant(&bed.path("src"));
+    let was = picture(&bed.path("src"));
+    bed.ok(["backup", "src"]);
+    let one = bed.ok([
+        "restore",
+        "latest",
+        "-t",
+        "one",
+        "--include",
+        "src/folder/large",
+        "--json",
+    ]);
+    assert_eq!(last(&one)["files_restored"], 1);
+    let is = picture(&bed.restored("one", "src"));
+    assert_eq!(is.len(), 3, "the file and the folders that lead to it: {is:?}");
+    let name = Path::new("folder/large");
+    assert_eq!(is[name], was[name]);
+    bed.ok([
+        "restore",
+        "latest",
+        "-t",
+        "some",
+        "-i",
+        "src/folder/deep",
+        "-i",
+        "src/link",
+    ]);
+    let is = picture(&bed.restored("some", "src"));
+    let below = |name: &Path| name.starts_with("folder/deep") || name == Path::new("link");
+    for (name, entry) in was.iter().filter(|(name, _)| below(name)) {
+        assert_eq!(is.get(name), Some(entry), "{}", name.display());
+    }
+    assert!(
+        is.keys()
+            .all(|name| below(name) || name.parent().is_none() || name == Path::new("folder"))
+    );
+}
+
+#[test]
+fn a_second_name_asked_for_alone_is_a_file_with_all_that_the_first_has() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/first"), noise(300_000, 19)).unwrap();
+    fs::set_permissions(bed.path("src/first"), fs::Permissions::from_mode(0o751)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_111_111_111, 111_111_111);
+    set_mtime(&bed.path("src/first"), time);
+    fs::hard_link(bed.path("src/first"), bed.path("src/second")).unwrap();
+    bed.ok(["backup", "src"]);
+    bed.ok(["restore", "latest", "-t", "out", "-i", "src/second"]);
+    let back = bed.restored("out", "src/second");
+    assert_eq!(fs::read(&back).unwrap(), noise(300_000, 19));
+    let meta = back.metadata().unwrap();
+    assert_eq!(meta.mode() & 0o7777, 0o751);
+    assert_eq!(meta.modified().unwrap(), time);
+    assert!(!bed.restored("out", "src/first").exists());
+}
+
+#[test]
+fn what_is_there_already_is_overwritten_as_asked() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    let (earlier, later) = (old - Duration::from_secs(9), old + Duration::from_secs(9));
+    for name in ["same", "older", "newer", "longer"] {
+        fs::write(bed.path("src").join(name), "backup").unwrap();
+        set_mtime(&bed.path("src").join(name), old);
+    }
+    bed.ok(["backup", "src"]);
+    let prepare = || {
+        let there = bed.restored("out", "src");
+        fs::create_dir_all(&there).unwrap();
+        for (name, text, time) in [
+            ("same", "target", old),
+            ("older", "target", earlier),
+            ("newer", "target", later),
+            ("longer", "target!", old),
+            ("other", "target", old),
+        ] {
+            fs::write(there.join(name), text).unwrap();
+            set_mtime(&there.join(name), time);
+        }
+    };
+    for (mode, replaced) in [
+        ("always", ["same", "older", "newer", "longer"].as_slice()),
+        ("if-changed", &["older", "newer", "longer"]),
+        ("if-newer", &["older"]),
+        ("never", &[]),
+    ] {
+        prepare();
+        let ran = last(&bed.ok(["restore", "latest", "-t", "out", "--overwrite", mode, "--json"]));
+        assert_eq!(ran["files_restored"], replaced.len(), "{mode}");
+        assert_eq!(ran["files_kept"], 4 - replaced.len(), "{mode}");
+        for name in ["same", "older", "newer", "longer", "other"] {
+            let text = fs::read_to_string(bed.restored("out", "src").join(name)).unwrap();
+            assert_eq!(
+                text == "backup",
+                replaced.contains(&name),
+                "{mode}: {name} is {text:?}"
+            );
+        }
+    }
+    fs::remove_dir_all(bed.path("out")).unwrap();
+    bed.ok(["restore", "latest", "-t", "out", "--overwrite", "never"]);
+    assert_same(&picture(&bed.path("src")), &picture(&bed.restored("out", "src")));
+}
+
+#[test]
+fn a_stream_obeys_overwrite_too() {
+    let bed = Bed::new();
+    bed.fed(["backup", "--stdin", "--stdin-filename", "dump"], b"new")
+        .expect(0);
+    fs::create_dir(bed.path("out")).unwrap();
+    fs::write(bed.path("out/dump"), "old").unwrap();
+    bed.run(["restore", "latest", "-t", "out", "--overwrite", "never"]);
+    assert_eq!(fs::read(bed.path("out/dump")).unwrap(), b"old");
+    bed.ok(["restore", "latest", "-t", "out"]);
+    assert_eq!(fs::read(bed.path("out/dump")).unwrap(), b"new");
+    assert_eq!(
+        fs::read_dir(bed.path("out")).unwrap().count(),
+        1,
+        "no partial file is left"
+    );
+}
