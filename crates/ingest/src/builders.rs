@@ -54,13 +54,21 @@ pub(crate) struct Limits {
     pub(crate) region_bytes: usize,
 }
 
+/// A full container on its way to the writers, who may finish them in any order.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    /// How many were submitted before it.
+    pub(crate) number: u64,
+    pub(crate) builder: ContainerBuilder,
+}
+
 /// The open containers.
 pub(crate) struct Builders<'a> {
     door: &'a Door,
     limits: Limits,
     compression: Compression,
     sequences: Sequences,
-    output: Sender<ContainerBuilder>,
+    output: Sender<Submitted>,
     lanes: [Option<ContainerBuilder>; Lane::COUNT],
     nodes: Option<ContainerBuilder>,
     small: Option<ContainerBuilder>,
@@ -77,7 +85,7 @@ impl<'a> Builders<'a> {
         limits: Limits,
         compression: Compression,
         sequences: Sequences,
-        output: Sender<ContainerBuilder>,
+        output: Sender<Submitted>,
     ) -> Self {
         Self {
             door,
@@ -155,7 +163,8 @@ impl<'a> Builders<'a> {
 
     fn submit(&mut self, builder: Option<ContainerBuilder>) -> Result<(), Halt> {
         if let Some(builder) = builder.filter(|builder| builder.entry_count() > 0) {
-            self.output.send(builder)?;
+            let number = self.submitted;
+            self.output.send(Submitted { number, builder })?;
             self.submitted += 1;
         }
         Ok(())

@@ -35,6 +35,8 @@ const CHECKPOINT_SHARE: u64 = 256;
 /// A container that has been put.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedNotice {
+    /// How many containers were submitted before it. Several writers: a later one may be put first.
+    pub(crate) number: u64,
     pub(crate) catalog: Arc<CatalogView>,
     /// Bytes in the storage, the mirror's included.
     pub(crate) stored_bytes: u64,
@@ -110,21 +112,21 @@ impl<'a> CloseStage<'a> {
                 }) => collected = Some((submitted, references)),
                 Some(ToClose::Finish { submitted, roots }) => finish = Some((submitted, roots)),
             }
-            if let Some((_, references)) = collected.take_if(|(count, _)| self.ledger.sealed >= *count)
+            if let Some((submitted, references)) = collected.take_if(|(count, _)| self.ledger.has_all(*count))
                 && let Some(turn) = turn.take()
             {
                 self.references = references;
                 let draft = Draft {
-                    containers: self.ledger.answer(),
+                    containers: self.ledger.answer(submitted),
                     references: self.references.clone(),
                 };
                 turn.write(draft).map_err(IngestError::from)?;
                 self.restart_checkpoint_clock();
             }
-            if let Some((_, roots)) = finish.take_if(|(count, _)| self.ledger.sealed >= *count) {
+            if let Some((_, roots)) = finish.take_if(|(count, _)| self.ledger.has_all(*count)) {
                 // An epoch that waits for an answer gets the manifest instead.
                 if let Some(id) = self.copies.finish()? {
-                    self.ledger.add(id);
+                    self.ledger.add_copies(id);
                 }
                 return Ok(Closed {
                     roots,
@@ -142,12 +144,11 @@ impl<'a> CloseStage<'a> {
         let id = notice.catalog.id();
         self.counters.bytes_stored.add(notice.stored_bytes);
         self.checkpoint_clock.bytes += notice.stored_bytes;
-        self.ledger.add(id);
-        self.ledger.sealed += 1;
+        self.ledger.add(notice.number, id);
         if id.kind == ContainerKind::Data
             && let Some(copied) = self.copies.add(&notice.catalog)?
         {
-            self.ledger.add(copied);
+            self.ledger.add_copies(copied);
         }
         self.door.publish(&notice.catalog)?;
         // The look-up stage is done, and gone, before the last containers are put.

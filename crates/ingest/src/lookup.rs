@@ -114,6 +114,9 @@ impl LookupStage<'_> {
                 }
                 Err(Closed) => return Ok(()),
             };
+            // Also a source of zeros alone, which has no segments, must not keep reclamation waiting.
+            self.note_sealed();
+            self.let_collect()?;
             let prints = prints.wait()?;
             let mut prints = prints.into_iter();
             for event in events {
@@ -163,6 +166,8 @@ impl LookupStage<'_> {
         let mut walker = RangeWalker::new(door.nodes(), &range.root, range.offset, range.len)
             .map_err(IngestError::from)?;
         loop {
+            // A range may be as long as the whole backup.
+            self.let_collect()?;
             let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
             let Some(piece) = walker.next(segmenter.is_aligned()).map_err(IngestError::from)? else {
                 return Ok(());

@@ -1,7 +1,8 @@
 //! The writers' stage: seals containers and puts them into the storage, several at a time.
 
-use container::{ContainerBuilder, Containers};
+use container::Containers;
 
+use crate::builders::Submitted;
 use crate::close::{SealedNotice, ToClose};
 use crate::error::{Halt, IngestError};
 use crate::queue::{Receiver, Sender};
@@ -9,13 +10,14 @@ use crate::queue::{Receiver, Sender};
 /// Runs one writer until no more containers come.
 pub(crate) fn run(
     containers: &Containers,
-    input: &Receiver<ContainerBuilder>,
+    input: &Receiver<Submitted>,
     closer: &Sender<ToClose>,
 ) -> Result<(), Halt> {
-    while let Ok(builder) = input.recv() {
+    while let Ok(Submitted { number, builder }) = input.recv() {
         let sealed = builder.seal(containers).map_err(IngestError::from)?;
         containers.put(&sealed).map_err(IngestError::from)?;
         let notice = SealedNotice {
+            number,
             catalog: sealed.catalog(),
             stored_bytes: sealed.stored_bytes_total(),
         };
