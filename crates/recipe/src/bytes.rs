@@ -90,6 +90,13 @@ impl<'a> StreamBytes<'a> {
         let bytes = region
             .slot_bytes(view, at.slot)
             .ok_or_else(|| no_slot(view, at))?;
+        // The catalog may be another generation's than the one that the recipe was verified against.
+        let vouched = view.entry(at.slot).is_some_and(|entry| {
+            entry.fingerprint == reference.fingerprint && u64::from(entry.len) == reference.chunk_len
+        });
+        if !vouched {
+            return Err(no_slot(view, at));
+        }
         containers.verify_chunk(view, at.slot, bytes)?;
         let skip = usize::try_from(reference.skip).unwrap_or(usize::MAX);
         let len = usize::try_from(reference.len).unwrap_or(usize::MAX);
