@@ -255,50 +255,63 @@ fn a_crash_in_small_backups() {
     play.verify_all();
 }
 
-/// Gives its bytes, then waits until that many checkpoints exist, then fails as a broken pipe does.
+/// Zeros that a source gives one by one: so many steps make the pipeline go on with what it has.
+const ZEROS: usize = 4200;
+
+/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails as a broken pipe does.
 struct Breaking<'a> {
     bytes: &'a [u8],
-    checkpoints: usize,
+    zeros: usize,
     process: &'a Process,
 }
 
 impl StreamSource for Breaking<'_> {
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
-        if self.bytes.is_empty() {
-            wait_until("a checkpoint", || {
-                let objects = self.process.names("sessions");
-                objects.iter().filter(|name| name.contains("checkpoint")).count() >= self.checkpoints
-            });
-            return Err(io::ErrorKind::BrokenPipe.into());
+        if !self.bytes.is_empty() {
+            let len = self.bytes.len().min(buffer.len());
+            let (now, rest) = self.bytes.split_at(len);
+            buffer[..len].copy_from_slice(now);
+            self.bytes = rest;
+            return Ok(StreamPiece::Data(len));
         }
-        let len = self.bytes.len().min(buffer.len()).min(16 << 10);
-        let (now, rest) = self.bytes.split_at(len);
-        buffer[..len].copy_from_slice(now);
-        self.bytes = rest;
-        Ok(StreamPiece::Data(len))
+        if self.zeros > 0 {
+            self.zeros -= 1;
+            return Ok(StreamPiece::Zeros(1));
+        }
+        wait_until("a checkpoint", || {
+            let objects = self.process.names("sessions");
+            objects.iter().any(|name| name.contains("checkpoint"))
+        });
+        Err(io::ErrorKind::BrokenPipe.into())
     }
 }
 
-/// A backup dies after a checkpoint, the next one adopts it.
+/// A backup dies after a checkpoint; the next one adopts it, and stores again only what came after.
 #[test]
 fn a_crash_between_checkpoint_and_adoption() {
     let mut play = Play::new(15, 30 << 10);
     play.init();
-    let bytes = Arc::new(noise(15, 300 << 10));
+    let (begin, end) = (noise(15, 250 << 10), noise(16, 60 << 10));
+    let bytes = Arc::new([begin.clone(), vec![0; ZEROS], end].concat());
     let how = How::plain();
     play.record(policies());
-    locked(&play.told).contents.push(Content::Stream(Arc::clone(&bytes)));
-    // More than the pipeline's buffers hold, so that containers are put while the source goes on.
-    let fed = noise(15, 300 << 10);
+    locked(&play.told)
+        .contents
+        .push(Content::Stream(Arc::clone(&bytes)));
     let mut source = Breaking {
-        bytes: &fed,
-        checkpoints: 0,
+        bytes: &begin,
+        zeros: ZEROS,
         process: &play.process,
     };
     let error = back_up_stream(play.store(), STREAM, &mut source, &how).unwrap_err();
     assert!(error.to_string().contains("reading /stream failed"), "{error}");
     let report = back_up_bytes(play.store(), STREAM, &bytes, &how).unwrap();
     assert_eq!(report.adopted.len(), 1);
+    assert!(
+        report.totals.bytes_new < bytes.len() as u64 - how.ingest.checkpoint_bytes,
+        "{:?}",
+        report.totals
+    );
     locked(&play.told).backups.insert(report.id);
     play.verify_all();
 }
