@@ -1,5 +1,6 @@
 //! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask tidy`.
 
+mod dependencies;
 mod layering;
 mod tidy;
 

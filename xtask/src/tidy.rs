@@ -46,6 +46,7 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
+    crate::dependencies::check(root, &mut faults)?;
     if !faults.is_empty() {
         bail!("tidy:\n  {}", faults.join("\n  "));
     }
