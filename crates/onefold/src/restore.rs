@@ -66,6 +66,10 @@ impl Store {
             faults(&fault);
         };
         let stats = match role(&snapshot.backup, StreamRole::Whole) {
+            Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
+                kept: 1,
+                ..TreeStats::default()
+            },
             Some(root) => {
                 let name = stream_name(snapshot);
                 let assemble = self.restore_whole(&root, &name, target, request, monitor)?;
@@ -132,7 +136,7 @@ impl Store {
             target: path.display().to_string(),
             source,
         };
-        let mut output = PartialFile::create(&path, request.overwrite).map_err(failed)?;
+        let mut output = PartialFile::create(&path).map_err(failed)?;
         let shown = path.display().to_string();
         let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
         let nodes = self.nodes();
@@ -179,6 +183,12 @@ impl Store {
     }
 }
 
+/// Whether a single stream's file is left as it is. Nothing is known of the stream to compare it with, so
+/// only one choice leaves it.
+fn is_kept(path: &Path, overwrite: tree::Overwrite) -> bool {
+    overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok()
+}
+
 /// The name of a single stream's file: the path it had, made relative.
 fn stream_name(snapshot: &Snapshot) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
@@ -211,15 +221,9 @@ struct PartialFile {
 }
 
 impl PartialFile {
-    fn create(path: &Path, overwrite: tree::Overwrite) -> io::Result<Self> {
+    fn create(path: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
-        }
-        if overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok() {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "it exists, and is not to be overwritten",
-            ));
         }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".onefold-partial");

@@ -129,7 +129,8 @@ fn a_stream_obeys_overwrite_too() {
         .expect(0);
     fs::create_dir(bed.path("out")).unwrap();
     fs::write(bed.path("out/dump"), "old").unwrap();
-    bed.run(["restore", "latest", "-t", "out", "--overwrite", "never"]);
+    let args = ["restore", "latest", "-t", "out", "--overwrite", "never", "--json"];
+    assert_eq!(last(&bed.ok(args))["files_kept"], 1);
     assert_eq!(fs::read(bed.path("out/dump")).unwrap(), b"old");
     bed.ok(["restore", "latest", "-t", "out"]);
     assert_eq!(fs::read(bed.path("out/dump")).unwrap(), b"new");
