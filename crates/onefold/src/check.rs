@@ -109,7 +109,8 @@ impl Store {
             monitor.set_total(chosen.len() as u64);
             data::read(self, &chosen, monitor, &mut report, &mut bad)?;
         }
-        if !bad.is_empty() {
+        // A store that may only be read is left as it is.
+        if !bad.is_empty() && self.ensure_writable().is_ok() {
             self.list_damaged(&bad)?;
         }
         files::find_touched(self, &structure.backups, &bad, &mut report)?;

@@ -74,9 +74,16 @@ impl Error {
             Self::Object(
                 ObjectError::NewerFormat { .. }
                 | ObjectError::UnknownFeatures { .. }
+                | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
             Self::Storage(env::StorageError::NotFound { .. }) => ErrorKind::NoStore,
+            // Of the folder itself: an object that is missing has a name of its own.
+            Self::Storage(env::StorageError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                ErrorKind::NoStore
+            }
             Self::Ingest(IngestError::Interrupted) | Self::Restore(RestoreError::Interrupted) => {
                 ErrorKind::Interrupted
             }

@@ -28,6 +28,7 @@ impl Store {
     /// # Errors
     /// Of the storage; the old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
+        self.ensure_writable()?;
         let list = self.manifests.list()?;
         let sessions = committed(&list);
         monitor.set_total(

@@ -262,6 +262,14 @@ impl Store {
         Ok(id.to_string())
     }
 
+    /// Whether this program may change the store: what a later one requires of who writes, it knows.
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
+        match self.config.unknown_to_write() {
+            0 => Ok(()),
+            unknown => Err(object::ObjectError::ReadOnly { unknown }.into()),
+        }
+    }
+
     fn slot_id(&self, text: &str) -> Result<SlotId> {
         let found = self
             .config
