@@ -120,7 +120,12 @@ pub(crate) struct Backup {
     #[arg(long, default_value = "stdin", value_name = "NAME")]
     pub(crate) stdin_filename: String,
     /// Treat the one path as a disk image: fixed chunks of this many KiB, zeros neither stored nor read
-    #[arg(long, value_name = "KIB", conflicts_with = "stdin")]
+    #[arg(
+        long,
+        value_name = "KIB",
+        conflicts_with = "stdin",
+        value_parser = clap::value_parser!(u32).range(4..=1024)
+    )]
     pub(crate) image_kib: Option<u32>,
     /// Leave out what matches this pattern (may be repeated)
     #[arg(short, long, value_name = "PATTERN")]

@@ -69,7 +69,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let options = BackupOptions {
         host,
         user: std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec(),
-        tags: args.tag.clone(),
+        tags: args.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
         ingest: IngestOptions {
             compression,
             ..IngestOptions::for_cores(cores)
@@ -172,6 +172,13 @@ fn image(
         bail!("--image-kib takes one path: the image")
     };
     let path = std::path::absolute(path)?;
+    let is_folder = path
+        .metadata()
+        .with_context(|| path.display().to_string())?
+        .is_dir();
+    if is_folder {
+        bail!("{} is a folder: back it up without --image-kib", path.display());
+    }
     let mut source = ImageSource::open(&path)?;
     monitor.set_total(source.len());
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;

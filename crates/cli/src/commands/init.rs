@@ -1,6 +1,6 @@
 //! `onefold init`
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use onefold::{Env, InitOptions, OpenOptions, Store};
 use serde::Serialize;
 
@@ -18,6 +18,9 @@ struct Done {
 
 pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> {
     let folder = super::folder(global)?;
+    if !args.chunk_kib.is_power_of_two() {
+        bail!("--chunk-kib takes a power of two, such as 8 or 16");
+    }
     let credential = password::initial(global)?;
     let domain_of = match &args.domain_of {
         None => None,

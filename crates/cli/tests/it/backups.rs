@@ -53,6 +53,15 @@ fn an_image_has_fixed_chunks_and_its_holes_are_neither_read_nor_stored() {
         back.metadata().unwrap().blocks() * 512 < 2 << 20,
         "the holes came back as holes"
     );
+    bed.run(["backup", "--image-kib", "3", "disk.img"])
+        .expect(2)
+        .says(&["4..=1024"]);
+    bed.run(["backup", "--image-kib", "64", "none"])
+        .expect(1)
+        .says(&["none", "No such file"]);
+    bed.run(["backup", "--image-kib", "64", "store"])
+        .expect(1)
+        .says(&["store", "is a folder"]);
     bed.run(["backup", "--image-kib", "64", "disk.img", "store"])
         .expect(1)
         .says(&["one path"]);

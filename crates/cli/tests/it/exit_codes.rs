@@ -126,6 +126,7 @@ fn unknown_backups_paths_and_arguments_are_1_or_2() {
     bed.run(["init", "--repo", "other", "--chunk-kib", "3"])
         .expect(1)
         .says(&["power of two"]);
+    assert!(!bed.path("other").exists(), "nothing was made");
 }
 
 /// The command, run by somebody who may not read everything.
