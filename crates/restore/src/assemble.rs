@@ -3,8 +3,10 @@
 //! Memory: the planner's window, what was fetched and not sent yet, and the steps on their way; the
 //! budget is split between them, so that it holds whatever the store looks like (INV-7).
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
@@ -13,7 +15,7 @@ use crypto::Fingerprinter;
 
 use crate::error::RestoreError;
 use crate::fetch::{Fetched, SlotResult, fetch};
-use crate::plan::{Assembly, Next, Planner, Reference, Step};
+use crate::plan::{Assembly, Next, Planner, Reference, SPOT_BYTES, Step};
 
 /// Where restored bytes go, in stream order.
 pub trait Sink {
@@ -72,6 +74,35 @@ pub struct AssembleStats {
     pub memory_bytes_max: u64,
 }
 
+/// References that stand for bytes that cannot be had, by number.
+type Lost = Rc<RefCell<VecDeque<(u64, Arc<RestoreError>)>>>;
+
+/// Passes lost parts on as spots that need no container, and notes which they are.
+struct NotingLost<I> {
+    references: I,
+    passed: u64,
+    lost: Lost,
+}
+
+impl<I> Iterator for NotingLost<I>
+where
+    I: Iterator<Item = Result<Reference, RestoreError>>,
+{
+    type Item = Result<Reference, RestoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let number = self.passed;
+        self.passed += 1;
+        Some(match self.references.next()? {
+            Err(RestoreError::LostPart { len, error }) => {
+                self.lost.borrow_mut().push_back((number, error));
+                Ok(Reference { chunk: None, len })
+            }
+            other => other,
+        })
+    }
+}
+
 struct Spot {
     reference: Reference,
     filled: Option<(Arc<Fetched>, SlotResult)>,
@@ -80,8 +111,8 @@ struct Spot {
 /// Restores the references' bytes into the sink.
 ///
 /// # Errors
-/// Those of the references (the recipe is bad from there on) and of the sink. Bytes that cannot be read
-/// are the sink's to judge.
+/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`] of the
+/// references among them, are the sink's to judge.
 pub fn assemble<I>(
     containers: &Containers,
     printer: &Fingerprinter,
@@ -112,9 +143,16 @@ where
                 })?;
         }
         drop(jobs_rx);
+        let lost = Lost::default();
+        let references = NotingLost {
+            references,
+            passed: 0,
+            lost: Rc::clone(&lost),
+        };
         let planner = Planner::new(references, options.assembly, options.budget_bytes / 2);
         Assembler {
             planner,
+            lost,
             jobs: jobs_tx,
             in_flight: VecDeque::new(),
             in_flight_max: workers * 2,
@@ -130,6 +168,7 @@ where
 
 struct Assembler<I> {
     planner: Planner<I>,
+    lost: Lost,
     jobs: crossbeam_channel::Sender<(Step, crossbeam_channel::Sender<Fetched>)>,
     in_flight: VecDeque<crossbeam_channel::Receiver<Fetched>>,
     in_flight_max: usize,
@@ -185,7 +224,7 @@ where
 
     fn submit(&mut self, step: Step) -> Result<(), RestoreError> {
         let (tx, rx) = crossbeam_channel::bounded(1);
-        self.held_bytes += step.fills.iter().map(|fill| fill.len).sum::<u64>();
+        self.held_bytes += step.fills.iter().map(|fill| fill.len + SPOT_BYTES).sum::<u64>();
         self.stats.memory_bytes_max = self.stats.memory_bytes_max.max(self.held_bytes);
         self.stats.containers_read += 1;
         self.in_flight.push_back(rx);
@@ -217,10 +256,15 @@ where
             self.stats.bytes += len;
             let Some((fetched, range)) = spot.filled else {
                 send_run(&mut run, sink)?;
-                sink.zeros(len)?;
+                let number = self.first_spot - 1;
+                let lost = self.lost.borrow_mut().pop_front_if(|(at, _)| *at == number);
+                match lost {
+                    Some((_, error)) => sink.lost(len, &error)?,
+                    None => sink.zeros(len)?,
+                }
                 continue;
             };
-            self.held_bytes -= len;
+            self.held_bytes -= len + SPOT_BYTES;
             match range {
                 Ok(range) => match &mut run {
                     Some((open, bytes)) if Arc::ptr_eq(open, &fetched) && bytes.end == range.start => {

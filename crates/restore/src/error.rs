@@ -49,6 +49,20 @@ pub enum RestoreError {
         /// What it is instead.
         what: &'static str,
     },
+    /// A hard link leads to a name that the backup does not have.
+    #[error("the file it is a hard link to, {}, is not in the backup", String::from_utf8_lossy(.target))]
+    NoLinkTarget {
+        /// The name.
+        target: Vec<u8>,
+    },
+    /// So many bytes of a stream cannot be had, because a node above them cannot be read or verified.
+    #[error("{len} bytes cannot be had: {error}")]
+    LostPart {
+        /// How many.
+        len: u64,
+        /// Why.
+        error: std::sync::Arc<RestoreError>,
+    },
     /// A part of a single stream could not be had.
     #[error("{stream}: {error}")]
     Lost {

@@ -12,6 +12,12 @@ use std::collections::{HashMap, VecDeque};
 
 use types::{ChunkLocation, ContainerId, Fingerprint, Slot};
 
+/// What a spot costs to keep, whatever its length: a window of the chunks of tiny files holds no more spots
+/// than memory for it.
+pub(crate) const SPOT_BYTES: u64 = 256;
+/// So many spots are always held.
+const SPOTS_MIN: u64 = 1024;
+
 /// One reference of a stream: where its bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
@@ -123,6 +129,8 @@ where
     /// # Errors
     /// Those of the references: the recipe is damaged from there on.
     pub fn next_action(&mut self) -> Result<Option<Next>, E> {
+        // Zeros alone may have used up the spots.
+        self.retire();
         let may_enter = self.assembly == Assembly::Rolling || self.spots.is_empty();
         if may_enter {
             let entered = self.lay_out()?;
@@ -143,7 +151,8 @@ where
 
     fn lay_out(&mut self) -> Result<Vec<Reference>, E> {
         let mut entered = Vec::new();
-        while self.laid_out_bytes < self.window_bytes {
+        let spots_max = (self.window_bytes / SPOT_BYTES).max(SPOTS_MIN);
+        while self.laid_out_bytes < self.window_bytes && (self.spots.len() as u64) < spots_max {
             let Some(reference) = self.references.next().transpose()? else {
                 break;
             };

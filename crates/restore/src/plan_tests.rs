@@ -78,7 +78,7 @@ fn rolling_spans_what_fixed_reads_twice() {
 #[test]
 fn zeros_cost_neither_room_nor_reads() {
     let recipe = [chunk(1, 0, 10), zeros(1 << 40), chunk(1, 1, 10), zeros(7)];
-    let steps = plan(&recipe, Assembly::Rolling, 20);
+    let steps = plan(&recipe, Assembly::Rolling, 21);
     assert_eq!(order(&steps), [1]);
     assert_eq!(steps[0].filled_below, 4);
     assert!(plan(&[zeros(5)], Assembly::Rolling, 1).is_empty());

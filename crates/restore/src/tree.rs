@@ -5,7 +5,6 @@
 //! giving metadata to many files costs more than their bytes. A file whose bytes cannot be had is removed
 //! and reported; the others are restored.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -395,43 +394,81 @@ impl TreeSink<'_> {
         if self.links.is_empty() {
             return Ok(());
         }
-        let mut links: VecDeque<_> = std::mem::take(&mut self.links).into();
+        let mut links = std::mem::take(&mut self.links);
         let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
         let mut listing = ListingReader::new(bytes);
         // Links were met in listing order, and so were not their targets: one pass a listing is enough,
         // since every target is looked for in every entry.
         while let Some(listed) = listing.next_entry()? {
+            if links.is_empty() {
+                break;
+            }
             for (link, _) in links.iter().filter(|(_, target)| *target == listed.entry.path) {
+                if self.cancel.load(Ordering::Relaxed) {
+                    return Err(RestoreError::Interrupted);
+                }
                 let as_file = ListingEntry {
-                    kind: listed.entry.kind.clone(),
-                    ..link.clone()
+                    path: link.path.clone(),
+                    ..listed.entry.clone()
                 };
                 match self.restorer.place(&as_file) {
-                    Ok(Placed::File(writer)) => match self.copy(source, writer, listed.content_offset) {
-                        Ok(()) => self.stats.files += 1,
-                        Err(RestoreError::Tree(fault)) => (self.faults)(Fault::Tree(fault)),
-                        Err(error) => return Err(error),
-                    },
-                    Ok(_) => {}
+                    Ok(Placed::File(writer)) => self.copy(source, writer, listed.content_offset),
+                    Ok(Placed::Skipped(_)) => self.stats.kept += 1,
+                    Ok(Placed::MissingLinkTarget { target }) => (self.faults)(Fault::Lost {
+                        path: as_file.path,
+                        error: Arc::new(RestoreError::NoLinkTarget { target }),
+                    }),
+                    Ok(Placed::Done | Placed::Folder) => self.stats.others += 1,
                     Err(fault) => (self.faults)(Fault::Tree(fault)),
                 }
             }
             links.retain(|(_, target)| *target != listed.entry.path);
         }
+        for (link, target) in links {
+            (self.faults)(Fault::Lost {
+                path: link.path,
+                error: Arc::new(RestoreError::NoLinkTarget { target }),
+            });
+        }
         Ok(())
     }
 
-    fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) -> Result<(), RestoreError> {
-        let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
-        let mut offset = 0;
-        loop {
-            let piece = bytes.next_bytes()?;
-            if piece.is_empty() {
-                return Ok(writer.finish()?);
+    /// Fills a file from the content; one that cannot be had costs only itself.
+    fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) {
+        let done = match fill(source, &writer, from) {
+            Ok(()) => writer.finish().map_err(Fault::Tree),
+            Err(error) => {
+                let path = writer.entry().path.clone();
+                writer.abandon();
+                Err(match error {
+                    RestoreError::Tree(fault) => Fault::Tree(fault),
+                    other => Fault::Lost {
+                        path,
+                        error: Arc::new(other),
+                    },
+                })
             }
-            writer.write_at(offset, piece)?;
-            offset += piece.len() as u64;
+        };
+        match done {
+            Ok(()) => {
+                self.stats.files += 1;
+                self.counters.files.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(fault) => (self.faults)(fault),
         }
+    }
+}
+
+fn fill(source: TreeSource<'_>, writer: &FileWriter, from: u64) -> Result<(), RestoreError> {
+    let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
+    let mut offset = 0;
+    loop {
+        let piece = bytes.next_bytes()?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        writer.write_at(offset, piece)?;
+        offset += piece.len() as u64;
     }
 }
 
