@@ -70,9 +70,9 @@ pub fn backup_tree(
             lane: Lane::Metadata,
         },
     ];
-    let nodes = ingest.door.nodes();
+    let door = ingest.door;
     ingest.run(&roles, specs, |feeder| {
-        directory::feed(feeder, walk, nodes, parent, faults)
+        directory::feed(feeder, walk, door, parent, faults)
     })
 }
 

@@ -7,16 +7,18 @@
 use std::sync::Arc;
 
 use format::listing::{EntryKind, ListingEntry};
-use recipe::{NodeCache, StreamBytes, TreeRoot};
+use recipe::{StreamBytes, TreeRoot};
 use tree::{
     Comparison, ListingReader, ListingWriter, LostLinks, Piece, TreeError, Trust, Unchanged, Walk, WalkEntry,
     WalkOptions, open_file,
 };
 
 use crate::counters::Counter;
+use crate::door::Door;
 use crate::error::Halt;
 use crate::feeder::Feeder;
 use crate::piece::{CopyRange, StreamIndex};
+use crate::sound::Soundness;
 
 /// Positions of a directory backup's streams in its manifest.
 pub(crate) const CONTENT: StreamIndex = StreamIndex(0);
@@ -44,16 +46,20 @@ pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;
 pub(crate) fn feed(
     feeder: &mut Feeder<'_>,
     walk: WalkOptions,
-    nodes: &NodeCache,
+    door: &Door,
     parent: Option<&ParentTree>,
     faults: &mut Faults<'_>,
 ) -> Result<(), Halt> {
     let unchanged = match parent {
         None => None,
-        Some(parent) => match StreamBytes::new(nodes, &parent.listing, 0, parent.listing.len) {
+        Some(parent) => match StreamBytes::new(door.nodes(), &parent.listing, 0, parent.listing.len) {
             Ok(bytes) => {
                 let content = Arc::new(parent.content);
-                Some((Unchanged::new(ListingReader::new(bytes), parent.trust), content))
+                Some(Previous {
+                    files: Unchanged::new(ListingReader::new(bytes), parent.trust),
+                    sound: Soundness::new(door, parent.content),
+                    content,
+                })
             }
             Err(error) => return Err(crate::error::IngestError::from(error).into()),
         },
@@ -76,9 +82,26 @@ pub(crate) fn feed(
     source.finish()
 }
 
+/// The previous backup, followed along the walk.
+struct Previous<'a> {
+    files: Unchanged<StreamBytes<'a>>,
+    sound: Soundness<'a>,
+    content: Arc<TreeRoot>,
+}
+
+impl Previous<'_> {
+    /// A file that has not changed, but whose stored bytes are known to be bad, must be read again.
+    fn compare(&mut self, found: &WalkEntry) -> Comparison {
+        match self.files.compare(found) {
+            Comparison::Unchanged { content, .. } if !self.sound.is_sound(content) => Comparison::Changed,
+            other => other,
+        }
+    }
+}
+
 struct Source<'a, 'f, 'c> {
     feeder: &'a mut Feeder<'c>,
-    unchanged: Option<(Unchanged<StreamBytes<'a>>, Arc<TreeRoot>)>,
+    unchanged: Option<Previous<'a>>,
     writer: ListingWriter,
     lost: LostLinks,
     listing: Vec<u8>,
@@ -91,6 +114,9 @@ impl Source<'_, '_, '_> {
         let counters = self.feeder.counters();
         self.lost.mend(&mut found);
         if let Err(error) = found.entry.check() {
+            if matches!(found.entry.kind, EntryKind::File { .. }) {
+                self.lost.lost(&found);
+            }
             let path = found.entry.path.clone();
             self.fault(&TreeError::Unlistable {
                 path,
@@ -101,11 +127,11 @@ impl Source<'_, '_, '_> {
         let comparison = self
             .unchanged
             .as_mut()
-            .map(|(previous, _)| previous.compare(&found));
+            .map(|previous| previous.compare(&found));
         if let Some(fault) = self
             .unchanged
             .as_mut()
-            .and_then(|(previous, _)| previous.take_fault())
+            .and_then(|previous| previous.files.take_fault())
         {
             self.fault(&fault);
         }
@@ -125,9 +151,9 @@ impl Source<'_, '_, '_> {
             Some(Comparison::Unchanged { content, holes }) => {
                 counters.files_unchanged.add(1);
                 counters.bytes_logical.add(content.len);
-                if let Some((_, root)) = &self.unchanged {
+                if let Some(previous) = &self.unchanged {
                     let range = CopyRange {
-                        root: Arc::clone(root),
+                        root: Arc::clone(&previous.content),
                         offset: content.offset,
                         len: content.len,
                     };

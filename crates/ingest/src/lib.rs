@@ -23,6 +23,7 @@ mod places;
 pub mod queue;
 mod region;
 mod segment;
+mod sound;
 mod stream;
 mod workers;
 mod write;

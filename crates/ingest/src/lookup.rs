@@ -164,12 +164,12 @@ impl LookupStage<'_> {
     fn copy(&mut self, stream: StreamIndex, range: &CopyRange, done: &mut Vec<Segment>) -> Result<(), Halt> {
         let door = self.door;
         let mut walker = RangeWalker::new(door.nodes(), &range.root, range.offset, range.len)
-            .map_err(IngestError::from)?;
+            .map_err(IngestError::Previous)?;
         loop {
             // A range may be as long as the whole backup.
             self.let_collect()?;
             let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
-            let Some(piece) = walker.next(segmenter.is_aligned()).map_err(IngestError::from)? else {
+            let Some(piece) = walker.next(segmenter.is_aligned()).map_err(IngestError::Previous)? else {
                 return Ok(());
             };
             match piece {

@@ -1,0 +1,155 @@
+//! Whether a range of the previous backup's content can be referred to again.
+//!
+//! A file that has not changed is still on its source: where a slot that holds a part of it is listed as
+//! damaged, or its container is gone, it is read again, and the new backup is whole. Asked by segment, for
+//! ranges in stream order; reads nodes of recipes, no catalogs and no data.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use format::names;
+use format::node::NodeEntry;
+use recipe::{NodeSource, TreeRoot, child_nodes};
+use session::ReclaimView;
+use types::{ByteRange, ContainerId, ContainerKind, SequenceNumber, SessionId, SlotRange};
+
+use crate::door::{Door, segment_level};
+
+/// Asks of one stream.
+pub(crate) struct Soundness<'a> {
+    door: &'a Door,
+    root: TreeRoot,
+    /// The segments below the node opened last.
+    segments: Vec<Part>,
+    /// The segment asked of last.
+    last: Option<Verdict>,
+    standing: HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>,
+}
+
+/// A node and where it begins in the stream.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    node: TreeRoot,
+    begin: u64,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.begin.saturating_add(self.node.len)
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        self.begin <= at && at < self.end()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Verdict {
+    part: Part,
+    is_sound: bool,
+}
+
+impl<'a> Soundness<'a> {
+    pub(crate) fn new(door: &'a Door, root: TreeRoot) -> Self {
+        Self {
+            door,
+            root,
+            segments: Vec::new(),
+            last: None,
+            standing: HashMap::new(),
+        }
+    }
+
+    /// Whether nothing that the range refers to is known to be bad.
+    pub(crate) fn is_sound(&mut self, range: ByteRange) -> bool {
+        let view = self.door.session().view();
+        let mut at = range.offset;
+        while at < range.end() {
+            let verdict = match self.last.filter(|last| last.part.holds(at)) {
+                Some(verdict) => verdict,
+                None => self.judge(at, &view),
+            };
+            self.last = Some(verdict);
+            if !verdict.is_sound || verdict.part.end() <= at {
+                return false;
+            }
+            at = verdict.part.end();
+        }
+        true
+    }
+
+    fn judge(&mut self, at: u64, view: &Arc<ReclaimView>) -> Verdict {
+        match self.segment(at) {
+            Ok(part) => {
+                let is_sound = match self.door.nodes().node(part.node.location) {
+                    Ok(node) => node.entries.iter().all(|entry| self.is_there(entry, view)),
+                    Err(_) => false,
+                };
+                Verdict { part, is_sound }
+            }
+            Err(part) => Verdict {
+                part,
+                is_sound: false,
+            },
+        }
+    }
+
+    /// The segment that holds the byte, or the node above it that cannot be opened.
+    fn segment(&mut self, at: u64) -> Result<Part, Part> {
+        let within = self.segments.partition_point(|part| part.end() <= at);
+        if let Some(part) = self.segments.get(within).filter(|part| part.holds(at)) {
+            return Ok(*part);
+        }
+        let mut part = Part {
+            node: self.root,
+            begin: 0,
+        };
+        while part.node.level > segment_level() {
+            let children = child_nodes(self.door.nodes(), &part.node).map_err(|_| part)?;
+            let mut begin = part.begin;
+            let placed = children.into_iter().map(|node| {
+                let placed = Part { node, begin };
+                begin = placed.end();
+                placed
+            });
+            let placed: Vec<Part> = placed.collect();
+            let below = placed.iter().find(|below| below.holds(at)).copied();
+            part = below.ok_or(part)?;
+            if part.node.level == segment_level() {
+                self.segments = placed;
+            }
+        }
+        Ok(part)
+    }
+
+    fn is_there(&mut self, entry: &NodeEntry, view: &ReclaimView) -> bool {
+        match *entry {
+            NodeEntry::Zeros { .. } => true,
+            NodeEntry::Forward { .. } => false,
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => {
+                SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
+                    && self.stands(container)
+            }
+        }
+    }
+
+    /// Whether the container exists. Lists each session's once; where the storage does not tell, it does.
+    fn stands(&mut self, id: ContainerId) -> bool {
+        let storage = &self.door.containers().env().storage;
+        let listed = self.standing.entry((id.session, id.kind)).or_insert_with(|| {
+            let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
+            let ids = objects
+                .iter()
+                .filter_map(|object| names::parse_container(&object.name));
+            Some(ids.map(|(id, _)| id.sequence).collect())
+        });
+        listed
+            .as_ref()
+            .is_none_or(|sequences| sequences.contains(&id.sequence))
+    }
+}
