@@ -195,6 +195,7 @@ impl<'a> Run<'a> {
         name: SeriesName,
         fits: impl Fn(&Backup) -> bool,
     ) -> Result<Self> {
+        store.ensure_writable()?;
         let began = store.env.clock.monotonic();
         let source_time = store.env.clock.wall();
         let series = store.sealer.key().series_id(&name.to_bytes());
