@@ -315,8 +315,8 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
     let source = folder.path().join(OsStr::from_bytes(b"src-\xc3\x28"));
     let names: [&[u8]; 4] = [b"\xff", b"a\xffb\xfe", b"\xe2\x82", "snowman-\u{2603}".as_bytes()];
     fs::create_dir_all(source.join(OsStr::from_bytes(b"sub\x80"))).unwrap();
-    for (number, text) in names.iter().enumerate() {
-        fs::write(source.join(OsStr::from_bytes(text)), [number as u8; 100]).unwrap();
+    for (number, text) in (0_u8..).zip(names) {
+        fs::write(source.join(OsStr::from_bytes(text)), [number; 100]).unwrap();
         let below = source.join(OsStr::from_bytes(b"sub\x80")).join(OsStr::from_bytes(text));
         fs::write(below, text).unwrap();
     }

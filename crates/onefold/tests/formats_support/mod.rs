@@ -189,7 +189,7 @@ fn bless(root: &Path) {
         } else {
             make_small(source);
         }
-        set_times(source, source);
+        set_times(source);
         store
             .backup_tree(
                 &backup_options("host", 0),
@@ -210,14 +210,14 @@ fn make_small(root: &Path) {
     fs::write(root.join("big.bin"), noise(1, 24_000)).unwrap();
 }
 
-fn set_times(root: &Path, folder: &Path) {
+fn set_times(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_symlink() {
             continue;
         }
         if path.is_dir() {
-            set_times(root, &path);
+            set_times(&path);
         }
         let time = UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
         fs::File::open(&path).unwrap().set_modified(time).unwrap();
