@@ -4,68 +4,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use common::{
-    How, Process, Tree, Watched, assert_restores, assert_restores_bytes, assert_sound, back_up,
+    How, Parts, Process, Tree, Watched, assert_restores, assert_restores_bytes, assert_sound, back_up,
     back_up_bytes, back_up_stream, noise, restore_to, snapshot, wait_until,
 };
 use env::fault::FaultStorage;
-use onefold::{BackupReport, Error, StreamPiece, StreamSource};
-
-/// Steps that make the pipeline go on with what it has.
-const ZEROS: usize = 4200;
-
-/// Gives parts of a stream; between two of them it does whatever the test says.
-struct Parts<'a> {
-    parts: Vec<&'a [u8]>,
-    zeros: usize,
-    between: Box<dyn FnMut(usize) + Send + 'a>,
-    done: usize,
-}
-
-impl<'a> Parts<'a> {
-    fn new(parts: &[&'a [u8]], between: impl FnMut(usize) + Send + 'a) -> Self {
-        Self {
-            parts: parts.iter().rev().copied().collect(),
-            zeros: 0,
-            between: Box::new(between),
-            done: 0,
-        }
-    }
-
-    /// The bytes of a stream of these parts.
-    fn whole(parts: &[&[u8]]) -> Vec<u8> {
-        parts.join(&vec![0; ZEROS][..])
-    }
-}
-
-impl StreamSource for Parts<'_> {
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
-        if self.zeros > 0 {
-            self.zeros -= 1;
-            if self.zeros == 0 {
-                self.done += 1;
-                (self.between)(self.done);
-            }
-            return Ok(StreamPiece::Zeros(1));
-        }
-        let Some(part) = self.parts.last_mut() else {
-            return Ok(StreamPiece::End);
-        };
-        let len = part.len().min(buffer.len());
-        let (now, rest) = part.split_at(len);
-        buffer[..len].copy_from_slice(now);
-        *part = rest;
-        if rest.is_empty() {
-            self.parts.pop();
-            self.zeros = if self.parts.is_empty() { 0 } else { ZEROS };
-        }
-        Ok(StreamPiece::Data(len))
-    }
-}
+use onefold::{BackupReport, Error};
 
 /// Two streams with much in common, of two series or one, fed in turns: when both have begun neither has
 /// ended.
