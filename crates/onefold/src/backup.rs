@@ -210,9 +210,15 @@ impl<'a> Run<'a> {
         // The first heartbeat is durable before any container is put: who left containers and no trace
         // besides had a manifest.
         store.sealer.barrier()?;
-        let mut containers = Vec::new();
+        let (mut containers, mut untidy) = (Vec::new(), Vec::new());
         for dead in session.find_adoptable()? {
-            containers.extend(session.adopt(&dead)?.containers);
+            match session.adopt(&dead) {
+                Ok(adopted) => containers.extend(adopted.containers),
+                // Another was quicker, or it came back to life: what it stored is not ours to use.
+                Err(SessionError::NotAdoptable { .. }) => {}
+                Err(error @ SessionError::Damaged(_)) => untidy.push(error.to_string()),
+                Err(error) => return Err(error.into()),
+            }
         }
         let latest = |list: &ManifestList| {
             let of_series = list.backups().rev().filter(|entry| entry.series() == series);
@@ -228,7 +234,6 @@ impl<'a> Run<'a> {
         };
         let index = Index::open(Arc::clone(&store.env.storage), store.id(), options_of_index)?;
         index.catch_up(&store.containers, &committed(&list))?;
-        let mut untidy = Vec::new();
         untidy.extend(
             merge_if_many(&session, &index)
                 .err()
