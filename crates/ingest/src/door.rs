@@ -5,17 +5,21 @@
 //! reclamation). A node is returned only from a container that a committed manifest names, and only if
 //! every slot that it refers to is there (INV-9).
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use container::{CatalogView, Containers};
 use crypto::Fingerprinter;
 use env::Clock;
+use format::names;
 use format::node::{Node, NodeEntry};
 use index::{HookKind, HookWriter, Index, Resolver};
 use recipe::{KnownNode, NodeCache, NodeSource};
 use session::{LookupPermit, NamedContainers, Session};
-use types::{ChunkLocation, Fingerprint, Level, SlotRange};
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId, SlotRange,
+};
 
 use crate::buffer::BufferPool;
 use crate::error::IngestError;
@@ -34,6 +38,8 @@ pub struct Door {
     hooks: Mutex<HookWriter>,
     collect: AtomicBool,
     edges: BufferPool,
+    /// Containers that exist, by session; `None` where the storage does not tell.
+    standing: Mutex<HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>>,
 }
 
 impl Door {
@@ -50,6 +56,7 @@ impl Door {
             hooks: Mutex::new(hooks),
             collect: AtomicBool::new(false),
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
+            standing: Mutex::default(),
             session,
         }
     }
@@ -92,6 +99,26 @@ impl Door {
             door: self,
             permit: self.session.look_up(),
         }
+    }
+
+    /// Whether a container that a committed node refers to still exists: one that is lost is listed nowhere
+    /// before somebody checks. Lists each session's once; such containers are older than this session.
+    pub(crate) fn stands(&self, id: ContainerId) -> bool {
+        if id.session == self.session.id() {
+            return true;
+        }
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
+            let storage = &self.containers().env().storage;
+            let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
+            let ids = objects
+                .iter()
+                .filter_map(|object| names::parse_container(&object.name));
+            Some(ids.map(|(id, _)| id.sequence).collect())
+        });
+        listed
+            .as_ref()
+            .is_none_or(|sequences| sequences.contains(&id.sequence))
     }
 
     /// Makes the chunks of a container that was put findable.
@@ -194,8 +221,11 @@ impl Lookup<'_> {
                 first,
                 count,
                 ..
-            } => SlotRange::new(first, count)
-                .is_some_and(|slots| self.permit.view().is_whole(container, slots)),
+            } => {
+                SlotRange::new(first, count)
+                    .is_some_and(|slots| self.permit.view().is_whole(container, slots))
+                    && self.door.stands(container)
+            }
         }
     }
 }

@@ -4,14 +4,12 @@
 //! damaged, or its container is gone, it is read again, and the new backup is whole. Asked by segment, for
 //! ranges in stream order; reads nodes of recipes, no catalogs and no data.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use format::names;
 use format::node::NodeEntry;
 use recipe::{NodeSource, TreeRoot, child_nodes};
 use session::ReclaimView;
-use types::{ByteRange, ContainerId, ContainerKind, SequenceNumber, SessionId, SlotRange};
+use types::{ByteRange, SlotRange};
 
 use crate::door::{Door, segment_level};
 
@@ -23,7 +21,6 @@ pub(crate) struct Soundness<'a> {
     segments: Vec<Part>,
     /// The segment asked of last.
     last: Option<Verdict>,
-    standing: HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>,
 }
 
 /// A node and where it begins in the stream.
@@ -56,7 +53,6 @@ impl<'a> Soundness<'a> {
             root,
             segments: Vec::new(),
             last: None,
-            standing: HashMap::new(),
         }
     }
 
@@ -122,7 +118,7 @@ impl<'a> Soundness<'a> {
         Ok(part)
     }
 
-    fn is_there(&mut self, entry: &NodeEntry, view: &ReclaimView) -> bool {
+    fn is_there(&self, entry: &NodeEntry, view: &ReclaimView) -> bool {
         match *entry {
             NodeEntry::Zeros { .. } => true,
             NodeEntry::Forward { .. } => false,
@@ -133,23 +129,8 @@ impl<'a> Soundness<'a> {
                 ..
             } => {
                 SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.stands(container)
+                    && self.door.stands(container)
             }
         }
-    }
-
-    /// Whether the container exists. Lists each session's once; where the storage does not tell, it does.
-    fn stands(&mut self, id: ContainerId) -> bool {
-        let storage = &self.door.containers().env().storage;
-        let listed = self.standing.entry((id.session, id.kind)).or_insert_with(|| {
-            let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
-            let ids = objects
-                .iter()
-                .filter_map(|object| names::parse_container(&object.name));
-            Some(ids.map(|(id, _)| id.sequence).collect())
-        });
-        listed
-            .as_ref()
-            .is_none_or(|sequences| sequences.contains(&id.sequence))
     }
 }

@@ -1,0 +1,86 @@
+//! What is lost of a store costs the files that lay there, and the next backup has them again.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{How, Process, Tree, assert_restores, back_up, snapshot};
+use env::Storage;
+use onefold::{
+    AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store,
+};
+
+/// The paths whose bytes could not be had; all others are restored.
+fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> {
+    let request = RestoreRequest {
+        include: Vec::new(),
+        overwrite: Overwrite::Always,
+        assembling: AssembleOptions::for_cores(1),
+    };
+    let mut lost = BTreeSet::new();
+    store
+        .restore(snapshot, target, &request, &Monitor::default(), &mut |fault| match fault {
+            Fault::Lost { path, .. } => drop(lost.insert(path.clone())),
+            Fault::Tree(fault) => panic!("{fault}"),
+        })
+        .unwrap();
+    lost
+}
+
+/// Data containers of the content, in order.
+fn data(process: &Process) -> Vec<String> {
+    process.names("data")
+}
+
+#[test]
+fn a_lost_container_costs_its_files_alone_and_is_stored_again() {
+    let process = Process::new(11);
+    let store = process.init();
+    let tree = Tree::plant(11, 1 << 20);
+    let first = back_up(&store, &tree, &How::plain()).unwrap();
+    let containers = data(&process);
+    assert!(containers.len() > 8, "{containers:?}");
+    let name = types::ObjectName::new(containers[containers.len() / 2].clone()).unwrap();
+    process.storage.delete(&name).unwrap();
+
+    let store = process.beside(12).open();
+    let target = tempfile::tempdir().unwrap();
+    let lost = lost(&store, &snapshot(&store, first.id), target.path());
+    assert!(!lost.is_empty(), "something lay in {name}");
+    let restored = target.path().join(tree.root().strip_prefix("/").unwrap());
+    let (found, expected) = (common::picture_of(&restored), tree.picture());
+    assert!(format!("{found:?}").len() > format!("{expected:?}").len() / 2, "{} files lost", lost.len());
+
+    let second = back_up(&store, &tree, &How::plain()).unwrap();
+    assert_eq!(second.parent, Some(first.id));
+    assert!(second.totals.files_unchanged > 0, "{:?}", second.totals);
+    assert!(second.totals.files_changed > 0, "{:?}", second.totals);
+    let store = process.beside(13).open();
+    assert_restores(&store, &snapshot(&store, second.id), &tree.root(), &tree.picture(), "again");
+}
+
+#[test]
+fn unchanged_files_on_slots_listed_as_damaged_are_read_again() {
+    let process = Process::new(21);
+    let store = process.init();
+    let tree = Tree::plant(21, 1 << 20);
+    let first = back_up(&store, &tree, &How::plain()).unwrap();
+    let containers = data(&process);
+    let name = types::ObjectName::new(containers[containers.len() / 2].clone()).unwrap();
+    let mut bytes = process.storage.get(&name).unwrap();
+    bytes[200] ^= 1;
+    process.storage.delete(&name).unwrap();
+    process.storage.put(&name, &[&bytes]).unwrap();
+
+    let store = process.beside(22).open();
+    let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    assert!(report.damaged_backups.contains(&first.id));
+    let second = back_up(&store, &tree, &How::plain()).unwrap();
+    assert!(second.totals.files_unchanged > 0, "{:?}", second.totals);
+    assert!(second.totals.files_changed > 0, "{:?}", second.totals);
+    let store = process.beside(23).open();
+    assert_restores(&store, &snapshot(&store, second.id), &tree.root(), &tree.picture(), "healed");
+}
