@@ -241,10 +241,15 @@ pub fn back_up_bytes(store: &Store, name: &str, bytes: &[u8], how: &How) -> Resu
     back_up_stream(store, name, &mut ReaderSource(bytes), how)
 }
 
-/// Restores a backup below a folder.
+/// Restores a backup below a folder, with little memory.
 pub fn restore_to(store: &Store, snapshot: &Snapshot, target: &Path, when: &str) {
+    restore_within(store, snapshot, target, 256 << 10, when);
+}
+
+/// Restores a backup below a folder, with that much memory for assembling.
+pub fn restore_within(store: &Store, snapshot: &Snapshot, target: &Path, budget_bytes: u64, when: &str) {
     let mut assembling = AssembleOptions::for_cores(1);
-    assembling.budget_bytes = 256 << 10;
+    assembling.budget_bytes = budget_bytes;
     let request = RestoreRequest {
         include: Vec::new(),
         overwrite: Overwrite::Always,
