@@ -20,6 +20,9 @@ use crate::places::Places;
 use crate::queue::{Receiver, Sender};
 use crate::region::Lane;
 
+/// So many children of segments wait at most for the decision on a small backup: some MiB.
+const HELD_CHILDREN_MAX: usize = 1 << 16;
+
 /// The stage's state.
 pub(crate) struct PackStage<'a> {
     pub(crate) builders: Builders<'a>,
@@ -53,6 +56,8 @@ impl PackStream {
 pub(crate) struct Held {
     limit_bytes: usize,
     bytes: usize,
+    /// Children of the segments that wait meanwhile.
+    children: usize,
     regions: Vec<(Lane, CompressedRegion, Vec<PendingEntry>)>,
 }
 
@@ -61,8 +66,20 @@ impl Held {
         Self {
             limit_bytes,
             bytes: 0,
+            children: 0,
             regions: Vec::new(),
         }
+    }
+}
+
+impl Held {
+    /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of them.
+    fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
+        self.children += match &segment.body {
+            SegmentBody::Known(_) | SegmentBody::Repeated => 1,
+            SegmentBody::Fresh(children) => children.len(),
+        };
+        self.children > HELD_CHILDREN_MAX
     }
 }
 
@@ -75,6 +92,9 @@ impl PackStage<'_> {
                     self.take_region(region.lane, compressed, region.entries)?;
                 }
                 ToPack::Segment { stream, segment } => {
+                    if self.held.as_mut().is_some_and(|held| held.is_too_long_with(&segment)) {
+                        self.release()?;
+                    }
                     self.streams[usize::from(stream.0)].waiting.push_back(segment);
                 }
                 ToPack::End(stream) => self.streams[usize::from(stream.0)].ended = true,
