@@ -14,6 +14,8 @@ mod tree;
 
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod tests;
 
 pub use assemble::{AssembleOptions, AssembleStats, Sink, assemble};
 pub use error::RestoreError;
