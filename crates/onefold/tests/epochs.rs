@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::reclaimer::{Reclaimer, Slots};
 use common::{
     How, Parts, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up, back_up_bytes,
-    back_up_stream, is_long, noise, snapshot, wait_until,
+    back_up_stream, is_long, noise, snapshot, wait_for_heartbeat,
 };
 use onefold::{BackupReport, SessionId};
 
@@ -49,9 +49,8 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
             }
             reclaimer.condemn(1, &condemned);
             // The next heartbeat sees it.
-            machine.clock.advance(Duration::from_secs(11));
             let mut answers = None;
-            wait_until("the session's answer", || {
+            wait_for_heartbeat(&machine.clock, "the session's answer", || {
                 answers = reclaimer.answers(1);
                 answers.is_some()
             });

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use common::{
     How, Parts, Process, Tree, Watched, assert_restores, assert_restores_bytes, assert_sound, back_up,
-    back_up_bytes, back_up_stream, noise, restore_to, snapshot, wait_until,
+    back_up_bytes, back_up_stream, noise, restore_to, snapshot, wait_for_heartbeat,
+    wait_until,
 };
 use env::fault::FaultStorage;
 use onefold::{BackupReport, Error};
@@ -140,8 +141,7 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
         if ticks_after_waking {
             // Its pulse wakes first, and finds that it was ended.
             drop(sleeper.watched.take_requests());
-            sleeper.clock.advance(Duration::from_secs(11));
-            wait_until("the sleeper's pulse", || {
+            wait_for_heartbeat(&sleeper.clock, "the sleeper's pulse", || {
                 let asked = sleeper.watched.take_requests();
                 asked.iter().any(|request| request.is_in("backups"))
             });

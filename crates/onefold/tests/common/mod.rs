@@ -73,6 +73,19 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("waited half a minute in vain for {what}");
 }
 
+/// As [`wait_until`], for what heartbeats bring about: the clock is moved on from time to time. A pulse counts
+/// from when its thread has begun, and that may be later than one thinks.
+pub fn wait_for_heartbeat(clock: &HandClock, what: &str, mut is_so: impl FnMut() -> bool) {
+    let mut polls = 0;
+    wait_until(what, || {
+        if polls % 40 == 0 {
+            clock.advance(Duration::from_secs(11));
+        }
+        polls += 1;
+        is_so()
+    });
+}
+
 /// One process: its handle onto the storage, its clock.
 #[derive(Debug, Clone)]
 pub struct Process {
