@@ -28,6 +28,9 @@ mod stream;
 mod workers;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use backup::{Backed, Ingest, backup_stream, backup_tree};
 pub use counters::{Counter, Counters};
 pub use directory::{Faults, ParentTree};

@@ -465,3 +465,44 @@ fn references_that_fail_end_the_restore_after_no_wrong_byte() {
     assert!(matches!(ran, Err(RestoreError::Internal(_))));
     assert!(expected(&parts).starts_with(&sink.bytes));
 }
+
+#[test]
+fn many_workers_read_no_further_ahead_than_the_budget() {
+    const CHUNK_BYTES: usize = 64 << 10;
+    const COUNT: u32 = 64;
+    let containers = containers(Arc::new(MemoryStorage::new()));
+    let random = SeededEntropy::new(2);
+    let mut references = Vec::new();
+    for sequence in 0..COUNT {
+        let mut bytes = vec![0; CHUNK_BYTES];
+        random.fill(&mut bytes);
+        let fingerprint = containers.fingerprinter().chunk(&bytes);
+        let mut builder = ContainerBuilder::new(id(sequence), Generation::FIRST);
+        let entry = PendingEntry::chunk(fingerprint, 64 << 10);
+        let slot = builder.append(compress_region(bytes, Compression::Off), &[entry]);
+        containers.put(&builder.seal(&containers).unwrap()).unwrap();
+        let location = ChunkLocation {
+            container: id(sequence),
+            slot,
+        };
+        let chunk = ChunkPart {
+            location,
+            fingerprint,
+            chunk_len: CHUNK_BYTES as u64,
+            skip: 0,
+        };
+        references.push(Reference {
+            chunk: Some(chunk),
+            len: CHUNK_BYTES as u64,
+        });
+    }
+    let budget = 4 * CHUNK_BYTES as u64;
+    let mut sink = Collected::default();
+    let printer = containers.fingerprinter();
+    let references = references.into_iter().map(Ok);
+    let workers = options(budget, Assembly::Rolling, 16);
+    let stats = assemble(&containers, printer, references, workers, &mut sink).unwrap();
+    assert_eq!(stats.bytes, u64::from(COUNT) * CHUNK_BYTES as u64);
+    let most = budget + CHUNK_BYTES as u64 + u64::from(COUNT) * crate::plan::SPOT_BYTES;
+    assert!(stats.memory_bytes_max <= most, "{} of {budget}", stats.memory_bytes_max);
+}

@@ -1,0 +1,344 @@
+//! The stages that are pure or nearly so: the same chunks however bytes are batched, segments from children
+//! alone, queues, buffers, spans.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chunking::{Cdc, CdcSizes, Chunker, Fixed};
+use crypto::{DomainKey, Fingerprinter};
+use env::{Clock, SystemClock};
+use proptest::prelude::*;
+use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId};
+
+use crate::buffer::BufferPool;
+use crate::chunk::{self, ChunkState, Chunked, Event};
+use crate::counters::Counters;
+use crate::error::{Halt, IngestError};
+use crate::feeder::Feeder;
+use crate::ledger::Ledger;
+use crate::piece::StreamIndex;
+use crate::queue::{Closed, queue};
+use crate::segment::{Bytes, Segment, SegmentChild, Segmenter};
+use crate::workers;
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+fn printer() -> Fingerprinter {
+    Fingerprinter::new(&DomainKey::from_bytes([5; 32]))
+}
+
+fn cdc() -> Box<dyn Chunker> {
+    let sizes = CdcSizes {
+        min: 64,
+        avg: 128,
+        max: 512,
+    };
+    Box::new(Cdc::new(sizes, &printer().gear_table()).unwrap())
+}
+
+/// What a source says of one stream.
+#[derive(Debug, Clone)]
+enum Said {
+    Bytes(Vec<u8>),
+    Zeros(u64),
+    Cut,
+}
+
+/// A child as look-up sees it: a fingerprint, or zeros, and its length.
+type Child = (Option<Fingerprint>, u64);
+
+/// Zeros that follow each other are one run, whether a hole or chunks of zeros.
+fn push(children: &mut Vec<Child>, child: Child) {
+    match (children.last_mut(), child) {
+        (Some((None, len)), (None, more)) => *len += more,
+        _ => children.push(child),
+    }
+}
+
+/// What must come out: the bytes between two cuts are chunked as a whole.
+fn expected(said: &[Said], chunker: &dyn Chunker) -> Vec<Child> {
+    let (mut out, mut open) = (Vec::new(), Vec::new());
+    let flush = |open: &mut Vec<u8>, out: &mut Vec<Child>| {
+        let mut lens = Vec::new();
+        chunker.cut_all(open, true, &mut lens);
+        let mut rest = open.as_slice();
+        for len in lens {
+            let (chunk, after) = rest.split_at(len as usize);
+            rest = after;
+            let print = chunk
+                .iter()
+                .any(|byte| *byte != 0)
+                .then(|| printer().chunk(chunk));
+            push(out, (print, u64::from(len)));
+        }
+        open.clear();
+    };
+    for said in said {
+        match said {
+            Said::Bytes(bytes) => open.extend_from_slice(bytes),
+            Said::Cut => flush(&mut open, &mut out),
+            Said::Zeros(len) => {
+                flush(&mut open, &mut out);
+                if *len > 0 {
+                    push(&mut out, (None, *len));
+                }
+            }
+        }
+    }
+    flush(&mut open, &mut out);
+    out
+}
+
+/// Feeds two streams, a step of each in turn, in reads of at most `read_max` bytes; what the chunker made of
+/// them comes back, by stream.
+fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool) -> [Vec<Child>; 2] {
+    let chunker = || -> Box<dyn Chunker> {
+        if fixed {
+            Box::new(Fixed::new(4096).unwrap())
+        } else {
+            cdc()
+        }
+    };
+    let headroom = chunker().chunk_bytes_max() as usize;
+    let (batch_tx, batch_rx) = queue("chunker", 0, &clock());
+    let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
+    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let mut feeder = Feeder::new(
+        2,
+        BufferPool::new(buffer_bytes, headroom),
+        batch_tx,
+        &counters,
+        &cancel,
+    );
+    for step in 0..streams[0].len().max(streams[1].len()) {
+        for (number, said) in (0_u16..).zip(streams) {
+            let stream = StreamIndex(number);
+            match said.get(step) {
+                None => {}
+                Some(Said::Cut) => feeder.cut(stream).unwrap(),
+                Some(Said::Zeros(len)) => feeder.zeros(stream, *len).unwrap(),
+                // Both doors of the feeder: copied in, and read in place.
+                Some(Said::Bytes(bytes)) if step % 2 == 0 => feeder.bytes(stream, bytes).unwrap(),
+                Some(Said::Bytes(bytes)) => {
+                    let mut rest = bytes.as_slice();
+                    while !rest.is_empty() {
+                        let spare = feeder.spare(stream).unwrap();
+                        assert!(!spare.is_empty());
+                        let len = rest.len().min(spare.len()).min(read_max);
+                        spare[..len].copy_from_slice(&rest[..len]);
+                        feeder.advance(stream, len);
+                        rest = &rest[len..];
+                    }
+                }
+            }
+        }
+    }
+    feeder.end(StreamIndex(0)).unwrap();
+    feeder.end(StreamIndex(1)).unwrap();
+    drop(feeder);
+    let (workers, jobs) = workers::queue(4);
+    let thread = std::thread::spawn(move || jobs.run());
+    let states = vec![ChunkState::new(chunker()), ChunkState::new(chunker())];
+    chunk::run(states, &batch_rx, &chunked_tx, &workers, &printer()).unwrap();
+    drop((workers, chunked_tx));
+    let mut out = [Vec::new(), Vec::new()];
+    let mut ended = [false; 2];
+    while let Ok(chunked) = chunked_rx.recv() {
+        let number = usize::from(chunked.stream.0);
+        assert!(!ended[number], "something follows a stream's end");
+        let mut prints = chunked.prints.wait().unwrap().into_iter();
+        for event in chunked.events {
+            match event {
+                Event::Chunk { len, .. } => push(&mut out[number], (prints.next().unwrap(), u64::from(len))),
+                Event::Zeros(len) => push(&mut out[number], (None, len)),
+                Event::Copy(_) => unreachable!("nothing is copied here"),
+                Event::End => ended[number] = true,
+            }
+        }
+    }
+    thread.join().unwrap();
+    assert_eq!(ended, [true; 2]);
+    out
+}
+
+fn said() -> impl Strategy<Value = Vec<Said>> {
+    let one = prop_oneof![
+        6 => prop::collection::vec(any::<u8>(), 0..1500).prop_map(Said::Bytes),
+        2 => (0..1500_usize).prop_map(|len| Said::Bytes(vec![0; len])),
+        1 => (0..3000_u64).prop_map(Said::Zeros),
+        2 => Just(Said::Cut),
+    ];
+    prop::collection::vec(one, 0..20)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_same_chunks_however_bytes_are_batched(
+        first in said(), second in said(), buffer in 1..5000_usize, read_max in 1..3000_usize, fixed in any::<bool>(),
+    ) {
+        let chunker: Box<dyn Chunker> = if fixed { Box::new(Fixed::new(4096).unwrap()) } else { cdc() };
+        let [got_first, got_second] = feed([&first, &second], buffer, read_max, fixed);
+        prop_assert_eq!(got_first, expected(&first, &*chunker));
+        prop_assert_eq!(got_second, expected(&second, &*chunker));
+    }
+
+    #[test]
+    fn segments_are_cut_by_their_children_alone(
+        children in prop::collection::vec((any::<u64>(), 1..5000_u64, 0..5_u8), 0..400), avg in 2..6_u32,
+    ) {
+        let avg = 1 << avg;
+        let mut segmenter = Segmenter::new(printer(), avg);
+        let mut done: Vec<Segment> = Vec::new();
+        let mut wanted: Vec<Child> = Vec::new();
+        for (seed, len, kind) in children {
+            if kind == 0 {
+                segmenter.push_zeros(len);
+                push(&mut wanted, (None, len));
+                prop_assert!(!segmenter.is_aligned());
+                continue;
+            }
+            let fingerprint = printer().chunk(&seed.to_le_bytes());
+            let child = SegmentChild { fingerprint, len, bytes: Bytes::Zeros };
+            segmenter.push(child, &mut done);
+            push(&mut wanted, (Some(fingerprint), len));
+        }
+        let before_end = done.len();
+        segmenter.finish(&mut done);
+        prop_assert!(segmenter.is_aligned());
+        let mut got = Vec::new();
+        for (number, segment) in done.iter().enumerate() {
+            let count = segment.children.len();
+            prop_assert!(count <= 2 * avg as usize);
+            prop_assert!(count >= avg as usize / 2 || number >= before_end, "a short one before the end");
+            let mut hasher = printer().node_hasher(Level::new(1).unwrap());
+            let mut total = 0;
+            for child in &segment.children {
+                hasher.push(&child.fingerprint, child.len);
+                total += child.len;
+                let is_zeros = child.fingerprint == printer().zeros(child.len);
+                got.push(((!is_zeros).then_some(child.fingerprint), child.len));
+            }
+            prop_assert_eq!(segment.fingerprint, hasher.finish());
+            prop_assert_eq!(segment.len, total);
+        }
+        prop_assert_eq!(got, wanted, "children come out as they went in, zeros in one run");
+    }
+
+    #[test]
+    fn spans_name_each_container_once_in_order(
+        mut numbers in prop::collection::btree_set((0..3_u8, 0..60_u32), 0..80).prop_map(Vec::from_iter),
+        swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..80),
+    ) {
+        let kind = |number: u8| [ContainerKind::Data, ContainerKind::Recipe, ContainerKind::Catalog][usize::from(number)];
+        for (a, b) in swaps {
+            if !numbers.is_empty() {
+                let (a, b) = (a.index(numbers.len()), b.index(numbers.len()));
+                numbers.swap(a, b);
+            }
+        }
+        let session = SessionId::new(3).unwrap();
+        let id = |(of, number): (u8, u32)| ContainerId {
+            session,
+            kind: kind(of),
+            sequence: SequenceNumber::new(number).unwrap(),
+        };
+        let mut ledger = Ledger::default();
+        for (place, of) in (0..).zip(&numbers) {
+            ledger.add(place, id(*of));
+        }
+        let spans = ledger.all();
+        let named: Vec<ContainerId> = spans.iter().flat_map(|span| span.ids(session)).collect();
+        let mut wanted: Vec<ContainerId> = numbers.iter().map(|of| id(*of)).collect();
+        wanted.sort_by_key(|id| (id.kind, id.sequence));
+        prop_assert_eq!(named, wanted);
+        for pair in spans.windows(2) {
+            let touches = pair[0].first.get() + pair[0].count == pair[1].first.get();
+            prop_assert!(pair[0].kind != pair[1].kind || !touches, "two spans that are one");
+        }
+    }
+}
+
+#[test]
+fn a_feeder_that_is_to_stop_says_so() {
+    let (tx, rx) = queue("chunker", 0, &clock());
+    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let mut feeder = Feeder::new(1, BufferPool::new(64, 0), tx, &counters, &cancel);
+    feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
+    cancel.store(true, Ordering::Relaxed);
+    let stopped = feeder.bytes(StreamIndex(0), &[1; 200]);
+    assert!(matches!(stopped, Err(Halt::Failed(IngestError::Interrupted))));
+    assert!(matches!(
+        feeder.end(StreamIndex(0)),
+        Err(Halt::Failed(IngestError::Interrupted))
+    ));
+    // Without a receiver, it is the receiver's reason that counts.
+    cancel.store(false, Ordering::Relaxed);
+    drop(rx);
+    assert!(matches!(feeder.end(StreamIndex(0)), Err(Halt::Closed)));
+}
+
+#[test]
+fn many_steps_without_bytes_do_not_gather_for_ever() {
+    let (tx, rx) = queue("chunker", 0, &clock());
+    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let mut feeder = Feeder::new(1, BufferPool::new(64, 0), tx, &counters, &cancel);
+    for _ in 0..10_000 {
+        feeder.zeros(StreamIndex(0), 5).unwrap();
+    }
+    assert!(
+        rx.recv_within(Duration::ZERO).unwrap().is_some(),
+        "nothing went off"
+    );
+}
+
+#[test]
+fn a_queue_keeps_order_counts_and_ends_with_either_end() {
+    let (tx, rx) = queue("test", 2, &clock());
+    tx.send(1).unwrap();
+    tx.send(2).unwrap();
+    let other = tx.clone();
+    let sender = std::thread::spawn(move || other.send(3));
+    assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Ok(1), Ok(2), Ok(3)));
+    sender.join().unwrap().unwrap();
+    assert_eq!(rx.recv_within(Duration::from_millis(1)), Ok(None));
+    let stats = tx.stats();
+    assert_eq!(
+        (stats.name, stats.depth, stats.items.load(Ordering::Relaxed)),
+        ("test", 2, 3)
+    );
+    assert!(stats.empty_nanos.load(Ordering::Relaxed) > 0);
+    // What was sent before the last sender went is received.
+    tx.send(4).unwrap();
+    drop(tx);
+    assert_eq!(
+        (rx.recv(), rx.recv(), rx.recv_within(Duration::from_secs(9))),
+        (Ok(4), Err(Closed), Err(Closed))
+    );
+    let (tx, rx) = queue("test", 1, &clock());
+    tx.send(1).unwrap();
+    let blocked = std::thread::spawn(move || tx.send(2));
+    drop(rx);
+    assert_eq!(blocked.join().unwrap(), Err(Closed), "a sender waits for nobody");
+}
+
+#[test]
+fn buffers_come_back_empty_with_their_headroom() {
+    let pool = BufferPool::new(8, 4);
+    let mut first = pool.take();
+    first.spare_mut()[..8].copy_from_slice(b"12345678");
+    first.advance(8);
+    assert!(first.is_full());
+    first.prepend(b"abc");
+    assert_eq!(first.filled(), b"abc12345678");
+    drop(first);
+    let mut again = pool.take();
+    assert!(again.filled().is_empty());
+    assert_eq!(again.spare_mut().len(), 8);
+    again.prepend(b"wxyz");
+    assert_eq!(again.filled(), b"wxyz");
+}
