@@ -47,7 +47,12 @@ fn run_all(name: &ObjectName, more: Vec<Way>, is_found: impl Fn(&Way) -> bool) {
     let bytes = &fixture().objects[name];
     for way in of_itself(bytes).into_iter().chain(more) {
         let (what, damaged) = run(name, &way);
-        assert_eq!(damaged.names(name), is_found(&way), "{what}: {:?}", damaged.report);
+        assert_eq!(
+            damaged.names(name),
+            is_found(&way),
+            "{what}: {:?}",
+            damaged.report
+        );
     }
 }
 
@@ -57,7 +62,12 @@ fn find(is_it: impl Fn(&ObjectName) -> bool) -> ObjectName {
 }
 
 fn all(is_it: impl Fn(&ObjectName) -> bool) -> Vec<ObjectName> {
-    fixture().objects.keys().filter(|name| is_it(name)).cloned().collect()
+    fixture()
+        .objects
+        .keys()
+        .filter(|name| is_it(name))
+        .cloned()
+        .collect()
 }
 
 fn container(kind: ContainerKind) -> Vec<ObjectName> {
@@ -80,8 +90,20 @@ fn the_undamaged_store_is_sound_and_has_every_kind_of_object() {
     assert!(damaged.report.leftovers.is_empty(), "{:#?}", damaged.report);
     damaged.judge_restores(fixture, &BTreeSet::new(), "undamaged");
     for folder in [
-        "config", "data", "recipe", "catalog", "small", "mirror", "backups", "sessions", "condemned", "removed",
-        "damaged", "lease", "groups", "index",
+        "config",
+        "data",
+        "recipe",
+        "catalog",
+        "small",
+        "mirror",
+        "backups",
+        "sessions",
+        "condemned",
+        "removed",
+        "damaged",
+        "lease",
+        "groups",
+        "index",
     ] {
         let inside = |name: &ObjectName| name.parts().next() == Some(folder);
         assert!(fixture.objects.keys().any(inside), "nothing in {folder}/");
@@ -137,18 +159,22 @@ fn leases_marks_and_the_lists_of_reclamation() {
 fn manifests() {
     let manifests = all(|name| names::parse_manifest(name).is_some());
     let first = &manifests[0];
-    let revised = find(|name| {
-        names::parse_manifest(name).is_some_and(|(_, _, revision)| revision != Revision::FIRST)
-    });
+    let revised =
+        find(|name| names::parse_manifest(name).is_some_and(|(_, _, revision)| revision != Revision::FIRST));
     let (series, session, _) = names::parse_manifest(&revised).unwrap();
     let original = names::manifest(series, session, Revision::FIRST);
-    let other = manifests.iter().find(|name| **name != *first && **name != revised).unwrap();
+    let other = manifests
+        .iter()
+        .find(|name| **name != *first && **name != revised)
+        .unwrap();
     run_all(first, vec![swap(other), swap(&revised), older(other)], |_| true);
     // Without its newest revision a backup is as it was before.
     run_all(&revised, vec![swap(&original), older(&original)], |way| {
         !matches!(way, Way::Delete)
     });
-    run_all(&original, vec![older(&revised)], |way| !matches!(way, Way::Delete));
+    run_all(&original, vec![older(&revised)], |way| {
+        !matches!(way, Way::Delete)
+    });
     for way in [Way::Delete, Way::Truncate { len: 100 }] {
         let (what, damaged) = run(first, &way);
         damaged.judge_healing(fixture(), &what);
@@ -289,7 +315,10 @@ fn runs_of_the_index_are_hints() {
     let fixture = fixture();
     let runs = all(|name| names::parse_index_run(name).is_some());
     for name in &runs {
-        for way in of_itself(&fixture.objects[name]).into_iter().chain([swap(&runs[0])]) {
+        for way in of_itself(&fixture.objects[name])
+            .into_iter()
+            .chain([swap(&runs[0])])
+        {
             let (what, damaged) = run(name, &way);
             assert!(damaged.report.is_sound(), "{what}: {:?}", damaged.report);
             damaged.judge_healing(fixture, &what);

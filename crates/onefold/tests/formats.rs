@@ -20,11 +20,12 @@ use env::{Env, LocalStorage, MemoryStorage, Storage};
 use format::names::{self, ConfigCopy};
 use format::wire;
 use formats_support::{
-    PASSWORD, SMALL_CONTAINER_BYTES, back_up_streams, committed, copy_store, describe, is_bless, make_store, name, open_with, testdata,
+    PASSWORD, SMALL_CONTAINER_BYTES, back_up_streams, committed, copy_store, describe, is_bless, make_store,
+    name, open_with, testdata,
 };
 use onefold::{
-    AssembleOptions, Credential, Error, ErrorKind, Monitor, Overwrite, ReadData, ReaderSource, RestoreRequest,
-    Store,
+    AssembleOptions, Credential, Error, ErrorKind, Monitor, Overwrite, ReadData, ReaderSource,
+    RestoreRequest, Store,
 };
 
 fn compare_or_bless(path: &Path, found: &str, advice: &str) {
@@ -59,8 +60,13 @@ fn the_committed_store_of_version_1_is_small_and_has_every_kind_of_container() {
     let objects = objects_of(&storage);
     let total: usize = objects.values().map(Vec::len).sum();
     assert!(total < 300 << 10, "{total} bytes");
-    for folder in ["config", "data", "recipe", "catalog", "small", "mirror", "backups", "sessions", "index"] {
-        assert!(objects.keys().any(|name| name.parts().next() == Some(folder)), "{folder}");
+    for folder in [
+        "config", "data", "recipe", "catalog", "small", "mirror", "backups", "sessions", "index",
+    ] {
+        assert!(
+            objects.keys().any(|name| name.parts().next() == Some(folder)),
+            "{folder}"
+        );
     }
 }
 
@@ -108,7 +114,11 @@ fn digests(objects: &Objects) -> String {
 fn the_same_seed_writes_the_same_bytes() {
     let first = made_with(7);
     for _ in 0..5 {
-        assert_eq!(digests(&first), digests(&made_with(7)), "what is written depends on timing");
+        assert_eq!(
+            digests(&first),
+            digests(&made_with(7)),
+            "what is written depends on timing"
+        );
     }
     let other = made_with(8);
     assert!(digests(&first) != digests(&other), "the seed is in every salt");
@@ -178,7 +188,11 @@ fn a_password_that_is_needed_or_not_taken_is_told() {
 /// Both copies of the newest config, changed and with their digests made right.
 fn with_config(objects: &Objects, change: impl Fn(&mut Vec<u8>)) -> Objects {
     let mut objects = objects.clone();
-    let newest = objects.keys().filter_map(names::parse_config).map(|(revision, _)| revision).max();
+    let newest = objects
+        .keys()
+        .filter_map(names::parse_config)
+        .map(|(revision, _)| revision)
+        .max();
     for copy in ConfigCopy::ALL {
         let bytes = objects.get_mut(&names::config(newest.unwrap(), copy)).unwrap();
         bytes.truncate(bytes.len() - 16);
@@ -191,7 +205,9 @@ fn with_config(objects: &Objects, change: impl Fn(&mut Vec<u8>)) -> Objects {
 
 #[test]
 fn a_newer_format_is_told_by_both_versions() {
-    let newer = with_config(&some_store(1), |config| config[8..10].copy_from_slice(&9_u16.to_le_bytes()));
+    let newer = with_config(&some_store(1), |config| {
+        config[8..10].copy_from_slice(&9_u16.to_le_bytes())
+    });
     let (kind, text) = kind_of(&newer, &Credential::None);
     assert_eq!(kind, ErrorKind::Newer, "{text}");
     assert!(text.contains('9') && text.contains('1'), "{text}");
@@ -210,7 +226,12 @@ fn a_feature_that_writing_needs_and_nobody_knows_makes_the_store_one_to_read() {
     let before = objects_of(&*env.storage);
     let store = open_with(&env, &Credential::None).unwrap();
     assert_eq!(store.snapshots().unwrap().snapshots.len(), 1);
-    assert!(store.check(ReadData::Share(1.0), &Monitor::default()).unwrap().is_sound());
+    assert!(
+        store
+            .check(ReadData::Share(1.0), &Monitor::default())
+            .unwrap()
+            .is_sound()
+    );
     describe(&store);
     for error in [
         back_up(&store).map(drop).unwrap_err(),
@@ -229,7 +250,10 @@ fn read_only(objects: &Objects) -> Objects {
     let mut config = open.config.clone();
     config.features.required_to_write = 1;
     let plain = open.settings.to_bytes();
-    let key = open.keys.encryption.seal_key(format::config::SETTINGS_SEAL_PURPOSE, &config.settings_salt);
+    let key = open
+        .keys
+        .encryption
+        .seal_key(format::config::SETTINGS_SEAL_PURPOSE, &config.settings_salt);
     let mut sealed = plain;
     key.seal(0, &config.aad(), &mut sealed, 0);
     config.sealed_settings = sealed;
@@ -272,7 +296,10 @@ fn newer_small_objects_and_containers_are_told_and_not_guessed_at() {
             .collect();
         assert!(!told.is_empty(), "{object}");
         if names::parse_container(object).is_none() {
-            assert!(told.iter().any(|text| text.contains("version 9")), "{object}: {told:?}");
+            assert!(
+                told.iter().any(|text| text.contains("version 9")),
+                "{object}: {told:?}"
+            );
         }
     }
 }
@@ -291,15 +318,22 @@ fn what_is_no_store_is_told_from_a_damaged_one() {
         .collect();
     let (kind, text) = kind_of(&foreign, &Credential::None);
     assert_eq!(kind, ErrorKind::NoStore, "{text}");
-    let other_program: Objects = [(name("config/0.0"), b"not one of ours, and long enough for one".to_vec())]
-        .into_iter()
-        .collect();
+    let other_program: Objects = [(
+        name("config/0.0"),
+        b"not one of ours, and long enough for one".to_vec(),
+    )]
+    .into_iter()
+    .collect();
     let (kind, text) = kind_of(&other_program, &Credential::None);
     assert_eq!(kind, ErrorKind::NoStore, "{text}");
     let mut without_config = some_store(1);
     without_config.retain(|name, _| names::parse_config(name).is_none());
     let (kind, text) = kind_of(&without_config, &Credential::None);
-    assert_ne!(kind, ErrorKind::NoStore, "a store that lost its config is one: {text}");
+    assert_ne!(
+        kind,
+        ErrorKind::NoStore,
+        "a store that lost its config is one: {text}"
+    );
     assert!(text.contains("config"), "{text}");
     let folder = tempfile::tempdir().unwrap();
     let missing = Env::local(folder.path().join("nothing")).map(|env| open_with(&env, &Credential::None));
@@ -317,7 +351,9 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
     fs::create_dir_all(source.join(OsStr::from_bytes(b"sub\x80"))).unwrap();
     for (number, text) in (0_u8..).zip(names) {
         fs::write(source.join(OsStr::from_bytes(text)), [number; 100]).unwrap();
-        let below = source.join(OsStr::from_bytes(b"sub\x80")).join(OsStr::from_bytes(text));
+        let below = source
+            .join(OsStr::from_bytes(b"sub\x80"))
+            .join(OsStr::from_bytes(text));
         fs::write(below, text).unwrap();
     }
     std::os::unix::fs::symlink(OsStr::from_bytes(b"a\xffb\xfe"), source.join("link")).unwrap();
@@ -343,7 +379,13 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
         };
         let mut fault = |fault: &onefold::Fault| panic!("{fault:?}");
         store
-            .restore(&snapshot, target.path(), &request, &Monitor::default(), &mut fault)
+            .restore(
+                &snapshot,
+                target.path(),
+                &request,
+                &Monitor::default(),
+                &mut fault,
+            )
             .unwrap();
         tree::read(&target.path().join(source.strip_prefix("/").unwrap()))
     };

@@ -18,8 +18,8 @@ use damage_support::tree::{self, Entry, Tree};
 use damage_support::{StillClock, backup_options, env_on, noise, tree_options};
 use env::{LockState, MemoryStorage, ObjectMeta, ProcessLock, Storage, StorageError};
 use onefold::{
-    AssembleOptions, BackupReport, Credential, Fault, InitOptions, Monitor, Overwrite, ReadData, ReaderSource,
-    RestoreRequest, Store,
+    AssembleOptions, BackupReport, Credential, Fault, InitOptions, Monitor, Overwrite, ReadData,
+    ReaderSource, RestoreRequest, Store,
 };
 use types::{ByteRange, ObjectName};
 
@@ -144,9 +144,18 @@ impl Scene {
         };
         let mut fault = |fault: &Fault| panic!("{fault:?}");
         self.store
-            .restore(&snapshot, target.path(), &request, &Monitor::default(), &mut fault)
+            .restore(
+                &snapshot,
+                target.path(),
+                &request,
+                &Monitor::default(),
+                &mut fault,
+            )
             .unwrap();
-        let check = self.store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        let check = self
+            .store
+            .check(ReadData::Share(1.0), &Monitor::default())
+            .unwrap();
         assert!(check.is_sound(), "{check:#?}");
         tree::read(&target.path().join(self.source.strip_prefix("/").unwrap()))
     }
@@ -164,7 +173,10 @@ impl Scene {
             )
             .unwrap();
         assert_eq!((faults, made.totals.files_failed), (Vec::new(), 0));
-        assert!(self.restored() == tree::read(&self.source), "the next backup differs from its source");
+        assert!(
+            self.restored() == tree::read(&self.source),
+            "the next backup differs from its source"
+        );
     }
 }
 
@@ -179,7 +191,10 @@ fn bytes<'a>(tree: &'a Tree, path: &str) -> &'a [u8] {
 fn a_file_that_grows_while_it_is_read() {
     let scene = Scene::new();
     let (report, faults) = scene.back_up(|source| {
-        let mut file = fs::OpenOptions::new().append(true).open(source.join("a-long")).unwrap();
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(source.join("a-long"))
+            .unwrap();
         file.write_all(&noise(2, 1 << 20)).unwrap();
     });
     assert_eq!(faults.len(), 1, "{faults:?}");
@@ -187,7 +202,11 @@ fn a_file_that_grows_while_it_is_read() {
     assert_eq!(report.totals.files_failed, 1);
     let (restored, source) = (scene.restored(), tree::read(&scene.source));
     let (got, now) = (bytes(&restored, "a-long"), bytes(&source, "a-long"));
-    assert!(got.len() >= LONG_BYTES && now.starts_with(got), "{} bytes", got.len());
+    assert!(
+        got.len() >= LONG_BYTES && now.starts_with(got),
+        "{} bytes",
+        got.len()
+    );
     assert_eq!(restored.len(), source.len());
     assert_eq!(bytes(&restored, "z"), bytes(&source, "z"));
     scene.judge_next();
@@ -198,7 +217,10 @@ fn a_file_that_shrinks_while_it_is_read() {
     let scene = Scene::new();
     let before = noise(1, LONG_BYTES);
     let (report, faults) = scene.back_up(|source| {
-        let file = fs::OpenOptions::new().write(true).open(source.join("a-long")).unwrap();
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(source.join("a-long"))
+            .unwrap();
         file.set_len(100).unwrap();
     });
     assert_eq!(faults.len(), 1, "{faults:?}");
@@ -216,7 +238,10 @@ fn a_file_that_shrinks_while_it_is_read() {
 fn a_file_whose_bytes_change_while_it_is_read() {
     let scene = Scene::new();
     let (report, faults) = scene.back_up(|source| {
-        let file = fs::OpenOptions::new().write(true).open(source.join("a-long")).unwrap();
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(source.join("a-long"))
+            .unwrap();
         file.write_all_at(b"changed", LONG_BYTES as u64 - 7).unwrap();
     });
     assert_eq!((faults.len(), report.totals.files_failed), (1, 1), "{faults:?}");
@@ -237,7 +262,9 @@ fn files_and_folders_that_vanish_or_turn_into_something_else() {
     });
     for gone in ["b", "folder"] {
         assert!(
-            faults.iter().any(|fault| fault.contains(&format!("source/{gone}"))),
+            faults
+                .iter()
+                .any(|fault| fault.contains(&format!("source/{gone}"))),
             "{gone}: {faults:?}"
         );
     }
@@ -283,8 +310,13 @@ fn half_a_stream_makes_no_backup_and_hinders_none() {
             &Monitor::default(),
         )
     };
-    let error = back_up(&mut ReaderSource(Broken(100_000))).unwrap_err().to_string();
-    assert!(error.contains("/stream") && error.contains("100000") && error.contains("pipe"), "{error}");
+    let error = back_up(&mut ReaderSource(Broken(100_000)))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/stream") && error.contains("100000") && error.contains("pipe"),
+        "{error}"
+    );
     assert!(store.snapshots().unwrap().snapshots.is_empty());
     back_up(&mut ReaderSource(noise(1, 50_000).as_slice())).unwrap();
     assert_eq!(store.snapshots().unwrap().snapshots.len(), 1);

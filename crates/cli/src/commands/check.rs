@@ -64,6 +64,18 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
             covered: finding.is_covered,
         })?;
     }
+    for leftover in &report.leftovers {
+        output.result(format!(
+            "{}: {} (no backup needs it)",
+            leftover.object, leftover.what
+        ))?;
+        output.object(&FoundLine {
+            message_type: "leftover",
+            object: &leftover.object,
+            what: &leftover.what,
+            covered: true,
+        })?;
+    }
     for backup in &report.damaged_backups {
         output.result(format!("backup {backup} cannot be restored whole"))?;
         let files = report.damaged_files.get(backup).into_iter().flatten();

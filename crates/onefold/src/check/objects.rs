@@ -70,9 +70,9 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
     if let Some((_, object)) = names::parse_session_object(name) {
         return match object {
             SessionObject::Claim => Some((ObjectKind::Claim, |bytes| Claim::decode(bytes).map(drop))),
-            SessionObject::Heartbeat(_) => Some((ObjectKind::Heartbeat, |bytes| {
-                Heartbeat::decode(bytes).map(drop)
-            })),
+            SessionObject::Heartbeat(_) => {
+                Some((ObjectKind::Heartbeat, |bytes| Heartbeat::decode(bytes).map(drop)))
+            }
             SessionObject::Checkpoint(_) => Some((ObjectKind::Checkpoint, |bytes| {
                 Checkpoint::decode(bytes).map(drop)
             })),
@@ -158,7 +158,10 @@ impl Traces {
             let Some(count) = containers.get(&session) else {
                 continue;
             };
-            let series = match store.sealer.read(&names::claim(session), ObjectKind::Claim, Claim::decode) {
+            let series = match store
+                .sealer
+                .read(&names::claim(session), ObjectKind::Claim, Claim::decode)
+            {
                 Ok(claim) => claim.series,
                 Err(error @ ObjectError::Storage(_)) if !error.is_not_found() => return Err(error.into()),
                 // A finding already, or gone meanwhile.

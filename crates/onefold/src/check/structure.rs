@@ -90,7 +90,10 @@ fn was_cut_short(store: &Store, name: &ObjectName) -> Result<bool> {
     let storage = &store.env.storage;
     let traces = storage.list(&names::session_folder(session))?;
     let is_heartbeat = |name: &ObjectName| {
-        matches!(names::parse_session_object(name), Some((_, SessionObject::Heartbeat(_))))
+        matches!(
+            names::parse_session_object(name),
+            Some((_, SessionObject::Heartbeat(_)))
+        )
     };
     if traces.iter().any(|object| is_heartbeat(&object.name)) {
         return Ok(true);
@@ -115,7 +118,9 @@ fn catalogs(
     let mut mirrors: BTreeMap<(SessionId, SequenceNumber), Generation> = BTreeMap::new();
     for object in storage.list(names::MIRROR_FOLDER)? {
         if let Some(mirror) = names::parse_mirror(&object.name) {
-            let newest = mirrors.entry((mirror.session, mirror.sequence)).or_insert(mirror.generation);
+            let newest = mirrors
+                .entry((mirror.session, mirror.sequence))
+                .or_insert(mirror.generation);
             *newest = mirror.generation.max(*newest);
         }
     }

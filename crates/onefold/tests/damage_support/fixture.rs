@@ -195,7 +195,11 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         slots: vec![nobodys.clone()],
     };
     let put = |name: &ObjectName, kind, bytes: &[u8]| sealer.put(name, kind, bytes).unwrap();
-    put(&names::condemned(epoch), ObjectKind::Condemned, &condemned.to_bytes());
+    put(
+        &names::condemned(epoch),
+        ObjectKind::Condemned,
+        &condemned.to_bytes(),
+    );
     let removed = Removed {
         epoch,
         slots: vec![nobodys],
@@ -215,7 +219,11 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
                 slots: Some(vec![SlotRange::one(Slot::new(number).unwrap())]),
             },
         };
-        put(&names::damaged(data, number), ObjectKind::Damaged, &damaged.to_bytes());
+        put(
+            &names::damaged(data, number),
+            ObjectKind::Damaged,
+            &damaged.to_bytes(),
+        );
     }
     let group = GroupId {
         series: alone.series,
@@ -268,7 +276,9 @@ pub(crate) fn container_of(name: &ObjectName) -> Option<ContainerId> {
                 kind: *kind,
                 sequence: mirror.sequence,
             };
-            fixture().objects.contains_key(&names::container(id, mirror.generation))
+            fixture()
+                .objects
+                .contains_key(&names::container(id, mirror.generation))
         })?;
     Some(ContainerId {
         session: mirror.session,

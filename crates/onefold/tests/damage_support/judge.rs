@@ -110,7 +110,10 @@ impl Damaged {
         let inside: PathBuf = fixture.source.strip_prefix("/").unwrap().to_path_buf();
         let expected = below(&inside, tree::read(&fixture.source));
         assert_eq!(restored.tree, expected, "{what}: the next backup");
-        let again = self.store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        let again = self
+            .store
+            .check(ReadData::Share(1.0), &Monitor::default())
+            .unwrap();
         assert!(
             !again.damaged_backups.contains(&made.id),
             "{what}: the next backup rests on damage: {:?}",

@@ -195,7 +195,11 @@ pub(crate) fn of_itself(bytes: &[u8]) -> Vec<Way> {
         field: "all".into(),
     });
     for (field, range) in fields {
-        let step = if is_long() { (range.len() / 64).max(1) } else { range.len() };
+        let step = if is_long() {
+            (range.len() / 64).max(1)
+        } else {
+            range.len()
+        };
         let places = range.clone().step_by(step).chain([range.end - 1]);
         for (number, at) in places.enumerate() {
             if number > 0 && at == range.start {

@@ -13,8 +13,8 @@ use format::config::Settings;
 use format::wire;
 use object::config::{self, NewSlot};
 use onefold::{
-    AssembleOptions, Credential, EntryKind, Error, Monitor, OpenOptions, Overwrite, ReaderSource, RestoreRequest,
-    Snapshot, Store, StreamPiece, StreamSource,
+    AssembleOptions, Credential, EntryKind, Error, Monitor, OpenOptions, Overwrite, ReaderSource,
+    RestoreRequest, Snapshot, Store, StreamPiece, StreamSource,
 };
 use types::ObjectName;
 
