@@ -17,12 +17,13 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{
-    How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound,
+    Asked, How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound,
     back_up, back_up_bytes, back_up_stream, is_long, noise, tiny, wait_until,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Entropy, SeededEntropy, Storage};
 use onefold::{Monitor, SessionId, Snapshot, Store, StreamPiece, StreamSource};
+use types::ObjectName;
 
 /// Where streams of the tests are named.
 const STREAM: &str = "/stream";
@@ -84,14 +85,22 @@ impl Play {
     fn record(&self, policies: Vec<CrashPolicy>) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
         let images = Arc::clone(&self.images);
-        let (mut count, mut seen) = (0, BTreeSet::new());
+        let (mut count, mut seen, mut last_put) = (0, BTreeSet::new(), None);
         self.process.watched.set_before(move |asked, name| {
             count += 1;
             let told = locked(&told).clone();
-            for policy in &policies {
+            let by_policy = policies.iter().map(|policy| {
                 let after = machine.crash(policy_at(*policy, count));
+                (format!("{policy:?}"), after)
+            });
+            let reordered = last_put.as_ref().map(|name| only_the_last(&machine, name));
+            let reordered = reordered.map(|after| ("only the last put kept".to_owned(), after));
+            if asked == Asked::Put {
+                last_put = ObjectName::new(name).ok();
+            }
+            for (what, after) in by_policy.chain(reordered) {
                 if seen.insert(digest(&after, &told)) {
-                    let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
+                    let when = format!("{what}, before operation {count}, {asked:?} {name}");
                     locked(&images).push(Image {
                         machine: after,
                         told: told.clone(),
@@ -189,6 +198,18 @@ fn policies() -> Vec<CrashPolicy> {
         .into_iter()
         .chain((0..seeds).map(CrashPolicy::Seeded))
         .collect()
+}
+
+/// The disk has written what was put last before all that was put earlier: the order that a missing barrier
+/// would suffer from most.
+fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage {
+    let after = machine.crash(CrashPolicy::KeepAll);
+    for object in machine.list("").unwrap() {
+        if object.name != *last && !machine.is_durable(&object.name) {
+            after.lose(&object.name);
+        }
+    }
+    after
 }
 
 /// Another draw at every moment.
