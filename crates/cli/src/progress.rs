@@ -58,11 +58,26 @@ pub(crate) fn beside<T>(
                 }
             })
         };
-        let result = work();
-        done.store(true, Ordering::Release);
-        watcher.thread().unpark();
-        result
+        // Also when the work panics: the scope waits for the watcher.
+        let _stop = Stop {
+            done: &done,
+            watcher: watcher.thread().clone(),
+        };
+        work()
     })
+}
+
+/// Ends the watcher.
+struct Stop<'a> {
+    done: &'a AtomicBool,
+    watcher: thread::Thread,
+}
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Release);
+        self.watcher.unpark();
+    }
 }
 
 fn lines(output: Output, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {

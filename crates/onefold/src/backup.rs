@@ -7,8 +7,9 @@ use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
 use index::{Index, IndexOptions, RUNS_MAX, SessionContainers};
 use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StreamSource};
+use object::Sealer;
 use recipe::TreeRoot;
-use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
+use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Session, SessionError};
 use tree::{Excludes, FolderId, Marker, Roots, Trust, WalkOptions};
 use types::{ContainerKind, SessionId};
 
@@ -233,7 +234,9 @@ impl<'a> Run<'a> {
             ..IndexOptions::default()
         };
         let index = Index::open(Arc::clone(&store.env.storage), store.id(), options_of_index)?;
-        index.catch_up(&store.containers, &committed(&list))?;
+        let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));
+        let missing = committed(&store.sealer, &list, |session| uncovered.contains(&session))?;
+        index.catch_up(&store.containers, &missing)?;
         untidy.extend(
             merge_if_many(&session, &index)
                 .err()
@@ -342,17 +345,35 @@ fn merge_if_many(session: &Session, index: &Index) -> Result<()> {
     Ok(())
 }
 
-/// Committed sessions and their containers, as the index wants them.
-pub(crate) fn committed(list: &ManifestList) -> Vec<SessionContainers> {
-    let of = |entry: &ManifestEntry| {
-        let backup = entry.backup()?;
-        let session = entry.session();
-        let containers = backup
+/// Committed sessions and their containers, as the index wants them: their own, and those of the dead
+/// sessions that they adopted. `wanted` says of which sessions.
+pub(crate) fn committed(
+    sealer: &Sealer,
+    list: &ManifestList,
+    wanted: impl Fn(SessionId) -> bool,
+) -> Result<Vec<SessionContainers>> {
+    let mut sessions = Vec::new();
+    for entry in list.backups().filter(|entry| wanted(entry.session())) {
+        let (session, Some(backup)) = (entry.session(), entry.backup()) else {
+            continue;
+        };
+        let mut containers: Vec<_> = backup
             .containers
             .iter()
             .flat_map(|span| span.ids(session))
             .collect();
-        Some(SessionContainers { session, containers })
-    };
-    list.backups().filter_map(of).collect()
+        for (dead, checkpoint) in &backup.adopted {
+            let Some(number) = checkpoint else { continue };
+            match Roster::adopted_checkpoint(sealer, *dead, *number) {
+                Ok(Some(checkpoint)) => {
+                    containers.extend(checkpoint.containers.iter().flat_map(|span| span.ids(*dead)));
+                }
+                // Without it their chunks are stored again when they are met.
+                Ok(None) | Err(SessionError::Damaged { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        sessions.push(SessionContainers { session, containers });
+    }
+    Ok(sessions)
 }

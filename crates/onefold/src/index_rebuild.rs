@@ -30,7 +30,7 @@ impl Store {
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
         let list = self.manifests.list()?;
-        let sessions = committed(&list);
+        let sessions = committed(&self.sealer, &list, |_| true)?;
         monitor.set_total(
             sessions
                 .iter()

@@ -73,8 +73,8 @@ impl Session {
         let stopped = Arc::clone(&stop);
         let clock = Arc::clone(self.inner.objects.clock());
         let every = self.inner.policy.heartbeat_every;
+        let mut spoke = clock.monotonic();
         let body = move || {
-            let mut spoke = clock.monotonic();
             while !stopped.load(Ordering::Acquire) {
                 clock.sleep(NAP.min(every));
                 if clock.monotonic().saturating_sub(spoke) < every {

@@ -76,6 +76,12 @@ impl ImageReader {
             let begin = self.position;
             self.find_data();
             if self.position > begin {
+                // What lies behind the end of a file that has become shorter looks like a hole.
+                let now = retry(|| seek(&self.file, SeekFrom::End(0)));
+                let now = now.map_err(|e| TreeError::reading(&self.path[..], Action::ReadMetadata, e))?;
+                if now < self.position {
+                    return Err(self.shrunk());
+                }
                 return Ok(Piece::Hole(self.position - begin));
             }
         }
@@ -94,6 +100,13 @@ impl ImageReader {
         }
     }
 
+    fn shrunk(&self) -> TreeError {
+        TreeError::Changed {
+            path: self.path.clone(),
+            change: crate::Change::Shrunk,
+        }
+    }
+
     /// Moves to the next data and finds its end. Where holes cannot be told, all is data.
     fn find_data(&mut self) {
         self.position = match retry(|| seek(&self.file, SeekFrom::Data(self.position))) {
@@ -108,5 +121,54 @@ impl ImageReader {
             Ok(hole) if hole > self.position => hole.min(self.len),
             _ => self.len,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+
+    use super::*;
+
+    #[test]
+    fn holes_are_told_and_data_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let mut bytes = vec![0; 3 << 20];
+        bytes[1 << 20..(1 << 20) + 4096].fill(7);
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(3 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes[1 << 20..(1 << 20) + 4096], 1 << 20).unwrap();
+        let mut image = ImageReader::open(&path).unwrap();
+        let (mut read, mut buffer) = (Vec::new(), vec![0; 10_000]);
+        loop {
+            match image.next(&mut buffer).unwrap() {
+                Piece::Data(len) => read.extend_from_slice(&buffer[..len]),
+                Piece::Hole(len) => read.resize(read.len() + usize::try_from(len).unwrap(), 0),
+                Piece::End => break,
+            }
+        }
+        assert!(read == bytes);
+    }
+
+    #[test]
+    fn an_image_that_becomes_shorter_is_an_error() {
+        for cut in [0, 10_000, 1 << 20] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("image");
+            fs::write(&path, vec![1; 2 << 20]).unwrap();
+            let mut image = ImageReader::open(&path).unwrap();
+            let mut buffer = vec![0; 10_000];
+            assert_eq!(image.next(&mut buffer).unwrap(), Piece::Data(10_000));
+            OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(cut)
+                .unwrap();
+            let rest = std::iter::repeat_with(|| image.next(&mut buffer));
+            let end = rest.take(1000).find(|piece| !matches!(piece, Ok(Piece::Data(_))));
+            assert!(matches!(end, Some(Err(TreeError::Changed { .. }))), "{end:?}");
+        }
     }
 }

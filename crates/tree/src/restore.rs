@@ -12,28 +12,28 @@
 //!
 //! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads.
 
+mod create;
 mod file;
 mod filter;
 mod folders;
 mod metadata;
 mod subject;
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, linkat, mknodat, openat, readlinkat, renameat, statat, symlinkat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, linkat, mknodat, openat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 
 use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Accounts, Action, Excludes, TreeError, order};
+use create::{create_file, put};
 pub use file::FileWriter;
 use filter::Filter;
 pub use filter::Include;
@@ -150,9 +150,20 @@ struct Context {
     superuser: bool,
     faults: Mutex<Vec<TreeError>>,
     temporary_names: AtomicU64,
+    /// Unfinished files that will replace what stands under their path, and the names they have until then.
+    aside: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Context {
+    fn aside(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<u8>>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn temporary_name(&self) -> Vec<u8> {
+        let number = self.temporary_names.fetch_add(1, Ordering::Relaxed);
+        format!(".onefold-{}-{number}.tmp", std::process::id()).into_bytes()
+    }
+
     fn fault(&self, fault: TreeError) {
         self.faults
             .lock()
@@ -189,6 +200,7 @@ impl Restorer {
             superuser: rustix::process::geteuid().is_root(),
             faults: Mutex::default(),
             temporary_names: AtomicU64::new(0),
+            aside: Mutex::default(),
         });
         Ok(Self {
             stack: Stack::new(top, context.clone()),
@@ -294,7 +306,9 @@ impl Restorer {
             Err(errno) => return Err(fault(errno)),
         };
         let from = first_parent.descriptor().map_err(fault)?;
-        let first = match retry(|| statat(&*from, *first_name, AtFlags::SYMLINK_NOFOLLOW)) {
+        let aside = self.context.aside().get(target).cloned();
+        let first_name = aside.as_deref().unwrap_or(first_name);
+        let first = match retry(|| statat(&*from, first_name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => Facts::of(&stat),
             Err(Errno::NOENT) => return missing,
             Err(errno) => return Err(fault(errno)),
@@ -316,7 +330,7 @@ impl Restorer {
             }
         }
         put(&self.context, &at, name, &entry.path, Action::Link, |name| {
-            linkat(&*from, *first_name, &*at, name, AtFlags::empty())
+            linkat(&*from, first_name, &*at, name, AtFlags::empty())
         })?;
         Ok(Placed::Done)
     }
@@ -351,15 +365,17 @@ fn place_node(
     match &entry.kind {
         EntryKind::File { .. } => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = put(context, &at, name, path, Action::Create, |name| {
-                openat(&*at, name, flags, own)
-            })?;
+            let (file, aside) = create_file(context, &at, name, path, |name| openat(&*at, name, flags, own))?;
+            if let Some(aside) = &aside {
+                context.aside().insert(path.clone(), aside.clone());
+            }
             return Ok(Placed::File(FileWriter::new(
                 context.clone(),
                 parent,
                 name,
                 file,
                 entry,
+                aside,
             )));
         }
         EntryKind::Symlink { target } => {
@@ -429,39 +445,6 @@ fn keeps(
             same.then_some(SkipReason::Unchanged)
         }
     }
-}
-
-/// Creates something under a name. Where something stands there it is replaced at once, and stays
-/// if creating fails; a folder is replaced only if it is empty.
-fn put<T>(
-    context: &Context,
-    at: &OwnedFd,
-    name: &[u8],
-    path: &[u8],
-    action: Action,
-    create: impl Fn(&[u8]) -> Result<T, Errno>,
-) -> Result<T, TreeError> {
-    match retry(|| create(name)) {
-        Err(Errno::EXIST) => {}
-        other => return other.map_err(|errno| TreeError::system(path, action, errno)),
-    }
-    let replacing = |errno| TreeError::system(path, Action::Replace, errno);
-    let number = context.temporary_names.fetch_add(1, Ordering::Relaxed);
-    let temporary = format!(".onefold-{}-{number}.tmp", std::process::id()).into_bytes();
-    // Left by a process that was killed and had the same number.
-    unlinkat(at, &temporary[..], AtFlags::empty()).ok();
-    let created = retry(|| create(&temporary)).map_err(|errno| TreeError::system(path, action, errno))?;
-    let mut renamed = retry(|| renameat(at, &temporary[..], at, name));
-    if renamed == Err(Errno::ISDIR) {
-        renamed = retry(|| unlinkat(at, name, AtFlags::REMOVEDIR))
-            .and_then(|()| retry(|| renameat(at, &temporary[..], at, name)));
-    }
-    if let Err(errno) = renamed {
-        // The fault that is told is the one that counts.
-        unlinkat(at, &temporary[..], AtFlags::empty()).ok();
-        return Err(replacing(errno));
-    }
-    Ok(created)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use format::listing::EntryKind;
 use format::manifest::StreamRole;
-use recipe::{ChunkRefs, NodeCache, Place, StreamBytes};
+use recipe::{NodeCache, StreamBytes};
 use tree::ListingReader;
 use types::ByteRange;
 
@@ -49,45 +49,30 @@ pub(super) fn find_touched(
     Ok(())
 }
 
-/// The parts of a stream that cannot be had. What lies behind an unreadable node is lost up to the end of
-/// the segment that can be told from the nodes above, or of the stream.
+/// The parts of a stream that cannot be had, just as a restore would meet them.
 fn lost_ranges(nodes: &NodeCache, root: &recipe::TreeRoot, bad: &BadSlots) -> Vec<ByteRange> {
     let mut lost: Vec<ByteRange> = Vec::new();
     let mut offset = 0;
-    while offset < root.len {
-        let Ok(refs) = ChunkRefs::new(nodes, root, offset, root.len - offset) else {
-            break;
-        };
-        let mut failed = false;
-        for reference in refs {
-            let Ok(reference) = reference else {
-                failed = true;
-                break;
-            };
-            offset = reference.offset + reference.len;
-            let Place::At(location) = reference.place else {
-                continue;
-            };
-            let is_bad = bad
-                .get(&location.container)
-                .is_some_and(|slots| slots.iter().any(|slots| slots.contains(location.slot)));
-            if is_bad {
-                add(
-                    &mut lost,
-                    ByteRange {
-                        offset: reference.offset,
-                        len: reference.len,
-                    },
-                );
+    let whole = [ByteRange {
+        offset,
+        len: root.len,
+    }];
+    for reference in ::restore::references(nodes, root, &whole) {
+        let (len, is_lost) = match reference {
+            Ok(reference) => {
+                let is_bad = reference.chunk.is_some_and(|part| {
+                    bad.get(&part.location.container)
+                        .is_some_and(|slots| slots.iter().any(|slots| slots.contains(part.location.slot)))
+                });
+                (reference.len, is_bad)
             }
+            Err(::restore::RestoreError::LostPart { len, .. }) => (len, true),
+            Err(_) => (root.len - offset, true),
+        };
+        if is_lost {
+            add(&mut lost, ByteRange { offset, len });
         }
-        if !failed {
-            break;
-        }
-        // Feel for the end of what is unreadable, in steps that no segment is shorter than by much.
-        let step = (64 << 10).min(root.len - offset);
-        add(&mut lost, ByteRange { offset, len: step });
-        offset += step;
+        offset += len;
     }
     lost
 }

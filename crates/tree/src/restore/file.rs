@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, FallocateFlags, fallocate, ftruncate, unlinkat};
+use rustix::fs::{AtFlags, FallocateFlags, fallocate, ftruncate, renameat, unlinkat};
 use rustix::io::{Errno, pwrite};
 
 use super::folders::Place;
@@ -20,8 +20,9 @@ const BLOCK_BYTES: usize = 4096;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
-/// any thread. Dropped without [`Self::finish`], the file stays without its metadata: incomplete, and not
-/// taken for complete by [`super::Overwrite::IfChanged`].
+/// any thread. What stood under its name is replaced by [`Self::finish`] alone. Dropped without it, a file
+/// that replaces nothing stays without its metadata: incomplete, and not taken for complete by
+/// [`super::Overwrite::IfChanged`].
 #[derive(Debug)]
 pub struct FileWriter {
     context: Arc<Context>,
@@ -32,6 +33,8 @@ pub struct FileWriter {
     entry: ListingEntry,
     len: u64,
     done: AtomicU64,
+    /// The name it has until it replaces what stands under its own.
+    aside: Option<Vec<u8>>,
 }
 
 impl FileWriter {
@@ -41,6 +44,7 @@ impl FileWriter {
         name: &[u8],
         file: OwnedFd,
         entry: &ListingEntry,
+        aside: Option<Vec<u8>>,
     ) -> Self {
         let len = if let EntryKind::File { len, .. } = entry.kind {
             len
@@ -55,6 +59,7 @@ impl FileWriter {
             entry: entry.clone(),
             len,
             done: AtomicU64::new(0),
+            aside,
         }
     }
 
@@ -118,7 +123,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::System`]; the file is removed then.
-    pub fn finish(self) -> Result<(), TreeError> {
+    pub fn finish(mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
         let completed = if written == self.len {
             retry(|| ftruncate(&self.file, self.len)).map_err(|errno| self.fault(errno))
@@ -134,15 +139,32 @@ impl FileWriter {
             return completed;
         }
         metadata::apply(&self.context, Subject::Open(&self.file), &self.entry);
+        self.take_its_place()
+    }
+
+    /// Replaces what stands under the file's name, if anything did.
+    fn take_its_place(&mut self) -> Result<(), TreeError> {
+        let Some(aside) = &self.aside else { return Ok(()) };
+        let renamed = self
+            .parent
+            .folder
+            .descriptor()
+            .and_then(|at| retry(|| renameat(&*at, &aside[..], &*at, &self.name[..])));
+        renamed.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Replace, errno))?;
+        self.context.aside().remove(&self.entry.path);
+        self.aside = None;
         Ok(())
     }
 
     /// Gives the file up and removes it. Names that were linked to it meanwhile are left empty: no byte
     /// that was not verified stays (INV-5).
-    pub fn abandon(self) {
+    pub fn abandon(mut self) {
+        let aside = self.aside.take();
+        self.context.aside().remove(&self.entry.path);
+        let name = aside.as_ref().unwrap_or(&self.name);
         let emptied = retry(|| ftruncate(&self.file, 0)).and_then(|()| {
             let at = self.parent.folder.descriptor()?;
-            retry(|| unlinkat(&*at, &self.name[..], AtFlags::empty()))
+            retry(|| unlinkat(&*at, &name[..], AtFlags::empty()))
         });
         if let Err(errno) = emptied {
             self.context
@@ -271,4 +293,16 @@ impl FileWriter {
 /// Whether all bytes are zero.
 fn is_zeros(bytes: &[u8]) -> bool {
     bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if let Some(aside) = self.aside.take() {
+            self.context.aside().remove(&self.entry.path);
+            if let Ok(at) = self.parent.folder.descriptor() {
+                // What it was to replace is still there; a leftover is no more than that.
+                unlinkat(&*at, &aside[..], AtFlags::empty()).ok();
+            }
+        }
+    }
 }

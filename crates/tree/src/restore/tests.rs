@@ -343,6 +343,58 @@ fn bytes_where_the_listing_claims_a_hole_are_written() {
 }
 
 #[test]
+fn what_stands_there_stays_until_the_file_is_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), b"good").unwrap();
+    let mut restorer = restorer(dir.path(), RestoreOptions::default());
+    let mut begin = || {
+        let Placed::File(writer) = restorer.place(&file("/f", &[1; 100]).0).unwrap() else {
+            panic!()
+        };
+        writer.write_at(0, &[1; 60]).unwrap();
+        writer
+    };
+    let good = || fs::read(dir.path().join("f")).unwrap() == b"good";
+    drop(begin());
+    assert!(good() && below(dir.path()) == ["/f"], "dropped: an interruption");
+    begin().abandon();
+    assert!(
+        good() && below(dir.path()) == ["/f"],
+        "given up: bytes that are lost"
+    );
+    assert!(begin().finish().is_err());
+    assert!(good() && below(dir.path()) == ["/f"], "incomplete");
+    let writer = begin();
+    assert!(good(), "not before it is finished");
+    writer.write_at(60, &[1; 40]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(fs::read(dir.path().join("f")).unwrap(), [1; 100]);
+    assert_eq!(below(dir.path()), ["/f"]);
+}
+
+#[test]
+fn a_link_to_an_unfinished_replacement_is_a_link_to_that() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("b"), b"old").unwrap();
+    let mut restorer = restorer(dir.path(), RestoreOptions::default());
+    let Placed::File(writer) = restorer.place(&file("/b", b"new").0).unwrap() else {
+        panic!()
+    };
+    let link = entry(
+        "/c",
+        EntryKind::HardLink {
+            target: b"/b".to_vec(),
+        },
+    );
+    assert!(matches!(restorer.place(&link), Ok(Placed::Done)));
+    writer.write_at(0, b"new").unwrap();
+    writer.finish().unwrap();
+    assert!(restorer.finish().is_empty());
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+    assert_eq!(fs::read(dir.path().join("c")).unwrap(), b"new");
+}
+
+#[test]
 fn incomplete_files_do_not_stay() {
     let dir = tempfile::tempdir().unwrap();
     let mut restorer = restorer(dir.path(), RestoreOptions::default());
