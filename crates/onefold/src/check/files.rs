@@ -95,15 +95,17 @@ fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> V
     let mut reader = ListingReader::new(bytes);
     // A damaged listing is a finding of its own; what it still names is named.
     while let Ok(Some(listed)) = reader.next_entry() {
-        let EntryKind::File { len, .. } = listed.entry.kind else {
-            continue;
+        let is_lost = match &listed.entry.kind {
+            EntryKind::File { len, .. } => {
+                let end = listed.content_offset + len;
+                lost.iter()
+                    .any(|range| range.offset < end && listed.content_offset < range.end())
+            }
+            // A second name of a file that is named already: the first one comes first.
+            EntryKind::HardLink { target } => files.contains(target),
+            _ => false,
         };
-        let end = listed.content_offset + len;
-        if files.len() < FILES_MAX
-            && lost
-                .iter()
-                .any(|range| range.offset < end && listed.content_offset < range.end())
-        {
+        if is_lost && files.len() < FILES_MAX {
             files.push(listed.entry.path);
         }
     }

@@ -87,6 +87,14 @@ impl Damaged {
                 );
             }
             restored.names_a_place(what);
+            let foretold = self.report.damaged_files.get(id);
+            for path in &restored.lost {
+                assert!(
+                    foretold.is_some_and(|files| files.contains(path)),
+                    "{what}: check did not name {}",
+                    String::from_utf8_lossy(path)
+                );
+            }
         }
     }
 
@@ -127,6 +135,8 @@ impl Damaged {
 pub(crate) struct Restored {
     outcome: Result<RestoreReport, Error>,
     faults: Vec<String>,
+    /// Files whose bytes could not be had.
+    lost: Vec<Vec<u8>>,
     tree: Tree,
 }
 
@@ -155,7 +165,7 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
         overwrite: Overwrite::Always,
         assembling: AssembleOptions::for_cores(1),
     };
-    let mut faults = Vec::new();
+    let (mut faults, mut lost) = (Vec::new(), Vec::new());
     let outcome = store.restore(
         snapshot,
         target.path(),
@@ -163,7 +173,10 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
         &Monitor::default(),
         &mut |fault| {
             faults.push(match fault {
-                Fault::Lost { path, error } => format!("{}: {error}", String::from_utf8_lossy(path)),
+                Fault::Lost { path, error } => {
+                    lost.push(path.clone());
+                    format!("{}: {error}", String::from_utf8_lossy(path))
+                }
                 Fault::Tree(error) => error.to_string(),
             });
         },
@@ -172,6 +185,7 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
     Restored {
         outcome,
         faults,
+        lost,
         tree,
     }
 }
