@@ -6,8 +6,7 @@
 //! the machine is asked what a power loss at that moment would leave. What was acknowledged by then is
 //! noted beside it. Kills are played one by one: there the rest of the process must end, not hang. And
 //! some stores live through one crash after the other.
-#![allow(missing_docs, reason = "tests")]
-
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -17,8 +16,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{
-    Asked, How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound,
-    back_up, back_up_bytes, back_up_stream, is_long, noise, tiny, wait_until,
+    Asked, How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up,
+    back_up_bytes, back_up_stream, is_long, noise, tiny, wait_until,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Entropy, SeededEntropy, Storage};
@@ -377,7 +376,11 @@ fn a_kill_at_every_operation() {
         let picture = Arc::new(play.tree.picture());
         locked(&play.told).contents.push(Content::Tree(picture));
         let before = locked(&play.told).clone();
-        let counted = if is_long() { Counted::All } else { Counted::Mutating };
+        let counted = if is_long() {
+            Counted::All
+        } else {
+            Counted::Mutating
+        };
         let mut moments = 0;
         for n in 1.. {
             let mut reached = false;
@@ -460,21 +463,33 @@ fn live_through_crashes(seed: u64, rounds: u64, tree_bytes: usize) {
         if process.storage.is_gone() {
             machine = process.storage.crash(CrashPolicy::Seeded(seed * 1000 + round));
         }
-        let now = Process::on(machine.handle(), play.process.clock.clone(), seed * 1000 + round + 500);
+        let now = Process::on(
+            machine.handle(),
+            play.process.clock.clone(),
+            seed * 1000 + round + 500,
+        );
         let store = now.open();
         // Not acknowledged, and there nevertheless: whole as well.
         let list = store.snapshots().unwrap();
         let told = locked(&play.told).clone();
         let newest = list.snapshots.last().map(|snapshot| snapshot.id);
         let fresh = newest.filter(|id| told.backups.iter().all(|known| known < id));
-        assert!(made.is_err() || fresh == made.as_ref().ok().map(|report| report.id), "{when}");
+        assert!(
+            made.is_err() || fresh == made.as_ref().ok().map(|report| report.id),
+            "{when}"
+        );
         if let Some(id) = fresh {
             let mut told = locked(&play.told);
             told.contents.push(Content::Tree(picture));
             told.backups.insert(id);
         }
         let told = locked(&play.told).clone();
-        assert_eq!(list.snapshots.len(), told.backups.len(), "{when}: {:?}", list.damaged);
+        assert_eq!(
+            list.snapshots.len(),
+            told.backups.len(),
+            "{when}: {:?}",
+            list.damaged
+        );
         play.assert_backups(&store, &told, &when);
     }
     let image = Image {

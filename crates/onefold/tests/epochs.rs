@@ -2,7 +2,7 @@
 //!
 //! What must hold: the session answers or commits; what it found before it was condemned stays; what was
 //! condemned when it looked is stored again; no backup refers to a removed slot (INV-3, INV-9).
-#![allow(missing_docs, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -66,10 +66,17 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     let (known, again) = (pause * (70 << 10), (4 - pause) * (70 << 10));
     let slack = 24 << 10;
     let new = usize::try_from(made.totals.bytes_new).unwrap();
-    assert!(new + slack > again && new < again + slack, "{when}: {:?}", made.totals);
+    assert!(
+        new + slack > again && new < again + slack,
+        "{when}: {:?}",
+        made.totals
+    );
     assert!(!removed.is_empty() && condemned.len() > removed.len(), "{when}");
     let kept = condemned.len() - removed.len();
-    assert!(kept * (1 << 10) * 2 > known, "{when}: {kept} slots stay for {known} bytes");
+    assert!(
+        kept * (1 << 10) * 2 > known,
+        "{when}: {kept} slots stay for {known} bytes"
+    );
     let fresh = Reclaimer::new(machine.beside(seed + 3));
     assert_reaches_nothing_of(&fresh, made.id, &removed, &when);
     works_on(&machine, &made, "/second", &bytes, &removed, &when);
@@ -135,7 +142,10 @@ fn an_epoch_before_operation(n: usize, how: &How) -> bool {
     if !*struck.lock().unwrap() {
         return false;
     }
-    assert!(reclaimer.roster().running.is_empty(), "{when}: nobody is left to answer");
+    assert!(
+        reclaimer.roster().running.is_empty(),
+        "{when}: nobody is left to answer"
+    );
     let fresh = Reclaimer::new(machine.beside(seed + 3));
     let live = fresh.live(&[]);
     let removed: Slots = condemned.difference(&live).copied().collect();
@@ -155,7 +165,12 @@ fn an_epoch_before_operation(n: usize, how: &How) -> bool {
 #[test]
 fn an_epoch_before_every_operation() {
     let hows = if is_long() {
-        vec![How::plain(), How::small(), How::plain().forced(), How::small().forced()]
+        vec![
+            How::plain(),
+            How::small(),
+            How::plain().forced(),
+            How::small().forced(),
+        ]
     } else {
         vec![How::plain(), How::small().forced()]
     };

@@ -1,6 +1,6 @@
 //! The disk is full, or fails, at every operation of what a store goes through: whoever writes is told so,
 //! nothing that was acknowledged is touched, and with room again the next backup completes.
-#![allow(missing_docs, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Several processes at one store: nobody waits, nobody is harmed, and who was taken for dead is told.
-#![allow(missing_docs, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use common::{
     How, Parts, Process, Tree, Watched, assert_restores, assert_restores_bytes, assert_sound, back_up,
-    back_up_bytes, back_up_stream, noise, restore_to, snapshot, wait_for_heartbeat,
-    wait_until,
+    back_up_bytes, back_up_stream, noise, restore_to, snapshot, wait_for_heartbeat, wait_until,
 };
 use env::fault::FaultStorage;
 use onefold::{BackupReport, Error};
@@ -25,7 +24,11 @@ fn two_at_once(names: [&str; 2], elsewhere: bool) {
     let meet = Barrier::new(2);
     let others = [
         machine.beside(32),
-        if elsewhere { machine.elsewhere(33) } else { machine.beside(33) },
+        if elsewhere {
+            machine.elsewhere(33)
+        } else {
+            machine.beside(33)
+        },
     ];
     let back_up_one = |n: usize| -> (BackupReport, Vec<u8>) {
         let store = others[n].open();
@@ -44,7 +47,10 @@ fn two_at_once(names: [&str; 2], elsewhere: bool) {
     let store = machine.open();
     assert_eq!(store.snapshots().unwrap().snapshots.len(), 2);
     for ((report, bytes), name) in made.iter().zip(names) {
-        assert!(report.adopted.is_empty() && report.untidy.is_empty(), "{report:?}");
+        assert!(
+            report.adopted.is_empty() && report.untidy.is_empty(),
+            "{report:?}"
+        );
         let backup = snapshot(&store, report.id);
         assert_restores_bytes(&store, &backup, name, bytes, name);
     }
@@ -127,7 +133,10 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
         });
         is_asleep.recv().unwrap();
         wait_until("a checkpoint of the sleeper", || {
-            machine.names("sessions").iter().any(|name| name.contains("checkpoint"))
+            machine
+                .names("sessions")
+                .iter()
+                .any(|name| name.contains("checkpoint"))
         });
         locks.kill();
         let second = machine.beside(37).open();
@@ -149,8 +158,14 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
         wake.send(()).unwrap();
         let error = suspended.join().unwrap().unwrap_err();
         let text = error.to_string();
-        let by = format!("session {} took it for dead and carries on from its checkpoint", adopter.id);
-        assert!(text.contains(&by) && text.contains("run the backup again"), "{text}");
+        let by = format!(
+            "session {} took it for dead and carries on from its checkpoint",
+            adopter.id
+        );
+        assert!(
+            text.contains(&by) && text.contains("run the backup again"),
+            "{text}"
+        );
 
         let store = machine.beside(38).open();
         let list = store.snapshots().unwrap();

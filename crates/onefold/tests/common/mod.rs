@@ -1,7 +1,16 @@
 //! What the tests of the whole engine share: processes on a simulated machine with a clock moved by hand,
 //! small trees of real files, and the questions that every store must answer well.
-#![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "each test file uses its part")]
-#![expect(clippy::unwrap_used, reason = "a helper of tests that fails is a test that fails")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses its part"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
 
 pub mod parts;
 pub mod reclaimer;

@@ -90,7 +90,11 @@ impl Reclaimer {
             slots: self.by_container(slots),
         };
         self.sealer
-            .put(&names::condemned(list.epoch), ObjectKind::Condemned, &list.to_bytes())
+            .put(
+                &names::condemned(list.epoch),
+                ObjectKind::Condemned,
+                &list.to_bytes(),
+            )
             .unwrap();
         self.sealer.barrier().unwrap();
     }
@@ -159,7 +163,9 @@ impl Reclaimer {
             return;
         }
         let view = self.containers.catalog(location.container).unwrap();
-        let entry = view.entry(location.slot).unwrap_or_else(|| panic!("no {location}"));
+        let entry = view
+            .entry(location.slot)
+            .unwrap_or_else(|| panic!("no {location}"));
         if entry.level.get() == 0 {
             return;
         }

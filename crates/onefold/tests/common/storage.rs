@@ -23,7 +23,9 @@ pub enum Asked {
     Tail,
     /// These bytes of an object were read.
     Range(ByteRange),
-    /// A head, a listing, a lock.
+    /// A folder was listed.
+    List,
+    /// A head, a lock.
     Other,
 }
 
@@ -122,7 +124,8 @@ impl Storage for Watched {
         self.note(Asked::Whole, name.as_str()).get(name)
     }
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
-        self.note(Asked::Range(range), name.as_str()).get_range(name, range)
+        self.note(Asked::Range(range), name.as_str())
+            .get_range(name, range)
     }
     fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
         self.note(Asked::Tail, name.as_str()).get_tail(name, len)
@@ -134,10 +137,10 @@ impl Storage for Watched {
         self.note(Asked::Other, name.as_str()).head(name)
     }
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.note(Asked::Other, folder).list(folder)
+        self.note(Asked::List, folder).list(folder)
     }
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
-        self.note(Asked::Other, folder).list_folders(folder)
+        self.note(Asked::List, folder).list_folders(folder)
     }
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.note(Asked::Delete, name.as_str()).delete(name)

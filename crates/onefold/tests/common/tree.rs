@@ -81,7 +81,11 @@ fn how(found: Option<&Seen>, expected: Option<&Seen>) -> String {
         (_, None) => "should not be there".into(),
         (Some(Seen::File { bytes, .. }), Some(Seen::File { bytes: before, .. })) if bytes != before => {
             let at = bytes.iter().zip(before).position(|(a, b)| a != b);
-            format!("{} bytes for {}, first other at {at:?}", bytes.len(), before.len())
+            format!(
+                "{} bytes for {}, first other at {at:?}",
+                bytes.len(),
+                before.len()
+            )
         }
         (Some(found), Some(expected)) => {
             let short = |seen: &Seen| match seen {
