@@ -159,7 +159,7 @@ impl Restored {
 
 /// Restores into a folder of its own and reads it back.
 pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
-    let target = tempfile::tempdir().unwrap();
+    let target = scratch();
     let request = RestoreRequest {
         include: Vec::new(),
         overwrite: Overwrite::Always,
@@ -188,4 +188,9 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
         lost,
         tree,
     }
+}
+
+/// A folder to restore into, in memory where the system has such: thousands of files come and go here.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
