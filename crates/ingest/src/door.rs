@@ -27,6 +27,9 @@ use crate::error::IngestError;
 /// Longest edge of a copied range inside a chunk.
 const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
 
+/// What is there of each session's containers; nothing where that cannot be told.
+type Standing = HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>;
+
 /// The store as a running backup sees it.
 #[derive(Debug)]
 pub struct Door {
@@ -39,7 +42,7 @@ pub struct Door {
     collect: AtomicBool,
     edges: BufferPool,
     /// Containers that exist, by session; `None` where the storage does not tell.
-    standing: Mutex<HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>>,
+    standing: Mutex<Standing>,
 }
 
 impl Door {
