@@ -89,11 +89,11 @@ pub(crate) struct Init {
         requires = "domain_of"
     )]
     pub(crate) from_password_file: Option<PathBuf>,
-    /// Average chunk length in KiB, a power of two
-    #[arg(long, default_value_t = 8, value_name = "KIB")]
+    /// Average chunk length in KiB, a power of two from 1 to 128
+    #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) chunk_kib: u32,
-    /// Target size of a container in MiB
-    #[arg(long, default_value_t = 16, value_name = "MIB")]
+    /// Target size of a container in MiB, 1 to 256
+    #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
 }
 

@@ -124,10 +124,7 @@ impl Source<'_, '_, '_> {
             });
             return Ok(());
         }
-        let comparison = self
-            .unchanged
-            .as_mut()
-            .map(|previous| previous.compare(&found));
+        let comparison = self.unchanged.as_mut().map(|previous| previous.compare(&found));
         if let Some(fault) = self
             .unchanged
             .as_mut()

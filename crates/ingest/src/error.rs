@@ -18,7 +18,9 @@ pub enum IngestError {
     #[error(transparent)]
     Recipe(#[from] recipe::RecipeError),
     /// What an unchanged file was stored as could not be read.
-    #[error("the previous backup cannot be built upon: {0}; run this with --force, which reads all files again")]
+    #[error(
+        "the previous backup cannot be built upon: {0}; run this with --force, which reads all files again"
+    )]
     Previous(recipe::RecipeError),
     /// The index failed in a way that rebuilding does not explain.
     #[error(transparent)]

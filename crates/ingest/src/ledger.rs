@@ -46,14 +46,20 @@ impl Ledger {
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<ContainerSpan> {
-        spans(self.put.iter().map(|(_, kind, number)| (*kind, *number)).collect())
+        spans(
+            self.put
+                .iter()
+                .map(|(_, kind, number)| (*kind, *number))
+                .collect(),
+        )
     }
 
     /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A later
     /// one may refer to a container that is still open.
     pub(crate) fn answer(&mut self, submitted: u64) -> Vec<ContainerSpan> {
         let collected = self.put.iter().filter(|(before, ..)| *before < submitted);
-        self.answered.extend(collected.map(|(_, kind, number)| (*kind, *number)));
+        self.answered
+            .extend(collected.map(|(_, kind, number)| (*kind, *number)));
         self.answered.sort_unstable();
         self.answered.dedup();
         self.safe_to_adopt()

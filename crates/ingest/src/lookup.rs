@@ -169,7 +169,10 @@ impl LookupStage<'_> {
             // A range may be as long as the whole backup.
             self.let_collect()?;
             let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
-            let Some(piece) = walker.next(segmenter.is_aligned()).map_err(IngestError::Previous)? else {
+            let Some(piece) = walker
+                .next(segmenter.is_aligned())
+                .map_err(IngestError::Previous)?
+            else {
                 return Ok(());
             };
             match piece {

@@ -92,7 +92,11 @@ impl PackStage<'_> {
                     self.take_region(region.lane, compressed, region.entries)?;
                 }
                 ToPack::Segment { stream, segment } => {
-                    if self.held.as_mut().is_some_and(|held| held.is_too_long_with(&segment)) {
+                    if self
+                        .held
+                        .as_mut()
+                        .is_some_and(|held| held.is_too_long_with(&segment))
+                    {
                         self.release()?;
                     }
                     self.streams[usize::from(stream.0)].waiting.push_back(segment);

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
 use crypto::Argon2Cost;
 use env::{Env, StorageError};
@@ -125,6 +126,7 @@ impl Store {
             region_bytes: options.region_bytes,
             container_bytes: options.container_bytes,
         };
+        check_cutting(&settings)?;
         let slot = NewSlot {
             credential: credential.as_crypto(),
             label: &options.label,
@@ -283,4 +285,22 @@ impl Store {
     pub(crate) fn nodes(&self) -> NodeCache {
         NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
     }
+}
+
+/// Settings that no chunker or tree takes would make a store that nothing can be backed up into.
+fn check_cutting(settings: &Settings) -> Result<()> {
+    let sizes = CdcSizes {
+        min: settings.chunk_min_bytes,
+        avg: settings.chunk_avg_bytes,
+        max: settings.chunk_max_bytes,
+    };
+    Cdc::new(sizes, &[0; 256]).map_err(|error| Error::Setting(error.to_string()))?;
+    let children = settings.node_avg_children;
+    if !children.is_power_of_two() || !(NODE_AVG_CHILDREN_MIN..=NODE_AVG_CHILDREN_MAX).contains(&children) {
+        return Err(Error::Setting(format!(
+            "a node cannot have {children} children on average: a power of two from {NODE_AVG_CHILDREN_MIN} to \
+             {NODE_AVG_CHILDREN_MAX} is needed"
+        )));
+    }
+    Ok(())
 }

@@ -401,3 +401,24 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
     let wanted = Path::new(OsStr::from_bytes(b"sub\x80/\xff")).to_path_buf();
     assert_eq!(files(restored(vec![one])), vec![wanted]);
 }
+
+#[test]
+fn settings_that_no_chunker_takes_make_no_store() {
+    for (chunk_avg_bytes, node_avg_children) in [
+        (256 << 10, 512),
+        (64, 512),
+        (3000, 512),
+        (8 << 10, 2),
+        (8 << 10, 48),
+    ] {
+        let (env, _) = env::Env::simulated(std::sync::Arc::new(env::MemoryStorage::new()), 1);
+        let options = onefold::InitOptions {
+            chunk_avg_bytes,
+            node_avg_children,
+            ..onefold::InitOptions::default()
+        };
+        let made = onefold::Store::init(&env, &onefold::Credential::None, &options, None);
+        assert!(made.is_err(), "{chunk_avg_bytes} {node_avg_children}");
+        assert!(env.storage.list("").unwrap().is_empty(), "nothing is left behind");
+    }
+}

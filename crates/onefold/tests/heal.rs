@@ -9,9 +9,7 @@ use std::path::Path;
 
 use common::{How, Process, Tree, assert_restores, back_up, snapshot};
 use env::Storage;
-use onefold::{
-    AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store,
-};
+use onefold::{AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store};
 
 /// The paths whose bytes could not be had; all others are restored.
 fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> {
@@ -22,10 +20,16 @@ fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> 
     };
     let mut lost = BTreeSet::new();
     store
-        .restore(snapshot, target, &request, &Monitor::default(), &mut |fault| match fault {
-            Fault::Lost { path, .. } => drop(lost.insert(path.clone())),
-            Fault::Tree(fault) => panic!("{fault}"),
-        })
+        .restore(
+            snapshot,
+            target,
+            &request,
+            &Monitor::default(),
+            &mut |fault| match fault {
+                Fault::Lost { path, .. } => drop(lost.insert(path.clone())),
+                Fault::Tree(fault) => panic!("{fault}"),
+            },
+        )
         .unwrap();
     lost
 }
@@ -52,14 +56,24 @@ fn a_lost_container_costs_its_files_alone_and_is_stored_again() {
     assert!(!lost.is_empty(), "something lay in {name}");
     let restored = target.path().join(tree.root().strip_prefix("/").unwrap());
     let (found, expected) = (common::picture_of(&restored), tree.picture());
-    assert!(format!("{found:?}").len() > format!("{expected:?}").len() / 2, "{} files lost", lost.len());
+    assert!(
+        format!("{found:?}").len() > format!("{expected:?}").len() / 2,
+        "{} files lost",
+        lost.len()
+    );
 
     let second = back_up(&store, &tree, &How::plain()).unwrap();
     assert_eq!(second.parent, Some(first.id));
     assert!(second.totals.files_unchanged > 0, "{:?}", second.totals);
     assert!(second.totals.files_changed > 0, "{:?}", second.totals);
     let store = process.beside(13).open();
-    assert_restores(&store, &snapshot(&store, second.id), &tree.root(), &tree.picture(), "again");
+    assert_restores(
+        &store,
+        &snapshot(&store, second.id),
+        &tree.root(),
+        &tree.picture(),
+        "again",
+    );
 }
 
 #[test]
@@ -82,5 +96,11 @@ fn unchanged_files_on_slots_listed_as_damaged_are_read_again() {
     assert!(second.totals.files_unchanged > 0, "{:?}", second.totals);
     assert!(second.totals.files_changed > 0, "{:?}", second.totals);
     let store = process.beside(23).open();
-    assert_restores(&store, &snapshot(&store, second.id), &tree.root(), &tree.picture(), "healed");
+    assert_restores(
+        &store,
+        &snapshot(&store, second.id),
+        &tree.root(),
+        &tree.picture(),
+        "healed",
+    );
 }

@@ -5,6 +5,7 @@
 //! index (G2).
 
 mod assemble;
+mod current;
 mod error;
 mod fetch;
 pub mod plan;

@@ -504,5 +504,9 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
     let stats = assemble(&containers, printer, references, workers, &mut sink).unwrap();
     assert_eq!(stats.bytes, u64::from(COUNT) * CHUNK_BYTES as u64);
     let most = budget + CHUNK_BYTES as u64 + u64::from(COUNT) * crate::plan::SPOT_BYTES;
-    assert!(stats.memory_bytes_max <= most, "{} of {budget}", stats.memory_bytes_max);
+    assert!(
+        stats.memory_bytes_max <= most,
+        "{} of {budget}",
+        stats.memory_bytes_max
+    );
 }

@@ -16,6 +16,7 @@ use tree::{FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReas
 use types::ByteRange;
 
 use crate::assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+use crate::current::{Current, Part, SmallFile};
 use crate::error::RestoreError;
 use crate::references::references;
 
@@ -183,63 +184,6 @@ fn wanted(source: TreeSource<'_>, options: &RestoreOptions) -> Result<Vec<ByteRa
         }
     }
     Ok(ranges)
-}
-
-/// A small file with all its bytes.
-struct SmallFile {
-    writer: FileWriter,
-    parts: Vec<Part>,
-}
-
-enum Part {
-    Bytes(Vec<u8>),
-    Zeros(u64),
-}
-
-impl SmallFile {
-    fn finish(self) -> Result<(), TreeError> {
-        let mut offset = 0;
-        for part in &self.parts {
-            match part {
-                Part::Bytes(bytes) => {
-                    self.writer.write_at(offset, bytes)?;
-                    offset += bytes.len() as u64;
-                }
-                Part::Zeros(len) => {
-                    self.writer.skip_zeros(offset, *len)?;
-                    offset += len;
-                }
-            }
-        }
-        self.writer.finish()
-    }
-}
-
-/// The file that the next bytes of content belong to.
-enum Current {
-    None,
-    Small {
-        file: SmallFile,
-        left: u64,
-    },
-    Large {
-        writer: FileWriter,
-        offset: u64,
-        left: u64,
-    },
-    /// Its bytes are not wanted: it is kept as it is, or failed.
-    Unwanted {
-        left: u64,
-    },
-}
-
-impl Current {
-    fn left(&self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Small { left, .. } | Self::Large { left, .. } | Self::Unwanted { left } => *left,
-        }
-    }
 }
 
 struct TreeSink<'a> {

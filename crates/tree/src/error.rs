@@ -48,6 +48,15 @@ pub enum TreeError {
         /// The one before it.
         previous: Vec<u8>,
     },
+    /// What was named as an image is neither a file nor a block device.
+    #[error(
+        "{}: is neither a file nor a block device, so there is no image in it",
+        Shown(path)
+    )]
+    NotAnImage {
+        /// The path.
+        path: Vec<u8>,
+    },
     /// An entry that the format cannot hold; it is left out.
     #[error("{}: cannot be listed: {why}", Shown(path))]
     Unlistable {
@@ -132,6 +141,7 @@ impl TreeError {
             | Self::Changed { path, .. }
             | Self::Order { path, .. }
             | Self::Unlistable { path, .. }
+            | Self::NotAnImage { path }
             | Self::UnsafePath { path }
             | Self::NotAFolder { path }
             | Self::Incomplete { path, .. }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, open, seek};
+use rustix::fs::{Advice, FileType, Mode, OFlags, SeekFrom, fadvise, fstat, open, seek};
 use rustix::io::{Errno, pread};
 
 use crate::folder::retry;
@@ -22,18 +22,27 @@ impl ImageReader {
     /// Opens an image or device, following links.
     ///
     /// # Errors
-    /// [`TreeError::System`].
+    /// [`TreeError::NotAnImage`], [`TreeError::System`].
     pub fn open(path: &Path) -> Result<Self, TreeError> {
         use std::os::unix::ffi::OsStrExt;
         let bytes = path.as_os_str().as_bytes().to_vec();
         let file = retry(|| {
             open(
                 path,
-                OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY,
+                // Without waiting: a pipe would wait for its other end.
+                OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
                 Mode::empty(),
             )
         });
         let file = file.map_err(|e| TreeError::reading(&bytes[..], Action::Open, e))?;
+        let stat = retry(|| fstat(&file));
+        let stat = stat.map_err(|e| TreeError::reading(&bytes[..], Action::ReadMetadata, e))?;
+        if !matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::BlockDevice
+        ) {
+            return Err(TreeError::NotAnImage { path: bytes });
+        }
         // The length of a block device is not in its metadata.
         let len = retry(|| seek(&file, SeekFrom::End(0)));
         let len = len.map_err(|e| TreeError::reading(&bytes[..], Action::ReadMetadata, e))?;
@@ -149,6 +158,19 @@ mod tests {
             }
         }
         assert!(read == bytes);
+    }
+
+    #[test]
+    fn only_files_and_block_devices_are_images() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in [pipe.as_path(), dir.path(), Path::new("/dev/null")] {
+            assert!(
+                matches!(ImageReader::open(path), Err(TreeError::NotAnImage { .. })),
+                "{path:?}"
+            );
+        }
     }
 
     #[test]
