@@ -4,6 +4,7 @@
 
 mod answers;
 mod damage;
+mod golden;
 mod merging;
 mod resolving;
 mod sessions;

@@ -1,0 +1,94 @@
+//! The golden vector of a run: what was once written is written and read the same for ever.
+//!
+//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes it; a change to one that a released version wrote is
+//! a break of the layout and needs a new version instead. The file has lines of offset and bytes, without
+//! those that are zeros alone, and ends with the length.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use env::Storage;
+use env::fault::FaultStorage;
+use index::{Hook, HookKind, IndexOptions};
+use types::ContainerKind;
+
+use crate::store::*;
+
+const LINE_BYTES: usize = 32;
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden-index/run.hex")
+}
+
+/// Both kinds, two containers, bits that stand twice.
+fn hooks() -> Vec<Hook> {
+    let node = |bits, container| Hook {
+        kind: HookKind::Node,
+        bits,
+        container,
+    };
+    let recipe = id(ContainerKind::Recipe, 3, 1);
+    let mut hooks: Vec<_> = (0..5).map(|n| hook(bits(n), data(3, 0))).collect();
+    hooks.extend([
+        hook(bits(2), data(3, 2)),
+        node(bits(7), recipe),
+        node(bits(8), recipe),
+    ]);
+    hooks
+}
+
+fn to_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (n, line) in bytes.chunks(LINE_BYTES).enumerate() {
+        if line.iter().any(|byte| *byte != 0) {
+            let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(text, "{:06x} {hex}", n * LINE_BYTES).unwrap();
+        }
+    }
+    writeln!(text, "{:06x}", bytes.len()).unwrap();
+    text
+}
+
+fn from_text(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let (offset, hex) = line.split_once(' ').unwrap_or((line, ""));
+        bytes.resize(usize::from_str_radix(offset, 16).unwrap(), 0);
+        bytes.extend(
+            (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()),
+        );
+    }
+    bytes
+}
+
+#[test]
+fn no_byte_of_a_golden_run_moves_and_it_is_read() {
+    let storage = FaultStorage::new();
+    open(&storage, IndexOptions::default())
+        .add_session(session(3), hooks())
+        .unwrap();
+    let names = runs(&storage);
+    let [name] = names.as_slice() else {
+        panic!("not one object: {names:?}");
+    };
+    let text = to_text(&storage.get(name).unwrap());
+    if std::env::var_os("ONEFOLD_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(file().parent().unwrap()).unwrap();
+        fs::write(file(), &text).unwrap();
+    }
+    let golden = fs::read_to_string(file()).unwrap();
+    let moved = golden.lines().zip(text.lines()).find(|(a, b)| a != b);
+    assert!(golden == text, "a byte moved: {moved:?}");
+
+    let storage = FaultStorage::new();
+    storage.put(name, &[&from_text(&golden)]).unwrap();
+    let index = open(&storage, IndexOptions::default());
+    let mut model = Model::default();
+    model.add(&hooks());
+    model.check(&index);
+    assert!(index.covers(session(3)));
+    assert!(index.take_warnings().is_empty());
+}
