@@ -1,8 +1,9 @@
 //! `onefold restore`
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use onefold::{AssembleOptions, Fault, Monitor, Overwrite, RestoreRequest};
 use serde::Serialize;
 
@@ -28,6 +29,7 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Code> {
     let store = super::open(global)?;
+    keep_out_of_store(global, &args.target)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let request = RestoreRequest {
@@ -119,4 +121,18 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     } else {
         Code::Success
     })
+}
+
+/// Files restored into the store's own folder would lie among its objects.
+fn keep_out_of_store(global: &Global, target: &Path) -> Result<()> {
+    let store = super::folder(global)?.canonicalize()?;
+    let mut existing = std::path::absolute(target)?;
+    while !existing.exists() && existing.pop() {}
+    if existing.canonicalize()?.starts_with(&store) {
+        bail!(
+            "{} lies in the store's own folder; restore to a folder outside of it",
+            target.display()
+        );
+    }
+    Ok(())
 }

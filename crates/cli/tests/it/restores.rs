@@ -140,3 +140,20 @@ fn a_stream_obeys_overwrite_too() {
         "no partial file is left"
     );
 }
+
+#[test]
+fn nothing_is_restored_into_the_store() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/f"), b"x").unwrap();
+    bed.ok(["backup", "src"]);
+    for target in [bed.store(), bed.store().join("data/out")] {
+        let ran = bed.run([
+            "restore".as_ref(),
+            "latest".as_ref(),
+            "-t".as_ref(),
+            target.as_os_str(),
+        ]);
+        ran.expect(1).says(&["the store's own folder"]);
+    }
+}
