@@ -39,16 +39,6 @@ pub enum RestoreError {
         /// Of the bytes that were read.
         found: Fingerprint,
     },
-    /// The backup lacks a stream that its kind has.
-    #[error("backup {backup} has no {stream} stream: it is {what}")]
-    NoStream {
-        /// The backup.
-        backup: types::SessionId,
-        /// What was looked for.
-        stream: &'static str,
-        /// What it is instead.
-        what: &'static str,
-    },
     /// A hard link leads to a name that the backup does not have.
     #[error("the file it is a hard link to, {}, is not in the backup", String::from_utf8_lossy(.target))]
     NoLinkTarget {
