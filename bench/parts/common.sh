@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# What the scripts of bench/ share: messages, disk space, where data lies. Sourced, never run.
+
+say() { echo "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# data_folder yes|no: where the data sets lie by default; quick ones apart from full ones.
+data_folder() {
+  local suffix=""
+  if [ "$1" = yes ]; then suffix="-quick"; fi
+  echo "${ONEFOLD_BENCH_DATA:-${TMPDIR:-/tmp}/onefold-data$suffix}"
+}
+
+# need_space FOLDER MIB: fails unless so much is free, and 2 GiB besides.
+need_space() {
+  local free
+  free=$(($(df --output=avail -k "$1" | tail -n 1) / 1024))
+  [ "$free" -ge $(($2 + 2048)) ] || fail "$1: $free MiB free, $(($2 + 2048)) needed"
+}
+
+# remove_tree FOLDER: also where it holds read-only folders; what is mounted below stays.
+remove_tree() {
+  if [ -e "$1" ]; then chmod -R u+w "$1" && rm -rf --one-file-system "$1"; fi
+}
