@@ -1,10 +1,11 @@
 //! What every [`HookIndex`] must do, ours or not: call [`check`] from a test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
 use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::sampling::Anchors;
 
 /// What the index under test promises beyond never answering wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +28,10 @@ pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I)
     let crowd: Vec<Hook> = (0..50)
         .map(|n| Hook {
             bits: 77,
-            ..hook(0, n)
+            ..sample_hook(0, n)
         })
         .collect();
+    let crowd = with_anchors(crowd);
     check_one(promise, &make(&crowd), &crowd);
 }
 
@@ -69,11 +71,26 @@ fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
 }
 
 fn sample(count: u32, containers: u32) -> Vec<Hook> {
-    (0..count).map(|n| hook(n, n % containers)).collect()
+    with_anchors((0..count).map(|n| sample_hook(n, n % containers)).collect())
+}
+
+/// The hooks of whole containers, with the [`Standing`](crate::sampling::Standing) that each has there.
+#[must_use]
+pub fn with_anchors(hooks: Vec<Hook>) -> Vec<Hook> {
+    let mut anchors: BTreeMap<ContainerId, Anchors> = BTreeMap::new();
+    for hook in &hooks {
+        let of_container = anchors.entry(hook.container).or_default();
+        of_container.add(hook.kind, &fingerprint(hook.bits));
+    }
+    let hooks = hooks.into_iter().map(|hook| {
+        let anchors = &anchors[&hook.container];
+        Hook::of(hook.kind, &fingerprint(hook.bits), hook.container, anchors)
+    });
+    hooks.collect()
 }
 
 /// Bits below half, so that their complements are free.
-fn hook(n: u32, container: u32) -> Hook {
+fn sample_hook(n: u32, container: u32) -> Hook {
     let mut bits = u64::from(n).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^= bits >> 31;
     let kind = if n.is_multiple_of(5) {
@@ -90,17 +107,21 @@ fn hook(n: u32, container: u32) -> Hook {
         },
         sequence: SequenceNumber::new(container).expect("small"),
     };
-    Hook {
-        kind,
-        bits: bits >> 1,
-        container,
-    }
+    hook(kind, bits >> 1, container)
 }
 
-/// A fingerprint with these index bits.
+/// A hook to the fingerprint with these index bits; not an anchor.
+#[must_use]
+pub fn hook(kind: HookKind, bits: u64, container: ContainerId) -> Hook {
+    Hook::of(kind, &fingerprint(bits), container, &Anchors::default())
+}
+
+/// A fingerprint with these index bits, and sample bits that follow from them.
 #[must_use]
 pub fn fingerprint(bits: u64) -> Fingerprint {
+    let mixed = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mut bytes = [0; 32];
+    bytes[4..8].copy_from_slice(&mixed.to_be_bytes()[..4]);
     bytes[8..16].copy_from_slice(&bits.to_be_bytes());
     Fingerprint::from_bytes(bytes)
 }

@@ -1,7 +1,10 @@
 //! Hooks: what the index keeps of a catalog, and what every index answers.
 
 use container::CatalogView;
+use format::container::CatalogEntry;
 use types::{ContainerId, ContainerKind, Fingerprint};
+
+use crate::sampling::{Anchors, Standing};
 
 /// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
 pub const CANDIDATES_MAX: usize = 8;
@@ -38,12 +41,25 @@ pub struct Hook {
     pub bits: u64,
     /// The container.
     pub container: ContainerId,
+    /// How long it stays while R falls.
+    pub standing: Standing,
 }
 
 /// Kind, bits, the newer container first.
 pub(crate) type HookOrder = (HookKind, u64, std::cmp::Reverse<u64>);
 
 impl Hook {
+    /// Of a fingerprint in a container with these anchors.
+    #[must_use]
+    pub fn of(kind: HookKind, fingerprint: &Fingerprint, container: ContainerId, anchors: &Anchors) -> Self {
+        Self {
+            kind,
+            bits: fingerprint.index_bits(),
+            container,
+            standing: anchors.standing(kind, fingerprint),
+        }
+    }
+
     pub(crate) fn order(&self) -> HookOrder {
         (self.kind, self.bits, std::cmp::Reverse(age_order(self.container)))
     }
@@ -54,24 +70,24 @@ pub(crate) fn age_order(id: ContainerId) -> u64 {
     (id.session.get() << 27) | (u64::from(id.sequence.get()) << 3) | u64::from(id.kind.number())
 }
 
-/// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1). Archive and
-/// catalog containers are never looked into.
+/// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1), each with its
+/// [`Standing`]. Archive and catalog containers are never looked into.
 pub fn hooks_of(view: &CatalogView) -> impl Iterator<Item = Hook> {
     let container = view.id();
     let hooked = !matches!(container.kind, ContainerKind::Archive | ContainerKind::Catalog);
     let entries = if hooked { view.entries() } else { &[] };
-    entries.iter().map(move |entry| {
-        let kind = if entry.level.get() == 0 {
-            HookKind::Data
-        } else {
-            HookKind::Node
-        };
-        Hook {
-            kind,
-            bits: entry.fingerprint.index_bits(),
-            container,
-        }
-    })
+    let anchors = Anchors::of(entries.iter().map(|entry| (kind_of(entry), &entry.fingerprint)));
+    entries
+        .iter()
+        .map(move |entry| Hook::of(kind_of(entry), &entry.fingerprint, container, &anchors))
+}
+
+fn kind_of(entry: &CatalogEntry) -> HookKind {
+    if entry.level.get() == 0 {
+        HookKind::Data
+    } else {
+        HookKind::Node
+    }
 }
 
 /// Whose catalog should be loaded for a fingerprint. May forget and may lie; the catalog has the truth.

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! front    magic 8, version u16, 0 u16, length of meta u32, meta, digest over all before; to a full block
-//! leaves   data, then node: count u16, entries of (bits u64, container ordinal u32), digest at the end
+//! leaves   data, then node: count u16, entries of (bits u64, place u32), digest at the end
 //! fences   data, then node: count u16, 0 x 6, the first bits of 509 leaves, digest
 //! table    count u16, 0 x 6, 509 container ids, digest
 //! ```
+//!
+//! A place is the container's ordinal in the table, and above it the hook's [`Standing`].
 //!
 //! The first bits of every fence block stand in the front, so a look-up reads one fence block (hot: one
 //! in 339 * 509 entries) and one leaf. Every block carries its own digest, checked when it is read: opening
@@ -21,11 +23,16 @@ use format::names::IndexRunName;
 use format::wire::{Reader, Writer, digest};
 use types::{SessionId, StoreId};
 
+use crate::sampling::Standing;
+
 pub(crate) const BLOCK_BYTES: usize = 4096;
 pub(crate) const DIGEST_BYTES: usize = 16;
 pub(crate) const ENTRY_BYTES: usize = 12;
 pub(crate) const LEAF_ENTRIES: usize = (BLOCK_BYTES - DIGEST_BYTES - 2) / ENTRY_BYTES;
 pub(crate) const BLOCK_NUMBERS: usize = (BLOCK_BYTES - DIGEST_BYTES - 8) / 8;
+
+/// Bits of a place that are the container's ordinal: a part has no more containers than entries.
+const ORDINAL_BITS: u32 = 32 - Standing::BITS;
 
 const MAGIC: [u8; 8] = *b"1FOLDidx";
 const VERSION: u16 = 1;
@@ -221,7 +228,7 @@ impl<'a> Block<'a> {
         self.numbers().nth(at)
     }
 
-    /// The entries of a leaf: bits and container ordinal.
+    /// The entries of a leaf: bits and place.
     pub(crate) fn entries(self) -> Entries<'a> {
         let body = self.0.get(2..).unwrap_or_default();
         let (entries, _) = body.as_chunks::<ENTRY_BYTES>();
@@ -230,17 +237,43 @@ impl<'a> Block<'a> {
     }
 }
 
+/// Where a hook leads, and how long it stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The container's ordinal in the table.
+    pub(crate) ordinal: u32,
+    pub(crate) standing: Standing,
+}
+
+impl Place {
+    pub(crate) fn to_u32(self) -> u32 {
+        debug_assert!(
+            self.ordinal >> ORDINAL_BITS == 0,
+            "no more containers than entries"
+        );
+        self.ordinal | (u32::from(self.standing.to_bits()) << ORDINAL_BITS)
+    }
+
+    fn from_u32(place: u32) -> Self {
+        let standing = u8::try_from(place >> ORDINAL_BITS).expect("six bits");
+        Self {
+            ordinal: place & ((1 << ORDINAL_BITS) - 1),
+            standing: Standing::from_bits(standing),
+        }
+    }
+}
+
 /// The entries of a leaf.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entries<'a>(&'a [[u8; ENTRY_BYTES]]);
 
 impl Entries<'_> {
-    pub(crate) fn get(self, at: usize) -> Option<(u64, u32)> {
+    pub(crate) fn get(self, at: usize) -> Option<(u64, Place)> {
         self.0.get(at).map(split_entry)
     }
 
-    /// The ordinals of the entries with these bits, in order.
-    pub(crate) fn equal(self, bits: u64) -> impl Iterator<Item = u32> {
+    /// The places of the entries with these bits, in order.
+    pub(crate) fn equal(self, bits: u64) -> impl Iterator<Item = Place> {
         let first = self.0.partition_point(|entry| split_entry(entry).0 < bits);
         self.0[first..]
             .iter()
@@ -250,9 +283,12 @@ impl Entries<'_> {
     }
 }
 
-fn split_entry(entry: &[u8; ENTRY_BYTES]) -> (u64, u32) {
-    let (mut bits, mut ordinal) = ([0; 8], [0; 4]);
+fn split_entry(entry: &[u8; ENTRY_BYTES]) -> (u64, Place) {
+    let (mut bits, mut place) = ([0; 8], [0; 4]);
     bits.copy_from_slice(&entry[..8]);
-    ordinal.copy_from_slice(&entry[8..]);
-    (u64::from_le_bytes(bits), u32::from_le_bytes(ordinal))
+    place.copy_from_slice(&entry[8..]);
+    (
+        u64::from_le_bytes(bits),
+        Place::from_u32(u32::from_le_bytes(place)),
+    )
 }

@@ -24,6 +24,7 @@ mod merge;
 mod part;
 mod resolver;
 mod run;
+pub mod sampling;
 mod session;
 mod writer;
 

@@ -6,9 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use types::ContainerId;
 
 use crate::hook::{Hook, HookKind};
+use crate::sampling::Standing;
 
-/// Bytes that one entry takes: key, container, control byte, at seven eighths full or less.
-pub(crate) const ENTRY_BYTES_IN_MEMORY: usize = 32;
+/// Bytes that one entry takes: key, container, standing, control byte, at seven eighths full or less.
+pub(crate) const ENTRY_BYTES_IN_MEMORY: usize = 40;
+
+/// A container and the hook's standing in it.
+type Held = (u64, u8);
 
 /// Index bits are of keyed hashes already.
 #[derive(Debug, Default)]
@@ -35,20 +39,20 @@ type Map<V> = HashMap<u64, V, BuildHasherDefault<BitsHasher>>;
 /// A map of one kind's hooks. Nearly every fingerprint has one container; the others stand apart.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHooks {
-    one: Map<u64>,
-    more: Map<Vec<u64>>,
+    one: Map<Held>,
+    more: Map<Vec<Held>>,
 }
 
 impl MemoryHooks {
-    pub(crate) fn insert(&mut self, bits: u64, container: ContainerId) {
-        let id = container.to_u64();
-        match self.one.get(&bits) {
-            None => drop(self.one.insert(bits, id)),
-            Some(held) if *held == id => {}
+    pub(crate) fn insert(&mut self, hook: &Hook) {
+        let new = (hook.container.to_u64(), hook.standing.to_bits());
+        match self.one.get(&hook.bits) {
+            None => drop(self.one.insert(hook.bits, new)),
+            Some(held) if held.0 == new.0 => {}
             Some(_) => {
-                let more = self.more.entry(bits).or_default();
-                if !more.contains(&id) {
-                    more.push(id);
+                let more = self.more.entry(hook.bits).or_default();
+                if !more.iter().any(|held| held.0 == new.0) {
+                    more.push(new);
                 }
             }
         }
@@ -60,7 +64,7 @@ impl MemoryHooks {
         out.extend(
             std::iter::once(one)
                 .chain(more)
-                .filter_map(|id| ContainerId::from_u64(*id)),
+                .filter_map(|held| ContainerId::from_u64(held.0)),
         );
     }
 
@@ -72,13 +76,14 @@ impl MemoryHooks {
         let more = self
             .more
             .iter()
-            .flat_map(|(bits, ids)| ids.iter().map(move |id| (bits, id)));
+            .flat_map(|(bits, held)| held.iter().map(move |held| (bits, held)));
         let all = self.one.iter().chain(more);
-        all.filter_map(|(bits, id)| {
+        all.filter_map(|(bits, (id, standing))| {
             Some(Hook {
                 kind,
                 bits: *bits,
                 container: ContainerId::from_u64(*id)?,
+                standing: Standing::from_bits(*standing),
             })
         })
         .collect()

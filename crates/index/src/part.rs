@@ -104,8 +104,8 @@ impl Part {
             return Err(Damaged);
         }
         let block = self.block(self.leaves_at[kind.number()] + leaf)?;
-        for ordinal in block.entries().equal(bits) {
-            out.push(self.container(ordinal)?);
+        for place in block.entries().equal(bits) {
+            out.push(self.container(place.ordinal)?);
         }
         Ok(())
     }
@@ -162,14 +162,15 @@ impl<'a> Scanner<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<Hook>, Damaged> {
         loop {
             if let Some(block) = self.block
-                && let Some((bits, ordinal)) = block.entries().get(self.entry)
+                && let Some((bits, place)) = block.entries().get(self.entry)
             {
                 self.entry += 1;
-                let container = *self.table.get(ordinal as usize).ok_or(Damaged)?;
+                let container = *self.table.get(place.ordinal as usize).ok_or(Damaged)?;
                 return Ok(Some(Hook {
                     kind: self.kind,
                     bits,
                     container,
+                    standing: place.standing,
                 }));
             }
             let number = self.kind.number();

@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use container::{CatalogView, ContainerError, Containers};
 use env::StorageError;
 use format::container::CatalogCopy;
-use types::{ContainerId, ContainerKind, SessionId};
+use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
 
 use crate::cover;
 use crate::error::{IndexError, Warning};
@@ -18,6 +18,7 @@ use crate::index::{Index, read, write};
 use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
 use crate::merge::{Written, names_of};
 use crate::run::{Run, Source};
+use crate::sampling::Anchors;
 
 /// When hooks to nodes may be seen by look-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +204,7 @@ impl HookWriter {
     /// As [`Self::add`].
     pub fn add_hook(&mut self, hook: Hook) -> Result<(), IndexError> {
         match hook.kind {
-            HookKind::Data => write(&self.chunks).insert(hook.bits, hook.container),
+            HookKind::Data => write(&self.chunks).insert(&hook),
             HookKind::Node => self.nodes.push(hook),
         }
         let nodes = match self.nodes_seen {
@@ -293,13 +294,16 @@ impl Drop for HookWriter {
 /// The hooks of a catalog's copy: copies keep the bits that the index needs. They are all chunks'.
 pub fn hooks_of_copy(copy: &CatalogCopy) -> impl Iterator<Item = Hook> {
     let container = copy.container;
-    copy.entries.iter().map(move |entry| {
-        let mut bits = [0; 8];
-        bits.copy_from_slice(&entry.fingerprint_prefix[8..]);
-        Hook {
-            kind: HookKind::Data,
-            bits: u64::from_be_bytes(bits),
-            container,
-        }
-    })
+    let fingerprints = || copy.entries.iter().map(|entry| widen(entry.fingerprint_prefix));
+    let mut anchors = Anchors::default();
+    for fingerprint in fingerprints() {
+        anchors.add(HookKind::Data, &fingerprint);
+    }
+    fingerprints().map(move |fingerprint| Hook::of(HookKind::Data, &fingerprint, container, &anchors))
+}
+
+fn widen(prefix: [u8; 16]) -> Fingerprint {
+    let mut bytes = [0; Fingerprint::BYTES];
+    bytes[..16].copy_from_slice(&prefix);
+    Fingerprint::from_bytes(bytes)
 }

@@ -13,7 +13,9 @@ use types::{ContainerId, ObjectName, SessionId, StoreId};
 
 use crate::error::IndexError;
 use crate::hook::{CANDIDATES_MAX, Hook};
-use crate::layout::{BLOCK_BYTES, BLOCK_NUMBERS, LEAF_ENTRIES, Meta, Section, close_block, put_numbers};
+use crate::layout::{
+    BLOCK_BYTES, BLOCK_NUMBERS, LEAF_ENTRIES, Meta, Place, Section, close_block, put_numbers,
+};
 
 /// Entries of a part at most: some 24 MiB.
 pub(crate) const PART_ENTRIES_MAX: usize = 2 << 20;
@@ -80,15 +82,15 @@ struct OpenSection {
     firsts: Vec<u64>,
     open_entries: usize,
     /// Entries at the end of the open leaf that have the same bits.
-    group: Vec<(u64, u32)>,
+    group: Vec<(u64, Place)>,
 }
 
 impl OpenSection {
-    fn push(&mut self, bits: u64, ordinal: u32) {
+    fn push(&mut self, bits: u64, place: Place) {
         if self.group.first().is_some_and(|first| first.0 != bits) {
             self.flush_group();
         }
-        self.group.push((bits, ordinal));
+        self.group.push((bits, place));
         self.entries += 1;
     }
 
@@ -105,9 +107,9 @@ impl OpenSection {
         }
         self.open_entries += self.group.len();
         let mut w = Writer::new(&mut self.leaves);
-        for (bits, ordinal) in self.group.drain(..) {
+        for (bits, place) in self.group.drain(..) {
             w.u64(bits);
-            w.u32(ordinal);
+            w.u32(place.to_u32());
         }
     }
 
@@ -161,7 +163,7 @@ impl<'a> RunWriter<'a> {
     pub(crate) fn push(&mut self, hook: Hook) -> Result<(), IndexError> {
         if let Some(last) = self.last {
             debug_assert!(last.order() <= hook.order(), "hooks come in order");
-            if last == hook {
+            if last.order() == hook.order() {
                 return Ok(());
             }
             let is_equal = (last.kind, last.bits) == (hook.kind, hook.bits);
@@ -179,7 +181,11 @@ impl<'a> RunWriter<'a> {
         if ordinal == next {
             self.containers.push(hook.container.to_u64());
         }
-        self.sections[hook.kind.number()].push(hook.bits, ordinal);
+        let place = Place {
+            ordinal,
+            standing: hook.standing,
+        };
+        self.sections[hook.kind.number()].push(hook.bits, place);
         self.entries += 1;
         Ok(())
     }

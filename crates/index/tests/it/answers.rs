@@ -38,11 +38,7 @@ fn any_hook() -> impl Strategy<Value = Hook> {
         } else {
             ContainerKind::Data
         };
-        Hook {
-            kind,
-            bits: bits(n),
-            container: id(of, session, sequence),
-        }
+        conformance::hook(kind, bits(n), id(of, session, sequence))
     })
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use env::Storage;
 use env::fault::FaultStorage;
-use index::{Hook, HookKind, IndexOptions};
+use index::{Hook, HookKind, IndexOptions, conformance};
 use types::ContainerKind;
 
 use crate::store::*;
@@ -21,13 +21,9 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden-index/run.hex")
 }
 
-/// Both kinds, two containers, bits that stand twice.
+/// Both kinds, two containers, bits that stand twice, an anchor of each container.
 fn hooks() -> Vec<Hook> {
-    let node = |bits, container| Hook {
-        kind: HookKind::Node,
-        bits,
-        container,
-    };
+    let node = |bits, container| conformance::hook(HookKind::Node, bits, container);
     let recipe = id(ContainerKind::Recipe, 3, 1);
     let mut hooks: Vec<_> = (0..5).map(|n| hook(bits(n), data(3, 0))).collect();
     hooks.extend([
@@ -35,7 +31,7 @@ fn hooks() -> Vec<Hook> {
         node(bits(7), recipe),
         node(bits(8), recipe),
     ]);
-    hooks
+    conformance::with_anchors(hooks)
 }
 
 fn to_text(bytes: &[u8]) -> String {

@@ -7,5 +7,6 @@ mod damage;
 mod golden;
 mod merging;
 mod resolving;
+mod sampling;
 mod sessions;
 mod store;

@@ -7,12 +7,12 @@ use container::{CatalogView, Compression, ContainerBuilder, Containers, PendingE
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::fault::FaultStorage;
 use env::{Env, Storage};
-use index::conformance::fingerprint;
+use index::conformance::{self, fingerprint};
 use index::{CANDIDATES_MAX, Hook, HookIndex, HookKind, Index, IndexOptions};
 use types::{ContainerId, ContainerKind, Generation, Level, ObjectName, SequenceNumber, SessionId, StoreId};
 
 pub(crate) const SMALL: IndexOptions = IndexOptions {
-    pending_bytes_max: 32 * 100,
+    pending_bytes_max: 40 * 100,
     part_entries_max: 64,
 };
 
@@ -51,11 +51,7 @@ pub(crate) fn data(session_number: u64, sequence: u32) -> ContainerId {
 }
 
 pub(crate) fn hook(bits: u64, container: ContainerId) -> Hook {
-    Hook {
-        kind: HookKind::Data,
-        bits,
-        container,
-    }
+    conformance::hook(HookKind::Data, bits, container)
 }
 
 /// Spread over all 64 bits.
