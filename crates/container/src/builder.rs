@@ -1,13 +1,14 @@
 //! Packing: compressed regions and their entries in, one sealed object out.
 //!
-//! What must hold: the object's bytes are collected once, in one vector that grows to the target size,
-//! with room for each region's tag, so that sealing encrypts in place and nothing is copied. The salt is
-//! drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing is heavy
+//! What must hold: the object's bytes are collected once, in one aligned buffer of the target size, with
+//! room for each region's tag, so that sealing encrypts in place, disks write from there and nothing is
+//! copied. Whoever packs many containers brings buffers that were used before. The salt is drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing is heavy
 //! computation, meant for a writer thread. Nothing touches the storage here.
 
 use std::sync::Arc;
 
 use crypto::TAG_BYTES;
+use env::AlignedBuffer;
 use format::container::{
     CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
     HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_rows,
@@ -73,7 +74,7 @@ impl PendingEntry {
 #[derive(Debug)]
 pub struct ContainerBuilder {
     at: Identity,
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     regions: Vec<OpenRegion>,
     catalog: Catalog,
 }
@@ -92,8 +93,14 @@ impl ContainerBuilder {
     /// An empty container, with address space reserved for the usual target size.
     #[must_use]
     pub fn new(id: ContainerId, generation: Generation) -> Self {
-        let mut bytes = Vec::with_capacity(RESERVED_BYTES);
-        bytes.resize(HEADER_BYTES, 0);
+        Self::in_buffer(id, generation, AlignedBuffer::with_capacity(RESERVED_BYTES))
+    }
+
+    /// An empty container in a buffer of the caller's, whose bytes are forgotten.
+    #[must_use]
+    pub fn in_buffer(id: ContainerId, generation: Generation, mut bytes: AlignedBuffer) -> Self {
+        bytes.clear();
+        bytes.extend_zeros(HEADER_BYTES);
         Self {
             at: Identity::main(id, generation),
             bytes,
@@ -105,17 +112,9 @@ impl ContainerBuilder {
     /// The stub generation of a container that was merged into another: no regions, only the way there.
     #[must_use]
     pub fn stub(id: ContainerId, generation: Generation, moved_to: ContainerId) -> Self {
-        let catalog = Catalog {
-            moved_to: Some(moved_to),
-            ..Catalog::default()
-        };
-        let bytes = vec![0; HEADER_BYTES];
-        Self {
-            at: Identity::main(id, generation),
-            bytes,
-            regions: Vec::new(),
-            catalog,
-        }
+        let mut builder = Self::in_buffer(id, generation, AlignedBuffer::with_capacity(HEADER_BYTES));
+        builder.catalog.moved_to = Some(moved_to);
+        builder
     }
 
     /// The container being packed.
@@ -210,7 +209,7 @@ impl ContainerBuilder {
         );
         let offset = self.bytes.len();
         self.bytes.extend_from_slice(region.bytes());
-        self.bytes.resize(self.bytes.len() + TAG_BYTES, 0);
+        self.bytes.extend_zeros(TAG_BYTES);
         let stored_len = u32::try_from(self.bytes.len() - offset).expect("no longer than its plain bytes");
         let entry_count = u32::try_from(entries).expect("no more than slots");
         let after = u32::try_from(self.entry_count()).expect("no more than slots");
@@ -267,9 +266,11 @@ impl ContainerBuilder {
         }
 
         let catalog_at = bytes.len();
-        catalog.encode(&mut bytes);
+        let mut sealed_catalog = Vec::new();
+        catalog.encode(&mut sealed_catalog);
         let aad = at.associated_data(store, CATALOG_NUMBER);
-        key.seal(u64::from(CATALOG_NUMBER), &aad, &mut bytes, catalog_at);
+        key.seal(u64::from(CATALOG_NUMBER), &aad, &mut sealed_catalog, 0);
+        bytes.extend_from_slice(&sealed_catalog);
         let catalog_stored_len = u32::try_from(bytes.len() - catalog_at).expect("at most 2^20 short entries");
         let footer = ContainerFooter {
             region_count: u32::try_from(rows.len()).expect("no more regions than entries"),
@@ -295,7 +296,7 @@ impl ContainerBuilder {
 /// A sealed generation, ready to be put.
 #[derive(Debug)]
 pub struct SealedContainer {
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     catalog: Arc<CatalogView>,
 }
 

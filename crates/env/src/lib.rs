@@ -5,6 +5,7 @@
 //! [`conformance`] is the suite that each of them passes, and that any other must. [`Clock`] and
 //! [`Entropy`] are time and randomness; each has a system's and a test's implementation.
 
+mod buffer;
 mod clock;
 pub mod conformance;
 mod entropy;
@@ -19,6 +20,7 @@ mod storage;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use container::{CompressedRegion, Compression, ContainerBuilder, PendingEntry, compress_region};
+use env::AlignedPool;
 use format::node::Node;
 use recipe::{KnownNode, NodeSink, RecipeError};
 use types::{
@@ -68,6 +69,7 @@ pub(crate) struct Builders<'a> {
     limits: Limits,
     compression: Compression,
     sequences: Sequences,
+    buffers: AlignedPool,
     output: Sender<Submitted>,
     lanes: [Option<ContainerBuilder>; Lane::COUNT],
     nodes: Option<ContainerBuilder>,
@@ -85,6 +87,7 @@ impl<'a> Builders<'a> {
         limits: Limits,
         compression: Compression,
         sequences: Sequences,
+        buffers: AlignedPool,
         output: Sender<Submitted>,
     ) -> Self {
         Self {
@@ -92,6 +95,7 @@ impl<'a> Builders<'a> {
             limits,
             compression,
             sequences,
+            buffers,
             output,
             lanes: [None, None],
             nodes: None,
@@ -171,9 +175,11 @@ impl<'a> Builders<'a> {
     }
 
     fn open(&self, kind: ContainerKind) -> Result<ContainerBuilder, IngestError> {
-        Ok(ContainerBuilder::new(
-            self.sequences.next(kind)?,
+        let id = self.sequences.next(kind)?;
+        Ok(ContainerBuilder::in_buffer(
+            id,
             Generation::FIRST,
+            self.buffers.take(),
         ))
     }
 

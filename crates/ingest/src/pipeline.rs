@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use chunking::Chunker;
+use env::AlignedPool;
 use recipe::TreeBuilder;
 
 use crate::buffer::BufferPool;
@@ -31,6 +32,9 @@ use crate::{workers, write};
 
 /// Bytes a buffer holds.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// What a container may have over its target: a region, and what its catalog takes beyond the estimate.
+const CONTAINER_SLACK_BYTES: usize = 1 << 20;
 
 /// How one of the backup's streams is treated.
 pub(crate) struct StreamSpec {
@@ -120,7 +124,19 @@ pub(crate) fn run(
         own_segments: HashSet::new(),
     };
     let held = (options.small_bytes_max > 0).then(|| Held::new(options.small_bytes_max));
-    let builders = Builders::new(door, limits, options.compression, sequences.clone(), to_write);
+    // As many as are ever full at once are worth keeping.
+    let container_buffers = AlignedPool::new(
+        shape.container_bytes as usize + CONTAINER_SLACK_BYTES,
+        options.writers + 1,
+    );
+    let builders = Builders::new(
+        door,
+        limits,
+        options.compression,
+        sequences.clone(),
+        container_buffers,
+        to_write,
+    );
     let pack = PackStage {
         builders,
         streams: pack_streams,

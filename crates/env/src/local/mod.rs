@@ -3,8 +3,8 @@
 //! What must hold:
 //! - A file gets its final name only when all its bytes are written, by a call that fails if the name is
 //!   taken ([`PublishWay`]), and is never changed afterwards.
-//! - What a barrier covers is tracked per handle ([`tracker`]); write-back starts with the put, so that the
-//!   barrier finds little left.
+//! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page cache
+//!   ([`direct`]) and write-back of others starts with the put, so that the barrier finds little left.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
 //! - A name is not also the folder of another name. A store lies within one file system, without symbolic
 //!   links. Folders that were made are never removed.
@@ -15,6 +15,7 @@
 //! other hosts have put as far as their server has written it.
 
 mod barrier;
+mod direct;
 mod files;
 mod host;
 mod listing;
@@ -40,6 +41,7 @@ use types::{ByteRange, ObjectName};
 use crate::plain::folder_prefix;
 use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use barrier::Barrier;
+use direct::{Direct, Wrote};
 use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
 use publish::{Refusal, Temporary};
@@ -65,6 +67,9 @@ pub struct LocalOptions {
     /// At most so many names are remembered as not yet durable, and as many as durable, at some 150 bytes
     /// each. Default: 65,536.
     pub tracked_names_max: usize,
+    /// Objects of at least so many bytes are written past the page cache, where the file system can; with
+    /// `u64::MAX` none is. Default: 1 MiB.
+    pub direct_bytes_min: u64,
 }
 
 impl Default for LocalOptions {
@@ -73,6 +78,7 @@ impl Default for LocalOptions {
             first_way: PublishWay::Link,
             sync_calls_max: 32,
             tracked_names_max: 1 << 16,
+            direct_bytes_min: 1 << 20,
         }
     }
 }
@@ -100,6 +106,7 @@ pub struct LocalStorage {
     temporaries: Temporaries,
     tracker: Tracker,
     bounds: Bounds,
+    direct: Direct,
     /// The way that worked last.
     way: Mutex<PublishWay>,
 }
@@ -157,6 +164,7 @@ impl LocalStorage {
             temporaries,
             tracker: Tracker::new(bounds),
             bounds,
+            direct: Direct::new(options.direct_bytes_min),
             way: Mutex::new(options.first_way),
         })
     }
@@ -254,9 +262,13 @@ impl Storage for LocalStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         let fail = |error| io_error("write", name.as_str(), error);
         let mut temporary = self.temporaries.create().map_err(fail)?;
-        write_parts(&mut temporary.file, parts).map_err(fail)?;
+        let wrote = self.direct.write(&*self.calls, &temporary.file, parts);
+        let wrote = wrote.map_err(fail)?;
+        if wrote == Wrote::Nothing {
+            write_parts(&mut temporary.file, parts).map_err(fail)?;
+        }
         let metadata = temporary.file.metadata().map_err(fail)?;
-        if metadata.len() >= WRITE_BACK_BYTES_MIN {
+        if wrote == Wrote::Nothing && metadata.len() >= WRITE_BACK_BYTES_MIN {
             self.calls.start_write_back(&temporary.file);
         }
         // The tracker's copy of the descriptor; made first, because once published the put has succeeded.

@@ -1,4 +1,4 @@
-//! The calls to the system that publish and sync files, behind a trait so that tests make them fail.
+//! The calls to the system that write, publish and sync files, behind a trait so that tests make them fail.
 //!
 //! Everything here blocks, may be called from many threads, and keeps nothing.
 
@@ -19,6 +19,21 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
     /// Renames a file, unless the new name is taken.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         rename_new(from, to)
+    }
+
+    /// Has what is written from now on go past the page cache, or through it again.
+    fn set_direct(&self, file: &File, direct: bool) -> io::Result<()> {
+        set_direct(file, direct)
+    }
+
+    /// Takes room for so many bytes, where the file system can; fails only when there is none.
+    fn reserve(&self, file: &File, bytes: u64) -> io::Result<()> {
+        reserve(file, bytes)
+    }
+
+    /// Writes bytes at a place; how many it were comes back.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(file, bytes, offset)
     }
 
     /// Makes the system begin to write the file; a hint, so its failure says nothing.
@@ -67,6 +82,45 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let mut flags = fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(fcntl_setfl(file, flags)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_direct(_: &File, direct: bool) -> io::Result<()> {
+    if direct {
+        Err(io::ErrorKind::Unsupported.into())
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) =>
+        {
+            Err(error)
+        }
+        // A file system that cannot, or a signal: writing takes the room.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(target_os = "linux")]

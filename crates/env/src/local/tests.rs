@@ -1,6 +1,7 @@
 //! What a local folder does beyond what every storage does; barriers are in `durability`.
 
 mod creating;
+mod direct;
 mod durability;
 mod locking;
 mod sharing;

@@ -1,0 +1,226 @@
+//! Buffers that disks read and write without a copy, and a pool that keeps them for the next use.
+//!
+//! What must hold: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of [`ALIGN_BYTES`], and
+//! so stand in whole blocks; all its memory is initialised. A buffer is used by one thread at a time; a pool
+//! by any number. Memory that was touched is worth keeping: to get fresh pages from the system costs more
+//! than to fill them. Nothing here fails but for want of memory.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What addresses, lengths and offsets of direct reads and writes are multiples of. No disk's block is larger
+/// on the systems that we know; where one is, the system refuses, and the storage takes the usual way.
+pub const ALIGN_BYTES: usize = 4096;
+
+/// A growing run of bytes in aligned memory. Goes back to its pool, if it has one, when it is dropped.
+pub struct AlignedBuffer {
+    memory: Vec<u8>,
+    /// Where the bytes begin in `memory`.
+    start: usize,
+    len: usize,
+    pool: Option<Arc<Shelf>>,
+}
+
+impl AlignedBuffer {
+    /// An empty buffer with room for so many bytes; untouched memory costs nothing yet.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut buffer = Self {
+            memory: Vec::new(),
+            start: 0,
+            len: 0,
+            pool: None,
+        };
+        buffer.memory = aligned(bytes, &mut buffer.start);
+        buffer
+    }
+
+    /// Bytes that fit without moving; a multiple of [`ALIGN_BYTES`].
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        (self.memory.len() - self.start) & !(ALIGN_BYTES - 1)
+    }
+
+    /// Adds bytes.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
+        let at = self.start + self.len;
+        self.memory[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Adds zeros.
+    pub fn extend_zeros(&mut self, bytes: usize) {
+        let at = self.len;
+        self.grow_to(at + bytes);
+        self[at..].fill(0);
+    }
+
+    /// Makes it so long; bytes that are new are whatever stood there before.
+    pub fn grow_to(&mut self, len: usize) {
+        if len > self.len {
+            self.reserve(len - self.len);
+        }
+        self.len = len;
+    }
+
+    /// Forgets the bytes and keeps the memory.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn reserve(&mut self, more: usize) {
+        if more <= self.capacity() - self.len {
+            return;
+        }
+        let mut start = 0;
+        let wanted = (self.len + more).max(2 * self.capacity());
+        let mut memory = aligned(wanted, &mut start);
+        memory[start..start + self.len].copy_from_slice(self);
+        (self.memory, self.start) = (memory, start);
+    }
+}
+
+/// Zeroed memory in which `bytes`, rounded up to whole blocks, fit at an aligned `start`.
+fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
+    let room = bytes.next_multiple_of(ALIGN_BYTES);
+    let memory = vec![0; room + ALIGN_BYTES - 1];
+    *start = memory.as_ptr().align_offset(ALIGN_BYTES);
+    assert!(*start < ALIGN_BYTES, "bytes can be aligned to any power of two");
+    memory
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+impl fmt::Debug for AlignedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.len, self.capacity())
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.pool.take() {
+            let (memory, start) = (std::mem::take(&mut self.memory), self.start);
+            shelf.keep(Self {
+                memory,
+                start,
+                len: 0,
+                pool: None,
+            });
+        }
+    }
+}
+
+/// Lends buffers of one size and takes them back. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AlignedPool {
+    shelf: Arc<Shelf>,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    capacity: usize,
+    spare_max: usize,
+    spare: Mutex<Vec<AlignedBuffer>>,
+}
+
+impl AlignedPool {
+    /// A pool of buffers with room for `capacity` bytes, which keeps at most `spare_max` that nobody uses. How
+    /// many are lent is the borrowers' business.
+    #[must_use]
+    pub fn new(capacity: usize, spare_max: usize) -> Self {
+        Self {
+            shelf: Arc::new(Shelf {
+                capacity,
+                spare_max,
+                spare: Mutex::default(),
+            }),
+        }
+    }
+
+    /// An empty buffer.
+    #[must_use]
+    pub fn take(&self) -> AlignedBuffer {
+        let spare = self.shelf.spare().pop();
+        let mut buffer = spare.unwrap_or_else(|| AlignedBuffer::with_capacity(self.shelf.capacity));
+        buffer.pool = Some(Arc::clone(&self.shelf));
+        buffer
+    }
+}
+
+impl Shelf {
+    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<AlignedBuffer>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that had to grow is not kept: a single large object must not hold its memory for ever.
+    fn keep(&self, buffer: AlignedBuffer) {
+        let usual = self.capacity.next_multiple_of(ALIGN_BYTES);
+        let mut spare = self.spare();
+        if buffer.capacity() == usual && spare.len() < self.spare_max {
+            spare.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_aligned(buffer: &AlignedBuffer) -> bool {
+        buffer.as_ptr().addr().is_multiple_of(ALIGN_BYTES)
+    }
+
+    #[test]
+    fn bytes_stay_aligned_and_the_same_however_they_grow() {
+        let (mut buffer, mut model) = (AlignedBuffer::with_capacity(10), Vec::new());
+        for step in 0..200_usize {
+            let piece = vec![u8::try_from(step).unwrap(); step * 37 % 5000];
+            buffer.extend_from_slice(&piece);
+            model.extend_from_slice(&piece);
+            buffer.extend_zeros(step % 7);
+            model.resize(model.len() + step % 7, 0);
+            assert!(buffer[..] == model[..], "step {step}");
+            assert!(is_aligned(&buffer), "step {step}");
+            assert!(buffer.capacity() >= buffer.len() && buffer.capacity().is_multiple_of(ALIGN_BYTES));
+        }
+    }
+
+    #[test]
+    fn zeros_are_zeros_in_memory_that_was_used_before() {
+        let mut buffer = AlignedBuffer::with_capacity(100);
+        buffer.extend_from_slice(&[7; 100]);
+        buffer.clear();
+        buffer.extend_zeros(50);
+        assert_eq!(buffer[..], [0; 50]);
+    }
+
+    #[test]
+    fn a_pool_lends_the_same_memory_again_and_keeps_no_more_than_it_may() {
+        let pool = AlignedPool::new(10_000, 1);
+        let (first, second) = (pool.take(), pool.take());
+        assert!(is_aligned(&first) && is_aligned(&second));
+        let address = first.memory.as_ptr();
+        drop((first, second));
+        assert_eq!(pool.shelf.spare().len(), 1);
+        let mut again = pool.take();
+        assert_eq!(again.memory.as_ptr(), address);
+        assert!(again.is_empty());
+        again.grow_to(1 << 20);
+        drop(again);
+        assert_eq!(pool.shelf.spare().len(), 0, "grown: not kept");
+    }
+}
