@@ -41,6 +41,16 @@ pub(crate) struct Global {
     /// Use no password: whoever can read the store can read everything in it
     #[arg(long, global = true)]
     pub(crate) insecure_no_password: bool,
+    /// How large the index may grow on disk; beyond that it keeps one fingerprint in 2, 4, 8, ...
+    #[arg(
+        long,
+        global = true,
+        env = "ONEFOLD_INDEX_MIB",
+        value_name = "MIB",
+        default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) index_mib: u32,
     /// Print JSON lines instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,

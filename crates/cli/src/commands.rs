@@ -51,7 +51,11 @@ fn open(global: &Global) -> Result<Store> {
     // Whether there is a store is told before anybody is asked for its password.
     let env = Store::find_local(&folder).with_context(place)?;
     let credential = password::existing(global)?;
-    Store::open(&env, &credential, &OpenOptions::default()).with_context(place)
+    let options = OpenOptions {
+        index_bytes_max: u64::from(global.index_mib) << 20,
+        ..OpenOptions::default()
+    };
+    Store::open(&env, &credential, &options).with_context(place)
 }
 
 /// Paths as a backup has them: absolute, as seen from here.

@@ -1,7 +1,8 @@
-//! The exact index (R = 1) on disk: memory-mapped runs, and what this process has sealed since.
+//! The index on disk: memory-mapped runs, sampled as a budget allows, and what this process has sealed since.
 //!
-//! What must hold: opening reads the fronts of runs alone; a look-up reads at most one leaf block of each
-//! run (and a fence block, hot); anything wrong with a run makes it ignored, never an error (INV-4). Runs
+//! What must hold: opening reads the fronts of runs alone; a look-up reads a resident summary and at most one
+//! leaf of each run; all runs together fit the budget once they are merged, and every run is written at the
+//! rates in force; anything wrong with a run makes it ignored, never an error (INV-4). Runs
 //! are immutable: readers keep the mapping of a run that a merge deleted, and lose nothing. All methods may
 //! be called from many threads; the list of runs is locked only while it is read or swapped.
 //!
@@ -20,8 +21,12 @@ use crate::cover;
 use crate::error::{IndexError, Warning};
 use crate::hook::{CANDIDATES_MAX, HookIndex, HookKind, age_order};
 use crate::memory::MemoryHooks;
+use crate::merge::RUNS_MAX;
 use crate::part::Part;
+use crate::rates::{self, Load};
 use crate::run::Run;
+use crate::sampling::SamplingRates;
+use crate::summary::key_of;
 use crate::writer::{PART_ENTRIES_MAX, RunId};
 
 /// How the index uses memory.
@@ -30,14 +35,23 @@ pub struct IndexOptions {
     /// Memory for hooks not yet in a run, of each session and of a rebuild, in bytes. Beyond it they are
     /// written as a run early.
     pub pending_bytes_max: usize,
-    /// Entries of one object of a run at most; at most 2 Mi.
+    /// Bytes of all runs together, on disk (M). Beyond it R halves. Of them a quarter is resident once
+    /// it was used: the filter, 11 bits a hook; a hook takes some 6 bytes in all.
+    pub bytes_max: u64,
+    /// Entries of one object of a run at most; at most 1 Mi.
     pub part_entries_max: usize,
+}
+
+impl IndexOptions {
+    /// The default budget for runs, in bytes: 40 million hooks, 350 GiB of chunks at R = 1.
+    pub const BYTES_MAX: u64 = 256 << 20;
 }
 
 impl Default for IndexOptions {
     fn default() -> Self {
         Self {
             pending_bytes_max: 128 << 20,
+            bytes_max: Self::BYTES_MAX,
             part_entries_max: PART_ENTRIES_MAX,
         }
     }
@@ -48,15 +62,21 @@ impl Default for IndexOptions {
 pub struct IndexStats {
     /// Runs in use.
     pub runs: u64,
-    /// Entries in them.
+    /// Hooks in them.
     pub entries: u64,
+    /// Of those, hooks to nodes.
+    pub node_entries: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Entries still in memory.
+    /// Of those, what look-ups of absent fingerprints touch.
+    pub resident_bytes: u64,
+    /// In force: at which the next run is written.
+    pub rates: SamplingRates,
+    /// Hooks still in memory.
     pub pending_entries: u64,
     /// Look-ups.
     pub lookups: u64,
-    /// Blocks read, of all kinds.
+    /// Leaves read. Summaries and tables, which are resident, do not count.
     pub blocks_read: u64,
 }
 
@@ -161,7 +181,7 @@ impl Index {
         let Some(parsed) = names::parse_index_run(name) else {
             return Ok(None);
         };
-        match Part::open(object, parsed, self.inner.store) {
+        match Part::open(Arc::clone(&self.inner.storage), object, parsed, self.inner.store) {
             Ok(part) => Ok(Some(Arc::new(part))),
             Err(why) => {
                 self.note_bad(name.clone(), why);
@@ -224,22 +244,48 @@ impl Index {
             .collect()
     }
 
+    /// The rates in force: at which the next run is written.
+    #[must_use]
+    pub fn rates(&self) -> SamplingRates {
+        self.rates_of(&self.runs())
+    }
+
+    pub(crate) fn rates_of(&self, runs: &[Arc<Run>]) -> SamplingRates {
+        let loads: Vec<Load> = runs.iter().map(|run| run.load()).collect();
+        rates::in_force(&loads, self.inner.options.bytes_max)
+    }
+
+    /// Whether [`Self::merge`] would do something.
+    #[must_use]
+    pub fn wants_merge(&self) -> bool {
+        let loads: Vec<Load> = self.runs().iter().map(|run| run.load()).collect();
+        let budget = self.inner.options.bytes_max;
+        loads.len() > RUNS_MAX
+            || !rates::too_large(&loads, rates::in_force(&loads, budget), budget).is_empty()
+    }
+
     /// Counts.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
+        let rates = self.rates();
         let runs = self.runs();
         let pending = self.pending();
+        let parts = || runs.iter().flat_map(|run| &run.parts);
+        let hooks = |kind: HookKind| {
+            runs.iter()
+                .map(|run| run.load().hooks[kind.number()])
+                .sum::<u64>()
+        };
         IndexStats {
             runs: runs.len() as u64,
-            entries: runs.iter().map(|run| run.entries()).sum(),
+            entries: hooks(HookKind::Data) + hooks(HookKind::Node),
+            node_entries: hooks(HookKind::Node),
             bytes: runs.iter().map(|run| run.bytes()).sum(),
+            resident_bytes: parts().map(|part| part.resident_bytes()).sum(),
+            rates,
             pending_entries: pending.iter().map(|hooks| read(hooks).len() as u64).sum(),
             lookups: self.inner.lookups.load(Ordering::Relaxed),
-            blocks_read: runs
-                .iter()
-                .flat_map(|run| &run.parts)
-                .map(|part| part.blocks_read())
-                .sum(),
+            blocks_read: parts().map(|part| part.leaves_read()).sum(),
         }
     }
 
@@ -310,8 +356,9 @@ impl HookIndex for Index {
                 read(hooks).find(bits, out);
             }
         }
+        let key = key_of(bits);
         for run in self.runs().iter() {
-            if let Some(damaged) = run.find(kind, bits, out) {
+            if let Some(damaged) = run.find(kind, key, out) {
                 self.note_damaged(damaged);
             }
         }

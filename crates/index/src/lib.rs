@@ -13,19 +13,25 @@
 //!
 //! Everything may be used from many threads at once.
 
+mod block;
 pub mod conformance;
 mod cover;
 mod error;
+mod front;
 mod hook;
 mod index;
-mod layout;
 mod memory;
 mod merge;
 mod part;
+mod rates;
+mod records;
 mod resolver;
 mod run;
 pub mod sampling;
+mod scan;
 mod session;
+mod spans;
+mod summary;
 mod writer;
 
 pub use error::{IndexError, Warning};

@@ -14,11 +14,15 @@ use types::{ContainerId, ObjectName, SessionId};
 
 use crate::cover;
 use crate::error::IndexError;
-use crate::hook::{Hook, HookOrder};
+use crate::hook::{Hook, HookKind, HookOrder};
 use crate::index::Index;
 use crate::part::Part;
-use crate::run::{Run, Source};
-use crate::writer::{RunId, RunWriter, is_taken};
+use crate::rates::{self, Load};
+use crate::run::Run;
+use crate::sampling::SamplingRates;
+use crate::scan::{Fault, Source};
+use crate::spans::Spans;
+use crate::writer::{RunId, RunPlan, RunWriter, is_taken};
 
 /// Runs that a look-up may have to read; beyond it they are merged.
 pub const RUNS_MAX: usize = 8;
@@ -42,6 +46,8 @@ pub struct Merged {
     pub runs: usize,
     /// Entries in that one.
     pub entries: u64,
+    /// At which it was written.
+    pub rates: SamplingRates,
     /// Bad or replaced objects deleted.
     pub deleted: usize,
 }
@@ -100,7 +106,7 @@ impl Ord for Head {
 }
 
 impl<'a> MergedHooks<'a> {
-    pub(crate) fn new(mut sources: Vec<Source<'a>>) -> Result<Self, &'a Part> {
+    pub(crate) fn new(mut sources: Vec<Source<'a>>) -> Result<Self, Fault<'a>> {
         let mut heads = BinaryHeap::with_capacity(sources.len());
         for (at, source) in sources.iter_mut().enumerate() {
             heads.extend(source.next()?.map(|hook| Head(hook, at)));
@@ -108,7 +114,7 @@ impl<'a> MergedHooks<'a> {
         Ok(Self { sources, heads })
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<Hook>, &'a Part> {
+    pub(crate) fn next(&mut self) -> Result<Option<Hook>, Fault<'a>> {
         let Some(Head(hook, at)) = self.heads.pop() else {
             return Ok(None);
         };
@@ -125,17 +131,31 @@ pub(crate) enum Written<'a> {
     Damaged(&'a Part),
 }
 
+/// What a run to be written is of.
+pub(crate) struct Wanted<'w> {
+    /// The sessions in its name.
+    pub(crate) span: (SessionId, SessionId),
+    /// The sessions whose hooks are all in it.
+    pub(crate) covered: &'w [(SessionId, u64)],
+    pub(crate) rates: SamplingRates,
+    /// Of containers for which this is false no hook is kept.
+    pub(crate) keep: &'w dyn Fn(ContainerId) -> bool,
+}
+
 impl Index {
-    /// Writes what the sources hold as one run over these sessions, under the first free number.
-    /// `sources` is asked for anew for each number tried.
+    /// Writes what the sources hold as one run, under the first free number. `sources` is asked for anew
+    /// for each number tried.
     pub(crate) fn write_run<'a>(
         &self,
-        span: (SessionId, SessionId),
-        covered: &[(SessionId, u64)],
-        keep: &dyn Fn(ContainerId) -> bool,
+        wanted: &Wanted<'_>,
         sources: impl Fn() -> Vec<Source<'a>>,
     ) -> Result<Written<'a>, IndexError> {
-        let (first, last) = span;
+        let (first, last) = wanted.span;
+        let tables = match tables_of(&sources(), wanted.keep) {
+            Ok(tables) => tables,
+            Err(Fault::Damaged(part)) => return Ok(Written::Damaged(part)),
+            Err(Fault::Storage(error)) => return Err(error.into()),
+        };
         let taken = self.storage().list(names::INDEX_FOLDER)?;
         let taken = taken
             .iter()
@@ -146,9 +166,16 @@ impl Index {
             .map(|(id, _)| id.number + 1);
         for number in taken.max().unwrap_or(0)..RunId::NUMBERS {
             let id = RunId { first, last, number };
-            let entries_max = self.options().part_entries_max;
-            let mut writer = RunWriter::new(self.storage(), self.store(), id, covered.to_vec(), entries_max);
-            match fill(&mut writer, sources(), keep) {
+            let plan = RunPlan {
+                store: self.store(),
+                id,
+                covered: wanted.covered.to_vec(),
+                rates: wanted.rates,
+                tables: tables.clone(),
+                part_entries_max: self.options().part_entries_max,
+            };
+            let mut writer = RunWriter::new(self.storage(), plan);
+            match fill(&mut writer, sources()) {
                 Ok(None) => {}
                 Ok(Some(damaged)) => {
                     writer.abandon();
@@ -177,8 +204,9 @@ impl Index {
         Err(IndexError::TooManyRuns { name })
     }
 
-    /// Merges runs while there are more than [`RUNS_MAX`], and deletes bad ones. Hooks of containers for
-    /// which `keep` is false are dropped.
+    /// Merges runs while there are more than [`RUNS_MAX`], writes those anew that were written at higher
+    /// rates when all together exceed the budget, and deletes bad ones. Hooks that do not stay at the rates
+    /// in force are dropped, and those of containers for which `keep` is false.
     ///
     /// # Errors
     /// Of the storage. What is left behind is whole: at worst a run is there twice.
@@ -191,17 +219,19 @@ impl Index {
         self.reload()?;
         loop {
             let runs: Vec<Arc<Run>> = self.runs().clone();
-            let sizes: Vec<u64> = runs.iter().map(|run| run.bytes()).collect();
-            let chosen: Vec<Arc<Run>> = plan(&sizes, RUNS_MAX)
-                .into_iter()
-                .map(|at| Arc::clone(&runs[at]))
-                .collect();
+            let loads: Vec<Load> = runs.iter().map(|run| run.load()).collect();
+            let budget = self.options().bytes_max;
+            let rates = rates::in_force(&loads, budget);
+            let mut chosen = rates::too_large(&loads, rates, budget);
+            if chosen.is_empty() {
+                let sizes: Vec<u64> = runs.iter().map(|run| run.bytes()).collect();
+                chosen = plan(&sizes, RUNS_MAX);
+            }
+            let chosen: Vec<Arc<Run>> = chosen.into_iter().map(|at| Arc::clone(&runs[at])).collect();
             if chosen.is_empty() || !lease.is_held() {
                 break;
             }
-            if self.merge_runs(&chosen, lease, keep, &mut out)? {
-                break;
-            }
+            self.merge_runs(&chosen, lease, keep, rates, &mut out)?;
         }
         if lease.is_held() {
             let bad = std::mem::take(&mut *self.bad());
@@ -210,23 +240,30 @@ impl Index {
         Ok(out)
     }
 
-    /// Returns whether it is done; else a damaged run was set aside and the plan must be made again.
+    /// Writes the runs as one, or sets one aside that is damaged; the plan is made again in any case.
     fn merge_runs(
         &self,
         chosen: &[Arc<Run>],
         lease: &dyn MergeLease,
         keep: &dyn Fn(ContainerId) -> bool,
+        rates: SamplingRates,
         out: &mut Merged,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<(), IndexError> {
         let (Some(first), Some(last)) = (
             chosen.iter().map(|run| run.id.first).min(),
             chosen.iter().map(|run| run.id.last).max(),
         ) else {
-            return Ok(true);
+            return Ok(());
         };
         let covered = cover::join(chosen.iter().flat_map(|run| run.covered().iter().copied()));
         let sources = || chosen.iter().map(|run| Source::run(run)).collect();
-        let (id, names) = match self.write_run((first, last), &covered, keep, sources)? {
+        let wanted = Wanted {
+            span: (first, last),
+            covered: &covered,
+            rates,
+            keep,
+        };
+        let (id, names) = match self.write_run(&wanted, sources)? {
             Written::Run(id, names) => (id, names),
             Written::Damaged(part) => {
                 part.set_damaged();
@@ -236,12 +273,12 @@ impl Index {
                 let rest: Vec<ObjectName> = whole.flat_map(|run| names_of(run)).collect();
                 self.replace(None, &[id]);
                 self.bad().extend(rest);
-                return Ok(false);
+                return Ok(());
             }
         };
         let run = self.open_run(id, &names)?;
         out.runs += chosen.len();
-        out.entries = run.entries();
+        (out.entries, out.rates) = (run.load().hooks.iter().sum(), rates);
         let replaced: Vec<RunId> = chosen.iter().map(|run| run.id).collect();
         self.replace(Some(run), &replaced);
         // The new run first becomes durable: a crash must not leave an index to rebuild.
@@ -250,7 +287,7 @@ impl Index {
             let old: Vec<ObjectName> = chosen.iter().flat_map(|run| names_of(run)).collect();
             out.deleted += self.delete(&old)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     pub(crate) fn delete(&self, objects: &[ObjectName]) -> Result<usize, IndexError> {
@@ -266,22 +303,30 @@ impl Index {
     }
 }
 
-fn fill<'a>(
-    writer: &mut RunWriter<'_>,
-    sources: Vec<Source<'a>>,
+fn tables_of<'a>(
+    sources: &[Source<'a>],
     keep: &dyn Fn(ContainerId) -> bool,
-) -> Result<Option<&'a Part>, IndexError> {
-    let mut merged = match MergedHooks::new(sources) {
-        Ok(merged) => merged,
-        Err(damaged) => return Ok(Some(damaged)),
+) -> Result<[Spans; 2], Fault<'a>> {
+    let of_kind = |kind: HookKind| {
+        let tables: Result<Vec<Spans>, _> = sources.iter().map(|source| source.containers(kind)).collect();
+        Ok(Spans::union(&tables?, keep))
     };
-    loop {
-        match merged.next() {
-            Ok(None) => return Ok(None),
-            Ok(Some(hook)) if keep(hook.container) => writer.push(hook)?,
-            Ok(Some(_)) => {}
-            Err(damaged) => return Ok(Some(damaged)),
+    Ok([of_kind(HookKind::Data)?, of_kind(HookKind::Node)?])
+}
+
+fn fill<'a>(writer: &mut RunWriter<'_>, sources: Vec<Source<'a>>) -> Result<Option<&'a Part>, IndexError> {
+    let filled = MergedHooks::new(sources).and_then(|mut merged| {
+        while let Some(hook) = merged.next()? {
+            if let Err(error) = writer.push(hook) {
+                return Ok(Err(error));
+            }
         }
+        Ok(Ok(()))
+    });
+    match filled {
+        Ok(pushed) => pushed.map(|()| None),
+        Err(Fault::Damaged(part)) => Ok(Some(part)),
+        Err(Fault::Storage(error)) => Err(error.into()),
     }
 }
 

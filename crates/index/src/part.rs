@@ -1,38 +1,56 @@
 //! Reading one part of a run where it lies.
 //!
-//! Opening checks the front alone; each block is checked when it is read. A part that turns out damaged
-//! is not used again, and no longer counts as covering its sessions. Immutable but for that one flag; may
-//! be read from many threads. Keeps its mapping when the object is deleted.
+//! Opening checks the front alone; each block is checked when it is first read. A part that turns out
+//! damaged is not used again, and no longer counts as covering its sessions. Immutable but for that flag,
+//! for what was checked, and for counts; may be read from many threads. Keeps its mapping when the object
+//! is deleted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use env::ObjectBytes;
+use env::{ObjectBytes, Storage};
 use format::names::{self, IndexRunName};
 use types::{ContainerId, StoreId};
 
-use crate::hook::{Hook, HookKind};
-use crate::layout::{BLOCK_NUMBERS, Block, Meta};
+use crate::block::{BLOCK_BYTES, Block};
+use crate::front::{Meta, Section};
+use crate::hook::HookKind;
+use crate::spans::{Spans, TableBlock, in_row};
+use crate::summary::SummaryBlock;
 
 /// A block of a part is not what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
+/// First blocks of one section.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Places {
+    pub(crate) summary: usize,
+    pub(crate) leaves: usize,
+    pub(crate) table: usize,
+}
+
 /// One object of a run.
 #[derive(Debug)]
 pub(crate) struct Part {
     meta: Meta,
+    storage: Arc<dyn Storage>,
     object: ObjectBytes,
-    /// First blocks: leaves, fences by kind, and the table.
-    leaves_at: [usize; 2],
-    fences_at: [usize; 2],
-    table_at: usize,
+    places: [Places; 2],
+    /// A bit for each block whose digest was right.
+    checked: Box<[AtomicU64]>,
     damaged: AtomicBool,
-    blocks_read: AtomicU64,
+    leaves_read: AtomicU64,
 }
 
 impl Part {
     /// Checks the front.
-    pub(crate) fn open(object: ObjectBytes, name: IndexRunName, store: StoreId) -> Result<Self, String> {
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        object: ObjectBytes,
+        name: IndexRunName,
+        store: StoreId,
+    ) -> Result<Self, String> {
         let (meta, first) = Meta::decode(&object)?;
         if meta.store != store {
             return Err(format!("it is of store {}", meta.store));
@@ -40,20 +58,29 @@ impl Part {
         if meta.name != name {
             return Err(format!("it was written as {}", names::index_run(meta.name)));
         }
+        let mut at = first;
+        let mut take = |blocks: usize| {
+            at += blocks;
+            at - blocks
+        };
         let [data, node] = &meta.sections;
-        let leaves_at = [first, first + data.leaves as usize];
-        let fences = leaves_at[1] + node.leaves as usize;
-        let fences_at = [fences, fences + data.fence_blocks()];
-        let table_at = fences_at[1] + node.fence_blocks();
-        let (damaged, blocks_read) = (AtomicBool::new(false), AtomicU64::new(0));
+        let summary = [take(data.tops.len()), take(node.tops.len())];
+        let leaves = [take(data.leaves()), take(node.leaves())];
+        let table = [take(data.table_blocks()), take(node.table_blocks())];
+        let places = [0, 1].map(|kind| Places {
+            summary: summary[kind],
+            leaves: leaves[kind],
+            table: table[kind],
+        });
+        let checked = (0..at.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
             meta,
+            storage,
             object,
-            leaves_at,
-            fences_at,
-            table_at,
-            damaged,
-            blocks_read,
+            places,
+            checked,
+            damaged: AtomicBool::new(false),
+            leaves_read: AtomicU64::new(0),
         })
     }
 
@@ -61,12 +88,26 @@ impl Part {
         &self.meta
     }
 
+    pub(crate) fn section(&self, kind: HookKind) -> (&Section, Places) {
+        (&self.meta.sections[kind.number()], self.places[kind.number()])
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    pub(crate) fn object(&self) -> &[u8] {
+        &self.object
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.object.len() as u64
     }
 
-    pub(crate) fn entries(&self) -> u64 {
-        self.meta.sections.iter().map(|section| section.entries).sum()
+    /// Bytes of the summaries and tables: what look-ups of absent keys touch.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let of_section = |s: &Section| (s.tops.len() + s.table_blocks()) as u64;
+        self.meta.sections.iter().map(of_section).sum::<u64>() * BLOCK_BYTES as u64
     }
 
     pub(crate) fn is_damaged(&self) -> bool {
@@ -78,110 +119,95 @@ impl Part {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn blocks_read(&self) -> u64 {
-        self.blocks_read.load(Ordering::Relaxed)
+    pub(crate) fn leaves_read(&self) -> u64 {
+        self.leaves_read.load(Ordering::Relaxed)
     }
 
     fn block(&self, number: usize) -> Result<Block<'_>, Damaged> {
-        self.blocks_read.fetch_add(1, Ordering::Relaxed);
-        Block::check(&self.object, number).ok_or(Damaged)
+        let bytes = Block::bytes_at(&self.object, number).ok_or(Damaged)?;
+        let flags = self.checked.get(number / 64).ok_or(Damaged)?;
+        let flag = 1 << (number % 64);
+        if flags.load(Ordering::Relaxed) & flag != 0 {
+            return Ok(Block::checked_before(bytes));
+        }
+        let block = Block::check(bytes).ok_or(Damaged)?;
+        flags.fetch_or(flag, Ordering::Relaxed);
+        Ok(block)
     }
 
-    /// Appends the containers of the hooks with these bits, newest first.
-    pub(crate) fn find(&self, kind: HookKind, bits: u64, out: &mut Vec<ContainerId>) -> Result<(), Damaged> {
-        let tops = &self.meta.sections[kind.number()].tops;
-        let Some(fence) = tops.partition_point(|top| *top <= bits).checked_sub(1) else {
+    /// Appends the containers of the hooks with this key, newest first.
+    pub(crate) fn find(&self, kind: HookKind, key: u64, out: &mut Vec<ContainerId>) -> Result<(), Damaged> {
+        let (section, places) = self.section(kind);
+        let Some(at) = section.tops.partition_point(|top| *top <= key).checked_sub(1) else {
             return Ok(());
         };
-        let block = self.block(self.fences_at[kind.number()] + fence)?;
-        // Not sorted means forged; what follows then finds nothing, which is all it can do.
-        let leaf = block.numbers().take_while(|first| *first <= bits).count();
-        let Some(leaf) = leaf.checked_sub(1) else {
+        let summary = SummaryBlock::parse(self.block(places.summary + at)?).ok_or(Damaged)?;
+        let Some(positions) = summary.find(key, section.shift) else {
             return Ok(());
         };
-        let leaf = fence * BLOCK_NUMBERS + leaf;
-        if leaf >= self.meta.sections[kind.number()].leaves as usize {
+        if positions.end > u64::from(section.entries) {
             return Err(Damaged);
         }
-        let block = self.block(self.leaves_at[kind.number()] + leaf)?;
-        for place in block.entries().equal(bits) {
-            out.push(self.container(place.ordinal)?);
+        let shape = section.shape();
+        let low = key & ((1 << shape.low_bits) - 1);
+        let mut leaf: Option<(usize, Block<'_>)> = None;
+        for position in positions {
+            let position = usize::try_from(position).map_err(|_| Damaged)?;
+            let (number, block) = match leaf {
+                Some((number, block)) if position - number * shape.stride() < shape.per_leaf() => {
+                    (number, block)
+                }
+                _ => {
+                    let number = position / shape.stride();
+                    self.leaves_read.fetch_add(1, Ordering::Relaxed);
+                    (number, self.block(places.leaves + number)?)
+                }
+            };
+            leaf = Some((number, block));
+            let entry = shape
+                .read(block, position - number * shape.stride())
+                .ok_or(Damaged)?;
+            if entry.key == low {
+                out.push(self.container(kind, entry.ordinal)?);
+            }
         }
         Ok(())
     }
 
-    fn container(&self, ordinal: u32) -> Result<ContainerId, Damaged> {
-        if ordinal >= self.meta.containers {
+    /// Binary search in the table where it lies.
+    fn container(&self, kind: HookKind, ordinal: u32) -> Result<ContainerId, Damaged> {
+        let (section, places) = self.section(kind);
+        if ordinal >= section.containers {
             return Err(Damaged);
         }
-        let block = self.block(self.table_at + ordinal as usize / BLOCK_NUMBERS)?;
-        let id = block.number(ordinal as usize % BLOCK_NUMBERS).ok_or(Damaged)?;
-        ContainerId::from_u64(id).ok_or(Damaged)
-    }
-
-    /// The container table, for reading the whole part in order.
-    fn table(&self) -> Result<Vec<ContainerId>, Damaged> {
-        let mut out = Vec::with_capacity(self.meta.containers as usize);
-        for n in 0..self.meta.table_blocks() {
-            for id in self.block(self.table_at + n)?.numbers() {
-                out.push(ContainerId::from_u64(id).ok_or(Damaged)?);
-            }
-        }
-        if out.len() == self.meta.containers as usize {
-            Ok(out)
-        } else {
-            Err(Damaged)
-        }
-    }
-}
-
-/// Reads a part's hooks in order, a block at a time.
-#[derive(Debug)]
-pub(crate) struct Scanner<'a> {
-    part: &'a Part,
-    table: Vec<ContainerId>,
-    kind: HookKind,
-    leaf: usize,
-    entry: usize,
-    block: Option<Block<'a>>,
-}
-
-impl<'a> Scanner<'a> {
-    pub(crate) fn new(part: &'a Part) -> Result<Self, Damaged> {
-        Ok(Self {
-            part,
-            table: part.table()?,
-            kind: HookKind::Data,
-            leaf: 0,
-            entry: 0,
-            block: None,
-        })
-    }
-
-    /// The next hook; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Hook>, Damaged> {
-        loop {
-            if let Some(block) = self.block
-                && let Some((bits, place)) = block.entries().get(self.entry)
-            {
-                self.entry += 1;
-                let container = *self.table.get(place.ordinal as usize).ok_or(Damaged)?;
-                return Ok(Some(Hook {
-                    kind: self.kind,
-                    bits,
-                    container,
-                    standing: place.standing,
-                }));
-            }
-            let number = self.kind.number();
-            if self.leaf < self.part.meta.sections[number].leaves as usize {
-                self.block = Some(self.part.block(self.part.leaves_at[number] + self.leaf)?);
-                (self.leaf, self.entry) = (self.leaf + 1, 0);
-            } else if self.kind == HookKind::Data {
-                (self.kind, self.leaf, self.block) = (HookKind::Node, 0, None);
+        let block = |at| TableBlock::parse(self.block(places.table + at)?).ok_or(Damaged);
+        let (mut low, mut high) = (0, section.table_blocks());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if block(middle)?.row_of(ordinal).is_some() {
+                low = middle;
             } else {
-                return Ok(None);
+                high = middle;
             }
         }
+        let row = block(low)?.row_of(ordinal).ok_or(Damaged)?;
+        in_row(row, ordinal).ok_or(Damaged)
+    }
+
+    /// The whole table.
+    pub(crate) fn table(&self, kind: HookKind) -> Result<Spans, Damaged> {
+        let (section, places) = self.section(kind);
+        let mut rows = Vec::new();
+        for at in 0..section.table_blocks() {
+            rows.extend(
+                TableBlock::parse(self.block(places.table + at)?)
+                    .ok_or(Damaged)?
+                    .rows(),
+            );
+        }
+        if rows.len() != section.rows as usize {
+            return Err(Damaged);
+        }
+        Spans::from_rows(rows, section.containers).ok_or(Damaged)
     }
 }

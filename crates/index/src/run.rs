@@ -1,12 +1,14 @@
 //! A run: its parts in order, and which sessions it answers for.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use types::{ContainerId, SessionId};
 
-use crate::hook::{Hook, HookKind};
-use crate::part::{Damaged, Part, Scanner};
+use crate::front::Section;
+use crate::hook::HookKind;
+use crate::part::{Damaged, Part};
+use crate::rates::Load;
+use crate::sampling::SamplingRates;
 use crate::writer::RunId;
 
 /// All parts of a run that could be opened.
@@ -46,21 +48,43 @@ impl Run {
         self.parts.iter().map(|part| part.bytes()).sum()
     }
 
-    pub(crate) fn entries(&self) -> u64 {
-        self.parts.iter().map(|part| part.entries()).sum()
+    /// At which it was written.
+    pub(crate) fn rates(&self) -> SamplingRates {
+        let first = self.parts.first();
+        first.map_or_else(SamplingRates::default, |part| part.meta().rates)
+    }
+
+    /// What it takes.
+    pub(crate) fn load(&self) -> Load {
+        let mut load = Load {
+            bytes: 0,
+            rates: self.rates(),
+            ..Load::default()
+        };
+        for kind in HookKind::ALL {
+            let sections = self.parts.iter().map(|part| part.section(kind).0);
+            let at = kind.number();
+            load.bytes += sections.clone().map(Section::net_bytes).sum::<u64>();
+            load.hooks[at] = sections.clone().map(|section| u64::from(section.entries)).sum();
+            load.containers[at] = sections
+                .map(|section| u64::from(section.containers))
+                .max()
+                .unwrap_or(0);
+        }
+        load
     }
 
     /// Appends candidates; a part found damaged now is returned, once.
-    pub(crate) fn find(&self, kind: HookKind, bits: u64, out: &mut Vec<ContainerId>) -> Option<&Part> {
+    pub(crate) fn find(&self, kind: HookKind, key: u64, out: &mut Vec<ContainerId>) -> Option<&Part> {
         let after = self
             .parts
-            .partition_point(|part| first_of(part) <= Some((kind, bits)));
+            .partition_point(|part| first_of(part) <= Some((kind, key)));
         let part = &**self.parts.get(after.checked_sub(1)?)?;
         if part.is_damaged() {
             return None;
         }
         let before = out.len();
-        match part.find(kind, bits, out) {
+        match part.find(kind, key, out) {
             Ok(()) => None,
             Err(Damaged) => {
                 out.truncate(before);
@@ -74,42 +98,4 @@ impl Run {
 fn first_of(part: &Part) -> Option<(HookKind, u64)> {
     let first = |kind: HookKind| Some((kind, *part.meta().sections[kind.number()].tops.first()?));
     first(HookKind::Data).or_else(|| first(HookKind::Node))
-}
-
-/// Hooks in order, from a run or from memory.
-#[derive(Debug)]
-pub(crate) enum Source<'a> {
-    Run {
-        ahead: VecDeque<&'a Part>,
-        scanner: Option<(Scanner<'a>, &'a Part)>,
-    },
-    Sorted(std::slice::Iter<'a, Hook>),
-}
-
-impl<'a> Source<'a> {
-    pub(crate) fn run(run: &'a Run) -> Self {
-        Self::Run {
-            ahead: run.parts.iter().map(|part| &**part).collect(),
-            scanner: None,
-        }
-    }
-
-    /// The next hook; the part that is damaged, where one is.
-    pub(crate) fn next(&mut self) -> Result<Option<Hook>, &'a Part> {
-        let (ahead, scanner) = match self {
-            Self::Sorted(hooks) => return Ok(hooks.next().copied()),
-            Self::Run { ahead, scanner } => (ahead, scanner),
-        };
-        loop {
-            if let Some((scanner, part)) = scanner
-                && let Some(hook) = scanner.next().map_err(|Damaged| *part)?
-            {
-                return Ok(Some(hook));
-            }
-            let Some(part) = ahead.pop_front() else {
-                return Ok(None);
-            };
-            *scanner = Some((Scanner::new(part).map_err(|Damaged| part)?, part));
-        }
-    }
 }

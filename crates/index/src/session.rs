@@ -16,9 +16,11 @@ use crate::error::{IndexError, Warning};
 use crate::hook::{Hook, HookKind, hooks_of};
 use crate::index::{Index, read, write};
 use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
-use crate::merge::{Written, names_of};
-use crate::run::{Run, Source};
-use crate::sampling::Anchors;
+use crate::merge::{RUNS_MAX, Wanted, Written, names_of};
+use crate::run::Run;
+use crate::sampling::{Anchors, SamplingRates};
+use crate::scan::Source;
+use crate::summary::{bits_of_key, key_of};
 
 /// When hooks to nodes may be seen by look-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,10 @@ pub struct HookWriter {
     index: Index,
     span: (SessionId, SessionId),
     nodes_seen: Nodes,
+    /// In force when this began, or lower.
+    rates: SamplingRates,
+    /// Whether all runs but its own will be deleted: theirs are no rates to go by.
+    is_rebuild: bool,
     chunks: Arc<RwLock<MemoryHooks>>,
     nodes: Vec<Hook>,
     early: Vec<Arc<Run>>,
@@ -90,7 +96,7 @@ impl Index {
             .iter()
             .filter(|session| uncovered.contains(&session.session));
         let missing: Vec<&SessionContainers> = missing.collect();
-        self.add_from_catalogs(containers, &missing)
+        self.add_from_catalogs(containers, &missing, |writer| writer)
     }
 
     /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one.
@@ -103,7 +109,8 @@ impl Index {
         committed: &[SessionContainers],
     ) -> Result<u64, IndexError> {
         let old: Vec<Arc<Run>> = self.runs().clone();
-        let read = self.add_from_catalogs(containers, &committed.iter().collect::<Vec<_>>())?;
+        let committed: Vec<&SessionContainers> = committed.iter().collect();
+        let read = self.add_from_catalogs(containers, &committed, HookWriter::rebuilding)?;
         self.drop_runs(&old)?;
         Ok(read)
     }
@@ -120,7 +127,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let old: Vec<Arc<Run>> = self.runs().clone();
         if let Some(span) = span_of(covered) {
-            let mut writer = HookWriter::new(self, span, Nodes::AtOnce);
+            let mut writer = HookWriter::new(self, span, Nodes::AtOnce).rebuilding();
             for hook in hooks {
                 writer.add_hook(hook)?;
             }
@@ -142,12 +149,13 @@ impl Index {
         &self,
         containers: &Containers,
         sessions: &[&SessionContainers],
+        begin: impl FnOnce(HookWriter) -> HookWriter,
     ) -> Result<u64, IndexError> {
         let covered: Vec<SessionId> = sessions.iter().map(|session| session.session).collect();
         let Some(span) = span_of(&covered) else {
             return Ok(0);
         };
-        let mut writer = HookWriter::new(self, span, Nodes::AtOnce);
+        let mut writer = begin(HookWriter::new(self, span, Nodes::AtOnce));
         let mut read = 0;
         for id in sessions.iter().flat_map(|session| &session.containers) {
             if matches!(id.kind, ContainerKind::Archive | ContainerKind::Catalog) {
@@ -184,10 +192,18 @@ impl HookWriter {
             index: index.clone(),
             span,
             nodes_seen,
+            rates: index.rates(),
+            is_rebuild: false,
             chunks,
             nodes: Vec::new(),
             early: Vec::new(),
         }
+    }
+
+    /// All runs that there are will be deleted in favour of this one's.
+    fn rebuilding(mut self) -> Self {
+        (self.rates, self.is_rebuild) = (SamplingRates::default(), true);
+        self
     }
 
     /// Adds a sealed container's hooks.
@@ -203,6 +219,9 @@ impl HookWriter {
     /// # Errors
     /// As [`Self::add`].
     pub fn add_hook(&mut self, hook: Hook) -> Result<(), IndexError> {
+        if !hook.standing.stays_at(self.rates.of(hook.kind)) {
+            return Ok(());
+        }
         match hook.kind {
             HookKind::Data => write(&self.chunks).insert(&hook),
             HookKind::Node => self.nodes.push(hook),
@@ -229,7 +248,14 @@ impl HookWriter {
         self.index.replace(Some(Arc::clone(&run)), &[]);
         write(&self.chunks).clear();
         self.early.push(run);
-        if self.early.len() > crate::merge::RUNS_MAX {
+        let rates = if self.is_rebuild {
+            self.index.rates_of(&self.early)
+        } else {
+            self.index.rates()
+        };
+        let rates = self.rates.min(rates);
+        if self.early.len() > RUNS_MAX || rates != self.rates {
+            self.rates = rates;
             let run = self.write(Vec::new(), &[])?;
             self.replace_early(&run)?;
             self.early.push(run);
@@ -239,15 +265,25 @@ impl HookWriter {
 
     /// Writes the hooks, and with no hooks or at the end all that was written early, as one run.
     fn write(&mut self, mut hooks: Vec<Hook>, covered: &[(SessionId, u64)]) -> Result<Arc<Run>, IndexError> {
+        // Runs keep no more of the bits; in this order they are merged.
+        for hook in &mut hooks {
+            hook.bits = bits_of_key(key_of(hook.bits));
+        }
         hooks.sort_unstable_by_key(Hook::order);
         loop {
             let with_early = hooks.is_empty() || !covered.is_empty();
             let early: &[Arc<Run>] = if with_early { &self.early } else { &[] };
             let sources = || {
                 let runs = early.iter().map(|run| Source::run(run));
-                runs.chain([Source::Sorted(hooks.iter())]).collect()
+                runs.chain([Source::Sorted { hooks: &hooks }]).collect()
             };
-            let damaged = match self.index.write_run(self.span, covered, &|_| true, sources)? {
+            let wanted = Wanted {
+                span: self.span,
+                covered,
+                rates: self.rates,
+                keep: &|_| true,
+            };
+            let damaged = match self.index.write_run(&wanted, sources)? {
                 Written::Run(id, names) => return self.index.open_run(id, &names),
                 Written::Damaged(part) => part,
             };

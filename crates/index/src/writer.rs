@@ -4,21 +4,20 @@
 //! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says so; a run that ends
 //! without it was cut short and covers nothing.
 
-use std::collections::HashMap;
-
 use env::{Storage, StorageError};
 use format::names::{self, IndexRunName};
-use format::wire::Writer;
-use types::{ContainerId, ObjectName, SessionId, StoreId};
+use types::{ObjectName, SessionId, StoreId};
 
 use crate::error::IndexError;
+use crate::front::{Meta, Section};
 use crate::hook::{CANDIDATES_MAX, Hook};
-use crate::layout::{
-    BLOCK_BYTES, BLOCK_NUMBERS, LEAF_ENTRIES, Meta, Place, Section, close_block, put_numbers,
-};
+use crate::records::{Entry, rank_of};
+use crate::sampling::SamplingRates;
+use crate::spans::Spans;
+use crate::summary::{REMAINDER_BITS, SummaryBuilder, key_of, shift_for};
 
-/// Entries of a part at most: some 24 MiB.
-pub(crate) const PART_ENTRIES_MAX: usize = 2 << 20;
+/// Entries of a part at most: some 7 MiB, and 16 while it is built.
+pub(crate) const PART_ENTRIES_MAX: usize = 1 << 20;
 
 /// Bits of a run's number that count its parts.
 const PART_BITS: u32 = 12;
@@ -57,169 +56,108 @@ impl RunId {
     }
 }
 
+/// What a run is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct RunPlan {
+    pub(crate) store: StoreId,
+    pub(crate) id: RunId,
+    /// Sessions whose hooks are all in it: first and count, ascending.
+    pub(crate) covered: Vec<(SessionId, u64)>,
+    /// Hooks that do not stay at these are left out.
+    pub(crate) rates: SamplingRates,
+    /// Of all hooks' containers, by kind.
+    pub(crate) tables: [Spans; 2],
+    pub(crate) part_entries_max: usize,
+}
+
 /// Writes one run.
 pub(crate) struct RunWriter<'a> {
     storage: &'a dyn Storage,
-    store: StoreId,
-    id: RunId,
-    covered: Vec<(SessionId, u64)>,
-    part_entries_max: usize,
+    plan: RunPlan,
     part: u32,
-    /// The open part.
-    sections: [OpenSection; 2],
-    entries: usize,
-    ordinals: HashMap<ContainerId, u32>,
-    containers: Vec<u64>,
+    /// Of the open part.
+    entries: [Vec<Entry>; 2],
     last: Option<Hook>,
     equal: usize,
     names: Vec<ObjectName>,
 }
 
-#[derive(Debug, Default)]
-struct OpenSection {
-    entries: u64,
-    leaves: Vec<u8>,
-    firsts: Vec<u64>,
-    open_entries: usize,
-    /// Entries at the end of the open leaf that have the same bits.
-    group: Vec<(u64, Place)>,
-}
-
-impl OpenSection {
-    fn push(&mut self, bits: u64, place: Place) {
-        if self.group.first().is_some_and(|first| first.0 != bits) {
-            self.flush_group();
-        }
-        self.group.push((bits, place));
-        self.entries += 1;
-    }
-
-    fn flush_group(&mut self) {
-        let Some(first) = self.group.first().copied() else {
-            return;
-        };
-        if self.open_entries + self.group.len() > LEAF_ENTRIES {
-            self.close_leaf();
-        }
-        if self.open_entries == 0 {
-            self.firsts.push(first.0);
-            self.leaves.extend_from_slice(&[0; 2]);
-        }
-        self.open_entries += self.group.len();
-        let mut w = Writer::new(&mut self.leaves);
-        for (bits, place) in self.group.drain(..) {
-            w.u64(bits);
-            w.u32(place.to_u32());
-        }
-    }
-
-    fn close_leaf(&mut self) {
-        if self.open_entries > 0 {
-            let begin = (self.leaves.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
-            let count = u16::try_from(self.open_entries).expect("at most 339");
-            self.leaves[begin..begin + 2].copy_from_slice(&count.to_le_bytes());
-            close_block(&mut self.leaves);
-            self.open_entries = 0;
-        }
-    }
-
-    fn section(&self) -> Section {
-        let tops = self.firsts.chunks(BLOCK_NUMBERS).map(|block| block[0]).collect();
-        let leaves = u32::try_from(self.firsts.len()).expect("no more than entries");
-        Section {
-            entries: self.entries,
-            leaves,
-            tops,
-        }
-    }
-}
-
 impl<'a> RunWriter<'a> {
-    pub(crate) fn new(
-        storage: &'a dyn Storage,
-        store: StoreId,
-        id: RunId,
-        covered: Vec<(SessionId, u64)>,
-        part_entries_max: usize,
-    ) -> Self {
+    pub(crate) fn new(storage: &'a dyn Storage, mut plan: RunPlan) -> Self {
+        plan.part_entries_max = plan.part_entries_max.clamp(1, PART_ENTRIES_MAX);
         Self {
             storage,
-            store,
-            id,
-            covered,
-            part_entries_max: part_entries_max.clamp(1, PART_ENTRIES_MAX),
+            plan,
             part: 0,
-            sections: Default::default(),
-            entries: 0,
-            ordinals: HashMap::new(),
-            containers: Vec::new(),
+            entries: Default::default(),
             last: None,
             equal: 0,
             names: Vec::new(),
         }
     }
 
-    /// Adds a hook; they come in order. Of equal ones the first is kept, of one fingerprint the newest.
+    /// Adds a hook, if it stays; they come in order of kind, key, and the newer container first. Of equal
+    /// ones the first is kept, of one key the newest. One whose container is in no table is left out.
     pub(crate) fn push(&mut self, hook: Hook) -> Result<(), IndexError> {
+        let kind = hook.kind.number();
+        if !hook.standing.stays_at(self.plan.rates.of(hook.kind)) {
+            return Ok(());
+        }
+        let Some(ordinal) = self.plan.tables[kind].ordinal(hook.container) else {
+            return Ok(());
+        };
+        let key = key_of(hook.bits);
         if let Some(last) = self.last {
             debug_assert!(last.order() <= hook.order(), "hooks come in order");
-            if last.order() == hook.order() {
+            let is_equal = (last.kind, key_of(last.bits)) == (hook.kind, key);
+            if is_equal && last.container == hook.container {
                 return Ok(());
             }
-            let is_equal = (last.kind, last.bits) == (hook.kind, hook.bits);
             self.equal = if is_equal { self.equal + 1 } else { 0 };
             if self.equal >= CANDIDATES_MAX {
                 return Ok(());
             }
-            if !is_equal && self.entries >= self.part_entries_max {
+            let held: usize = self.entries.iter().map(Vec::len).sum();
+            if !is_equal && held >= self.plan.part_entries_max {
                 self.put_part(false)?;
             }
         }
         self.last = Some(hook);
-        let next = u32::try_from(self.containers.len()).expect("no more containers than entries of a part");
-        let ordinal = *self.ordinals.entry(hook.container).or_insert(next);
-        if ordinal == next {
-            self.containers.push(hook.container.to_u64());
-        }
-        let place = Place {
+        self.entries[kind].push(Entry {
+            key,
+            rank: rank_of(hook.standing),
             ordinal,
-            standing: hook.standing,
-        };
-        self.sections[hook.kind.number()].push(hook.bits, place);
-        self.entries += 1;
+        });
         Ok(())
     }
 
     fn put_part(&mut self, is_last: bool) -> Result<(), IndexError> {
-        for section in &mut self.sections {
-            section.flush_group();
-            section.close_leaf();
-        }
-        let sections = std::mem::take(&mut self.sections);
-        let containers = std::mem::take(&mut self.containers);
-        self.ordinals.clear();
-        self.entries = 0;
-        let name = self.id.part(self.part);
-        let meta = Meta {
-            store: self.store,
-            name,
-            is_last,
-            covered: self.covered.clone(),
-            sections: [sections[0].section(), sections[1].section()],
-            containers: u32::try_from(containers.len()).expect("no more containers than entries of a part"),
-        };
-        let mut rest = Vec::new();
-        for section in &sections {
-            put_numbers(&mut rest, &section.firsts);
-        }
-        put_numbers(&mut rest, &containers);
+        let name = self.plan.id.part(self.part);
         let object = names::index_run(name);
         if self.part + 1 >= 1 << PART_BITS {
             return Err(IndexError::TooManyRuns { name: object });
         }
+        let [data, node] = [0, 1].map(|kind| Encoded::of(&self.entries[kind], &self.plan.tables[kind]));
+        self.entries.iter_mut().for_each(Vec::clear);
+        let meta = Meta {
+            store: self.plan.store,
+            name,
+            is_last,
+            covered: self.plan.covered.clone(),
+            rates: self.plan.rates,
+            sections: [data.section, node.section],
+        };
         self.storage.put(
             &object,
-            &[&meta.encode(), &sections[0].leaves, &sections[1].leaves, &rest],
+            &[
+                &meta.encode(),
+                &data.summary,
+                &node.summary,
+                &data.leaves,
+                &node.leaves,
+                &data.table,
+                &node.table,
+            ],
         )?;
         self.names.push(object);
         self.part += 1;
@@ -237,6 +175,44 @@ impl<'a> RunWriter<'a> {
         for name in &self.names {
             // What stays behind is a run without an end, which is ignored and merged away.
             drop(self.storage.delete(name));
+        }
+    }
+}
+
+/// The bytes of a section.
+struct Encoded {
+    section: Section,
+    summary: Vec<u8>,
+    leaves: Vec<u8>,
+    table: Vec<u8>,
+}
+
+impl Encoded {
+    fn of(entries: &[Entry], table: &Spans) -> Self {
+        let key_at = |entry: Option<&Entry>| entry.map_or(0, |entry| entry.key);
+        let shift = shift_for(entries.len(), key_at(entries.first()), key_at(entries.last()));
+        let mut summary = SummaryBuilder::new(shift);
+        for equal in entries.chunk_by(|a, b| a.key == b.key) {
+            summary.push(equal[0].key, equal.len());
+        }
+        let (summary, tops) = summary.finish();
+        let mut table_blocks = Vec::new();
+        table.write(&mut table_blocks);
+        let section = Section {
+            entries: u32::try_from(entries.len()).expect("no more than a part has"),
+            shift,
+            ordinal_bits: table.ordinal_bits(),
+            containers: table.len(),
+            rows: u32::try_from(table.rows()).expect("no more than containers"),
+            tops,
+        };
+        debug_assert_eq!(section.shape().low_bits, shift - REMAINDER_BITS);
+        let leaves = section.shape().write(entries);
+        Self {
+            section,
+            summary,
+            leaves,
+            table: table_blocks,
         }
     }
 }

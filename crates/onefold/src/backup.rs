@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
-use index::{Index, IndexOptions, RUNS_MAX, SessionContainers};
+use index::{Index, SessionContainers};
 use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StreamSource};
 use object::Sealer;
 use recipe::TreeRoot;
@@ -16,9 +16,6 @@ use types::{ContainerKind, SessionId};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;
-
-/// Memory for hooks that are not in a run yet.
-const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
 
 /// What every backup needs to know.
 #[derive(Debug, Clone)]
@@ -229,16 +226,12 @@ impl<'a> Run<'a> {
         let parent = session.choose_parents(latest)?.into_iter().next();
         let list = session.manifests().list()?;
         let mut named = NamedContainers::load(session.manifests(), &list)?;
-        let options_of_index = IndexOptions {
-            pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
-            ..IndexOptions::default()
-        };
-        let index = Index::open(Arc::clone(&store.env.storage), store.id(), options_of_index)?;
+        let index = Index::open(Arc::clone(&store.env.storage), store.id(), store.index_options())?;
         let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));
         let missing = committed(&store.sealer, &list, |session| uncovered.contains(&session))?;
         index.catch_up(&store.containers, &missing)?;
         untidy.extend(
-            merge_if_many(&session, &index)
+            merge_if_wanted(&session, &index)
                 .err()
                 .map(|error| error.to_string()),
         );
@@ -330,9 +323,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Merges the index' runs where they have become many, unless somebody else is at it.
-fn merge_if_many(session: &Session, index: &Index) -> Result<()> {
-    if index.stats().runs <= RUNS_MAX as u64 {
+/// Merges the index' runs where they have become many or too large, unless somebody else is at it.
+fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
+    if !index.wants_merge() {
         return Ok(());
     }
     let lease = match session.acquire_lease(LeaseRole::Index) {

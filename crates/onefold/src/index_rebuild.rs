@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{Index, IndexOptions, Warning};
+use index::{Index, Warning};
 
 use crate::backup::committed;
 use crate::error::Result;
@@ -37,7 +37,7 @@ impl Store {
                 .map(|session| session.containers.len() as u64)
                 .sum(),
         );
-        let index = Index::open(Arc::clone(&self.env.storage), self.id(), IndexOptions::default())?;
+        let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
         drop(index.take_warnings());
         let containers = index.rebuild(&self.containers, &sessions)?;
         monitor.add_done(containers);

@@ -12,6 +12,7 @@ use container::Containers;
 use crypto::Argon2Cost;
 use env::{Env, StorageError};
 use format::config::Settings;
+use index::IndexOptions;
 use object::config::{self, NewSlot, OpenConfig, SlotId};
 use object::{ObjectError, Sealer};
 use recipe::NodeCache;
@@ -20,6 +21,9 @@ use types::StoreId;
 
 use crate::credential::Credential;
 use crate::error::{Error, Result};
+
+/// Memory for hooks that are not in a run yet.
+const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
 
 /// What shapes a new store for good.
 #[derive(Debug, Clone)]
@@ -58,6 +62,8 @@ pub struct OpenOptions {
     pub catalog_cache_bytes: u64,
     /// Memory for cached nodes, in bytes.
     pub node_cache_bytes: u64,
+    /// Bytes of the index on disk; beyond it R halves.
+    pub index_bytes_max: u64,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
@@ -69,6 +75,7 @@ impl Default for OpenOptions {
         Self {
             catalog_cache_bytes: 48 << 20,
             node_cache_bytes: 16 << 20,
+            index_bytes_max: IndexOptions::BYTES_MAX,
             policy: SessionPolicy::default(),
             process: std::process::id(),
         }
@@ -280,6 +287,14 @@ impl Store {
             .find(|id| id.to_string() == text);
         found
             .ok_or_else(|| Error::NotFound(format!("no password slot {text}; `onefold key list` shows them")))
+    }
+
+    pub(crate) fn index_options(&self) -> IndexOptions {
+        IndexOptions {
+            pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
+            bytes_max: self.options.index_bytes_max,
+            ..IndexOptions::default()
+        }
     }
 
     pub(crate) fn nodes(&self) -> NodeCache {

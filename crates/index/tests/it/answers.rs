@@ -2,7 +2,7 @@
 
 use env::fault::FaultStorage;
 use index::conformance::{self, Promise};
-use index::{Hook, HookKind, Index, IndexOptions};
+use index::{Hook, HookIndex, HookKind, Index, IndexOptions};
 use proptest::prelude::*;
 use types::ContainerKind;
 
@@ -76,25 +76,54 @@ proptest! {
     }
 }
 
+/// One leaf for what is there, whatever stands beside it, and hardly ever one for what is not.
 #[test]
-fn a_look_up_reads_two_blocks_of_a_run_and_one_for_the_container() {
+fn a_look_up_reads_one_leaf_of_a_run_and_none_for_what_is_new() {
     let storage = FaultStorage::new();
     let index = open(&storage, IndexOptions::default());
-    index
-        .add_session(session(1), (0..200_000).map(|n| hook(bits(n), data(1, 0))))
-        .unwrap();
+    let hooks = (0..200_000).map(|n| hook(bits(n), data(1, u32::try_from(n % 100).unwrap())));
+    // Of some, as many candidates as a look-up gives.
+    let crowds = (0..100).flat_map(|n| (200..208).map(move |of| hook(bits(n * 2000), data(1, of))));
+    index.add_session(session(1), hooks.chain(crowds)).unwrap();
     let index = open(&storage, IndexOptions::default());
     assert_eq!(index.stats().blocks_read, 0, "opening reads the fronts alone");
-    for n in 0..100 {
+    for n in 0..10_000 {
+        assert_eq!(
+            ask(&index, bits(n * 20), HookKind::Data).len(),
+            if n % 100 == 0 { 8 } else { 1 }
+        );
+    }
+    assert_eq!(index.stats().blocks_read, 10_000);
+    for n in 200_000..300_000 {
         ask(&index, bits(n), HookKind::Data);
     }
-    assert_eq!(index.stats().blocks_read, 300);
-    for n in 200_000..200_100 {
-        ask(&index, bits(n), HookKind::Data);
-    }
-    assert_eq!(index.stats().blocks_read, 500, "what is absent costs no table");
-    assert_eq!(index.stats().entries, 200_000);
-    assert!(index.stats().bytes < 200_000 * 13);
+    let for_absent = index.stats().blocks_read - 10_000;
+    assert!(for_absent < 500, "{for_absent} leaves for 100,000 that are new");
+}
+
+/// What a hook takes on disk, all in: the summary, its leaf, the table, digests.
+#[test]
+fn a_hook_takes_less_than_eight_bytes() {
+    let storage = FaultStorage::new();
+    let options = IndexOptions {
+        pending_bytes_max: 1 << 30,
+        ..IndexOptions::default()
+    };
+    let index = open(&storage, options);
+    // 5,000 containers of 100 hooks each: ordinals of 13 bits.
+    let hooks = (0..500_000).map(|n| hook(bits(n), data(1, u32::try_from(n % 5000).unwrap())));
+    index.add_session(session(1), hooks).unwrap();
+    let stats = index.stats();
+    assert_eq!(stats.entries, 500_000);
+    assert!(stats.bytes < 500_000 * 13 / 2, "{} bytes", stats.bytes);
+    assert!(stats.resident_bytes < stats.bytes / 4, "{stats:?}");
+    // Ten GiB of new chunks of 8 KiB, all looked up: not one leads to a catalog that lacks it.
+    let mut out = Vec::new();
+    let found = (500_000..500_000 + 10 * 131_072).filter(|n| {
+        index.candidates(&conformance::fingerprint(bits(*n)), HookKind::Data, &mut out);
+        !out.is_empty()
+    });
+    assert_eq!(found.count(), 0);
 }
 
 #[test]

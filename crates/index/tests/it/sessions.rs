@@ -13,6 +13,7 @@ fn chunks_are_found_at_once_and_nodes_once_published() {
         IndexOptions::default(),
         IndexOptions {
             pending_bytes_max: 64,
+            bytes_max: 1 << 30,
             part_entries_max: 3,
         },
     ] {

@@ -13,6 +13,7 @@ use types::{ContainerId, ContainerKind, Generation, Level, ObjectName, SequenceN
 
 pub(crate) const SMALL: IndexOptions = IndexOptions {
     pending_bytes_max: 40 * 100,
+    bytes_max: 1 << 30,
     part_entries_max: 64,
 };
 

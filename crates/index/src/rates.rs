@@ -1,0 +1,71 @@
+//! Progressive sampling of what is on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
+//!
+//! What must hold: the rates follow from the runs that exist and the budget alone, so that every process
+//! with the same budget writes its session's run at the same rates; they never rise but by a rebuild; one
+//! hook of each container and kind is counted on to stay at every rate.
+
+use crate::hook::HookKind;
+use crate::sampling::{SamplingRate, SamplingRates};
+
+/// What a run takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Load {
+    /// Of its hooks. What ends of blocks leave free, up to 28 KiB a run, does not count: R does not change it.
+    pub(crate) bytes: u64,
+    /// At which it was written.
+    pub(crate) rates: SamplingRates,
+    /// By kind.
+    pub(crate) hooks: [u64; 2],
+    /// By kind; of each one hook stays.
+    pub(crate) containers: [u64; 2],
+}
+
+impl Load {
+    /// Hooks of a kind that are left at these rates, but for those that stay at every rate.
+    fn spare_at(&self, kind: HookKind, rates: SamplingRates) -> u64 {
+        let at = kind.number();
+        let halvings = |rate: SamplingRate| rate.halvings();
+        let further = halvings(rates.of(kind)).saturating_sub(halvings(self.rates.of(kind)));
+        self.hooks[at].saturating_sub(self.containers[at]) >> further
+    }
+
+    /// Bytes that are left of it at these rates, about.
+    fn bytes_at(&self, rates: SamplingRates) -> u64 {
+        let hooks: u64 = self.hooks.iter().sum();
+        let left = HookKind::ALL.map(|kind| {
+            let at = kind.number();
+            self.spare_at(kind, rates) + self.containers[at].min(self.hooks[at])
+        });
+        let left: u64 = left.iter().sum();
+        let bytes = u128::from(self.bytes) * u128::from(left) / u128::from(hooks.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// The lowest rates of any run, halved until the runs together fit the budget, or nothing but one hook a
+/// container is left to drop.
+pub(crate) fn in_force(runs: &[Load], budget_bytes: u64) -> SamplingRates {
+    let lowest = runs.iter().map(|run| run.rates).reduce(SamplingRates::min);
+    let mut rates = lowest.unwrap_or_default();
+    while runs.iter().map(|run| run.bytes_at(rates)).sum::<u64>() > budget_bytes {
+        let [data, node] = HookKind::ALL.map(|kind| runs.iter().map(|run| run.spare_at(kind, rates)).sum());
+        let Some((lower, _)) = rates.halved(data, node) else {
+            break;
+        };
+        rates = lower;
+    }
+    rates
+}
+
+/// The runs that must be written anew at the rates in force because all together exceed the budget: those
+/// that were written at higher ones.
+pub(crate) fn too_large(runs: &[Load], rates: SamplingRates, budget_bytes: u64) -> Vec<usize> {
+    if runs.iter().map(|run| run.bytes).sum::<u64>() <= budget_bytes {
+        return Vec::new();
+    }
+    let shrinks = |run: &Load| run.rates.min(rates) != run.rates;
+    (0..runs.len()).filter(|at| shrinks(&runs[*at])).collect()
+}
+
+#[cfg(test)]
+mod tests;
