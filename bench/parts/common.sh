@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
 # What the scripts of bench/ share: messages, disk space, where data lies. Sourced, never run.
 
 say() { echo "$*" >&2; }
@@ -18,7 +18,7 @@ need_space() {
   [ "$free" -ge $(($2 + 2048)) ] || fail "$1: $free MiB free, $(($2 + 2048)) needed"
 }
 
-# remove_tree FOLDER: also where it holds read-only folders; what is mounted below stays.
+# remove_tree FOLDER: what is mounted below stays.
 remove_tree() {
-  if [ -e "$1" ]; then chmod -R u+w "$1" && rm -rf --one-file-system "$1"; fi
+  rm -rf --one-file-system "$1"
 }

@@ -1,0 +1,29 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
+# How Onefold is told to do each step. A driver only says commands: it sets `command`, and `restored`, the folder
+# where the source's copy will be. Reads: store, state, variant, onefold. Variants: off (no compression), image
+# (a disk image in fixed chunks of 4 KiB).
+
+onefold_version() { "$onefold" --version; }
+onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init; }
+# SOURCE LABEL yes|no (read all again)
+onefold_backup() {
+  command=("$onefold" -q -r "$store" backup --tag "$2")
+  if [ "$3" = yes ]; then command+=(--force); fi
+  case $variant in
+    off) command+=(--compression off "$1") ;;
+    image) command+=(--image-kib 4 "$1/disk.img") ;;
+    *) command+=("$1") ;;
+  esac
+}
+# LABEL SOURCE TARGET
+onefold_restore() {
+  command=("$onefold" -q -r "$store" restore latest --tag "$1" --target "$3")
+  restored="$3$2"
+}
+# LABEL FILE
+onefold_dump() {
+  if ! "$onefold" dump --help >/dev/null 2>&1; then return 1; fi
+  command=("$onefold" -q -r "$store" dump latest "$2" --tag "$1")
+}
+onefold_check() { command=("$onefold" -q -r "$store" check --read-data); }
+onefold_list() { command=("$onefold" -q -r "$store" snapshots); }

@@ -1,0 +1,33 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
+# How rustic is told to do each step; see onefold.sh. It compresses with zstd's default level.
+
+export RUSTIC_PASSWORD=bench
+rustic_run() { command=(rustic --log-level error --no-progress --cache-dir "$state/rustic" -r "$store" "$@"); }
+
+rustic_version() { rustic --version; }
+rustic_new() {
+  rustic_run init
+  "${command[@]}" >/dev/null
+}
+rustic_backup() {
+  rustic_run backup --tag "$2" "$1"
+  if [ "$3" = yes ]; then command+=(--force); fi
+}
+# rustic_id LABEL: the newest snapshot that has it.
+rustic_id() {
+  rustic_run snapshots --json --filter-tags "$1"
+  "${command[@]}" | python3 "$root/bench/parts/newest.py"
+}
+rustic_restore() {
+  local id
+  id=$(rustic_id "$1")
+  rustic_run restore "$id:$2" "$3"
+  restored=$3
+}
+rustic_dump() {
+  local id
+  id=$(rustic_id "$1")
+  rustic_run dump "$id:$2"
+}
+rustic_check() { rustic_run check --read-data; }
+rustic_list() { rustic_run snapshots; }

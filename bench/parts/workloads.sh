@@ -1,0 +1,107 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
+# The steps that every program goes through with one data set. Sourced, never run.
+#
+# Reads: data_root, work, run, versions_max, backup_state, restore_state, verified, and the drivers' functions.
+
+# place VERSION_FOLDER: it gets the name that is backed up, the same for every version. unplace gives it back its own.
+place() {
+  unplace "$(dirname "$1")"
+  basename "$1" >"$(dirname "$1")/current.is"
+  mv "$1" "$(dirname "$1")/current"
+}
+unplace() {
+  if [ -e "$1/current" ]; then mv "$1/current" "$1/$(cat "$1/current.is")"; fi
+  rm -f "$1/current.is"
+}
+
+# step DATA STEP STATE: times what the driver said.
+step() { timed "$1" "$2" "$who" "$3" "${command[@]}"; }
+
+# verify SOURCE: once for each program and label, byte by byte; a wrong restore is a row of its own.
+verify() {
+  if [ "$run" -gt 1 ] && [ "$verify_all" = no ]; then return; fi
+  if diff -r --no-dereference "$1" "$restored" >"$work/diff" 2>&1; then
+    json_row data "$data" step verified who "$who" run "$run" of "$2"
+  else
+    json_row data "$data" step verified who "$who" run "$run" of "$2" failed "$(head -n 1 "$work/diff")"
+    say "  $who $data $2: RESTORED SOMETHING ELSE: $(head -n 3 "$work/diff")"
+    return 1
+  fi
+}
+
+# backup DATA STEP SOURCE LABEL yes|no
+backup() {
+  prepare "$backup_state" "$3"
+  "${driver}_backup" "$3" "$4" "$5" && step "$1" "$2" "$backup_state"
+}
+
+# restore DATA STEP LABEL SOURCE ORIGINAL: to a fresh folder, compared with ORIGINAL and removed.
+restore() {
+  local result=0
+  prepare "$restore_state" "$store"
+  remove_tree "$work/out"
+  "${driver}_restore" "$3" "$4" "$work/out" && step "$1" "$2" "$restore_state" && verify "$5" "$2" || result=1
+  remove_tree "$work/out"
+  return $result
+}
+
+# workload DATA: all steps for the program `who` (its driver and variant are set). A backup that fails ends them.
+workload() {
+  local data=$1 folder="$data_root/$1" versions=() result=0
+  mapfile -t versions < <(find "$folder" -maxdepth 1 -name 'v[0-9]*' -type d | sort | head -n "$versions_max")
+  "${driver}_new" >/dev/null || return 1
+  if [ ${#versions[@]} -eq 0 ]; then
+    one_version || result=$?
+  else
+    many_versions || result=$?
+  fi
+  if [ "$result" -eq 2 ] || [ "$variant" = off ]; then return "$result"; fi
+  prepare "$restore_state" "$store"
+  if "${driver}_check"; then step "$data" check "$restore_state" || result=1; fi
+  prepare "$restore_state" "$store"
+  "${driver}_list"
+  step "$data" list "$restore_state" || result=1
+  json_row data "$data" step stored who "$who" run "$run" bytes "$(stored_bytes "$store")"
+  return "$result"
+}
+
+# one_version, many_versions: the backups and restores of a workload, with its variables. Status 2: a backup failed.
+one_version() {
+  local result=0
+  backup "$data" first "$folder" one no || return 2
+  if [ "$variant" = off ]; then return; fi
+  backup "$data" unchanged "$folder" one no || return 2
+  if [ "$data" = random ]; then
+    backup "$data" reread "$folder" one yes || return 2
+    dump "$data" one "$folder/file.bin" || result=1
+  fi
+  restore "$data" restore one "$folder" "$folder" || result=1
+  return $result
+}
+many_versions() {
+  local source="$folder/current" result=0 version
+  for version in "${versions[@]}"; do
+    place "$version"
+    backup "$data" "$(if [ "$version" = "${versions[0]}" ]; then echo first; else echo "next-$(basename "$version")"; fi)" \
+      "$source" "$(basename "$version")" no || return 2
+  done
+  if [ "$variant" != image ]; then backup "$data" unchanged "$source" unchanged no || return 2; fi
+  unplace "$folder"
+  restore "$data" restore-newest "$(basename "$version")" "$source" "$version" || result=1
+  restore "$data" restore-oldest "$(basename "${versions[0]}")" "$source" "${versions[0]}" || result=1
+  return $result
+}
+
+# dump DATA LABEL FILE: the file to /dev/null, for programs that can; for ours, its stored bytes alone beside it.
+dump() {
+  if [ "$who" = onefold ]; then raw_read "$1" || return 1; fi
+  prepare "$restore_state" "$store"
+  if ! "${driver}_dump" "$2" "$3"; then return; fi
+  step "$1" dump "$restore_state" || return 1
+  if [ "$run" -gt 1 ] && [ "$verify_all" = no ]; then return; fi
+  if ! "${command[@]}" 2>/dev/null | cmp --quiet - "$3"; then
+    json_row data "$1" step verified who "$who" run "$run" of dump failed "other bytes than the file's"
+    say "  $who $1 dump: OTHER BYTES THAN THE FILE'S"
+    return 1
+  fi
+}
