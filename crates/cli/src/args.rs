@@ -51,6 +51,15 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) index_mib: u32,
+    /// Hold the index in so much memory, instead of reading it where it lies on disk
+    #[arg(
+        long,
+        global = true,
+        env = "ONEFOLD_INDEX_MEMORY_MIB",
+        value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) index_memory_mib: Option<u32>,
     /// Print JSON lines instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,

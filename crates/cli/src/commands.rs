@@ -53,6 +53,7 @@ fn open(global: &Global) -> Result<Store> {
     let credential = password::existing(global)?;
     let options = OpenOptions {
         index_bytes_max: u64::from(global.index_mib) << 20,
+        index_memory_bytes_max: global.index_memory_mib.map(|mib| (mib as usize) << 20),
         ..OpenOptions::default()
     };
     Store::open(&env, &credential, &options).with_context(place)

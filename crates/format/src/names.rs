@@ -410,6 +410,19 @@ pub fn index_run(run: IndexRunName) -> ObjectName {
     name(format_args!("{INDEX_FOLDER}/{first}-{last}.{}", run.number))
 }
 
+/// `index/image.<number>`: a checkpoint of an index in memory.
+#[must_use]
+pub fn index_image(number: u32) -> ObjectName {
+    name(format_args!("{INDEX_FOLDER}/image.{number}"))
+}
+
+/// The inverse of [`index_image`].
+#[must_use]
+pub fn parse_index_image(name: &ObjectName) -> Option<u32> {
+    let (word, number) = under(name, INDEX_FOLDER)?.split_once('.')?;
+    plain32(number).filter(|_| word == "image")
+}
+
 /// The inverse of [`index_run`].
 #[must_use]
 pub fn parse_index_run(name: &ObjectName) -> Option<IndexRunName> {

@@ -155,6 +155,9 @@ pub fn names_of_objects(bytes: &[u8]) {
     if let Some(run) = names::parse_index_run(&name) {
         built(names::index_run(run));
     }
+    if let Some(number) = names::parse_index_image(&name) {
+        built(names::index_image(number));
+    }
 }
 
 /// [`Frame`], with the digest as it is and as it should be.

@@ -6,6 +6,8 @@
 //! are immutable: readers keep the mapping of a run that a merge deleted, and lose nothing. All methods may
 //! be called from many threads; the list of runs is locked only while it is read or swapped.
 //!
+//! With a budget of memory for it, look-ups go to [`Held`] instead of the runs.
+//!
 //! Its storage is the store's on local disks. Where the store is remote, it is a local cache folder: mapping
 //! a remote object reads it whole.
 
@@ -19,6 +21,7 @@ use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
 use crate::cover;
 use crate::error::{IndexError, Warning};
+use crate::held::Held;
 use crate::hook::{CANDIDATES_MAX, HookIndex, HookKind, age_order};
 use crate::memory::MemoryHooks;
 use crate::merge::RUNS_MAX;
@@ -40,6 +43,9 @@ pub struct IndexOptions {
     pub bytes_max: u64,
     /// Entries of one object of a run at most; at most 1 Mi.
     pub part_entries_max: usize,
+    /// Where the hooks of all runs are held in memory: its budget, in bytes. Look-ups then read no run, and
+    /// opening reads all of them, or an image of that memory. `None`: they are read where they lie.
+    pub memory_bytes_max: Option<usize>,
 }
 
 impl IndexOptions {
@@ -53,31 +59,9 @@ impl Default for IndexOptions {
             pending_bytes_max: 128 << 20,
             bytes_max: Self::BYTES_MAX,
             part_entries_max: PART_ENTRIES_MAX,
+            memory_bytes_max: None,
         }
     }
-}
-
-/// Counts; a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IndexStats {
-    /// Runs in use.
-    pub runs: u64,
-    /// Hooks in them.
-    pub entries: u64,
-    /// Of those, hooks to nodes.
-    pub node_entries: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Of those, what look-ups of absent fingerprints touch.
-    pub resident_bytes: u64,
-    /// In force: at which the next run is written.
-    pub rates: SamplingRates,
-    /// Hooks still in memory.
-    pub pending_entries: u64,
-    /// Look-ups.
-    pub lookups: u64,
-    /// Leaves read. Summaries and tables, which are resident, do not count.
-    pub blocks_read: u64,
 }
 
 /// The hooks of a store. Cheap to clone.
@@ -92,6 +76,8 @@ struct Inner {
     store: StoreId,
     options: IndexOptions,
     runs: RwLock<Vec<Arc<Run>>>,
+    /// The hooks of these runs in memory, where that is wanted.
+    held: Option<Held>,
     /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the truth.
     changes: AtomicU64,
     /// Hooks to chunks of running sessions of this process.
@@ -117,15 +103,24 @@ impl Index {
             store,
             options,
             runs: RwLock::default(),
+            held: None,
             changes: AtomicU64::new(0),
             pending: RwLock::default(),
             bad: Mutex::default(),
             warnings: Mutex::default(),
             lookups: AtomicU64::new(0),
         };
+        let held = options.memory_bytes_max.map(|bytes| {
+            let (held, bad) = Held::open(&*inner.storage, store, bytes)?;
+            Ok::<_, IndexError>((held, bad))
+        });
+        let (held, bad) = held.transpose()?.unzip();
         let index = Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner { held, ..inner }),
         };
+        for (name, why) in bad.into_iter().flatten() {
+            index.note_bad(name, why);
+        }
         index.reload()?;
         Ok(index)
     }
@@ -138,6 +133,9 @@ impl Index {
         loop {
             let before = self.inner.changes.load(Ordering::Acquire);
             let listed = self.list_runs()?;
+            if let Some(held) = self.held() {
+                listed.iter().try_for_each(|run| held.fill(self, run))?;
+            }
             let mut runs = self.runs_mut();
             if self.inner.changes.load(Ordering::Acquire) == before {
                 *runs = listed;
@@ -199,7 +197,7 @@ impl Index {
         Ok(Arc::new(Run::new(id, parts)))
     }
 
-    fn note_bad(&self, name: ObjectName, why: String) {
+    pub(crate) fn note_bad(&self, name: ObjectName, why: String) {
         let mut bad = self.bad();
         if !bad.contains(&name) {
             bad.push(name.clone());
@@ -264,29 +262,12 @@ impl Index {
             || !rates::too_large(&loads, rates::in_force(&loads, budget), budget).is_empty()
     }
 
-    /// Counts.
-    #[must_use]
-    pub fn stats(&self) -> IndexStats {
-        let rates = self.rates();
-        let runs = self.runs();
-        let pending = self.pending();
-        let parts = || runs.iter().flat_map(|run| &run.parts);
-        let hooks = |kind: HookKind| {
-            runs.iter()
-                .map(|run| run.load().hooks[kind.number()])
-                .sum::<u64>()
-        };
-        IndexStats {
-            runs: runs.len() as u64,
-            entries: hooks(HookKind::Data) + hooks(HookKind::Node),
-            node_entries: hooks(HookKind::Node),
-            bytes: runs.iter().map(|run| run.bytes()).sum(),
-            resident_bytes: parts().map(|part| part.resident_bytes()).sum(),
-            rates,
-            pending_entries: pending.iter().map(|hooks| read(hooks).len() as u64).sum(),
-            lookups: self.inner.lookups.load(Ordering::Relaxed),
-            blocks_read: parts().map(|part| part.leaves_read()).sum(),
-        }
+    pub(crate) fn lookups(&self) -> u64 {
+        self.inner.lookups.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn held(&self) -> Option<&Held> {
+        self.inner.held.as_ref()
     }
 
     pub(crate) fn storage(&self) -> &dyn Storage {
@@ -315,13 +296,17 @@ impl Index {
 
     /// Takes a run into use in place of others.
     pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
+        if let (Some(held), Some(run)) = (self.held(), &new) {
+            // Where it cannot be read now, its hooks are forgotten until the next reload.
+            drop(held.fill(self, run));
+        }
         let mut runs = self.runs_mut();
         self.inner.changes.fetch_add(1, Ordering::Release);
         runs.retain(|run| !old.contains(&run.id));
         runs.extend(new);
     }
 
-    fn pending(&self) -> RwLockReadGuard<'_, Vec<Arc<RwLock<MemoryHooks>>>> {
+    pub(crate) fn pending(&self) -> RwLockReadGuard<'_, Vec<Arc<RwLock<MemoryHooks>>>> {
         self.inner.pending.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -357,9 +342,13 @@ impl HookIndex for Index {
             }
         }
         let key = key_of(bits);
-        for run in self.runs().iter() {
-            if let Some(damaged) = run.find(kind, key, out) {
-                self.note_damaged(damaged);
+        if let Some(held) = self.held() {
+            held.memory().find(fingerprint, kind, out);
+        } else {
+            for run in self.runs().iter() {
+                if let Some(damaged) = run.find(kind, key, out) {
+                    self.note_damaged(damaged);
+                }
             }
         }
         out.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));

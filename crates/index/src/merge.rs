@@ -277,6 +277,10 @@ impl Index {
             }
         };
         let run = self.open_run(id, &names)?;
+        if let Some(held) = self.held() {
+            held.take_over(chosen, &run);
+            held.memory().retain(keep);
+        }
         out.runs += chosen.len();
         (out.entries, out.rates) = (run.load().hooks.iter().sum(), rates);
         let replaced: Vec<RunId> = chosen.iter().map(|run| run.id).collect();

@@ -254,6 +254,15 @@ pub fn predicted_efficiency(period: f64, container_chunks: f64) -> f64 {
     }
 }
 
+/// [`predicted_efficiency`] of an index of so many hooks to chunks, in so many containers. A container's
+/// anchor is the hook that would be dropped last: where a container keeps more than one, it samples, too.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a share of a few figures")]
+pub fn efficiency_of(rate: SamplingRate, hooks: u64, containers: u64) -> f64 {
+    let period = rate.period() as f64;
+    predicted_efficiency(period, hooks as f64 * period / containers.max(1) as f64)
+}
+
 /// The longest period that finds this share of duplicates: `T = Tmin (1 - f) + 1` [Guo, equation 2].
 #[must_use]
 pub fn period_for(efficiency: f64, container_chunks: f64) -> f64 {

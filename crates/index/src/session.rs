@@ -142,6 +142,10 @@ impl Index {
         let mut objects: Vec<_> = old.iter().flat_map(|run| names_of(run)).collect();
         objects.append(&mut self.bad());
         self.delete(&objects)?;
+        if let Some(held) = self.held() {
+            held.clear();
+            self.reload()?;
+        }
         Ok(())
     }
 

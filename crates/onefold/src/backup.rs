@@ -179,6 +179,7 @@ struct Run<'a> {
     name: SeriesName,
     session: Session,
     _pulse: session::Pulse,
+    index: Index,
     door: Door,
     parent: Option<ManifestEntry>,
     began: std::time::Duration,
@@ -258,6 +259,7 @@ impl<'a> Run<'a> {
             name,
             session,
             _pulse: pulse,
+            index,
             door,
             parent,
             began,
@@ -308,9 +310,9 @@ impl<'a> Run<'a> {
         let mut covered = vec![committed.session];
         covered.extend(taken_over.iter().map(|(session, _)| *session));
         // The backup is safe from here on: what fails now costs the next one some time.
-        if let Err(error) = self.door.into_hooks().publish(&covered) {
-            untidy.push(error.to_string());
-        }
+        let published = self.door.into_hooks().publish(&covered);
+        let kept = published.and_then(|()| self.index.checkpoint());
+        untidy.extend(kept.err().map(|error| error.to_string()));
         Ok(BackupReport {
             id: committed.session,
             parent: self.parent.as_ref().map(ManifestEntry::session),

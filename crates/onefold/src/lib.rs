@@ -16,6 +16,7 @@ mod snapshots;
 mod stats;
 mod store;
 
+pub use ::index::{IndexStats, MemoryStats};
 pub use ::restore::{AssembleOptions, AssembleStats, Fault};
 pub use backup::{BackupOptions, BackupReport, TreeOptions};
 pub use check::{CheckReport, Finding, ReadData};

@@ -1,7 +1,9 @@
 //! What a store holds, and how its backups are laid out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use index::{Index, IndexStats};
 use recipe::{StreamLayout, TreeRoot};
 use types::{ByteLen, ContainerKind, SessionId};
 
@@ -31,6 +33,8 @@ pub struct StoreStats {
     pub logical_bytes: u64,
     /// Containers by kind, and everything else under `other` and `mirror`.
     pub kinds: BTreeMap<&'static str, KindStats>,
+    /// The index, as a backup with the same options would find it.
+    pub index: IndexStats,
 }
 
 impl StoreStats {
@@ -57,7 +61,7 @@ pub struct BackupLayout {
 }
 
 impl Store {
-    /// What the store holds. Lists it once.
+    /// What the store holds. Lists it once, and opens its index.
     ///
     /// # Errors
     /// Of the storage.
@@ -71,6 +75,7 @@ impl Store {
                 .map(|snapshot| snapshot.backup.totals.bytes_logical)
                 .sum(),
             kinds: BTreeMap::new(),
+            index: Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?.stats(),
         };
         for object in self.env.storage.list("")? {
             let folder = object.name.parts().next().unwrap_or_default();

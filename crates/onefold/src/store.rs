@@ -64,6 +64,9 @@ pub struct OpenOptions {
     pub node_cache_bytes: u64,
     /// Bytes of the index on disk; beyond it R halves.
     pub index_bytes_max: u64,
+    /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk. What writes
+    /// hundreds of streams at once has use for it; opening reads all of the index then.
+    pub index_memory_bytes_max: Option<usize>,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
@@ -76,6 +79,7 @@ impl Default for OpenOptions {
             catalog_cache_bytes: 48 << 20,
             node_cache_bytes: 16 << 20,
             index_bytes_max: IndexOptions::BYTES_MAX,
+            index_memory_bytes_max: None,
             policy: SessionPolicy::default(),
             process: std::process::id(),
         }
@@ -293,6 +297,7 @@ impl Store {
         IndexOptions {
             pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
             bytes_max: self.options.index_bytes_max,
+            memory_bytes_max: self.options.index_memory_bytes_max,
             ..IndexOptions::default()
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use onefold::Monitor;
+use onefold::{IndexStats, Monitor};
 use serde::Serialize;
 
 use crate::args::{Global, Stats};
@@ -24,6 +24,21 @@ struct Totals {
 struct Kind {
     count: u64,
     bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Index {
+    message_type: &'static str,
+    held: &'static str,
+    sampling_period: u64,
+    node_sampling_period: u64,
+    hooks: u64,
+    node_hooks: u64,
+    bytes: u64,
+    bytes_per_hook: f64,
+    load: Option<f64>,
+    false_loads_per_gib: f64,
+    predicted_efficiency: f64,
 }
 
 #[derive(Serialize)]
@@ -72,6 +87,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         stored_size: stored,
         objects: stats.kinds.iter().map(kind).collect(),
     })?;
+    show_index(&stats.index, output)?;
     let chosen = match args.ids.as_slice() {
         [] if stats.backups == 0 => Vec::new(),
         [] => vec![store.find("latest", &onefold::Filter::default())?],
@@ -125,4 +141,62 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         })?;
     }
     Ok(Code::Success)
+}
+
+/// What look-ups go to: the index on disk, or where it is held in memory, that.
+fn show_index(stats: &IndexStats, output: Output) -> Result<()> {
+    #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
+    let bytes_per_hook = stats.bytes as f64 / stats.entries.max(1) as f64;
+    let on_disk = Index {
+        message_type: "index",
+        held: "disk",
+        sampling_period: stats.rates.data.period(),
+        node_sampling_period: stats.rates.node.period(),
+        hooks: stats.entries,
+        node_hooks: stats.node_entries,
+        bytes: stats.bytes,
+        bytes_per_hook,
+        load: None,
+        false_loads_per_gib: stats.false_loads_per_gib,
+        predicted_efficiency: stats.predicted_efficiency,
+    };
+    let shown = match stats.memory {
+        None => on_disk,
+        Some(memory) => Index {
+            held: "memory",
+            sampling_period: memory.rates.data.period().max(on_disk.sampling_period),
+            node_sampling_period: memory.rates.node.period().max(on_disk.node_sampling_period),
+            hooks: memory.entries.iter().sum(),
+            node_hooks: memory.entries[1],
+            bytes: memory.bytes,
+            bytes_per_hook: memory.bytes_per_entry,
+            load: Some(memory.load),
+            ..on_disk
+        },
+    };
+    let rate = |period: u64| {
+        if period == 1 {
+            "1".to_owned()
+        } else {
+            format!("1/{period}")
+        }
+    };
+    output.result(format!(
+        "hooks    {:>12}  in {}: R {} for chunks, {} for nodes; {:.2} bytes each{}",
+        thousands(shown.hooks),
+        shown.held,
+        rate(shown.sampling_period),
+        rate(shown.node_sampling_period),
+        shown.bytes_per_hook,
+        shown
+            .load
+            .map_or_else(String::new, |load| format!(", {:.0} % full", load * 100.0)),
+    ))?;
+    output.result(format!(
+        "         {:>10.1} %  of duplicates found by R (predicted), {:.3} catalogs a GiB loaded for nothing (expected)",
+        shown.predicted_efficiency * 100.0,
+        shown.false_loads_per_gib,
+    ))?;
+    output.object(&shown)?;
+    Ok(())
 }

@@ -40,6 +40,7 @@ proptest! {
         }
         let run = IndexRunName { first: session.min(other), last: session.max(other), number };
         prop_assert_eq!(names::parse_index_run(&names::index_run(run)), Some(run));
+        prop_assert_eq!(names::parse_index_image(&names::index_image(number)), Some(number));
     }
 
     #[test]
@@ -90,6 +91,7 @@ fn every_sample_name_is_parsed_by_exactly_one_parser() {
             names::parse_damaged(&name).is_some(),
             names::parse_lease(&name).is_some(),
             names::parse_index_run(&name).is_some(),
+            names::parse_index_image(&name).is_some(),
             name == names::reserve(),
         ];
         assert_eq!(parsed.iter().filter(|&&p| p).count(), 1, "{line}: {parsed:?}");
@@ -125,6 +127,8 @@ fn foreign_names_are_not_ours() {
         "lease/other.0",
         "lease/reclaim.4294967295",
         "index/0000000000042-0000000000041.0",
+        "index/image.01",
+        "index/picture.1",
     ] {
         let name = ObjectName::new(foreign).unwrap();
         assert_eq!(names::parse_container(&name), None, "{foreign}");
@@ -135,6 +139,7 @@ fn foreign_names_are_not_ours() {
         assert_eq!(names::parse_condemned(&name), None, "{foreign}");
         assert_eq!(names::parse_lease(&name), None, "{foreign}");
         assert_eq!(names::parse_index_run(&name), None, "{foreign}");
+        assert_eq!(names::parse_index_image(&name), None, "{foreign}");
     }
     assert_eq!(
         names::mirror(crate::samples::id(ContainerKind::Data, 1, 1), Generation::FIRST),

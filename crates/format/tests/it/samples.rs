@@ -625,6 +625,7 @@ pub(crate) fn names() -> String {
             last: session(42),
             number: 0,
         }),
+        index_image(3),
     ];
     all.extend(ContainerKind::ALL.map(|kind| container(id(kind, 42, 7), Generation::new(10).unwrap())));
     all.iter().map(|name| format!("{name}\n")).collect()

@@ -18,6 +18,7 @@ fn with_budget(bytes_max: u64) -> IndexOptions {
     IndexOptions {
         bytes_max,
         part_entries_max: 100_000,
+        memory_bytes_max: None,
         pending_bytes_max: 40 * 20_000,
     }
 }
@@ -224,6 +225,7 @@ fn one_large_session_lowers_r_as_it_goes() {
     let options = IndexOptions {
         pending_bytes_max: 40 * 5000,
         part_entries_max: 3000,
+        memory_bytes_max: None,
         ..with_budget(budget)
     };
     let index = open(&storage, options);

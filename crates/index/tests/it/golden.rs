@@ -1,4 +1,4 @@
-//! The golden vector of a run: what was once written is written and read the same for ever.
+//! The golden vectors of a run and of an image: what was once written is written and read the same for ever.
 //!
 //! `ONEFOLD_BLESS=1 cargo test -p index golden` writes it; a change to one that a released version wrote is
 //! a break of the layout and needs a new version instead. The file has lines of offset and bytes, without
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use env::Storage;
 use env::fault::FaultStorage;
+use format::names;
 use index::{Hook, HookKind, IndexOptions, conformance};
 use types::ContainerKind;
 
@@ -17,8 +18,8 @@ use crate::store::*;
 
 const LINE_BYTES: usize = 32;
 
-fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden-index/run.hex")
+fn file(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/golden-index/{of}.hex"))
 }
 
 /// Both kinds, two containers, bits that stand twice, an anchor of each container.
@@ -60,6 +61,19 @@ fn from_text(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// The golden bytes, which those written are.
+fn compare_or_bless(of: &str, bytes: &[u8]) -> Vec<u8> {
+    let text = to_text(bytes);
+    if std::env::var_os("ONEFOLD_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(file(of).parent().unwrap()).unwrap();
+        fs::write(file(of), &text).unwrap();
+    }
+    let golden = fs::read_to_string(file(of)).unwrap();
+    let moved = golden.lines().zip(text.lines()).find(|(a, b)| a != b);
+    assert!(golden == text, "a byte moved: {moved:?}");
+    from_text(&golden)
+}
+
 #[test]
 fn no_byte_of_a_golden_run_moves_and_it_is_read() {
     let storage = FaultStorage::new();
@@ -70,21 +84,39 @@ fn no_byte_of_a_golden_run_moves_and_it_is_read() {
     let [name] = names.as_slice() else {
         panic!("not one object: {names:?}");
     };
-    let text = to_text(&storage.get(name).unwrap());
-    if std::env::var_os("ONEFOLD_BLESS").is_some_and(|value| value == "1") {
-        fs::create_dir_all(file().parent().unwrap()).unwrap();
-        fs::write(file(), &text).unwrap();
-    }
-    let golden = fs::read_to_string(file()).unwrap();
-    let moved = golden.lines().zip(text.lines()).find(|(a, b)| a != b);
-    assert!(golden == text, "a byte moved: {moved:?}");
+    let golden = compare_or_bless("run", &storage.get(name).unwrap());
 
     let storage = FaultStorage::new();
-    storage.put(name, &[&from_text(&golden)]).unwrap();
+    storage.put(name, &[&golden]).unwrap();
     let index = open(&storage, IndexOptions::default());
     let mut model = Model::default();
     model.add(&hooks());
     model.check(&index);
     assert!(index.covers(session(3)));
+    assert!(index.take_warnings().is_empty());
+}
+
+#[test]
+fn no_byte_of_a_golden_image_moves_and_it_is_read() {
+    let options = IndexOptions {
+        memory_bytes_max: Some(index::MEMORY_BYTES_MIN),
+        ..IndexOptions::default()
+    };
+    let storage = FaultStorage::new();
+    let index = open(&storage, options);
+    index.add_session(session(3), hooks()).unwrap();
+    assert!(index.checkpoint().unwrap());
+    let names: Vec<_> = runs(&storage);
+    let image = names.iter().find(|name| names::parse_index_image(name).is_some());
+    let image = image.unwrap();
+    let golden = compare_or_bless("image", &storage.get(image).unwrap());
+
+    // All that is asked comes from the image: no run is there.
+    let storage = FaultStorage::new();
+    storage.put(image, &[&golden]).unwrap();
+    let index = open(&storage, options);
+    let mut model = Model::default();
+    model.add(&hooks());
+    model.check(&index);
     assert!(index.take_warnings().is_empty());
 }

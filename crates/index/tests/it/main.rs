@@ -5,7 +5,11 @@
 mod answers;
 mod budget;
 mod damage;
+mod efficiency;
 mod golden;
+mod held;
+mod image;
+mod memory;
 mod merging;
 mod resolving;
 mod sampling;

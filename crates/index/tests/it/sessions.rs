@@ -15,6 +15,7 @@ fn chunks_are_found_at_once_and_nodes_once_published() {
             pending_bytes_max: 64,
             bytes_max: 1 << 30,
             part_entries_max: 3,
+            memory_bytes_max: None,
         },
     ] {
         let storage = FaultStorage::new();

@@ -15,6 +15,7 @@ pub(crate) const SMALL: IndexOptions = IndexOptions {
     pending_bytes_max: 40 * 100,
     bytes_max: 1 << 30,
     part_entries_max: 64,
+    memory_bytes_max: None,
 };
 
 pub(crate) fn store_id() -> StoreId {

@@ -1,0 +1,193 @@
+//! The hooks of all runs, held in memory: what a server looks up in, and who is given the memory for it.
+//!
+//! Runs stay what is durable and what other processes see; this is filled from them, and from what sessions
+//! of this process publish. An image of it (`index/image.<number>`) spares the next process reading the runs
+//! that it was filled from.
+//!
+//! What must hold: hooks come from runs alone, so that no node is here before it may be seen (INV-9); a run
+//! whose every part is noted as filled is wholly here, as far as the rates allow. May be used from many
+//! threads; two that fill from the same run do the same twice.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use env::{Storage, StorageError};
+use format::names::{self, IndexRunName};
+use types::{ObjectName, StoreId};
+
+use crate::error::IndexError;
+use crate::index::Index;
+use crate::run::Run;
+use crate::scan::{Fault, Source};
+use crate::table::MemoryIndex;
+
+/// Hooks added at a time: look-ups wait for no more.
+const BATCH_HOOKS: usize = 4096;
+
+/// What an image is written for: so many entries, of those there are, that no image has yet.
+const IMAGE_SHARE: u64 = 8;
+
+/// A bad image, and why it is bad.
+type Bad = (ObjectName, String);
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory: MemoryIndex,
+    /// Parts of runs whose hooks are here.
+    filled: Mutex<BTreeSet<IndexRunName>>,
+    /// Entries when the last image was written or read.
+    in_image: Mutex<u64>,
+}
+
+impl Held {
+    /// Takes the newest image back, if there is a good one. Gives the bad ones, too.
+    pub(crate) fn open(
+        storage: &dyn Storage,
+        store: StoreId,
+        budget_bytes: usize,
+    ) -> Result<(Self, Vec<Bad>), IndexError> {
+        let mut bad = Vec::new();
+        for name in images(storage)?.into_iter().rev() {
+            let bytes = match storage.map(&name) {
+                Ok(bytes) => bytes,
+                Err(StorageError::NotFound { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            match MemoryIndex::restore(&bytes, store, budget_bytes) {
+                Ok(Some((memory, filled))) => {
+                    let entries = entries(&memory);
+                    return Ok((Self::of(memory, filled, entries), bad));
+                }
+                // The next checkpoint replaces it.
+                Ok(None) => {}
+                Err(why) => bad.push((name, why)),
+            }
+        }
+        Ok((Self::of(MemoryIndex::new(budget_bytes), Vec::new(), 0), bad))
+    }
+
+    fn of(memory: MemoryIndex, filled: Vec<IndexRunName>, in_image: u64) -> Self {
+        Self {
+            memory,
+            filled: Mutex::new(filled.into_iter().collect()),
+            in_image: Mutex::new(in_image),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &MemoryIndex {
+        &self.memory
+    }
+
+    fn filled(&self) -> MutexGuard<'_, BTreeSet<IndexRunName>> {
+        self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a run's hooks, if they are not here.
+    pub(crate) fn fill(&self, index: &Index, run: &Run) -> Result<(), IndexError> {
+        let is_filled = |part: IndexRunName| self.filled().contains(&part);
+        if run.parts.iter().all(|part| is_filled(part.meta().name)) {
+            return Ok(());
+        }
+        let mut source = Source::run(run);
+        let mut batch = Vec::with_capacity(BATCH_HOOKS);
+        let mut fault = None;
+        while fault.is_none() {
+            batch.extend(
+                std::iter::from_fn(|| {
+                    source.next().unwrap_or_else(|why| {
+                        fault = Some(why);
+                        None
+                    })
+                })
+                .take(BATCH_HOOKS),
+            );
+            if batch.is_empty() {
+                break;
+            }
+            self.memory.add(batch.drain(..));
+        }
+        match fault {
+            None => self.note_filled(run),
+            Some(Fault::Damaged(part)) => {
+                part.set_damaged();
+                index.note_damaged(part);
+            }
+            Some(Fault::Storage(error)) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Notes that a run holds nothing but what others held: if these are here, so is it.
+    pub(crate) fn take_over(&self, old: &[Arc<Run>], new: &Run) {
+        let names = old.iter().flat_map(|run| &run.parts).map(|part| part.meta().name);
+        let names: Vec<IndexRunName> = names.collect();
+        if names.iter().all(|name| self.filled().contains(name)) {
+            self.note_filled(new);
+        }
+        self.filled().retain(|name| !names.contains(name));
+    }
+
+    fn note_filled(&self, run: &Run) {
+        self.filled()
+            .extend(run.parts.iter().map(|part| part.meta().name));
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        self.filled().clear();
+        self.memory.clear();
+    }
+}
+
+fn entries(memory: &MemoryIndex) -> u64 {
+    memory.stats().entries.iter().sum()
+}
+
+/// The images there are, oldest first.
+fn images(storage: &dyn Storage) -> Result<Vec<ObjectName>, IndexError> {
+    let listed = storage.list(names::INDEX_FOLDER)?.into_iter();
+    let mut images: Vec<_> = listed
+        .filter_map(|object| Some((names::parse_index_image(&object.name)?, object.name)))
+        .collect();
+    images.sort_unstable();
+    Ok(images.into_iter().map(|(_, name)| name).collect())
+}
+
+impl Index {
+    /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes older ones.
+    /// Says whether it did. The next process that holds the index in memory, with the same budget, then reads
+    /// the image, and runs only as far as they are younger.
+    ///
+    /// # Errors
+    /// Of the storage. Images are rebuilt from runs (INV-4).
+    pub fn checkpoint(&self) -> Result<bool, IndexError> {
+        let Some(held) = self.held() else {
+            return Ok(false);
+        };
+        let entries = entries(held.memory());
+        let mut in_image = held.in_image.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.abs_diff(*in_image) * IMAGE_SHARE <= entries {
+            return Ok(false);
+        }
+        let old = images(self.storage())?;
+        let number = old
+            .last()
+            .and_then(names::parse_index_image)
+            .map_or(0, |last| last.wrapping_add(1));
+        let name = names::index_image(number);
+        // Noted before the entries are read: what comes in between is added once more, which changes nothing.
+        let filled: Vec<IndexRunName> = held.filled().iter().copied().collect();
+        match held
+            .memory()
+            .checkpoint(self.storage(), self.store(), &name, &filled)
+        {
+            Ok(()) => {}
+            // Another process was quicker, with an image as good.
+            Err(StorageError::AlreadyExists { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        *in_image = entries;
+        self.delete(&old)?;
+        Ok(true)
+    }
+}

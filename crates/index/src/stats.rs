@@ -1,0 +1,85 @@
+//! What an index holds and what that costs, as its users see it. Counts; nothing is read for them.
+
+use crate::hook::HookKind;
+use crate::index::{Index, read};
+use crate::sampling::{SamplingRates, efficiency_of};
+use crate::summary::KEY_BITS;
+use crate::table::{LOOKUPS_PER_GIB, MemoryStats};
+
+/// Counts; a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IndexStats {
+    /// Runs in use.
+    pub runs: u64,
+    /// Hooks in them.
+    pub entries: u64,
+    /// Of those, hooks to nodes.
+    pub node_entries: u64,
+    /// Containers that hooks to chunks name, those named by several runs as often.
+    pub data_containers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of those, what look-ups of absent fingerprints touch.
+    pub resident_bytes: u64,
+    /// In force: at which the next run is written.
+    pub rates: SamplingRates,
+    /// Hooks still in memory.
+    pub pending_entries: u64,
+    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from what the index
+    /// that is asked holds.
+    pub false_loads_per_gib: f64,
+    /// Share of duplicates found, if streams repeat in order [Guo, equation 2]: by the index that is asked.
+    pub predicted_efficiency: f64,
+    /// Look-ups.
+    pub lookups: u64,
+    /// Leaves read. Summaries and tables, which are resident, do not count.
+    pub blocks_read: u64,
+    /// Of the hooks in memory, where they are held there.
+    pub memory: Option<MemoryStats>,
+}
+
+impl Index {
+    /// Counts.
+    #[must_use]
+    pub fn stats(&self) -> IndexStats {
+        let rates = self.rates();
+        let runs = self.runs();
+        let pending = self.pending();
+        let parts = || runs.iter().flat_map(|run| &run.parts);
+        let data_containers = runs
+            .iter()
+            .map(|run| run.load().containers[HookKind::Data.number()])
+            .sum();
+        let hooks = |kind: HookKind| {
+            runs.iter()
+                .map(|run| run.load().hooks[kind.number()])
+                .sum::<u64>()
+        };
+        let memory = self.held().map(|held| held.memory().stats());
+        let data = hooks(HookKind::Data);
+        IndexStats {
+            runs: runs.len() as u64,
+            entries: hooks(HookKind::Data) + hooks(HookKind::Node),
+            node_entries: hooks(HookKind::Node),
+            data_containers,
+            bytes: runs.iter().map(|run| run.bytes()).sum(),
+            resident_bytes: parts().map(|part| part.resident_bytes()).sum(),
+            rates,
+            pending_entries: pending.iter().map(|hooks| read(hooks).len() as u64).sum(),
+            lookups: self.lookups(),
+            blocks_read: parts().map(|part| part.leaves_read()).sum(),
+            false_loads_per_gib: memory.map_or_else(|| false_loads_per_gib(data), |m| m.false_loads_per_gib),
+            // What is held in memory was read from runs: the lower R counts.
+            predicted_efficiency: memory
+                .map_or(1.0, |memory| memory.predicted_efficiency)
+                .min(efficiency_of(rates.data, data, data_containers)),
+            memory,
+        }
+    }
+}
+
+/// Of 131,072 chunks, all looked up and all new, how many have the key of another.
+#[expect(clippy::cast_precision_loss, reason = "an expectation")]
+fn false_loads_per_gib(hooks: u64) -> f64 {
+    LOOKUPS_PER_GIB * hooks as f64 / (1u64 << KEY_BITS) as f64
+}

@@ -1,0 +1,174 @@
+//! A checkpoint of the index in memory: one object, written in one go from where everything lies [Guo 3.2.3].
+//!
+//! ```text
+//! front   magic 8, version u16, 0 u16, length of the meta u32, meta
+//! slabs   the pool's pages, as they are, one slab after another
+//! digest  16: of the digests of the front and of each slab
+//! ```
+//!
+//! Pages name nothing by address, so they are taken back as they are; counts and the order of tags are
+//! checked then. Whatever is wrong with an image, it is ignored: all of it can be made again from runs
+//! (INV-4). Not sealed, as runs are not: it holds less of each fingerprint than they do.
+
+use env::{Storage, StorageError};
+use format::names::IndexRunName;
+use format::wire::{Reader, Writer, digest};
+use types::{ObjectName, StoreId};
+
+use crate::sampling::{SamplingRate, SamplingRates};
+use crate::table::hook_table::PageRef;
+use crate::table::pages::PAGE_BYTES;
+use crate::table::slots::SlotLayout;
+use crate::table::tables::Tables;
+
+const MAGIC: [u8; 8] = *b"1FOLDimg";
+const VERSION: u16 = 1;
+const FRONT_BYTES: usize = 16;
+const DIGEST_BYTES: usize = 16;
+const WHAT: &str = "index image";
+
+pub(crate) fn write(
+    tables: &Tables,
+    storage: &dyn Storage,
+    store: StoreId,
+    name: &ObjectName,
+    filled: &[IndexRunName],
+) -> Result<(), StorageError> {
+    let front = front(tables, store, filled);
+    let slabs = tables.pages.slabs().map(<[_]>::as_flattened);
+    let value = whole(&front, slabs.clone()).to_le_bytes();
+    let mut parts: Vec<&[u8]> = vec![&front];
+    parts.extend(slabs);
+    parts.push(&value);
+    storage.put(name, &parts)
+}
+
+fn whole<'a>(front: &'a [u8], slabs: impl Iterator<Item = &'a [u8]>) -> u128 {
+    let each = std::iter::once(front).chain(slabs);
+    let digests: Vec<u8> = each.flat_map(|bytes| digest(bytes).to_le_bytes()).collect();
+    digest(&digests)
+}
+
+fn front(tables: &Tables, store: StoreId, filled: &[IndexRunName]) -> Vec<u8> {
+    let mut meta = Vec::new();
+    let mut w = Writer::new(&mut meta);
+    w.store(store);
+    w.varint(tables.budget_bytes() as u64);
+    w.u8(tables.rates.data.halvings());
+    w.u8(tables.rates.node.halvings());
+    w.varint(tables.forgotten);
+    w.list(filled, |w, part| {
+        w.session(part.first);
+        w.session(part.last);
+        w.varint32(part.number);
+    });
+    w.varint32(tables.ordinals.len());
+    w.list(tables.ordinals.page_numbers(), |w, page| w.varint32(*page));
+    for table in &tables.kinds {
+        let layout = table.layout();
+        w.varint(layout.bytes as u64);
+        w.varint32(layout.tag_bits);
+        for segment in table.segments() {
+            w.list(segment, |w, page: &PageRef| {
+                w.varint32(page.number);
+                w.u16(page.count);
+            });
+        }
+    }
+    let mut out = Vec::new();
+    let mut w = Writer::new(&mut out);
+    w.put(&MAGIC);
+    w.u16(VERSION);
+    w.u16(0);
+    w.u32(u32::try_from(meta.len()).expect("some bytes a page"));
+    w.put(&meta);
+    out
+}
+
+/// Takes an image back, `None` if it is of another budget; else why not.
+pub(crate) fn read(
+    bytes: &[u8],
+    store: StoreId,
+    budget_bytes: usize,
+) -> Result<Option<(Tables, Vec<IndexRunName>)>, String> {
+    let text = |e: format::FormatError| e.to_string();
+    let mut r = Reader::new(WHAT, bytes);
+    if r.array::<8>().map_err(text)? != MAGIC {
+        return Err("it does not begin as an image does".to_owned());
+    }
+    let version = r.u16().map_err(text)?;
+    if version != VERSION {
+        return Err(format!("its version is {version}, this program knows {VERSION}"));
+    }
+    r.reserved::<2>().map_err(text)?;
+    let meta_len = r.u32().map_err(text)? as usize;
+    let meta = r.take(meta_len).map_err(text)?;
+    let front = bytes.get(..FRONT_BYTES + meta_len).unwrap_or_default();
+    let rest = bytes.get(FRONT_BYTES + meta_len..).unwrap_or_default();
+    let Some((pages, stored)) = rest.split_last_chunk::<DIGEST_BYTES>() else {
+        return Err("it is truncated".to_owned());
+    };
+    let mut of = Reader::new(WHAT, meta);
+    if of.store().map_err(text)? == store && of.varint().map_err(text)? != budget_bytes as u64 {
+        return Ok(None);
+    }
+    let mut tables = Tables::new(budget_bytes);
+    if !tables.pages.fits(pages.len()) {
+        return Err("it is truncated or too long".to_owned());
+    }
+    let (pages, _) = pages.as_chunks::<PAGE_BYTES>();
+    let slabs = tables.pages.slabs_of(pages).map(<[_]>::as_flattened);
+    if whole(front, slabs).to_le_bytes() != *stored {
+        return Err("it is damaged".to_owned());
+    }
+    tables.pages.load(pages);
+    let filled = read_meta(&mut tables, meta, store).map_err(text)?;
+    Ok(Some((tables, filled)))
+}
+
+fn read_meta(tables: &mut Tables, meta: &[u8], store: StoreId) -> format::Result<Vec<IndexRunName>> {
+    let mut r = Reader::new(WHAT, meta);
+    let of = r.store()?;
+    r.require(of == store, "it is of another store")?;
+    let budget = r.varint()?;
+    r.require(budget == tables.budget_bytes() as u64, "it is of another budget")?;
+    let rate = |halvings| SamplingRate::new(halvings).unwrap_or(SamplingRate::MIN);
+    tables.rates = SamplingRates {
+        data: rate(r.u8()?),
+        node: rate(r.u8()?),
+    };
+    tables.forgotten = r.varint()?;
+    let filled = r.list(3, |r| {
+        Ok(IndexRunName {
+            first: r.session()?,
+            last: r.session()?,
+            number: r.varint32()?,
+        })
+    })?;
+    let containers = r.varint32()?;
+    let of_ordinals = r.list(1, Reader::varint32)?;
+    let mut in_use = vec![false; tables.pages.allocated()];
+    // Each page once.
+    let mut take = |page: u32| {
+        let page = in_use.get_mut(page as usize);
+        page.is_some_and(|in_use| !std::mem::replace(in_use, true))
+    };
+    let mut loaded = of_ordinals.iter().all(|page| take(*page));
+    loaded = loaded && tables.ordinals.load(&tables.pages, of_ordinals, containers);
+    r.require(loaded, "containers have no pages")?;
+    for table in &mut tables.kinds {
+        let (bytes, tag_bits) = (r.varint32()?, r.varint32()?);
+        let layout = SlotLayout::checked(bytes, tag_bits);
+        r.require(layout.is_some(), "slots are of no size")?;
+        let mut segments = Vec::with_capacity(table.segments().len());
+        for _ in 0..table.segments().len() {
+            segments.push(r.list(3, |r| Ok((r.varint32()?, r.u16()?)))?);
+        }
+        let taken = segments.iter().flatten().all(|page: &(u32, u16)| take(page.0));
+        let loaded = taken && layout.is_some_and(|layout| table.load(&tables.pages, layout, segments));
+        r.require(loaded, "entries have no pages, or are not in order")?;
+    }
+    tables.pages.set_in_use(&in_use);
+    r.finish()?;
+    Ok(filled)
+}

@@ -1,0 +1,213 @@
+//! An entry in some 7 bytes: tag, rank, container.
+//!
+//! ```text
+//! highest bits         lowest
+//! tag | rank, 4 bits | ordinal of the container      5 to 8 bytes, little-endian
+//! ```
+//!
+//! An entry stands in a segment that the first of the fingerprint's index bits choose; the tag are the bits
+//! that follow. The rank is that of runs: the level up to 14, or an anchor's. Two fingerprints are taken for
+//! one when all those bits agree, and their ranks as far as they tell. Values only.
+
+use crate::sampling::{SampleLevel, SamplingRate, Standing};
+use crate::table::pages::{PAGE_BYTES, Page};
+
+const RANK_BITS: u32 = 4;
+
+/// What runs keep of a [`Standing`]: the level up to 14, or that it is an anchor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank(u8);
+
+impl Rank {
+    pub(crate) const ALL: usize = 1 << RANK_BITS;
+    pub(crate) const ANCHOR: Self = Self((1 << RANK_BITS) - 1);
+
+    pub(crate) fn of(standing: Standing) -> Self {
+        if standing.is_anchor {
+            Self::ANCHOR
+        } else {
+            Self::of_level(standing.level)
+        }
+    }
+
+    pub(crate) fn of_level(level: SampleLevel) -> Self {
+        Self(level.get().min(Self::ANCHOR.0 - 1))
+    }
+
+    pub(crate) fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// As [`Standing::stays_at`], but that below 2^-14 only anchors do.
+    pub(crate) fn stays_at(self, rate: SamplingRate) -> bool {
+        self == Self::ANCHOR || self.0 >= rate.halvings()
+    }
+
+    /// Whether both may be of one fingerprint: of anchors the level is not known.
+    pub(crate) fn fits(self, other: Self) -> bool {
+        self == other || self == Self::ANCHOR || other == Self::ANCHOR
+    }
+}
+
+/// An entry, unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) tag: u64,
+    pub(crate) rank: Rank,
+    pub(crate) ordinal: u32,
+}
+
+/// How entries are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotLayout {
+    pub(crate) bytes: usize,
+    pub(crate) tag_bits: u32,
+}
+
+impl SlotLayout {
+    /// Seven bytes: 30 bits of tag are enough for R = 1 (see [`tag_bits_for`]), 22 for four million containers.
+    pub(crate) const FIRST: Self = Self {
+        bytes: 7,
+        tag_bits: 30,
+    };
+
+    /// The smallest slot for so many bits of tag and so many containers; what is left over goes to the tag,
+    /// up to `tag_bits_max`: bits that were dropped once cannot be had again. `None` beyond 8 bytes.
+    pub(crate) fn fitting(tag_bits_min: u32, tag_bits_max: u32, containers: u64) -> Option<Self> {
+        let ordinal_bits = (64 - containers.saturating_sub(1).leading_zeros()).max(8);
+        let bytes = (tag_bits_min + RANK_BITS + ordinal_bits).div_ceil(8).max(5);
+        let tag_bits = tag_bits_max.min((bytes * 8).checked_sub(RANK_BITS + ordinal_bits)?);
+        (bytes <= 8 && ordinal_bits <= 32).then_some(Self {
+            bytes: bytes as usize,
+            tag_bits,
+        })
+    }
+
+    /// One that was read, if there is such.
+    pub(crate) fn checked(bytes: u32, tag_bits: u32) -> Option<Self> {
+        let is_one = (5..=8).contains(&bytes) && (1..=Self::FIRST.tag_bits).contains(&tag_bits);
+        (is_one && tag_bits + RANK_BITS < bytes * 8).then_some(Self {
+            bytes: bytes as usize,
+            tag_bits,
+        })
+    }
+
+    fn ordinal_bits(self) -> u32 {
+        u32::try_from(self.bytes * 8).expect("at most 64") - RANK_BITS - self.tag_bits
+    }
+
+    /// Containers that have an ordinal.
+    pub(crate) fn ordinals(self) -> u64 {
+        1 << self.ordinal_bits().min(32)
+    }
+
+    /// Slots of a page.
+    pub(crate) fn slots(self) -> usize {
+        PAGE_BYTES / self.bytes
+    }
+
+    fn tag_shift(self) -> u32 {
+        RANK_BITS + self.ordinal_bits()
+    }
+
+    fn pack(self, entry: Entry) -> u64 {
+        let rank = u64::from(entry.rank.0) << self.ordinal_bits();
+        (entry.tag << self.tag_shift()) | rank | u64::from(entry.ordinal)
+    }
+
+    fn unpack(self, packed: u64) -> Entry {
+        let ordinal = packed & (self.ordinals() - 1);
+        let rank = (packed >> self.ordinal_bits()) & ((1 << RANK_BITS) - 1);
+        Entry {
+            tag: packed >> self.tag_shift(),
+            rank: Rank(u8::try_from(rank).expect("four bits")),
+            ordinal: u32::try_from(ordinal).expect("32 bits at most"),
+        }
+    }
+
+    fn packed(self, page: &Page, at: usize) -> u64 {
+        let begin = at * self.bytes;
+        // Eight bytes lie within the page for every slot but an 8-byte page's last, which is eight itself.
+        let bytes: &[u8; 8] = page[begin..].first_chunk().expect("a slot lies within its page");
+        u64::from_le_bytes(*bytes) & (u64::MAX >> (64 - 8 * self.bytes))
+    }
+
+    pub(crate) fn entry(self, page: &Page, at: usize) -> Entry {
+        self.unpack(self.packed(page, at))
+    }
+
+    pub(crate) fn tag(self, page: &Page, at: usize) -> u64 {
+        self.packed(page, at) >> self.tag_shift()
+    }
+
+    pub(crate) fn set(self, page: &mut Page, at: usize, entry: Entry) {
+        let packed = self.pack(entry).to_le_bytes();
+        page[at * self.bytes..(at + 1) * self.bytes].copy_from_slice(&packed[..self.bytes]);
+    }
+
+    /// Moves up what stands in a page from `at` on, and puts the entry there.
+    pub(crate) fn insert(self, page: &mut Page, count: usize, at: usize, entry: Entry) {
+        page.copy_within(at * self.bytes..count * self.bytes, (at + 1) * self.bytes);
+        self.set(page, at, entry);
+    }
+
+    /// The first of `count` slots whose tag is not less. Tags are spread evenly, so that it stands near its
+    /// share of the way from `first`, the page's first tag, to `end`, the next page's.
+    pub(crate) fn lower_bound(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> usize {
+        /// Twice the standard deviation of a place in a full page, or some more.
+        const NEAR: usize = 20;
+        let (mut low, mut high) = (0, count);
+        if tag > first && tag < end {
+            let share = u128::from(tag - first) * count as u128 / u128::from(end - first);
+            let guess = usize::try_from(share).unwrap_or(count).min(count);
+            let (below, above) = (guess.saturating_sub(NEAR), guess + NEAR);
+            if self.tag(page, below) < tag {
+                low = below + 1;
+            } else {
+                high = below;
+            }
+            if above < high {
+                if self.tag(page, above) < tag {
+                    low = above + 1;
+                } else {
+                    high = above;
+                }
+            }
+        }
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.tag(page, middle) < tag {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Look-ups that new data of one GiB make: one for each chunk of 8 KiB.
+pub(crate) const LOOKUPS_PER_GIB: f64 = 131_072.0;
+
+/// Entries taken for a fingerprint that is not there, for each GiB of new data, at most: each a catalog
+/// loaded for nothing.
+///
+/// Look-ups of level l are `2^-(l+1)` of all, and meet the n entries of that level with a tag's chance, in
+/// one segment; all look-ups meet anchors: `131,072 * (sum(2^-(l+1) n) + anchors) / segments / 2^tag_bits`.
+/// At R = 1, n is `2^-(l+1)` of all entries, and the sum a third of them; each halving drops the commonest
+/// level, so that it halves too.
+#[expect(clippy::cast_precision_loss, reason = "an expectation")]
+pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize, tag_bits: u32) -> f64 {
+    let [levels @ .., anchors] = ranks;
+    let met: f64 = (1..).zip(levels).map(|(l, n)| *n as f64 * 0.5f64.powi(l)).sum();
+    let met = met + *anchors as f64;
+    LOOKUPS_PER_GIB * met / segments as f64 * 0.5f64.powi(i32::try_from(tag_bits).unwrap_or(i32::MAX))
+}
+
+/// Bits of tag that keep [`false_candidates_per_gib`] at half of one, when entries grow by a factor.
+pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f64) -> u32 {
+    let without = false_candidates_per_gib(ranks, segments, 0) * growth.max(1.0);
+    (8..32)
+        .find(|bits| without * 0.5f64.powi(*bits) <= 0.5)
+        .map_or(32, i32::cast_unsigned)
+}

@@ -1,0 +1,213 @@
+//! Both kinds' tables, their containers, and the budget that they share: who shrinks, and when.
+
+use types::ContainerId;
+
+use crate::hook::{Hook, HookKind};
+use crate::sampling::{SamplingRate, SamplingRates};
+use crate::table::hook_table::HookTable;
+use crate::table::ordinals::Ordinals;
+use crate::table::pages::{Full, PAGE_BYTES, Pages};
+use crate::table::slots::{Entry, Rank, SlotLayout};
+
+/// Chunks that a hook to a node stands for, about: the share of nodes among entries.
+const CHUNKS_PER_NODE: u64 = 256;
+/// Bytes that a page costs beside its own.
+const PAGE_BYTES_BESIDE: usize = 40;
+/// Of the budget, what containers that come out of order take.
+const LATE_SHARE: usize = 128;
+/// Of containers, when even anchors are too many: the oldest so-manieth.
+const FORGET_SHARE: u32 = 8;
+
+/// All of an index in memory.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    budget_bytes: usize,
+    pub(super) pages: Pages,
+    pub(super) ordinals: Ordinals,
+    pub(super) kinds: [HookTable; 2],
+    pub(super) rates: SamplingRates,
+    pub(super) forgotten: u64,
+    /// The container of the last hook added, for the next is mostly of it too.
+    last: Option<(ContainerId, u32)>,
+}
+
+impl Tables {
+    pub(crate) fn new(budget_bytes: usize) -> Self {
+        let entries_max = (budget_bytes / SlotLayout::FIRST.bytes) as u64;
+        let kinds = [
+            HookTable::new(entries_max),
+            HookTable::new(entries_max / CHUNKS_PER_NODE),
+        ];
+        // Beside a page stand its number, count and first tag, twice that where a list has just grown.
+        let beside: usize = kinds.iter().map(HookTable::bytes_beside).sum();
+        let late = budget_bytes / LATE_SHARE;
+        let pages_max = budget_bytes.saturating_sub(beside + late) / (PAGE_BYTES + PAGE_BYTES_BESIDE);
+        Self {
+            budget_bytes,
+            pages: Pages::new(pages_max),
+            ordinals: Ordinals::new(late),
+            kinds,
+            rates: SamplingRates::default(),
+            forgotten: 0,
+            last: None,
+        }
+    }
+
+    pub(crate) fn budget_bytes(&self) -> usize {
+        self.budget_bytes
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let tables: usize = self.kinds.iter().map(HookTable::bytes_beside).sum();
+        self.pages.bytes() + self.ordinals.bytes_beside() + tables
+    }
+
+    pub(crate) fn rates(&self) -> SamplingRates {
+        self.rates
+    }
+
+    pub(crate) fn table(&self, kind: HookKind) -> &HookTable {
+        &self.kinds[kind.number()]
+    }
+
+    pub(crate) fn containers(&self) -> u64 {
+        self.ordinals.len().into()
+    }
+
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    pub(crate) fn holds(&self, container: ContainerId) -> bool {
+        self.ordinals.find(&self.pages, container).is_some()
+    }
+
+    pub(crate) fn find(&self, kind: HookKind, bits: u64, rank: Rank, out: &mut Vec<ContainerId>) {
+        self.table(kind).find(&self.pages, bits, rank, |ordinal| {
+            out.extend(self.ordinals.container(&self.pages, ordinal));
+        });
+    }
+
+    pub(crate) fn add(&mut self, hook: &Hook) {
+        // Each round but the last makes room, until there is or the hook no longer stays.
+        let rank = Rank::of(hook.standing);
+        while rank.stays_at(self.rates.of(hook.kind)) {
+            if self.try_add(hook).is_ok() || !self.shrink() {
+                return;
+            }
+        }
+    }
+
+    fn try_add(&mut self, hook: &Hook) -> Result<(), Full> {
+        let ordinal = self.ordinal(hook.container)?;
+        let Self {
+            pages,
+            ordinals,
+            kinds,
+            ..
+        } = self;
+        let rank = Rank::of(hook.standing);
+        kinds[hook.kind.number()].insert(pages, hook.bits, rank, ordinal, ordinals)
+    }
+
+    fn ordinal(&mut self, container: ContainerId) -> Result<u32, Full> {
+        if let Some((_, ordinal)) = self.last.filter(|last| last.0 == container) {
+            return Ok(ordinal);
+        }
+        let ordinal = match self.ordinals.find(&self.pages, container) {
+            Some(ordinal) => ordinal,
+            None => {
+                if self.ordinals.is_out_of_order() {
+                    self.renumber(&|_, _| true);
+                }
+                self.fit_ordinals()?;
+                self.ordinals.push(&mut self.pages, container)?
+            }
+        };
+        self.last = Some((container, ordinal));
+        Ok(ordinal)
+    }
+
+    /// Sees to it that the next ordinal fits every table's slots.
+    fn fit_ordinals(&mut self) -> Result<(), Full> {
+        let next = u64::from(self.ordinals.len()) + 1;
+        for kind in HookKind::ALL {
+            if next > self.table(kind).layout().ordinals() {
+                let layout = self.layout(kind, next * 2).ok_or(Full)?;
+                self.kinds[kind.number()].rewrite(&mut self.pages, layout, Some)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The smallest slots for a kind's entries, as many as the budget will hold, and so many containers.
+    fn layout(&self, kind: HookKind, containers: u64) -> Option<SlotLayout> {
+        let table = self.table(kind);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let growth = self.pages.pages_max() as f64 / self.pages.in_use().max(1) as f64;
+        SlotLayout::fitting(table.tag_bits_for(growth), table.layout().tag_bits, containers)
+    }
+
+    /// Makes room: halves R of a kind, or forgets the oldest containers when only anchors are left. False
+    /// when there is nothing left to drop.
+    fn shrink(&mut self) -> bool {
+        let spare = |kind: HookKind| self.table(kind).spare();
+        if let Some((rates, kind)) = self.rates.halved(spare(HookKind::Data), spare(HookKind::Node)) {
+            self.rates = rates;
+            self.drop_unsampled(kind, rates.of(kind));
+            return true;
+        }
+        let oldest = self.ordinals.len().div_ceil(FORGET_SHARE);
+        if oldest == 0 {
+            return false;
+        }
+        // Only those in order are known to be the oldest; renumbering puts all in order.
+        self.renumber(&|_, _| true);
+        self.renumber(&|ordinal, _| ordinal >= oldest);
+        self.forgotten += u64::from(oldest);
+        true
+    }
+
+    fn drop_unsampled(&mut self, kind: HookKind, rate: SamplingRate) {
+        let keep = |entry: Entry| entry.rank.stays_at(rate).then_some(entry);
+        let now = self.table(kind).layout();
+        let table = &mut self.kinds[kind.number()];
+        table
+            .rewrite(&mut self.pages, now, keep)
+            .expect("fewer entries need no more pages");
+        // Half the entries and half the look-ups need a bit of tag less; perhaps a byte of the slot.
+        let containers = u64::from(self.ordinals.len()) * 2;
+        if let Some(layout) = self
+            .layout(kind, containers)
+            .filter(|layout| layout.bytes < now.bytes)
+        {
+            self.kinds[kind.number()]
+                .rewrite(&mut self.pages, layout, Some)
+                .expect("smaller slots need no more pages");
+        }
+    }
+
+    pub(crate) fn retain(&mut self, keep: &dyn Fn(ContainerId) -> bool) {
+        let mut containers = (0..self.ordinals.len()).filter_map(|n| self.ordinals.container(&self.pages, n));
+        if containers.all(keep) {
+            return;
+        }
+        self.renumber(&|_, container| keep(container));
+    }
+
+    /// Deals ordinals out anew to the containers to keep, and drops the entries of others.
+    fn renumber(&mut self, keep: &dyn Fn(u32, ContainerId) -> bool) {
+        self.last = None;
+        let new = self.ordinals.renumber(&mut self.pages, keep);
+        for table in &mut self.kinds {
+            let layout = table.layout();
+            let change = |entry: Entry| {
+                let ordinal = new.get(entry.ordinal as usize).copied().flatten()?;
+                Some(Entry { ordinal, ..entry })
+            };
+            table
+                .rewrite(&mut self.pages, layout, change)
+                .expect("no more entries need no more pages");
+        }
+    }
+}
