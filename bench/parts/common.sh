@@ -3,6 +3,8 @@
 
 say() { echo "$*" >&2; }
 fail() { say "$*"; exit 1; }
+# usage SCRIPT: its head.
+usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 && !/^# shellcheck/ { sub(/^# ?/, ""); print }' "$1"; }
 
 # data_folder yes|no: where the data sets lie by default; quick ones apart from full ones.
 data_folder() {

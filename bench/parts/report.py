@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Reports on the rows that bench/peers wrote, as Markdown: report.py ROWS.
 
-    report.py --keeps NAME DATA FACTOR ROWS   status 0 if NAME was within FACTOR of the fastest peer in some step
+    report.py --keeps NAME DATA STEP FACTOR ROWS   status 0 if NAME was within FACTOR of the fastest peer in STEP, in some
+                                                   step where that is "any", or stored least where it is "stored"
 
 Medians over the runs. A ratio above 1 says that Onefold takes less. bupstash and variants of Onefold are shown and
 never counted as a peer. A table of the figures that are aimed at comes first, then every step.
@@ -12,7 +13,7 @@ import statistics
 import sys
 from collections import defaultdict
 
-from figures import figures
+from figures import EQUAL_LEVEL, figures
 
 PEERS = ("restic", "rustic", "kopia", "kopia-zstd", "borg", "borg-zstd")
 ORDER = ("onefold", "onefold-off", "onefold-image") + PEERS + ("bupstash",)
@@ -73,13 +74,16 @@ class Rows:
         found = {who for (of, _, who) in self.cells if of == data}
         return [who for who in ORDER if who in found]
 
-    def keeps(self, name, data, factor):
+    def keeps(self, name, data, step, factor):
+        """Whether it was near the fastest peer in that step, or with "any" in a step other than listing."""
         if factor <= 0 or name not in PEERS + ("bupstash",):
             return True
-        for step in self.steps(data):
-            least, _ = self.best(data, step)
-            mine = self.median(data, step, name)
-            if least is not None and mine is not None and mine <= factor * least:
+        if step == "stored":
+            return name == self.best(data, step, EQUAL_LEVEL, "bytes")[1]
+        for each in self.steps(data) if step == "any" else [step]:
+            least, _ = self.best(data, each)
+            mine = self.median(data, each, name)
+            if least is not None and mine is not None and mine <= factor * least and (each != "list" or step == each):
                 return True
         return False
 
@@ -154,8 +158,8 @@ def print_data(rows, data):
 
 def main():
     if sys.argv[1] == "--keeps":
-        name, data, factor, path = sys.argv[2:6]
-        sys.exit(0 if Rows(path).keeps(name, data, float(factor)) else 1)
+        name, data, step, factor, path = sys.argv[2:7]
+        sys.exit(0 if Rows(path).keeps(name, data, step, float(factor)) else 1)
     rows = Rows(sys.argv[1])
     print_about(rows)
     print_figures(rows)

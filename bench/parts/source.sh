@@ -10,7 +10,7 @@ if [ "$1" = yes ]; then
   project=ansible-core
   releases="2.16.1 2.16.2 2.16.3"
 else
-  # The community package: some 45,000 files of sources, tests and documents of a hundred collections.
+  # The community package: some 40,000 files of sources, tests and documents of a hundred collections.
   project=ansible
   releases="9.1.0 9.2.0 9.3.0 9.4.0 9.5.1 9.6.1 9.7.0 9.8.0 9.9.0 9.10.0"
 fi

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
 # The steps that every program goes through with one data set. Sourced, never run.
 #
-# Reads: data_root, work, run, versions_max, backup_state, restore_state, verified, and the drivers' functions.
+# Reads: data_root, work, run, versions_max, backup_state, restore_state, verify_all, scout, narrow, and the drivers.
 
 # place VERSION_FOLDER: it gets the name that is backed up, the same for every version. unplace gives it back its own.
 place() {
@@ -12,6 +12,12 @@ place() {
 unplace() {
   if [ -e "$1/current" ]; then mv "$1/current" "$1/$(cat "$1/current.is")"; fi
   rm -f "$1/current.is"
+}
+
+# wants DATA STEP|any: whether the program is still measured there; see --narrow.
+wants() {
+  if [ "$run" -eq 1 ] && [ -z "$scout" ]; then return; fi
+  python3 "$root/bench/parts/report.py" --keeps "$who" "$1" "$2" "$narrow" "${scout:-$rows}"
 }
 
 # step DATA STEP STATE: times what the driver said.
@@ -38,6 +44,7 @@ backup() {
 # restore DATA STEP LABEL SOURCE ORIGINAL: to a fresh folder, compared with ORIGINAL and removed.
 restore() {
   local result=0
+  if ! wants "$1" "$2"; then return; fi
   prepare "$restore_state" "$store"
   remove_tree "$work/out"
   "${driver}_restore" "$3" "$4" "$work/out" && step "$1" "$2" "$restore_state" && verify "$5" "$2" || result=1
@@ -56,11 +63,15 @@ workload() {
     many_versions || result=$?
   fi
   if [ "$result" -eq 2 ] || [ "$variant" = off ]; then return "$result"; fi
-  prepare "$restore_state" "$store"
-  if "${driver}_check"; then step "$data" check "$restore_state" || result=1; fi
-  prepare "$restore_state" "$store"
-  "${driver}_list"
-  step "$data" list "$restore_state" || result=1
+  if wants "$data" check && "${driver}_check"; then
+    prepare "$restore_state" "$store"
+    step "$data" check "$restore_state" || result=1
+  fi
+  if wants "$data" list; then
+    prepare "$restore_state" "$store"
+    "${driver}_list"
+    step "$data" list "$restore_state" || result=1
+  fi
   json_row data "$data" step stored who "$who" run "$run" bytes "$(stored_bytes "$store")"
   return "$result"
 }
@@ -70,9 +81,9 @@ one_version() {
   local result=0
   backup "$data" first "$folder" one no || return 2
   if [ "$variant" = off ]; then return; fi
-  backup "$data" unchanged "$folder" one no || return 2
+  if wants "$data" unchanged; then backup "$data" unchanged "$folder" one no || return 2; fi
   if [ "$data" = random ]; then
-    backup "$data" reread "$folder" one yes || return 2
+    if wants "$data" reread; then backup "$data" reread "$folder" one yes || return 2; fi
     dump "$data" one "$folder/file.bin" || result=1
   fi
   restore "$data" restore one "$folder" "$folder" || result=1
@@ -85,7 +96,9 @@ many_versions() {
     backup "$data" "$(if [ "$version" = "${versions[0]}" ]; then echo first; else echo "next-$(basename "$version")"; fi)" \
       "$source" "$(basename "$version")" no || return 2
   done
-  if [ "$variant" != image ]; then backup "$data" unchanged "$source" unchanged no || return 2; fi
+  if [ "$variant" != image ] && wants "$data" unchanged; then
+    backup "$data" unchanged "$source" unchanged no || return 2
+  fi
   unplace "$folder"
   restore "$data" restore-newest "$(basename "$version")" "$source" "$version" || result=1
   restore "$data" restore-oldest "$(basename "${versions[0]}")" "$source" "${versions[0]}" || result=1
@@ -95,8 +108,8 @@ many_versions() {
 # dump DATA LABEL FILE: the file to /dev/null, for programs that can; for ours, its stored bytes alone beside it.
 dump() {
   if [ "$who" = onefold ]; then raw_read "$1" || return 1; fi
+  if ! wants "$1" dump || ! "${driver}_dump" "$2" "$3"; then return; fi
   prepare "$restore_state" "$store"
-  if ! "${driver}_dump" "$2" "$3"; then return; fi
   step "$1" dump "$restore_state" || return 1
   if [ "$run" -gt 1 ] && [ "$verify_all" = no ]; then return; fi
   if ! "${command[@]}" 2>/dev/null | cmp --quiet - "$3"; then
