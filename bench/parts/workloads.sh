@@ -52,6 +52,14 @@ restore() {
   return $result
 }
 
+# largest_mib DATA: MiB of what is backed up at once.
+largest_mib() {
+  find "$data_root/$1" -mindepth "$(is_versioned "$1")" -maxdepth "$(is_versioned "$1")" -type d -exec du -sm {} + |
+    sort -n | tail -n 1 | cut -f 1
+}
+# is_versioned DATA: 1 where each folder in it is a version, else 0.
+is_versioned() { if compgen -G "$data_root/$1/v[0-9]*" >/dev/null; then echo 1; else echo 0; fi; }
+
 # workload DATA: all steps for the program `who` (its driver and variant are set). A backup that fails ends them.
 workload() {
   local data=$1 folder="$data_root/$1" versions=() result=0
