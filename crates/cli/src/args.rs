@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Restore a backup
     Restore(Restore),
+    /// Write one file of a backup, or its stream, to standard output
+    Dump(Dump),
     /// List the backups
     Snapshots(Filter),
     /// List the files in a backup
@@ -195,8 +197,81 @@ pub(crate) struct Restore {
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
     #[command(flatten)]
+    pub(crate) assembling: Assembling,
+    #[command(flatten)]
     pub(crate) filter: Filter,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    /// A backup's id, or `latest`
+    pub(crate) id: String,
+    /// The file; may be left out for a backup of a stream or a disk image
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) assembling: Assembling,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+/// How a restore assembles what it reads.
+#[derive(Debug, Args)]
+pub(crate) struct Assembling {
+    /// How memory is used to read few containers
+    #[arg(long, value_enum, default_value_t = AssemblyMode::Rolling, value_name = "HOW")]
+    pub(crate) assembly: AssemblyMode,
+    /// Memory for that, in bytes, or with K, M or G at its end
+    #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
+    pub(crate) memory: u64,
+}
+
+impl Assembling {
+    /// For this machine.
+    pub(crate) fn options(&self) -> onefold::AssembleOptions {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        onefold::AssembleOptions {
+            budget_bytes: self.memory,
+            assembly: match self.assembly {
+                AssemblyMode::Rolling => onefold::Assembly::Rolling,
+                AssemblyMode::Fixed => onefold::Assembly::Fixed,
+                AssemblyMode::Lru => onefold::Assembly::Lru,
+            },
+            ..onefold::AssembleOptions::for_cores(cores)
+        }
+    }
+}
+
+/// How memory is used to read few containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AssemblyMode {
+    /// A forward assembly area that rolls: what has left makes room for what comes
+    Rolling,
+    /// A forward assembly area, filled and left as a whole
+    Fixed,
+    /// Whole containers, of which the least recently used goes
+    Lru,
+}
+
+/// Bytes, with K, M or G for multiples of 1024.
+fn memory(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "a number of bytes, or one with K, M or G at its end".to_owned())?;
+    let bytes = number.checked_mul(1 << shift);
+    bytes
+        .filter(|bytes| *bytes >= MEMORY_BYTES_MIN)
+        .ok_or_else(|| "at least 1M, and less than 2^64 bytes".to_owned())
+}
+
+/// Less than a chunk can be.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 /// What to do with files that are there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

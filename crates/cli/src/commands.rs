@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod dump;
 mod index;
 mod init;
 mod key;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Init(args) => init::run(global, args, output),
         Command::Backup(args) => backup::run(global, args, output),
         Command::Restore(args) => restore::run(global, args, output),
+        Command::Dump(args) => dump::run(global, args),
         Command::Snapshots(args) => snapshots::run(global, args, output),
         Command::Ls(args) => ls::run(global, args, output),
         Command::Check(args) => check::run(global, args, output),

@@ -12,6 +12,7 @@
 //!
 //! Everything may be used from many threads at once.
 
+mod buffer;
 mod builder;
 mod cache;
 mod compress;
@@ -28,6 +29,7 @@ mod stats;
 mod verify;
 mod view;
 
+pub use buffer::{BytesAt, RegionBuffer};
 pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
 pub use cache::CatalogPin;
 pub use compress::{CompressedRegion, Compression, compress_region};

@@ -7,12 +7,13 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use env::StorageError;
+use env::{AlignedBuffer, StorageError};
 use format::container::{Codec, RegionRow};
 use format::wire;
 use types::{ByteRange, ChunkLocation, Fingerprint, RegionIndex, Slot};
 use zstd::bulk::Decompressor;
 
+use crate::buffer::{BytesAt, Half, PlainBuffer, RegionBuffer};
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
@@ -59,6 +60,33 @@ impl PlainRegion {
     }
 }
 
+/// Where an opened region's bytes are.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// So many, at the beginning of where it was read.
+    InPlace(usize),
+    /// In the plain buffer.
+    Plain(Range<usize>),
+}
+
+impl Opened {
+    fn at(self, stored_at: usize) -> BytesAt {
+        let (half, range) = match self {
+            Self::InPlace(len) => (Half::Stored, stored_at..stored_at + len),
+            Self::Plain(range) => (Half::Plain, range),
+        };
+        BytesAt { half, range }
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes<'a>(&self, stored: &'a [u8], plain: &'a PlainBuffer) -> &'a [u8] {
+        match self {
+            Self::InPlace(len) => &stored[..*len],
+            Self::Plain(range) => plain.bytes(range.clone()),
+        }
+    }
+}
+
 impl Containers {
     /// One region's plain bytes.
     ///
@@ -92,6 +120,41 @@ impl Containers {
         view: &CatalogView,
         numbers: Range<usize>,
     ) -> Result<Vec<PlainRegion>, ContainerError> {
+        let mut buffer = RegionBuffer::default();
+        self.fill(view, numbers, &mut buffer)?;
+        let plain = |(index, bytes): (_, &[u8])| PlainRegion {
+            index,
+            bytes: bytes.to_vec(),
+        };
+        Ok(buffer.regions().map(plain).collect())
+    }
+
+    /// As [`Self::read_regions`], into memory that is used again and again; nothing is copied but what the
+    /// storage cannot give otherwise, and what is compressed.
+    ///
+    /// # Errors
+    /// As [`Self::read_region`]; the buffer holds no region then.
+    pub fn read_regions_into(
+        &self,
+        view: &CatalogView,
+        regions: Range<RegionIndex>,
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), ContainerError> {
+        let numbers = regions.start.get() as usize..regions.end.get() as usize;
+        let filled = self.fill(view, numbers, buffer);
+        if filled.is_err() {
+            buffer.clear();
+        }
+        filled
+    }
+
+    fn fill(
+        &self,
+        view: &CatalogView,
+        numbers: Range<usize>,
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), ContainerError> {
+        buffer.clear();
         let numbered = |n: usize| u32::try_from(n).ok().and_then(|n| RegionIndex::new(n).ok());
         let first = numbered(numbers.start).unwrap_or(RegionIndex::MAX);
         let rows = view
@@ -99,29 +162,36 @@ impl Containers {
             .get(numbers.clone())
             .ok_or_else(|| no_region(view, first))?;
         let Some(last) = rows.last() else {
-            return Ok(Vec::new());
+            return Ok(());
         };
-        let len = last.offset + u64::from(last.stored_len) - rows[0].offset;
+        let begin = rows[0].offset;
         let range = ByteRange {
-            offset: rows[0].offset,
-            len,
+            offset: begin,
+            len: last.offset + u64::from(last.stored_len) - begin,
         };
-
         let at = view.contents().at;
-        let (at, mut stored) = self.read_either(view, at, first, range)?;
-        let mut out = Vec::with_capacity(rows.len());
-        let mut rest = stored.as_mut_slice();
+        let (at, place) = self.read_either(view, at, first, range, &mut buffer.stored)?;
+        let RegionBuffer {
+            stored,
+            plain,
+            regions,
+        } = buffer;
+        let compressed = rows.iter().zip(numbers.clone());
+        let compressed = compressed.filter(|(row, _)| row.codec == Codec::Zstd);
+        let plain_lens = compressed.filter_map(|(_, number)| Some(view.plain_len(numbered(number)?)));
+        plain.reserve(usize::try_from(plain_lens.sum::<u64>()).unwrap_or(0));
+        let mut stored_at = place.start;
         for (row, number) in rows.iter().zip(numbers) {
-            let (own, after) = rest.split_at_mut(row.stored_len as usize);
-            rest = after;
+            let end = stored_at + row.stored_len as usize;
             let index = numbered(number).ok_or_else(|| no_region(view, first))?;
-            let bytes = match self.open_region(view, index, row, own) {
-                Ok(bytes) => bytes,
-                Err(error) => self.reread_elsewhere(view, at, index, row, error)?,
+            let opened = match self.open_region(view, index, row, &mut stored[stored_at..end], plain) {
+                Ok(opened) => opened,
+                Err(error) => self.reread_elsewhere(view, at, index, row, plain, error)?,
             };
-            out.push(PlainRegion { index, bytes });
+            regions.push((index, opened.at(stored_at)));
+            stored_at = end;
         }
-        Ok(out)
+        Ok(())
     }
 
     /// The range from the copy that the catalog came from, else from the other.
@@ -131,17 +201,18 @@ impl Containers {
         at: Identity,
         first: RegionIndex,
         range: ByteRange,
-    ) -> Result<(Identity, Vec<u8>), ContainerError> {
-        let error = match self.read_range(view, at, range) {
-            Ok(bytes) => return Ok((at, bytes)),
+        into: &mut AlignedBuffer,
+    ) -> Result<(Identity, Range<usize>), ContainerError> {
+        let error = match self.read_range(view, at, range, into) {
+            Ok(place) => return Ok((at, place)),
             Err(error) if is_absent(&error) || error.is_damage() => error,
             Err(error) => return Err(error),
         };
         if let Some(other) = at.other()
-            && let Ok(bytes) = self.read_range(view, other, range)
+            && let Ok(place) = self.read_range(view, other, range, into)
         {
             self.report_mirror(other, Part::Region(first), &error);
-            return Ok((other, bytes));
+            return Ok((other, place));
         }
         let (container, generation) = (at.id, at.generation);
         Err(if is_absent(&error) {
@@ -159,7 +230,8 @@ impl Containers {
         view: &CatalogView,
         at: Identity,
         range: ByteRange,
-    ) -> Result<Vec<u8>, ContainerError> {
+        into: &mut AlignedBuffer,
+    ) -> Result<Range<usize>, ContainerError> {
         let torn = |object_len| ContainerError::Torn {
             container: at.id,
             generation: at.generation,
@@ -167,11 +239,11 @@ impl Containers {
             object_len,
             why: "the object ends before its regions do".to_owned(),
         };
-        match self.env().storage.get_range(&at.name(), range) {
-            Ok(bytes) => {
-                self.counters().read(bytes.len() as u64);
-                if bytes.len() as u64 == range.len {
-                    Ok(bytes)
+        match self.env().storage.get_range_into(&at.name(), range, into) {
+            Ok(place) => {
+                self.counters().read(place.len() as u64);
+                if place.len() as u64 == range.len {
+                    Ok(place)
                 } else {
                     Err(torn(view.object_len()))
                 }
@@ -188,8 +260,9 @@ impl Containers {
         at: Identity,
         index: RegionIndex,
         row: &RegionRow,
+        plain: &mut PlainBuffer,
         error: ContainerError,
-    ) -> Result<Vec<u8>, ContainerError> {
+    ) -> Result<Opened, ContainerError> {
         let Some(other) = at.other() else {
             return Err(error);
         };
@@ -197,24 +270,39 @@ impl Containers {
             offset: row.offset,
             len: u64::from(row.stored_len),
         };
-        let again = self.read_range(view, other, range);
-        match again.and_then(|mut stored| self.open_region(view, index, row, &mut stored)) {
-            Ok(bytes) => {
+        let mut again = AlignedBuffer::with_capacity(0);
+        let opened = self.read_range(view, other, range, &mut again).and_then(|place| {
+            let opened = self.open_region(view, index, row, &mut again[place.clone()], plain)?;
+            Ok(match opened {
+                Opened::Plain(_) => opened,
+                // What it was read into goes: the bytes go beside the others.
+                Opened::InPlace(len) => {
+                    let copied = plain.add(len, |to| {
+                        to.copy_from_slice(&again[place.start..place.start + len]);
+                        Ok::<(), ContainerError>(())
+                    });
+                    Opened::Plain(copied?)
+                }
+            })
+        });
+        match opened {
+            Ok(opened) => {
                 self.report_mirror(other, Part::Region(index), &error);
-                Ok(bytes)
+                Ok(opened)
             }
             Err(_) => Err(error),
         }
     }
 
-    /// Digest, seal, decompression, length.
+    /// Digest, seal, decompression, length. `stored` is of no further use where the bytes went to `plain`.
     pub(crate) fn open_region(
         &self,
         view: &CatalogView,
         index: RegionIndex,
         row: &RegionRow,
         stored: &mut [u8],
-    ) -> Result<Vec<u8>, ContainerError> {
+        plain: &mut PlainBuffer,
+    ) -> Result<Opened, ContainerError> {
         let at = view.contents().at;
         let (container, generation, offset) = (at.id, at.generation, row.offset);
         let part = Part::Region(index);
@@ -255,18 +343,27 @@ impl Containers {
             expected_len,
             why,
         };
-        let plain = match row.codec {
-            Codec::Raw => packed.to_vec(),
-            Codec::Zstd => {
-                let capacity = usize::try_from(expected_len).map_err(|e| wrong(e.to_string()))?;
-                let plain = DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress(packed, capacity));
-                plain.map_err(|e| wrong(e.to_string()))?
+        let fits = |len: usize| {
+            if len as u64 == expected_len {
+                Ok(())
+            } else {
+                Err(wrong(format!("{len} bytes")))
             }
         };
-        if plain.len() as u64 != expected_len {
-            return Err(wrong(format!("{} bytes", plain.len())));
+        match row.codec {
+            Codec::Raw => {
+                fits(packed.len())?;
+                Ok(Opened::InPlace(packed.len()))
+            }
+            Codec::Zstd => {
+                let len = usize::try_from(expected_len).map_err(|e| wrong(e.to_string()))?;
+                let range = plain.add(len, |to| {
+                    let found = DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress_to_buffer(packed, to));
+                    found.map_err(|e| wrong(e.to_string())).and_then(fits)
+                })?;
+                Ok(Opened::Plain(range))
+            }
         }
-        Ok(plain)
     }
 
     /// One chunk's bytes, compared with its fingerprint; or one encoded node's, whose fingerprint is its

@@ -4,13 +4,15 @@
 //! Reads whole objects in windows of some MiB, so that memory is bounded whatever the object's size
 //! (INV-7). A damage is a finding, not an error; an error is a storage that does not answer.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
-use env::{Storage, StorageError};
+use env::{AlignedBuffer, Storage, StorageError};
 use format::container::{HEADER_BYTES, RegionRow};
 use format::{names, wire};
 use types::{ByteRange, ContainerId, Generation, ObjectName, RegionIndex, SlotRange, StoreId};
 
+use crate::buffer::PlainBuffer;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
@@ -19,7 +21,18 @@ use crate::load::{TailBytes, Trailer};
 use crate::view::CatalogView;
 
 /// Stored bytes read at a time.
-const WINDOW_BYTES: u64 = 8 << 20;
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// What a thread reads and opens into; fresh memory for every container would cost as much as reading it.
+struct Scratch {
+    stored: AlignedBuffer,
+    plain: PlainBuffer,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> =
+        RefCell::new(Scratch { stored: AlignedBuffer::with_capacity(0), plain: PlainBuffer::default() });
+}
 
 /// How deep a check goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,15 +258,21 @@ impl Scan<'_> {
         object_len: u64,
         open: Option<(&Containers, &CatalogView)>,
     ) -> Result<(), ContainerError> {
-        let head = self.read(0, HEADER_BYTES as u64, object_len)?;
-        if head.as_deref() != Some(header.as_slice()) {
+        let range = ByteRange {
+            offset: 0,
+            len: HEADER_BYTES as u64,
+        };
+        let mut bytes = AlignedBuffer::with_capacity(HEADER_BYTES);
+        let head = self.read(range, object_len, &mut bytes)?;
+        let head = head.map(|place| &bytes[place]);
+        if head != Some(header.as_slice()) {
             let error = ContainerError::DigestMismatch {
                 container: self.at.id,
                 generation: self.at.generation,
                 part: Part::Header,
                 offset: 0,
                 expected: wire::digest(header),
-                found: wire::digest(head.as_deref().unwrap_or_default()),
+                found: wire::digest(head.unwrap_or_default()),
             };
             self.damage(Part::Header, 0..0, Vec::new(), error);
         }
@@ -282,10 +301,28 @@ impl Scan<'_> {
             return Ok(());
         };
         let len = end.offset + u64::from(end.stored_len) - begin.offset;
-        let Some(mut bytes) = self.read(begin.offset, len, object_len)? else {
-            return Ok(());
-        };
-        let mut rest = bytes.as_mut_slice();
+        SCRATCH.with_borrow_mut(|Scratch { stored, plain }| {
+            let range = ByteRange {
+                offset: begin.offset,
+                len,
+            };
+            let Some(place) = self.read(range, object_len, stored)? else {
+                return Ok(());
+            };
+            self.check_rows(rows, first, &mut stored[place], plain, open);
+            Ok(())
+        })
+    }
+
+    fn check_rows(
+        &mut self,
+        rows: &[RegionRow],
+        first: usize,
+        bytes: &mut [u8],
+        plain: &mut PlainBuffer,
+        open: Option<(&Containers, &CatalogView)>,
+    ) {
+        let mut rest = bytes;
         for (row, number) in rows.iter().zip(first..) {
             let (stored, after) = rest.split_at_mut(row.stored_len as usize);
             rest = after;
@@ -294,10 +331,9 @@ impl Scan<'_> {
             self.out.regions += 1;
             match open {
                 None => self.check_digest(index, row, stored),
-                Some((containers, view)) => self.check_full(containers, view, index, row, stored),
+                Some(keys) => self.check_full(keys, index, row, stored, plain),
             }
         }
-        Ok(())
     }
 
     fn check_digest(&mut self, index: RegionIndex, row: &RegionRow, stored: &[u8]) {
@@ -320,18 +356,19 @@ impl Scan<'_> {
 
     fn check_full(
         &mut self,
-        containers: &Containers,
-        view: &CatalogView,
+        (containers, view): (&Containers, &CatalogView),
         index: RegionIndex,
         row: &RegionRow,
         stored: &mut [u8],
+        plain: &mut PlainBuffer,
     ) {
         let part = Part::Region(index);
-        let plain = match containers.open_region(view, index, row, stored) {
-            Ok(plain) => plain,
+        plain.clear();
+        let opened = match containers.open_region(view, index, row, stored, plain) {
+            Ok(opened) => opened,
             Err(error) => return self.damage(part, entries_of(row), view.slots_in(index), error),
         };
-        let mut rest = plain.as_slice();
+        let mut rest = opened.bytes(stored, plain);
         for position in view.positions_in(index) {
             let entry = view.entries()[position];
             let (bytes, after) = rest.split_at(rest.len().min(entry.len as usize));
@@ -345,12 +382,17 @@ impl Scan<'_> {
     }
 
     /// Some of the object's bytes; `None` when it has become shorter or has gone meanwhile, which is noted.
-    fn read(&mut self, offset: u64, len: u64, object_len: u64) -> Result<Option<Vec<u8>>, ContainerError> {
+    fn read(
+        &mut self,
+        range: ByteRange,
+        object_len: u64,
+        into: &mut AlignedBuffer,
+    ) -> Result<Option<Range<usize>>, ContainerError> {
         let (container, generation) = (self.at.id, self.at.generation);
-        let error = match self.storage.get_range(&self.at.name(), ByteRange { offset, len }) {
-            Ok(bytes) => {
-                self.out.bytes_read += len;
-                return Ok(Some(bytes));
+        let error = match self.storage.get_range_into(&self.at.name(), range, into) {
+            Ok(place) => {
+                self.out.bytes_read += range.len;
+                return Ok(Some(place));
             }
             Err(StorageError::NotFound { .. }) => ContainerError::Vanished {
                 container,
@@ -361,7 +403,7 @@ impl Scan<'_> {
                 ContainerError::Torn {
                     container,
                     generation,
-                    offset,
+                    offset: range.offset,
                     object_len,
                     why,
                 }

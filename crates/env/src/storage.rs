@@ -10,12 +10,12 @@
 //! from many threads at once.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
-use crate::StorageError;
+use crate::{AlignedBuffer, StorageError};
 
 /// What a storage knows of an object without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +93,24 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// `NotFound`; `PastEnd` when the object ends before the range does; others.
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError>;
+
+    /// As [`Storage::get_range`], into memory that is used again and again, past the page cache where the
+    /// storage has one and the bytes are not in it. Replaces what `into` held; answers where in it the
+    /// bytes stand, what is around them being of no meaning.
+    ///
+    /// # Errors
+    /// As [`Storage::get_range`].
+    fn get_range_into(
+        &self,
+        name: &ObjectName,
+        range: ByteRange,
+        into: &mut AlignedBuffer,
+    ) -> Result<Range<usize>, StorageError> {
+        let bytes = self.get_range(name, range)?;
+        into.clear();
+        into.extend_from_slice(&bytes);
+        Ok(0..bytes.len())
+    }
 
     /// The last `len` bytes (or all, if fewer) and the object's whole length, in one request.
     ///

@@ -7,6 +7,7 @@
 mod backup;
 mod check;
 mod credential;
+mod dump;
 mod error;
 mod image;
 mod index_rebuild;
@@ -17,7 +18,8 @@ mod stats;
 mod store;
 
 pub use ::index::{IndexStats, MemoryStats};
-pub use ::restore::{AssembleOptions, AssembleStats, Fault};
+pub use ::restore::plan::Assembly;
+pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput};
 pub use backup::{BackupOptions, BackupReport, TreeOptions};
 pub use check::{CheckReport, Finding, ReadData};
 pub use container::Compression;

@@ -1,7 +1,7 @@
 //! Restoring a backup, and listing what is in it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +9,8 @@ use format::listing::ListingEntry;
 use format::manifest::StreamRole;
 use recipe::StreamBytes;
 use restore::{AssembleOptions, AssembleStats, Fault, Output, RestoreCounters, TreeSource, TreeStats};
-use tree::{Include, ListingReader, RestoreOptions, order};
+use tree::{BlockWriter, Include, ListingReader, RestoreOptions, order};
+use types::ByteRange;
 
 use crate::backup::role;
 use crate::error::{Error, Result};
@@ -136,13 +137,17 @@ impl Store {
             target: path.display().to_string(),
             source,
         };
-        let mut output = PartialFile::create(&path).map_err(failed)?;
+        let mut output = PartialFile::create(&path, root.len).map_err(failed)?;
         let shown = path.display().to_string();
         let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
         let nodes = self.nodes();
         let stats = restore::restore_stream(
             &nodes,
             root,
+            ByteRange {
+                offset: 0,
+                len: root.len,
+            },
             &shown,
             &mut output,
             request.assembling,
@@ -214,6 +219,7 @@ fn stream_name(snapshot: &Snapshot) -> PathBuf {
 /// A file that takes its name only when it is whole.
 struct PartialFile {
     file: File,
+    blocks: Option<BlockWriter>,
     partial: PathBuf,
     path: PathBuf,
     len: u64,
@@ -221,7 +227,7 @@ struct PartialFile {
 }
 
 impl PartialFile {
-    fn create(path: &Path) -> io::Result<Self> {
+    fn create(path: &Path, len: u64) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -237,8 +243,10 @@ impl PartialFile {
             .create_new(true)
             .mode(0o600)
             .open(&partial)?;
+        let blocks = BlockWriter::new(&file, len)?;
         Ok(Self {
             file,
+            blocks: Some(blocks),
             partial,
             path: path.to_owned(),
             len: 0,
@@ -247,6 +255,9 @@ impl PartialFile {
     }
 
     fn finish(mut self) -> io::Result<()> {
+        if let Some(blocks) = self.blocks.take() {
+            blocks.finish()?;
+        }
         self.file.set_len(self.len)?;
         std::fs::rename(&self.partial, &self.path)?;
         self.named = true;
@@ -256,19 +267,22 @@ impl PartialFile {
 
 impl Output for PartialFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        if let Some(blocks) = &mut self.blocks {
+            blocks.write(self.len, bytes)?;
+        }
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
         self.len += len;
-        self.file.seek(SeekFrom::Start(self.len)).map(drop)
+        Ok(())
     }
 }
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
+        self.blocks = None;
         if !self.named {
             // A part of a stream is of no use; what cannot be removed is plainly named as partial.
             drop(std::fs::remove_file(&self.partial));

@@ -1,42 +1,29 @@
-//! Carries out a plan: containers are fetched ahead on worker threads, bytes leave in order.
+//! Carries out a plan: one thread plans, several fetch pieces of containers ahead, the caller's sends bytes
+//! out in order.
 //!
-//! Memory: the planner's window, what was fetched and not sent yet, and the steps on their way; the
-//! budget is split between them, so that it holds whatever the store looks like (INV-7).
+//! Memory: what was asked for and not sent yet is charged against the budget when a step is submitted; a step
+//! is at most the planner's window, and planning waits while the room is taken (INV-7).
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
 use container::Containers;
+use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
+use types::ContainerId;
 
 use crate::error::RestoreError;
-use crate::fetch::{Fetched, SlotResult, fetch};
-use crate::plan::{Assembly, Next, Planner, Reference, SPOT_BYTES, Step};
-
-/// Where restored bytes go, in stream order.
-pub trait Sink {
-    /// The next bytes.
-    ///
-    /// # Errors
-    /// Any error ends the restore.
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), RestoreError>;
-
-    /// The next `len` bytes are zeros.
-    ///
-    /// # Errors
-    /// Any error ends the restore.
-    fn zeros(&mut self, len: u64) -> Result<(), RestoreError>;
-
-    /// The next `len` bytes could not be had. A sink that can leave them out returns `Ok`.
-    ///
-    /// # Errors
-    /// Any error ends the restore.
-    fn lost(&mut self, len: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError>;
-}
+use crate::fetch::{Brought, Piece, SpotRun, fetch};
+use crate::kept::KeptContainer;
+use crate::lru::LruPlanner;
+use crate::pieces::pieces;
+use crate::plan::{Assembler, Assembly, Fill, From, Next, Planner, Reference, SPOT_BYTES, Step};
+use crate::pool::RegionPool;
+use crate::room::Room;
+use crate::send::{Sender as Sending, Sink};
 
 /// How a restore uses the machine.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +32,7 @@ pub struct AssembleOptions {
     pub budget_bytes: u64,
     /// How the area moves.
     pub assembly: Assembly,
-    /// Threads that fetch; at least 1.
+    /// Threads that fetch; at least 1. Each waits for the disk or computes, in turn.
     pub workers: usize,
 }
 
@@ -56,7 +43,8 @@ impl AssembleOptions {
         Self {
             budget_bytes: 96 << 20,
             assembly: Assembly::Rolling,
-            workers: cores.max(1),
+            // So that some wait for the disk while the others compute.
+            workers: cores.max(1) + 2,
         }
     }
 }
@@ -70,8 +58,121 @@ pub struct AssembleStats {
     pub containers_read: u64,
     /// Plain bytes of the regions read.
     pub region_bytes_read: u64,
-    /// Most memory held for assembling at any time.
+    /// Most bytes read ahead or assembled at any time, as they were charged against the budget.
     pub memory_bytes_max: u64,
+}
+
+/// What the sending thread is told.
+pub(crate) enum Message {
+    /// Zeros, or bytes that cannot be had, for one spot.
+    NoChunk {
+        spot: u64,
+        len: u64,
+        lost: Option<Arc<RestoreError>>,
+    },
+    /// What a piece brought.
+    Brought(Vec<Brought>),
+    /// The plan ends here: so many spots, so many containers read.
+    Planned(Result<Planned, RestoreError>),
+}
+
+/// A whole plan, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Planned {
+    pub(crate) spots: u64,
+    pub(crate) containers_read: u64,
+}
+
+/// What a fetching thread does.
+enum Job {
+    Piece(Piece),
+    Kept(Arc<KeptContainer>, Vec<Fill>),
+}
+
+/// Restores the references' bytes into the sink.
+///
+/// # Errors
+/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`] of the
+/// references among them, are the sink's to judge.
+pub fn assemble<I>(
+    containers: &Containers,
+    printer: &Fingerprinter,
+    references: I,
+    options: AssembleOptions,
+    sink: &mut dyn Sink,
+) -> Result<AssembleStats, RestoreError>
+where
+    I: Iterator<Item = Result<Reference, RestoreError>> + Send,
+{
+    let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<Job>();
+    let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
+    let pool = Arc::new(RegionPool::default());
+    let room = Room::new(options.budget_bytes / 2);
+    thread::scope(|scope| {
+        // Whatever ends this, the planner must not wait for room any longer.
+        let _closing = Closing(&room);
+        for number in 0..options.workers.max(1) {
+            let (jobs, messages) = (jobs_rx.clone(), messages_tx.clone());
+            let pool = &pool;
+            spawn(scope, format!("fetch-{number}"), move || {
+                work(containers, printer, pool, &jobs, &messages);
+            })?;
+        }
+        drop(jobs_rx);
+        let planning = Planning {
+            containers,
+            room: &room,
+            jobs: jobs_tx,
+            messages: messages_tx,
+            kept: HashMap::new(),
+            planned: Planned::default(),
+        };
+        spawn(scope, "plan".to_owned(), move || {
+            planning.run(references, options)
+        })?;
+        let mut stats = Sending::new(sink, &room).run(&messages_rx)?;
+        stats.memory_bytes_max = room.most_bytes();
+        Ok(stats)
+    })
+}
+
+fn spawn<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: String,
+    run: impl FnOnce() + Send + 'scope,
+) -> Result<(), RestoreError> {
+    let spawned = thread::Builder::new().name(name).spawn_scoped(scope, run);
+    spawned.map(drop).map_err(|source| RestoreError::Target {
+        target: "a new thread".into(),
+        source,
+    })
+}
+
+struct Closing<'a>(&'a Room);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn work(
+    containers: &Containers,
+    printer: &Fingerprinter,
+    pool: &Arc<RegionPool>,
+    jobs: &Receiver<Job>,
+    messages: &Sender<Message>,
+) {
+    while let Ok(job) = jobs.recv() {
+        let brought = match job {
+            Job::Piece(piece) => vec![fetch(containers, printer, pool, &piece)],
+            Job::Kept(container, fills) => container.take(containers, printer, pool, &fills),
+        };
+        if messages.send(Message::Brought(brought)).is_err() {
+            // Nobody waits for it: the restore has failed meanwhile.
+            return;
+        }
+    }
 }
 
 /// References that stand for bytes that cannot be had, by number.
@@ -103,191 +204,129 @@ where
     }
 }
 
-struct Spot {
-    reference: Reference,
-    filled: Option<(Arc<Fetched>, SlotResult)>,
+/// The planning thread.
+struct Planning<'a> {
+    containers: &'a Containers,
+    room: &'a Room,
+    jobs: Sender<Job>,
+    messages: Sender<Message>,
+    /// Containers that the assembler keeps.
+    kept: HashMap<ContainerId, Arc<KeptContainer>>,
+    planned: Planned,
 }
 
-/// Restores the references' bytes into the sink.
-///
-/// # Errors
-/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`] of the
-/// references among them, are the sink's to judge.
-pub fn assemble<I>(
-    containers: &Containers,
-    printer: &Fingerprinter,
-    references: I,
-    options: AssembleOptions,
-    sink: &mut dyn Sink,
-) -> Result<AssembleStats, RestoreError>
-where
-    I: Iterator<Item = Result<Reference, RestoreError>>,
-{
-    let workers = options.workers.max(1);
-    let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<(Step, crossbeam_channel::Sender<Fetched>)>();
-    thread::scope(|scope| {
-        for number in 0..workers {
-            let jobs = jobs_rx.clone();
-            let run = move || {
-                while let Ok((step, result)) = jobs.recv() {
-                    // Nobody waits for it when the restore has failed meanwhile.
-                    drop(result.send(fetch(containers, printer, &step)));
-                }
-            };
-            thread::Builder::new()
-                .name(format!("fetch-{number}"))
-                .spawn_scoped(scope, run)
-                .map_err(|source| RestoreError::Target {
-                    target: "a new thread".into(),
-                    source,
-                })?;
-        }
-        drop(jobs_rx);
+impl Planning<'_> {
+    fn run<I>(mut self, references: I, options: AssembleOptions)
+    where
+        I: Iterator<Item = Result<Reference, RestoreError>>,
+    {
         let lost = Lost::default();
         let references = NotingLost {
             references,
             passed: 0,
             lost: Rc::clone(&lost),
         };
-        let planner = Planner::new(references, options.assembly, options.budget_bytes / 2);
-        Assembler {
-            planner,
-            lost,
-            jobs: jobs_tx,
-            in_flight: VecDeque::new(),
-            in_flight_max: workers * 2,
-            spots: VecDeque::new(),
-            first_spot: 0,
-            held_bytes: 0,
-            ahead_bytes_max: options.budget_bytes / 2,
-            stats: AssembleStats::default(),
-        }
-        .run(sink)
-    })
-}
-
-struct Assembler<I> {
-    planner: Planner<I>,
-    lost: Lost,
-    jobs: crossbeam_channel::Sender<(Step, crossbeam_channel::Sender<Fetched>)>,
-    in_flight: VecDeque<crossbeam_channel::Receiver<Fetched>>,
-    in_flight_max: usize,
-    spots: VecDeque<Spot>,
-    first_spot: u64,
-    held_bytes: u64,
-    ahead_bytes_max: u64,
-    stats: AssembleStats,
-}
-
-impl<I> Assembler<I>
-where
-    I: Iterator<Item = Result<Reference, RestoreError>>,
-{
-    fn run(mut self, sink: &mut dyn Sink) -> Result<AssembleStats, RestoreError> {
-        let mut planned_all = false;
-        loop {
-            while !planned_all
-                && self.in_flight.len() < self.in_flight_max
-                && (self.held_bytes < self.ahead_bytes_max || self.in_flight.is_empty())
-            {
-                match self.planner.next_action()? {
-                    None => planned_all = true,
-                    Some(Next::Spots(references)) => {
-                        self.spots.extend(references.into_iter().map(|reference| Spot {
-                            reference,
-                            filled: None,
-                        }))
-                    }
-                    Some(Next::Step(step)) => self.submit(step)?,
-                }
+        let area = options.budget_bytes / 2;
+        let done = match options.assembly {
+            Assembly::Rolling | Assembly::Fixed => {
+                self.plan(Planner::new(references, options.assembly, area), &lost)
             }
-            self.send_out(sink)?;
-            match self.in_flight.pop_front() {
-                Some(ticket) => {
-                    let fetched = ticket
-                        .recv()
-                        .map_err(|_| RestoreError::Internal("a fetching thread died"))?;
-                    self.fill(fetched);
-                }
-                None if planned_all => {
-                    self.send_out(sink)?;
-                    return if self.spots.is_empty() {
-                        Ok(self.stats)
-                    } else {
-                        Err(RestoreError::Internal("a spot was never filled"))
-                    };
-                }
-                None => {}
+            Assembly::Lru => {
+                let containers = self.containers;
+                let weigh = |id| plain_bytes(containers, id);
+                self.plan(LruPlanner::new(references, area, weigh), &lost)
+            }
+        };
+        // Fails only when the other end has failed by itself.
+        drop(self.messages.send(Message::Planned(done.map(|()| self.planned))));
+    }
+
+    /// Ends early when nobody wants more.
+    fn plan(
+        &mut self,
+        mut assembler: impl Assembler<Error = RestoreError>,
+        lost: &Lost,
+    ) -> Result<(), RestoreError> {
+        while self.room.wait() {
+            match assembler.next_action()? {
+                None => return Ok(()),
+                Some(Next::Spots(references)) => self.note(&references, lost),
+                Some(Next::Step(step)) => self.submit(step),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of spots that need no chunk.
+    fn note(&mut self, references: &[Reference], lost: &Lost) {
+        for reference in references {
+            let spot = self.planned.spots;
+            self.planned.spots += 1;
+            if reference.chunk.is_none() {
+                let lost = lost.borrow_mut().pop_front_if(|(at, _)| *at == spot);
+                self.room.take(SPOT_BYTES, 0);
+                self.tell(Message::NoChunk {
+                    spot,
+                    len: reference.len,
+                    lost: lost.map(|(_, error)| error),
+                });
             }
         }
     }
 
-    fn submit(&mut self, step: Step) -> Result<(), RestoreError> {
-        let (tx, rx) = crossbeam_channel::bounded(1);
-        self.held_bytes += step.fills.iter().map(|fill| fill.len + SPOT_BYTES).sum::<u64>();
-        self.stats.memory_bytes_max = self.stats.memory_bytes_max.max(self.held_bytes);
-        self.stats.containers_read += 1;
-        self.in_flight.push_back(rx);
-        self.jobs
-            .send((step, tx))
-            .map_err(|_| RestoreError::Internal("all fetching threads died"))
-    }
-
-    fn fill(&mut self, mut fetched: Fetched) {
-        let spots = std::mem::take(&mut fetched.spots);
-        self.stats.region_bytes_read += fetched.read_bytes;
-        let fetched = Arc::new(fetched);
-        for (number, range) in spots {
-            let index = usize::try_from(number - self.first_spot).expect("a spot that is not sent yet");
-            self.spots[index].filled = Some((Arc::clone(&fetched), range));
-        }
-    }
-
-    /// Sends what is filled at the front; neighbours in the same fetched bytes leave as one slice.
-    fn send_out(&mut self, sink: &mut dyn Sink) -> Result<(), RestoreError> {
-        let mut run: Option<(Arc<Fetched>, Range<usize>)> = None;
-        while let Some(spot) = self.spots.front() {
-            if spot.reference.chunk.is_some() && spot.filled.is_none() {
-                break;
-            }
-            let spot = self.spots.pop_front().expect("there is one in front");
-            self.first_spot += 1;
-            let len = spot.reference.len;
-            self.stats.bytes += len;
-            let Some((fetched, range)) = spot.filled else {
-                send_run(&mut run, sink)?;
-                let number = self.first_spot - 1;
-                let lost = self.lost.borrow_mut().pop_front_if(|(at, _)| *at == number);
-                match lost {
-                    Some((_, error)) => sink.lost(len, &error)?,
-                    None => sink.zeros(len)?,
-                }
-                continue;
-            };
-            self.held_bytes -= len + SPOT_BYTES;
-            match range {
-                Ok(range) => match &mut run {
-                    Some((open, bytes)) if Arc::ptr_eq(open, &fetched) && bytes.end == range.start => {
-                        bytes.end = range.end;
-                    }
-                    _ => {
-                        send_run(&mut run, sink)?;
-                        run = Some((fetched, range));
-                    }
-                },
+    fn submit(&mut self, step: Step) {
+        let bytes = step.fills.iter().map(charge).sum();
+        self.planned.containers_read += u64::from(step.is_read());
+        let jobs = match step.from {
+            From::Storage => match self.containers.catalog(step.container) {
+                Ok(view) => pieces(&view, &step.fills).into_iter().map(Job::Piece).collect(),
                 Err(error) => {
-                    send_run(&mut run, sink)?;
-                    sink.lost(len, &error)?;
+                    self.room.take(bytes, 1);
+                    let error = Arc::new(error.into());
+                    return self.tell(Message::Brought(vec![Brought::failed(&step.fills, &error)]));
                 }
+            },
+            From::StorageToKeep { evicted } => {
+                for id in evicted {
+                    self.kept.remove(&id);
+                }
+                let container = Arc::new(KeptContainer::new(step.container));
+                self.kept.insert(step.container, Arc::clone(&container));
+                vec![Job::Kept(container, step.fills)]
             }
+            From::Kept => {
+                let container = self.kept.get(&step.container);
+                let container = container.expect("the assembler knows what it keeps");
+                vec![Job::Kept(Arc::clone(container), step.fills)]
+            }
+        };
+        self.room.take(bytes, jobs.len() as u64);
+        for job in jobs {
+            // Fails only when all fetching threads have gone, and with them the restore.
+            drop(self.jobs.send(job));
         }
-        send_run(&mut run, sink)
+    }
+
+    fn tell(&self, message: Message) {
+        // As above.
+        drop(self.messages.send(message));
     }
 }
 
-fn send_run(run: &mut Option<(Arc<Fetched>, Range<usize>)>, sink: &mut dyn Sink) -> Result<(), RestoreError> {
-    if let Some((fetched, range)) = run.take() {
-        sink.bytes(&fetched.bytes[range])?;
-    }
-    Ok(())
+/// What a fill takes of the room until it has left.
+fn charge(fill: &Fill) -> u64 {
+    fill.len + SPOT_BYTES
+}
+
+/// What a run of spots gives back.
+pub(crate) fn charged(run: &SpotRun) -> u64 {
+    run.len + run.count * SPOT_BYTES
+}
+
+/// A container's plain bytes; one that cannot be read weighs nothing.
+fn plain_bytes(containers: &Containers, id: ContainerId) -> u64 {
+    let Ok(view) = containers.catalog(id) else {
+        return 0;
+    };
+    view.entries().iter().map(|entry| u64::from(entry.len)).sum()
 }

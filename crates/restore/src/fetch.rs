@@ -1,225 +1,363 @@
-//! Carries out one step of a plan: reads the regions that it needs, verifies every chunk.
+//! Reads one piece of a container's regions, verifies every chunk wanted of them.
 //!
 //! Runs on any thread. A bad region costs only the chunks in it: each spot has its own result, so that
 //! one lost chunk does not take a whole restore with it. A generation that vanishes while it is read, or
 //! is damaged, is followed to the next one, at the same slots (INV-2).
+//!
+//! A byte is not moved on its way: it is decrypted where it was read (or decompressed beside it), compared
+//! there, and handed on from there. Only where little of what was read is wanted is that little copied, so
+//! that memory is what the chunks take, whatever lies between them.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use container::{CatalogView, Containers, PlainRegion};
+use container::{BytesAt, CatalogView, Containers};
 use crypto::Fingerprinter;
 use types::{RegionIndex, Slot};
 
 use crate::error::RestoreError;
-use crate::plan::{ChunkPart, Fill, Step};
+use crate::plan::Fill;
+use crate::pool::{Pooled, RegionPool};
 
-/// Regions this close to each other are read in one request, gap included.
-const GAP_REGIONS_MAX: u32 = 1;
-/// Regions read in one request at most: bounds the memory of a step to some MiB above its chunks.
-const RUN_REGIONS_MAX: u32 = 32;
+/// What was read is held as it is while at least one of so many parts of its memory is wanted.
+const HELD_SHARE: usize = 3;
 /// How often a replaced generation is followed.
 const GENERATIONS_MAX: u32 = 4;
 
-/// Where a chunk's bytes are among the fetched ones, or why they are not.
-pub(crate) type SlotResult = Result<Range<usize>, Arc<RestoreError>>;
-
-/// What a step brought: the chunks' bytes one after another, and where each spot's are.
+/// Some regions of one container, and what is wanted of them.
 #[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) spots: Vec<(u64, SlotResult)>,
+pub(crate) struct Piece {
+    pub(crate) view: Arc<CatalogView>,
+    pub(crate) regions: Range<RegionIndex>,
+    /// In the order of their bytes; a chunk that fills several spots stands several times.
+    pub(crate) fills: Vec<Fill>,
+}
+
+/// What was brought, for some spots.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) bytes: Arc<FetchedBytes>,
+    pub(crate) runs: Vec<SpotRun>,
+    /// Plain bytes of the regions read.
     pub(crate) read_bytes: u64,
 }
 
-/// Reads what the step needs.
-pub(crate) fn fetch(containers: &Containers, printer: &Fingerprinter, step: &Step) -> Fetched {
-    let capacity = step
-        .fills
-        .iter()
-        .map(|fill| usize::try_from(fill.part.chunk_len).unwrap_or(0))
-        .sum();
+/// Consecutive spots whose bytes stand one after another, or that have none for the same reason.
+#[derive(Debug)]
+pub(crate) struct SpotRun {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) len: u64,
+    pub(crate) found: Result<FoundAt, Arc<RestoreError>>,
+}
+
+/// Where in [`FetchedBytes`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FoundAt {
+    /// In the regions.
+    Region(BytesAt),
+    /// Among the copies.
+    Copied(Range<usize>),
+}
+
+impl FoundAt {
+    /// `len` of the bytes, from `skip` on; `None` when there are not so many.
+    pub(crate) fn part(&self, skip: usize, len: usize) -> Option<Self> {
+        match self {
+            Self::Region(at) => Some(Self::Region(at.part(skip, len)?)),
+            Self::Copied(range) => {
+                let begin = range.start.checked_add(skip)?;
+                let end = begin.checked_add(len).filter(|end| *end <= range.end)?;
+                Some(Self::Copied(begin..end))
+            }
+        }
+    }
+
+    fn join(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Region(bytes), Self::Region(next)) => bytes.join(next),
+            (Self::Copied(bytes), Self::Copied(next)) if bytes.end == next.start => {
+                bytes.end = next.end;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Verified bytes, in memory that goes back to its pool with them.
+#[derive(Debug, Default)]
+pub(crate) struct FetchedBytes {
+    regions: Option<Pooled>,
+    copied: Vec<u8>,
+}
+
+impl FetchedBytes {
+    pub(crate) fn get(&self, at: &FoundAt) -> &[u8] {
+        match at {
+            FoundAt::Copied(range) => &self.copied[range.clone()],
+            FoundAt::Region(at) => {
+                let regions = self.regions.as_ref();
+                regions
+                    .expect("they are kept as long as something is found there")
+                    .bytes(at)
+            }
+        }
+    }
+}
+
+/// Reads the piece.
+pub(crate) fn fetch(
+    containers: &Containers,
+    printer: &Fingerprinter,
+    pool: &Arc<RegionPool>,
+    piece: &Piece,
+) -> Brought {
     let mut work = Work {
         containers,
         printer,
-        step,
-        bytes: Vec::with_capacity(capacity),
-        done: HashMap::with_capacity(step.fills.len()),
+        piece,
+        bytes: FetchedBytes::default(),
+        found: Vec::new(),
         read_bytes: 0,
     };
-    match containers.catalog(step.container) {
-        Ok(view) => work.follow(view),
-        Err(error) => work.fail_rest(error.into()),
-    }
-    let missing = || Err(Arc::new(RestoreError::Internal("a planned chunk was not read")));
-    let result = |fill: &Fill| {
-        let whole = work.done.get(&fill.slot()).cloned().unwrap_or_else(missing)?;
-        let part = (usize::try_from(fill.part.skip), usize::try_from(fill.len));
-        match part {
-            (Ok(skip), Ok(len)) if skip + len <= whole.len() => {
-                Ok(whole.start + skip..whole.start + skip + len)
-            }
-            _ => Err(Arc::new(RestoreError::WrongSlot {
-                location: fill.part.location,
-            })),
+    let mut regions = pool.take();
+    let read = containers.read_regions_into(&piece.view, piece.regions.clone(), &mut regions);
+    match read {
+        Ok(()) => {
+            work.read_bytes += regions.plain_len() as u64;
+            work.take_all(&regions);
+            work.bytes.regions = Some(regions);
         }
-    };
-    let spots = step.fills.iter().map(|fill| (fill.spot, result(fill))).collect();
-    Fetched {
-        bytes: work.bytes,
-        spots,
-        read_bytes: work.read_bytes,
+        Err(error) => {
+            let error = Arc::new(RestoreError::from(error));
+            work.found = piece.fills.iter().map(|_| Err(Arc::clone(&error))).collect();
+        }
+    }
+    if work.found.iter().any(Result::is_err) {
+        let singly = work.bytes.regions.is_none();
+        work.mend(singly);
+    }
+    work.copy_if_sparse();
+    work.finish()
+}
+
+impl Brought {
+    /// Nothing, for the reason given.
+    pub(crate) fn failed(fills: &[Fill], error: &Arc<RestoreError>) -> Self {
+        let mut runs = Vec::new();
+        for fill in fills {
+            push(&mut runs, fill, Err(Arc::clone(error)));
+        }
+        Self {
+            bytes: Arc::default(),
+            runs,
+            read_bytes: 0,
+        }
     }
 }
+
+/// A whole chunk's bytes.
+type Found = Result<FoundAt, Arc<RestoreError>>;
 
 struct Work<'a> {
     containers: &'a Containers,
     printer: &'a Fingerprinter,
-    step: &'a Step,
-    bytes: Vec<u8>,
-    done: HashMap<Slot, SlotResult>,
+    piece: &'a Piece,
+    bytes: FetchedBytes,
+    /// Of each fill the whole chunk.
+    found: Vec<Found>,
     read_bytes: u64,
 }
 
-/// A chunk to take, and the region it lies in.
-struct Wanted {
-    region: RegionIndex,
-    offset: u32,
-    fill: Fill,
-}
-
 impl Work<'_> {
-    /// Takes what this generation has; what it fails to give, the next newer one may.
-    fn follow(&mut self, mut view: Arc<CatalogView>) {
-        for _ in 0..GENERATIONS_MAX {
-            self.take_all(&view);
-            if self.done.values().all(Result::is_ok) {
+    /// Judges every chunk of the regions that were read.
+    fn take_all(&mut self, regions: &container::RegionBuffer) {
+        let mut last: Option<(Slot, Found)> = None;
+        self.found.reserve(self.piece.fills.len());
+        for fill in &self.piece.fills {
+            let found = match last.take() {
+                Some((slot, found)) if slot == fill.slot() => found,
+                _ => {
+                    let at = regions.slot(&self.piece.view, fill.slot());
+                    self.judge(
+                        fill,
+                        at.map(|at| (regions.bytes(&at), FoundAt::Region(at.clone()))),
+                    )
+                }
+            };
+            last = Some((fill.slot(), found.clone()));
+            self.found.push(found);
+        }
+    }
+
+    fn judge(&self, fill: &Fill, there: Option<(&[u8], FoundAt)>) -> Found {
+        let location = fill.part.location;
+        let Some((chunk, at)) = there else {
+            return Err(Arc::new(RestoreError::WrongSlot { location }));
+        };
+        let (expected, found) = (fill.part.fingerprint, self.printer.chunk(chunk));
+        if found == expected {
+            return Ok(at);
+        }
+        Err(Arc::new(RestoreError::WrongBytes {
+            location,
+            expected,
+            found,
+        }))
+    }
+
+    /// Looks for what could not be had: region by region where the piece could not be read as a whole, and
+    /// then in newer generations.
+    fn mend(&mut self, singly: bool) {
+        let mut view = Arc::clone(&self.piece.view);
+        if singly {
+            self.take_singly(&view);
+        }
+        for _ in 1..GENERATIONS_MAX {
+            if self.found.iter().all(Result::is_ok) {
                 return;
             }
             match self.containers.newer(&view) {
                 Ok(Some(newer)) => view = newer,
                 Ok(None) | Err(_) => return,
             }
+            self.take_singly(&view);
         }
     }
 
-    fn take_all(&mut self, view: &CatalogView) {
-        let wanted = self.wanted(view);
-        let mut regions: Vec<RegionIndex> = wanted.iter().map(|wanted| wanted.region).collect();
-        regions.dedup();
-        let mut rest = wanted.as_slice();
-        for run in runs(&regions) {
-            let count = rest.iter().take_while(|wanted| wanted.region < run.end).count();
-            let (here, later) = rest.split_at(count);
-            rest = later;
-            match self.containers.read_regions(view, run) {
-                Ok(plains) => plains.iter().for_each(|plain| self.take(view, plain, here)),
-                // One of them is bad: read one by one, to lose no more than that one.
-                Err(_) => self.take_singly(view, here),
-            }
-        }
-    }
-
-    /// What is still to be had, in physical order, each slot once.
-    fn wanted(&mut self, view: &CatalogView) -> Vec<Wanted> {
-        let mut wanted = Vec::with_capacity(self.step.fills.len());
-        for fill in &self.step.fills {
-            if self.done.get(&fill.slot()).is_some_and(Result::is_ok) {
+    /// Copies what is still missing out of one region at a time.
+    fn take_singly(&mut self, view: &CatalogView) {
+        let mut region = None;
+        for (number, fill) in self.piece.fills.iter().enumerate() {
+            if self.found[number].is_ok() {
                 continue;
             }
-            let entry = view.entry(fill.slot());
-            let fits = entry.is_some_and(|entry| {
-                entry.fingerprint == fill.part.fingerprint && u64::from(entry.len) == fill.part.chunk_len
-            });
-            match view.place_of(fill.slot()).filter(|_| fits) {
-                Some(place) => {
-                    wanted.push(Wanted {
-                        region: place.region,
-                        offset: place.offset,
-                        fill: *fill,
-                    });
-                }
-                None => {
-                    let location = fill.part.location;
-                    self.done
-                        .insert(fill.slot(), Err(Arc::new(RestoreError::WrongSlot { location })));
-                }
-            }
-        }
-        wanted.sort_unstable_by_key(|wanted| (wanted.region, wanted.offset));
-        wanted.dedup_by_key(|wanted| wanted.fill.slot());
-        wanted
-    }
-
-    fn take_singly(&mut self, view: &CatalogView, wanted: &[Wanted]) {
-        for of_region in wanted.chunk_by(|a, b| a.region == b.region) {
-            match self.containers.read_region(view, of_region[0].region) {
-                Ok(plain) => self.take(view, &plain, of_region),
-                Err(error) => {
-                    let error = Arc::new(RestoreError::from(error));
-                    for wanted in of_region {
-                        self.done.insert(wanted.fill.slot(), Err(Arc::clone(&error)));
-                    }
-                }
-            }
+            self.found[number] = self.take_one(view, fill, &mut region).map(FoundAt::Copied);
         }
     }
 
-    fn take(&mut self, view: &CatalogView, plain: &PlainRegion, wanted: &[Wanted]) {
-        self.read_bytes += plain.bytes().len() as u64;
-        for wanted in wanted.iter().filter(|wanted| wanted.region == plain.index()) {
-            let ChunkPart {
-                location,
-                fingerprint: expected,
-                ..
-            } = wanted.fill.part;
-            let slot = location.slot;
-            let result = match plain.slot_bytes(view, slot) {
-                None => Err(Arc::new(RestoreError::WrongSlot { location })),
-                Some(chunk) => {
-                    let found = self.printer.chunk(chunk);
-                    if found == expected {
-                        let start = self.bytes.len();
-                        self.bytes.extend_from_slice(chunk);
-                        Ok(start..self.bytes.len())
-                    } else {
-                        Err(Arc::new(RestoreError::WrongBytes {
-                            location,
-                            expected,
-                            found,
-                        }))
-                    }
+    fn take_one(
+        &mut self,
+        view: &CatalogView,
+        fill: &Fill,
+        held: &mut Option<(RegionIndex, Result<container::PlainRegion, Arc<RestoreError>>)>,
+    ) -> Result<Range<usize>, Arc<RestoreError>> {
+        let location = fill.part.location;
+        let wrong_slot = || Arc::new(RestoreError::WrongSlot { location });
+        if !fits(view, fill) {
+            return Err(wrong_slot());
+        }
+        let index = view.region_of(fill.slot()).ok_or_else(wrong_slot)?;
+        if held.as_ref().is_none_or(|(held, _)| *held != index) {
+            let read = self.containers.read_region(view, index);
+            if let Ok(plain) = &read {
+                self.read_bytes += plain.bytes().len() as u64;
+            }
+            *held = Some((index, read.map_err(|error| Arc::new(error.into()))));
+        }
+        let Some((_, read)) = held else {
+            return Err(wrong_slot());
+        };
+        let plain = read.as_ref().map_err(Arc::clone)?;
+        let chunk = plain.slot_bytes(view, fill.slot()).ok_or_else(wrong_slot)?;
+        let start = self.bytes.copied.len();
+        let range = start..start + chunk.len();
+        self.judge(fill, Some((chunk, FoundAt::Copied(range.clone()))))?;
+        self.bytes.copied.extend_from_slice(chunk);
+        Ok(range)
+    }
+
+    /// Memory that is mostly not wanted goes back at once.
+    fn copy_if_sparse(&mut self) {
+        let Some(regions) = &self.bytes.regions else {
+            return;
+        };
+        let mut last = None;
+        let mut wanted = 0;
+        for found in self.found.iter().flatten() {
+            if let FoundAt::Region(at) = found
+                && last != Some(at)
+            {
+                wanted += at.len();
+                last = Some(at);
+            }
+        }
+        if wanted * HELD_SHARE >= regions.memory_bytes() {
+            return;
+        }
+        self.bytes.copied.reserve_exact(wanted);
+        let mut last: Option<(BytesAt, Range<usize>)> = None;
+        for found in self.found.iter_mut().flatten() {
+            let FoundAt::Region(at) = found else { continue };
+            let copy = match last.take() {
+                Some((of, copy)) if of == *at => copy,
+                _ => {
+                    let start = self.bytes.copied.len();
+                    self.bytes.copied.extend_from_slice(regions.bytes(at));
+                    start..self.bytes.copied.len()
                 }
             };
-            self.done.insert(slot, result);
+            last = Some((at.clone(), copy.clone()));
+            *found = FoundAt::Copied(copy);
         }
+        self.bytes.regions = None;
     }
 
-    fn fail_rest(&mut self, error: RestoreError) {
-        let error = Arc::new(error);
-        for fill in &self.step.fills {
-            self.done
-                .entry(fill.slot())
-                .or_insert_with(|| Err(Arc::clone(&error)));
+    /// Cuts the wanted parts out of the chunks, and joins neighbours.
+    fn finish(self) -> Brought {
+        let mut runs: Vec<SpotRun> = Vec::new();
+        for (fill, whole) in self.piece.fills.iter().zip(self.found) {
+            let part = whole.and_then(|whole| {
+                part(&whole, fill).ok_or_else(|| {
+                    let location = fill.part.location;
+                    Arc::new(RestoreError::WrongSlot { location })
+                })
+            });
+            push(&mut runs, fill, part);
+        }
+        Brought {
+            bytes: Arc::new(self.bytes),
+            runs,
+            read_bytes: self.read_bytes,
         }
     }
 }
 
-/// Groups sorted regions into runs to read at once.
-fn runs(regions: &[RegionIndex]) -> Vec<Range<RegionIndex>> {
-    let mut runs: Vec<Range<RegionIndex>> = Vec::new();
-    for &region in regions {
-        let end = region.next();
-        match runs.last_mut() {
-            Some(run)
-                if region.get() <= run.end.get() + GAP_REGIONS_MAX
-                    && end.get() - run.start.get() <= RUN_REGIONS_MAX =>
-            {
-                run.end = end;
-            }
-            _ => runs.push(region..end),
+/// Whether the catalog has in the fill's slot what the recipe was verified against.
+pub(crate) fn fits(view: &CatalogView, fill: &Fill) -> bool {
+    view.entry(fill.slot()).is_some_and(|entry| {
+        entry.fingerprint == fill.part.fingerprint && u64::from(entry.len) == fill.part.chunk_len
+    })
+}
+
+/// The part of a chunk that the fill wants.
+pub(crate) fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
+    whole.part(
+        usize::try_from(fill.part.skip).ok()?,
+        usize::try_from(fill.len).ok()?,
+    )
+}
+
+/// Adds what was found for the next fill.
+pub(crate) fn push(runs: &mut Vec<SpotRun>, fill: &Fill, found: Found) {
+    if let Some(run) = runs.last_mut()
+        && run.first + run.count == fill.spot
+    {
+        let joins = match (&mut run.found, &found) {
+            (Ok(at), Ok(next)) => at.join(next),
+            _ => false,
+        };
+        if joins {
+            run.count += 1;
+            run.len += fill.len;
+            return;
         }
     }
-    runs
+    runs.push(SpotRun {
+        first: fill.spot,
+        count: 1,
+        len: fill.len,
+        found,
+    });
 }

@@ -8,8 +8,14 @@ mod assemble;
 mod current;
 mod error;
 mod fetch;
+mod kept;
+pub mod lru;
+mod pieces;
 pub mod plan;
+mod pool;
 mod references;
+mod room;
+mod send;
 mod stream;
 mod tree;
 
@@ -18,8 +24,9 @@ mod plan_tests;
 #[cfg(test)]
 mod tests;
 
-pub use assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+pub use assemble::{AssembleOptions, AssembleStats, assemble};
 pub use error::RestoreError;
 pub use references::references;
+pub use send::Sink;
 pub use stream::{Output, restore_stream};
 pub use tree::{Fault, RestoreCounters, TreeSource, TreeStats, restore_tree};

@@ -6,6 +6,8 @@
 //! the recipe enters behind; a container is read at most once a window, wherever slices would have
 //! ended. *Fixed*: a window is filled and left as a whole before the next begins.
 //!
+//! [`crate::lru`] is the other assembler: whole containers, the least recently used goes first.
+//!
 //! No I/O, no clocks; the same references and window give the same steps.
 
 use std::collections::{HashMap, VecDeque};
@@ -47,13 +49,46 @@ pub enum Assembly {
     Rolling,
     /// A window at a time.
     Fixed,
+    /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4, the
+    /// baseline; L2].
+    Lru,
 }
 
-/// Reads one container once.
+/// Says which container is read next, and what is filled from it. What it promises: every reference is a spot,
+/// in order and once; every spot that needs a chunk is filled once, and the spots that came before are filled
+/// when [`Step::filled_below`] says so.
+pub trait Assembler {
+    /// What the references fail with.
+    type Error;
+
+    /// The next spots or step; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the references: the recipe is damaged from there on.
+    fn next_action(&mut self) -> Result<Option<Next>, Self::Error>;
+}
+
+/// Where a step's chunks come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum From {
+    /// The container is read, as far as it is needed.
+    Storage,
+    /// The whole container is read and kept; those that go for it are named.
+    StorageToKeep {
+        /// Not needed before they are read again.
+        evicted: Vec<ContainerId>,
+    },
+    /// It is kept since an earlier step.
+    Kept,
+}
+
+/// Takes chunks from one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The container.
     pub container: ContainerId,
+    /// Whether it is read for that.
+    pub from: From,
     /// The chunks to take from it and the spots they fill, in stream order; a chunk that fills several
     /// spots stands several times.
     pub fills: Vec<Fill>,
@@ -80,7 +115,15 @@ impl Fill {
     }
 }
 
-/// Plans step by step, reading references only as far as the window reaches.
+impl Step {
+    /// Whether the container is read.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.from != From::Kept
+    }
+}
+
+/// The forward assembly area: plans step by step, reading references only as far as the window reaches.
 #[derive(Debug)]
 pub struct Planner<I> {
     references: I,
@@ -122,31 +165,6 @@ where
             laid_out_bytes: 0,
             by_container: HashMap::new(),
         }
-    }
-
-    /// The next spots or step; `None` at the end.
-    ///
-    /// # Errors
-    /// Those of the references: the recipe is damaged from there on.
-    pub fn next_action(&mut self) -> Result<Option<Next>, E> {
-        // Zeros alone may have used up the spots.
-        self.retire();
-        let may_enter = self.assembly == Assembly::Rolling || self.spots.is_empty();
-        if may_enter {
-            let entered = self.lay_out()?;
-            if !entered.is_empty() {
-                return Ok(Some(Next::Spots(entered)));
-            }
-        }
-        self.retire();
-        let Some(front) = self.spots.front() else {
-            return Ok(None);
-        };
-        let part = front
-            .reference
-            .chunk
-            .expect("retiring leaves an unfilled chunk in front");
-        Ok(Some(Next::Step(self.step(part.location.container))))
     }
 
     fn lay_out(&mut self) -> Result<Vec<Reference>, E> {
@@ -191,6 +209,7 @@ where
         self.retire();
         Step {
             container,
+            from: From::Storage,
             fills,
             filled_below: self.first_spot,
         }
@@ -205,5 +224,33 @@ where
                 self.laid_out_bytes -= spot.reference.len;
             }
         }
+    }
+}
+
+impl<I, E> Assembler for Planner<I>
+where
+    I: Iterator<Item = Result<Reference, E>>,
+{
+    type Error = E;
+
+    fn next_action(&mut self) -> Result<Option<Next>, E> {
+        // Zeros alone may have used up the spots.
+        self.retire();
+        let may_enter = self.assembly == Assembly::Rolling || self.spots.is_empty();
+        if may_enter {
+            let entered = self.lay_out()?;
+            if !entered.is_empty() {
+                return Ok(Some(Next::Spots(entered)));
+            }
+        }
+        self.retire();
+        let Some(front) = self.spots.front() else {
+            return Ok(None);
+        };
+        let part = front
+            .reference
+            .chunk
+            .expect("retiring leaves an unfilled chunk in front");
+        Ok(Some(Next::Step(self.step(part.location.container))))
     }
 }

@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId, Slot};
 
-use crate::plan::{Assembly, ChunkPart, Next, Planner, Reference, Step};
+use crate::lru::LruPlanner;
+use crate::plan::{Assembler, Assembly, ChunkPart, From, Next, Planner, Reference, Step};
 
 fn chunk(container: u32, slot: u32, len: u64) -> Reference {
     let container = ContainerId {
@@ -92,7 +93,63 @@ fn recipes() -> impl Strategy<Value = Vec<Reference>> {
     prop::collection::vec(one, 0..200)
 }
 
+/// Container LRU as one would write it down: a list, the most recently used last.
+fn lru_reads(recipe: &[Reference], memory: u64, weigh: impl Fn(ContainerId) -> u64) -> Vec<ContainerId> {
+    let (mut kept, mut read): (Vec<ContainerId>, Vec<ContainerId>) = Default::default();
+    for container in recipe.iter().filter_map(|r| Some(r.chunk?.location.container)) {
+        match kept.iter().position(|id| *id == container) {
+            Some(at) => drop(kept.remove(at)),
+            None => {
+                read.push(container);
+                while !kept.is_empty()
+                    && kept.iter().map(|id| weigh(*id)).sum::<u64>() + weigh(container) > memory
+                {
+                    kept.remove(0);
+                }
+            }
+        }
+        kept.push(container);
+    }
+    read
+}
+
 proptest! {
+    #[test]
+    fn lru_reads_what_a_list_would(recipe in recipes(), memory in 0..200u64) {
+        let weigh = |id: ContainerId| u64::from(id.sequence.get()) * 7 + 5;
+        let references = recipe.iter().map(|r| Ok::<_, Infallible>(*r));
+        let mut planner = LruPlanner::new(references, memory, weigh);
+        let (mut read, mut spots, mut filled) = (Vec::new(), Vec::new(), 0);
+        let mut kept: BTreeSet<ContainerId> = BTreeSet::new();
+        while let Some(next) = planner.next_action().unwrap() {
+            let step = match next {
+                Next::Spots(entered) => {
+                    spots.extend(entered);
+                    continue;
+                }
+                Next::Step(step) => step,
+            };
+            if let From::StorageToKeep { evicted } = &step.from {
+                read.push(step.container);
+                for id in evicted {
+                    prop_assert!(kept.remove(id));
+                }
+                kept.insert(step.container);
+            }
+            prop_assert!(kept.contains(&step.container));
+            for fill in &step.fills {
+                let part = recipe[usize::try_from(fill.spot).unwrap()].chunk.unwrap();
+                prop_assert_eq!(part, fill.part);
+                prop_assert_eq!(part.location.container, step.container);
+            }
+            filled += step.fills.len();
+            prop_assert_eq!(step.filled_below, spots.len() as u64);
+        }
+        prop_assert_eq!(&spots, &recipe);
+        prop_assert_eq!(filled, recipe.iter().filter(|r| r.chunk.is_some()).count());
+        prop_assert_eq!(read, lru_reads(&recipe, memory, weigh));
+    }
+
     #[test]
     fn every_spot_is_filled_once_within_the_window(recipe in recipes(), window in 1..400u64, fixed in any::<bool>()) {
         let assembly = if fixed { Assembly::Fixed } else { Assembly::Rolling };

@@ -17,7 +17,7 @@ pub fn references<'a>(
     nodes: &'a NodeCache,
     root: &'a TreeRoot,
     ranges: &'a [ByteRange],
-) -> impl Iterator<Item = Result<Reference, RestoreError>> + 'a {
+) -> impl Iterator<Item = Result<Reference, RestoreError>> + Send + 'a {
     References {
         nodes,
         root,

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use recipe::{NodeCache, TreeRoot};
 use types::ByteRange;
 
-use crate::assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::error::RestoreError;
 use crate::references::references;
+use crate::send::Sink;
 use crate::tree::RestoreCounters;
 
 /// Takes a stream's bytes in order.
@@ -26,25 +27,24 @@ pub trait Output {
     fn skip_zeros(&mut self, len: u64) -> std::io::Result<()>;
 }
 
-/// Restores a whole stream.
+/// Restores a range of a stream.
 ///
 /// # Errors
 /// When a byte cannot be had or written: half a stream is no stream, so the first fault ends it. What was
 /// written before is right.
+#[expect(clippy::too_many_arguments, reason = "all of them are what a restore is")]
 pub fn restore_stream(
     nodes: &NodeCache,
     root: &TreeRoot,
+    range: ByteRange,
     name: &str,
     output: &mut dyn Output,
     assembling: AssembleOptions,
     counters: &RestoreCounters,
     cancel: &AtomicBool,
 ) -> Result<AssembleStats, RestoreError> {
-    counters.bytes_total.store(root.len, Ordering::Relaxed);
-    let ranges = [ByteRange {
-        offset: 0,
-        len: root.len,
-    }];
+    counters.bytes_total.store(range.len, Ordering::Relaxed);
+    let ranges = [range];
     let refs = references(nodes, root, &ranges);
     let printer = recipe::NodeSource::fingerprinter(nodes);
     let mut sink = StreamSink {

@@ -12,9 +12,11 @@ use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, StoreId,
 };
 
-use crate::assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::error::RestoreError;
-use crate::plan::{Assembly, ChunkPart, Reference};
+use crate::lru::LruPlanner;
+use crate::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
+use crate::send::Sink;
 
 const CONTAINERS: u32 = 5;
 const REGIONS: usize = 6;
@@ -184,6 +186,32 @@ fn expected(parts: &[Part]) -> Vec<u8> {
     out
 }
 
+fn assemblies() -> impl Strategy<Value = Assembly> {
+    prop_oneof![
+        Just(Assembly::Rolling),
+        Just(Assembly::Fixed),
+        Just(Assembly::Lru)
+    ]
+}
+
+/// Containers that the plan alone reads.
+fn planned_reads(containers: &Containers, parts: &[Part], assembly: Assembly, area: u64) -> u64 {
+    let references = parts.iter().map(|part| Ok::<_, RestoreError>(reference(part)));
+    let weigh = |id| {
+        let view = containers.catalog(id).unwrap();
+        view.entries().iter().map(|entry| u64::from(entry.len)).sum()
+    };
+    let mut assembler: Box<dyn Assembler<Error = RestoreError>> = match assembly {
+        Assembly::Lru => Box::new(LruPlanner::new(references, area, weigh)),
+        _ => Box::new(Planner::new(references, assembly, area)),
+    };
+    let mut reads = 0;
+    while let Some(next) = assembler.next_action().unwrap() {
+        reads += u64::from(matches!(next, Next::Step(step) if step.is_read()));
+    }
+    reads
+}
+
 fn options(budget_bytes: u64, assembly: Assembly, workers: usize) -> AssembleOptions {
     AssembleOptions {
         budget_bytes,
@@ -207,16 +235,28 @@ proptest! {
 
     #[test]
     fn bytes_are_the_streams_whatever_recipe_budget_and_workers(
-        parts in parts(), budget in 1..40_000_u64, fixed in any::<bool>(), workers in 1..4_usize,
+        parts in parts(), budget in 1..40_000_u64, assembly in assemblies(), workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
-        let assembly = if fixed { Assembly::Fixed } else { Assembly::Rolling };
         let mut sink = Collected::default();
         let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
         prop_assert!(sink.lost.is_empty(), "{:?}", sink.lost);
         let expected = expected(&parts);
         prop_assert_eq!(stats.bytes, expected.len() as u64);
         prop_assert!(sink.bytes == expected, "other bytes came out");
+    }
+
+    #[test]
+    fn the_storage_is_asked_for_what_the_plan_says(
+        parts in parts(), budget in 1..40_000_u64, assembly in assemblies(), workers in 1..4_usize,
+    ) {
+        let containers = containers(Arc::clone(&world().storage));
+        let mut sink = Collected::default();
+        let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
+        prop_assert_eq!(stats.containers_read, planned_reads(&containers, &parts, assembly, budget / 2));
+        let asked = containers.stats();
+        // These containers are small enough for one request each.
+        prop_assert_eq!(asked.reads - asked.catalog_loads, stats.containers_read);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use recipe::{NodeCache, StreamBytes, TreeRoot};
 use tree::{FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError, order};
 use types::ByteRange;
 
-use crate::assemble::{AssembleOptions, AssembleStats, Sink, assemble};
+use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::current::{Current, Part, SmallFile};
 use crate::error::RestoreError;
 use crate::references::references;
+use crate::send::Sink;
 
 /// Files up to this size are finished on other threads.
 const SMALL_BYTES_MAX: u64 = 1 << 20;

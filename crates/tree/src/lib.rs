@@ -17,6 +17,7 @@
 //! written by several threads at once.
 
 mod accounts;
+mod blocks;
 mod error;
 mod exclude;
 mod folder;
@@ -34,6 +35,7 @@ mod unchanged;
 mod walk;
 
 pub use accounts::Accounts;
+pub use blocks::BlockWriter;
 pub use error::{Action, Change, TreeError};
 pub use exclude::{ExcludeBuilder, Excludes};
 pub use image::ImageReader;

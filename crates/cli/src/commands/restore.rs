@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
-use onefold::{AssembleOptions, Fault, Monitor, Overwrite, RestoreRequest};
+use onefold::{Fault, Monitor, Overwrite, RestoreRequest};
 use serde::Serialize;
 
 use crate::args::{Global, OverwriteMode, Restore};
@@ -31,7 +31,6 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let store = super::open(global)?;
     keep_out_of_store(global, &args.target)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let request = RestoreRequest {
         include: super::absolute(&args.include)?,
         overwrite: match args.overwrite {
@@ -40,7 +39,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
             OverwriteMode::IfNewer => Overwrite::IfNewer,
             OverwriteMode::Never => Overwrite::Never,
         },
-        assembling: AssembleOptions::for_cores(cores),
+        assembling: args.assembling.options(),
     };
     let monitor = Monitor::new(super::cancel_flag()?);
     let counters = &monitor.restore;

@@ -15,6 +15,7 @@
 //! other hosts have put as far as their server has written it.
 
 mod barrier;
+mod cached;
 mod direct;
 mod files;
 mod host;
@@ -22,6 +23,7 @@ mod listing;
 mod lock;
 mod mapped;
 mod publish;
+mod reading;
 mod sys;
 mod temporary;
 #[cfg(test)]
@@ -32,6 +34,7 @@ mod writeback;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -39,12 +42,13 @@ use std::sync::{Mutex, PoisonError};
 use types::{ByteRange, ObjectName};
 
 use crate::plain::folder_prefix;
-use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+use crate::{AlignedBuffer, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use barrier::Barrier;
 use direct::{Direct, Wrote};
 use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
 use publish::{Refusal, Temporary};
+use reading::DirectReads;
 use sys::{Calls, Kernel};
 use temporary::{Temporaries, TemporaryFile};
 use tracker::{Bounds, FileId, Tracker};
@@ -109,6 +113,7 @@ pub struct LocalStorage {
     direct: Direct,
     /// The way that worked last.
     way: Mutex<PublishWay>,
+    direct_reads: DirectReads,
 }
 
 impl LocalStorage {
@@ -166,6 +171,7 @@ impl LocalStorage {
             bounds,
             direct: Direct::new(options.direct_bytes_min),
             way: Mutex::new(options.first_way),
+            direct_reads: DirectReads::default(),
         })
     }
 
@@ -206,6 +212,20 @@ impl LocalStorage {
                 Err(StorageError::NotFound { name: name.clone() })
             }
             Err(error) => Err(io_error("open", name.as_str(), error)),
+        }
+    }
+
+    /// Opens an object that has all bytes of the range.
+    fn open_for_range(&self, name: &ObjectName, range: ByteRange) -> Result<File, StorageError> {
+        let (file, metadata) = self.open_object(name)?;
+        let end = range.offset.checked_add(range.len);
+        match end.filter(|end| *end <= metadata.len()) {
+            Some(_) => Ok(file),
+            None => Err(StorageError::PastEnd {
+                name: name.clone(),
+                len: metadata.len(),
+                end: range.end(),
+            }),
         }
     }
 
@@ -313,19 +333,19 @@ impl Storage for LocalStorage {
     }
 
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
-        let (file, metadata) = self.open_object(name)?;
-        let end = range
-            .offset
-            .checked_add(range.len)
-            .filter(|end| *end <= metadata.len());
-        if end.is_none() {
-            return Err(StorageError::PastEnd {
-                name: name.clone(),
-                len: metadata.len(),
-                end: range.end(),
-            });
-        }
+        let file = self.open_for_range(name, range)?;
         read_at(&file, name, range.offset, range.len)
+    }
+
+    fn get_range_into(
+        &self,
+        name: &ObjectName,
+        range: ByteRange,
+        into: &mut AlignedBuffer,
+    ) -> Result<Range<usize>, StorageError> {
+        let file = self.open_for_range(name, range)?;
+        let read = self.direct_reads.read(&file, range, into);
+        read.map_err(|error| io_error("read", name.as_str(), error))
     }
 
     fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {

@@ -85,7 +85,7 @@ fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     let mut flags = fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, direct);
@@ -93,7 +93,7 @@ fn set_direct(file: &File, direct: bool) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_direct(_: &File, direct: bool) -> io::Result<()> {
+pub(super) fn set_direct(_: &File, direct: bool) -> io::Result<()> {
     if direct {
         Err(io::ErrorKind::Unsupported.into())
     } else {

@@ -1,22 +1,25 @@
 //! A file being restored: written at offsets, by several threads if need be, sparse where it should be.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{AtFlags, FallocateFlags, fallocate, ftruncate, renameat, unlinkat};
-use rustix::io::{Errno, pwrite};
+use rustix::io::Errno;
 
 use super::folders::Place;
 use super::subject::Subject;
 use super::{Context, Sparse, metadata};
+use crate::blocks::{BlockWriter, write_all};
 use crate::folder::retry;
 use crate::{Action, TreeError};
 
 /// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit in
 /// which file systems allocate.
 const BLOCK_BYTES: usize = 4096;
+/// Files from this length on are written in large blocks, past the page cache.
+const BLOCKS_BYTES_MIN: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
@@ -33,6 +36,8 @@ pub struct FileWriter {
     entry: ListingEntry,
     len: u64,
     done: AtomicU64,
+    /// Of a large file.
+    blocks: Mutex<Option<BlockWriter>>,
     /// The name it has until it replaces what stands under its own.
     aside: Option<Vec<u8>>,
 }
@@ -51,7 +56,9 @@ impl FileWriter {
         } else {
             0
         };
-        Self {
+        // Without it, the file is written the usual way.
+        let blocks = (len >= BLOCKS_BYTES_MIN).then(|| BlockWriter::new(&file, len).ok());
+        let writer = Self {
             context,
             parent,
             name: name.to_vec(),
@@ -59,7 +66,23 @@ impl FileWriter {
             entry: entry.clone(),
             len,
             done: AtomicU64::new(0),
+            blocks: Mutex::new(blocks.flatten()),
             aside,
+        };
+        writer.reserve();
+        writer
+    }
+
+    /// Asks for a large file's space at once, where it will have no holes: a hint, and a disk that is full
+    /// says so when the bytes come.
+    fn reserve(&self) {
+        let may_have_holes = match self.context.sparse {
+            Sparse::Never => false,
+            Sparse::Zeros => true,
+            Sparse::AsSource => !self.holes().is_empty(),
+        };
+        if self.len >= BLOCKS_BYTES_MIN && !may_have_holes {
+            fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, self.len).ok();
         }
     }
 
@@ -125,8 +148,15 @@ impl FileWriter {
     /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::System`]; the file is removed then.
     pub fn finish(mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
+        let blocks = self
+            .blocks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let gathered = blocks.map_or(Ok(()), BlockWriter::finish);
         let completed = if written == self.len {
-            retry(|| ftruncate(&self.file, self.len)).map_err(|errno| self.fault(errno))
+            let cut = gathered.and_then(|()| retry(|| ftruncate(&self.file, self.len)));
+            cut.map_err(|errno| self.fault(errno))
         } else {
             Err(TreeError::Incomplete {
                 path: self.entry.path.clone(),
@@ -159,6 +189,13 @@ impl FileWriter {
     /// Gives the file up and removes it. Names that were linked to it meanwhile are left empty: no byte
     /// that was not verified stays (INV-5).
     pub fn abandon(mut self) {
+        // Whatever it writes is written before the file is emptied.
+        drop(
+            self.blocks
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         let aside = self.aside.take();
         self.context.aside().remove(&self.entry.path);
         let name = aside.as_ref().unwrap_or(&self.name);
@@ -258,17 +295,12 @@ impl FileWriter {
         self.write_all(offset + from as u64, &bytes[from..])
     }
 
-    fn write_all(&self, mut offset: u64, mut bytes: &[u8]) -> Result<(), Errno> {
-        while !bytes.is_empty() {
-            match retry(|| pwrite(&self.file, bytes, offset))? {
-                0 => return Err(Errno::IO),
-                n => {
-                    bytes = &bytes[n..];
-                    offset += n as u64;
-                }
-            }
+    fn write_all(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *blocks {
+            Some(blocks) => blocks.write(offset, bytes),
+            None => write_all(&self.file, bytes, offset),
         }
-        Ok(())
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {

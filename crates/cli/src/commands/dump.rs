@@ -1,0 +1,57 @@
+//! `onefold dump`
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use anyhow::{Result, bail};
+use onefold::Monitor;
+
+use crate::args::{Dump, Global};
+use crate::exit::Code;
+
+/// Shorter pieces are gathered; longer ones go as they are.
+const GATHERED_BYTES: usize = 64 << 10;
+static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
+
+/// Standard output, without the line buffer that the library puts before it.
+struct Stdout(io::BufWriter<File>);
+
+impl onefold::StreamOutput for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn skip_zeros(&mut self, mut len: u64) -> io::Result<()> {
+        while len > 0 {
+            let now = usize::try_from(len).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
+            self.0.write_all(&ZEROS[..now])?;
+            len -= now as u64;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(global: &Global, args: &Dump) -> Result<Code> {
+    if io::stdout().is_terminal() {
+        bail!("standard output is a terminal; send it to a file or a program");
+    }
+    let store = super::open(global)?;
+    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
+    let path = match &args.path {
+        None => None,
+        // A stream's name is no path of this machine.
+        Some(name) if snapshot.single_stream().is_some() => {
+            use std::os::unix::ffi::OsStrExt;
+            Some(name.as_os_str().as_bytes().to_vec())
+        }
+        Some(path) => super::absolute(std::slice::from_ref(path))?.pop(),
+    };
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut output = Stdout(io::BufWriter::with_capacity(GATHERED_BYTES, file));
+    let assembling = args.assembling.options();
+    store.dump(&snapshot, path.as_deref(), &mut output, assembling, &monitor)?;
+    output.0.flush()?;
+    Ok(Code::Success)
+}

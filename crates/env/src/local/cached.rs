@@ -1,0 +1,102 @@
+//! Asks the system how much of a range of a file is in the page cache, without reading any of it.
+//!
+//! May be asked from any thread. The answer is a hint, old when it arrives; where the system does not know the
+//! question (before Linux 6.5, or for files that are not ours), there is none.
+
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "cachestat has no wrapper in the crates we use")
+)]
+
+use std::fs::File;
+
+use types::ByteRange;
+
+/// `cachestat`'s number, the same on every architecture that Rust's standard library runs on.
+#[cfg(target_os = "linux")]
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Bytes of the range that are cached, in whole pages; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+pub(super) fn cached_bytes(file: &File, range: ByteRange) -> Option<u64> {
+    use std::os::fd::AsRawFd;
+
+    /// As the system lays it out: pages cached, dirty, under write-back, evicted, evicted lately.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Counts([u64; 5]);
+    #[repr(C)]
+    struct Asked {
+        offset: u64,
+        len: u64,
+    }
+    if range.len == 0 {
+        // It would mean the file to its end.
+        return None;
+    }
+    let asked = Asked {
+        offset: range.offset,
+        len: range.len,
+    };
+    let mut counts = Counts::default();
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; both pointers are to live values of
+    // the sizes that the call reads (two words) and writes (five words); no flags are known, and 0 is given.
+    let answer = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            std::ptr::from_ref(&asked),
+            std::ptr::from_mut(&mut counts),
+            0,
+        )
+    };
+    // SAFETY: the call takes no pointers and only answers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    (answer == 0).then(|| counts.0[0].saturating_mul(u64::try_from(page).unwrap_or(0)))
+}
+
+/// There is no such call here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn cached_bytes(_: &File, _: ByteRange) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// The safe twin: what was just written or read can be had without waiting, and is counted.
+    #[test]
+    fn what_can_be_had_without_waiting_is_counted() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 100_000]).unwrap();
+        let range = ByteRange {
+            offset: 4096,
+            len: 8192,
+        };
+        let Some(cached) = cached_bytes(&file, range) else {
+            return;
+        };
+        assert_eq!(cached, 8192);
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let cached = cached_bytes(&file, range).unwrap();
+        let mut page = [0; 4096];
+        let parts = &mut [std::io::IoSliceMut::new(&mut page)];
+        let now = rustix::io::preadv2(&file, parts, 4096, rustix::io::ReadWriteFlags::NOWAIT);
+        // A file system in memory drops nothing, and one that does may be asked without waiting or not.
+        if cached == 0 {
+            assert!(now.is_err(), "{now:?}");
+        }
+        file.read_exact_at(&mut [0; 8192], 4096).unwrap();
+        assert_eq!(cached_bytes(&file, range), Some(8192));
+        let past = ByteRange {
+            offset: 1 << 20,
+            len: 4096,
+        };
+        assert_eq!(cached_bytes(&file, past), Some(0));
+    }
+}

@@ -1,0 +1,119 @@
+//! One stream or one file of a backup, as bytes in order.
+
+use format::listing::EntryKind;
+use format::manifest::StreamRole;
+use recipe::{StreamBytes, TreeRoot};
+use restore::{AssembleOptions, AssembleStats, Output};
+use tree::ListingReader;
+use types::ByteRange;
+
+use crate::backup::role;
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::snapshots::Snapshot;
+use crate::store::Store;
+
+/// Links to links are no listing of ours: how far one is followed.
+const LINKS_MAX: usize = 2;
+
+impl Store {
+    /// Writes what a backup of a single stream has, or one file of a directory backup, to `output`.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such file, or no path was given and the backup is of a directory; the first
+    /// byte that cannot be had or written: what was written before is right.
+    pub fn dump(
+        &self,
+        snapshot: &Snapshot,
+        path: Option<&[u8]>,
+        output: &mut dyn Output,
+        assembling: AssembleOptions,
+        monitor: &Monitor,
+    ) -> Result<AssembleStats> {
+        let (root, range, name) = self.find_stream(snapshot, path)?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let nodes = self.nodes();
+        let stats = restore::restore_stream(
+            &nodes,
+            &root,
+            range,
+            &name,
+            output,
+            assembling,
+            &monitor.restore,
+            monitor.cancel(),
+        )?;
+        Ok(stats)
+    }
+
+    fn find_stream(
+        &self,
+        snapshot: &Snapshot,
+        path: Option<&[u8]>,
+    ) -> Result<(TreeRoot, ByteRange, Vec<u8>)> {
+        if let Some(root) = role(&snapshot.backup, StreamRole::Whole) {
+            let names = &snapshot.backup.series.paths;
+            let name = names.first().cloned().unwrap_or_default();
+            if let Some(path) = path.filter(|path| *path != name) {
+                let (path, name) = (String::from_utf8_lossy(path), String::from_utf8_lossy(&name));
+                let text = format!("{path}: backup {} has one stream, {name}", snapshot.id);
+                return Err(Error::NotFound(text));
+            }
+            let range = ByteRange {
+                offset: 0,
+                len: root.len,
+            };
+            return Ok((root, range, name));
+        }
+        let no_path = || {
+            let id = snapshot.id;
+            Error::NotFound(format!(
+                "which file? Backup {id} is of a directory; `onefold ls {id}` lists what it has"
+            ))
+        };
+        let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
+        let mut wanted = path.ok_or_else(no_path)?.to_vec();
+        for _ in 0..LINKS_MAX {
+            match self.find_file(snapshot, &wanted)? {
+                Place::At(range) => return Ok((content, range, wanted)),
+                Place::LinkTo(target) => wanted = target,
+            }
+        }
+        Err(not_a_file(snapshot, &wanted))
+    }
+
+    fn find_file(&self, snapshot: &Snapshot, path: &[u8]) -> Result<Place> {
+        let listing =
+            role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| not_a_file(snapshot, path))?;
+        let nodes = self.nodes();
+        let bytes = StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(Error::from)?;
+        let mut reader = ListingReader::new(bytes);
+        while let Some(listed) = reader.next_entry().map_err(Error::from)? {
+            if listed.entry.path != path {
+                continue;
+            }
+            return match listed.entry.kind {
+                EntryKind::File { len, .. } => Ok(Place::At(ByteRange {
+                    offset: listed.content_offset,
+                    len,
+                })),
+                EntryKind::HardLink { target } => Ok(Place::LinkTo(target)),
+                _ => Err(not_a_file(snapshot, path)),
+            };
+        }
+        Err(not_a_file(snapshot, path))
+    }
+}
+
+/// Where a file's content is.
+enum Place {
+    At(ByteRange),
+    LinkTo(Vec<u8>),
+}
+
+fn not_a_file(snapshot: &Snapshot, path: &[u8]) -> Error {
+    let (id, path) = (snapshot.id, String::from_utf8_lossy(path));
+    Error::NotFound(format!(
+        "backup {id} has no file {path}; `onefold ls {id}` lists what it has"
+    ))
+}

@@ -1,0 +1,101 @@
+//! Cuts a step into pieces: what is read in one request each, by several threads at once.
+//!
+//! A whole container a request would wait for its last byte before its first could leave, and leave the disk
+//! idle meanwhile. Only needed regions are read; those in between come along when that is cheaper than
+//! another request. Pure: no I/O.
+
+use std::sync::Arc;
+
+use container::CatalogView;
+use types::RegionIndex;
+
+use crate::fetch::{Piece, fits};
+use crate::plan::Fill;
+use crate::pool::PIECE_BYTES_MAX;
+
+/// Unneeded bytes that are read rather than ask twice: what a disk transfers in the time of a request.
+const GAP_BYTES_MAX: u64 = 256 << 10;
+
+/// A region that holds something wanted.
+struct Needed {
+    region: RegionIndex,
+    begin: u64,
+    end: u64,
+    plain: u64,
+    fills: Vec<Fill>,
+}
+
+/// The pieces in physical order. Fills that the catalog does not bear out are in a piece of no region.
+pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
+    let mut unfit = Vec::new();
+    let mut placed = Vec::with_capacity(fills.len());
+    for fill in fills {
+        match view.place_of(fill.slot()).filter(|_| fits(view, fill)) {
+            Some(place) => placed.push((place.region, place.offset, *fill)),
+            None => unfit.push(*fill),
+        }
+    }
+    // In a stream that was stored in order they are sorted already.
+    placed.sort_by_key(|(region, offset, _)| (*region, *offset));
+    let needed = needed(view, &placed);
+    let total: u64 = needed.iter().map(Needed::cost).sum();
+    let count = total.div_ceil(PIECE_BYTES_MAX as u64).max(1);
+    // Pieces of equal size: a short one at the end would fill its buffer badly.
+    let piece_bytes = total.div_ceil(count);
+    let mut out: Vec<Piece> = Vec::new();
+    let (mut begin, mut end, mut cost) = (0, 0, 0);
+    for region in needed {
+        let goes_on = out.last().is_some_and(|_| {
+            region.begin - end <= GAP_BYTES_MAX
+                && region.end - begin <= PIECE_BYTES_MAX as u64
+                && cost + region.cost() / 2 <= piece_bytes
+        });
+        end = region.end;
+        match out.last_mut() {
+            Some(piece) if goes_on => {
+                piece.regions.end = region.region.next();
+                cost += region.cost();
+                piece.fills.extend(region.fills);
+            }
+            _ => {
+                (begin, cost) = (region.begin, region.cost());
+                out.push(Piece {
+                    view: Arc::clone(view),
+                    regions: region.region..region.region.next(),
+                    fills: region.fills,
+                });
+            }
+        }
+    }
+    if !unfit.is_empty() {
+        let none = RegionIndex::new(0).expect("regions are numbered from 0");
+        out.push(Piece {
+            view: Arc::clone(view),
+            regions: none..none,
+            fills: unfit,
+        });
+    }
+    out
+}
+
+impl Needed {
+    /// Bytes of memory that count: what is larger, as it is read or as it is decompressed.
+    fn cost(&self) -> u64 {
+        self.plain.max(self.end - self.begin)
+    }
+}
+
+fn needed(view: &CatalogView, placed: &[(RegionIndex, u32, Fill)]) -> Vec<Needed> {
+    let of_region = |of: &[(RegionIndex, u32, Fill)]| {
+        let region = of.first()?.0;
+        let row = view.row(region)?;
+        Some(Needed {
+            region,
+            begin: row.offset,
+            end: row.offset + u64::from(row.stored_len),
+            plain: view.plain_len(region),
+            fills: of.iter().map(|(.., fill)| *fill).collect(),
+        })
+    };
+    placed.chunk_by(|a, b| a.0 == b.0).filter_map(of_region).collect()
+}

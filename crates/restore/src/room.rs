@@ -1,0 +1,82 @@
+//! How much may be read ahead: a count of bytes that the planning thread takes and the sending one gives back.
+//!
+//! What must hold: the planner never waits while nothing is on its way, so that the two cannot wait for each
+//! other; whoever stops wakes the other. Two threads.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The room.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes_max: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held_bytes: u64,
+    most_bytes: u64,
+    /// Pieces that were asked for and not yet dealt with.
+    in_flight: u64,
+    closed: bool,
+}
+
+impl Room {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Counts alone, consistent between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until more may be read; `false` when nobody wants it any more.
+    pub(crate) fn wait(&self) -> bool {
+        let mut state = self.state();
+        while !state.closed && state.held_bytes >= self.bytes_max && state.in_flight > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.closed
+    }
+
+    /// Takes room for `pieces` that bring `bytes`.
+    pub(crate) fn take(&self, bytes: u64, pieces: u64) {
+        let mut state = self.state();
+        state.held_bytes += bytes;
+        state.most_bytes = state.most_bytes.max(state.held_bytes);
+        state.in_flight += pieces;
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn free(&self, bytes: u64) {
+        let mut state = self.state();
+        state.held_bytes = state.held_bytes.saturating_sub(bytes);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A piece was dealt with: what could be sent of it was.
+    pub(crate) fn dealt_with_piece(&self) {
+        let mut state = self.state();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Nothing further is wanted.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Most bytes ever held.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.state().most_bytes
+    }
+}
