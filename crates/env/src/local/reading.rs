@@ -85,7 +85,8 @@ fn read_blocks(file: &File, begin: u64, into: &mut [u8], end: usize) -> io::Resu
 }
 
 fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
+    error.kind() == io::ErrorKind::Unsupported
+        || matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
 #[cfg(test)]
