@@ -182,9 +182,13 @@ fn show_index(stats: &IndexStats, output: Output) -> Result<()> {
         }
     };
     output.result(format!(
-        "hooks    {:>12}  in {}: R {} for chunks, {} for nodes; {:.2} bytes each{}",
+        "hooks    {:>12}  {}: R {} for chunks, {} for nodes; {:.2} bytes each{}",
         thousands(shown.hooks),
-        shown.held,
+        if stats.memory.is_some() {
+            "in memory"
+        } else {
+            "on disk"
+        },
         rate(shown.sampling_period),
         rate(shown.node_sampling_period),
         shown.bytes_per_hook,
