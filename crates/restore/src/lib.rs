@@ -5,7 +5,7 @@
 //! index (G2).
 
 mod assemble;
-mod current;
+mod batch;
 mod error;
 mod fetch;
 mod kept;

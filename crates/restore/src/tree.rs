@@ -1,9 +1,9 @@
 //! Restores a directory backup: places entries in listing order and fills files as their content arrives.
 //!
 //! The content stream is assembled in order; the sink walks the listing beside it, so no more files are
-//! open than are being written. Small files are handed whole to finishing threads: creating, writing and
-//! giving metadata to many files costs more than their bytes. A file whose bytes cannot be had is removed
-//! and reported; the others are restored.
+//! open than are being written. Small files are gathered with their content and made by other threads
+//! ([`crate::batch`]); nothing of them is made before their bytes are there. A file whose bytes cannot be
+//! had is removed or never made, and reported; the others are restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,21 +12,19 @@ use std::thread;
 
 use format::listing::{EntryKind, ListingEntry};
 use recipe::{NodeCache, StreamBytes, TreeRoot};
-use tree::{FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError, order};
+use tree::{
+    Begun, FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError, order,
+};
 use types::ByteRange;
 
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
-use crate::current::{Current, Part, SmallFile};
+use crate::batch::{BATCH_BYTES, Finishers, Tally};
 use crate::error::RestoreError;
 use crate::references::references;
 use crate::send::Sink;
 
-/// Files up to this size are finished on other threads.
-const SMALL_BYTES_MAX: u64 = 1 << 20;
-/// Threads that finish small files.
-const FINISHERS: usize = 2;
-/// Small files that wait for them at most.
-const FINISH_QUEUE: usize = 32;
+/// Threads that make small files, at least: they wait for the file system as often as for a core.
+const FINISHERS_MIN: usize = 2;
 
 /// An entry that was not restored as it was.
 #[derive(Debug)]
@@ -96,33 +94,14 @@ pub fn restore_tree(
     counters.bytes_total.store(total, Ordering::Relaxed);
     let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
     let restorer = Restorer::new(target, options)?;
-    let (jobs_tx, jobs_rx) = crossbeam_channel::bounded::<SmallFile>(FINISH_QUEUE);
-    let (faults_tx, faults_rx) = crossbeam_channel::unbounded();
+    let tally = Tally::default();
     thread::scope(|scope| {
-        for number in 0..FINISHERS {
-            let (jobs, failed) = (jobs_rx.clone(), faults_tx.clone());
-            let run = move || {
-                while let Ok(job) = jobs.recv() {
-                    if let Err(fault) = job.finish() {
-                        // The collector is gone only when the restore has failed as a whole.
-                        drop(failed.send(fault));
-                    }
-                    counters.files.fetch_add(1, Ordering::Relaxed);
-                }
-            };
-            thread::Builder::new()
-                .name(format!("finish-{number}"))
-                .spawn_scoped(scope, run)
-                .map_err(|source| RestoreError::Target {
-                    target: "a new thread".into(),
-                    source,
-                })?;
-        }
-        drop((jobs_rx, faults_tx));
+        let threads = assembling.workers.max(FINISHERS_MIN);
+        let small = Finishers::start(scope, threads, &tally, counters)?;
         let mut sink = TreeSink {
             listing: ListingReader::new(bytes),
             restorer,
-            jobs: jobs_tx,
+            small,
             current: Current::None,
             links: Vec::new(),
             stats: TreeStats::default(),
@@ -135,16 +114,16 @@ pub fn restore_tree(
         sink.stats.assemble = assemble(source.nodes.containers(), printer, refs, assembling, &mut sink)?;
         sink.place_rest()?;
         sink.restore_links(source)?;
+        sink.small.wait()?;
+        sink.pass_on_faults();
         let TreeSink {
             restorer,
-            jobs,
-            stats,
+            mut stats,
             faults,
             ..
         } = sink;
-        drop(jobs);
-        // Ends when the finishers have: a folder's metadata waits for the files in it.
-        faults_rx.iter().for_each(|fault| faults(Fault::Tree(fault)));
+        stats.files += tally.files.load(Ordering::Relaxed);
+        stats.kept += tally.kept.load(Ordering::Relaxed);
         restorer
             .finish()
             .into_iter()
@@ -187,10 +166,44 @@ fn wanted(source: TreeSource<'_>, options: &RestoreOptions) -> Result<Vec<ByteRa
     Ok(ranges)
 }
 
+/// The file that the next bytes of content belong to.
+enum Current {
+    None,
+    /// The file begun last in the open batch.
+    Small {
+        left: u64,
+    },
+    Large {
+        writer: Box<FileWriter>,
+        offset: u64,
+        left: u64,
+    },
+    /// Its bytes are not wanted: it is kept as it is, or failed.
+    Unwanted {
+        left: u64,
+    },
+}
+
+impl Current {
+    fn left(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Small { left } | Self::Large { left, .. } | Self::Unwanted { left } => *left,
+        }
+    }
+}
+
+/// The next bytes of a file.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Bytes(&'a [u8]),
+    Zeros(u64),
+}
+
 struct TreeSink<'a> {
     listing: ListingReader<StreamBytes<'a>>,
     restorer: Restorer,
-    jobs: crossbeam_channel::Sender<SmallFile>,
+    small: Finishers,
     current: Current,
     /// Hard links to files that were not restored.
     links: Vec<(ListingEntry, Vec<u8>)>,
@@ -225,21 +238,26 @@ impl TreeSink<'_> {
         } else {
             0
         };
-        match self.restorer.place(&listed.entry) {
-            Ok(Placed::File(writer)) if len <= SMALL_BYTES_MAX => {
-                self.stats.files += 1;
-                self.current = Current::Small {
-                    file: SmallFile {
-                        writer,
-                        parts: Vec::new(),
-                    },
-                    left: len,
-                };
-            }
+        if let EntryKind::HardLink { target } = &listed.entry.kind {
+            self.small.wait_for(target)?;
+        }
+        let placed = match self.restorer.begin(&listed.entry) {
+            Ok(Begun::File(file)) => match usize::try_from(len) {
+                Ok(bytes) if bytes <= BATCH_BYTES => {
+                    self.small.begin(file, bytes)?;
+                    self.current = Current::Small { left: len };
+                    return self.complete_if_full().map(|()| true);
+                }
+                _ => file.open(),
+            },
+            Ok(Begun::Placed(placed)) => Ok(placed),
+            Err(fault) => Err(fault),
+        };
+        match placed {
             Ok(Placed::File(writer)) => {
                 self.stats.files += 1;
                 self.current = Current::Large {
-                    writer,
+                    writer: Box::new(writer),
                     offset: 0,
                     left: len,
                 };
@@ -257,69 +275,75 @@ impl TreeSink<'_> {
             }
         }
         self.complete_if_full()?;
-        for fault in self.restorer.take_faults() {
+        self.pass_on_faults();
+        Ok(true)
+    }
+
+    /// Reports what small files and metadata failed with since the last call.
+    fn pass_on_faults(&mut self) {
+        for fault in self.small.faults().chain(self.restorer.take_faults()) {
             (self.faults)(Fault::Tree(fault));
         }
-        Ok(true)
     }
 
     fn complete_if_full(&mut self) -> Result<(), RestoreError> {
         if self.current.left() > 0 {
             return Ok(());
         }
-        match std::mem::replace(&mut self.current, Current::None) {
-            Current::None | Current::Unwanted { .. } => {}
-            Current::Small { file, .. } => {
-                self.jobs
-                    .send(file)
-                    .map_err(|_| RestoreError::Internal("all finishing threads died"))?;
+        if let Current::Large { writer, .. } = std::mem::replace(&mut self.current, Current::None) {
+            if let Err(fault) = writer.finish() {
+                (self.faults)(Fault::Tree(fault));
             }
-            Current::Large { writer, .. } => {
-                if let Err(fault) = writer.finish() {
-                    (self.faults)(Fault::Tree(fault));
-                }
-                self.counters.files.fetch_add(1, Ordering::Relaxed);
-            }
+            self.counters.files.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Gives the next `len` bytes, which lie within the current file, to `write`.
-    fn give(
-        &mut self,
-        len: u64,
-        part: impl FnOnce() -> Part,
-        write: impl FnOnce(&FileWriter, u64) -> Result<(), TreeError>,
-    ) -> Result<(), RestoreError> {
+    /// Gives the current file its next bytes, which lie within it.
+    fn give(&mut self, given: Given<'_>) -> Result<(), RestoreError> {
+        let len = match given {
+            Given::Bytes(bytes) => bytes.len() as u64,
+            Given::Zeros(len) => len,
+        };
         self.counters.bytes.fetch_add(len, Ordering::Relaxed);
-        let mut failed = None;
         match &mut self.current {
             Current::None => return Err(RestoreError::Internal("content without a file")),
             Current::Unwanted { left } => *left -= len,
-            Current::Small { file, left } => {
-                file.parts.push(part());
+            Current::Small { left } => {
+                match given {
+                    Given::Bytes(bytes) => self.small.bytes(bytes),
+                    Given::Zeros(len) => self.small.zeros(len),
+                }
                 *left -= len;
             }
             Current::Large { writer, offset, left } => {
-                let written = write(writer, *offset);
+                let written = match given {
+                    Given::Bytes(bytes) => writer.write_at(*offset, bytes),
+                    Given::Zeros(len) => writer.skip_zeros(*offset, len),
+                };
                 *offset += len;
                 *left -= len;
-                failed = written.err().map(|fault| (fault, *left));
+                let left = *left;
+                if let Err(fault) = written {
+                    (self.faults)(Fault::Tree(fault));
+                    self.abandon(left);
+                }
             }
-        }
-        if let Some((fault, left)) = failed {
-            (self.faults)(Fault::Tree(fault));
-            self.abandon(left);
         }
         self.complete_if_full()
     }
 
-    /// The current file cannot be completed.
-    fn abandon(&mut self, left: u64) {
+    /// The current file cannot be completed; answers its path, unless it was given up before.
+    fn abandon(&mut self, left: u64) -> Option<Vec<u8>> {
         match std::mem::replace(&mut self.current, Current::Unwanted { left }) {
-            Current::Small { file, .. } => file.writer.abandon(),
-            Current::Large { writer, .. } => writer.abandon(),
-            Current::None | Current::Unwanted { .. } => {}
+            Current::Small { .. } => self.small.abandon(),
+            Current::Large { writer, .. } => {
+                self.stats.files -= 1;
+                let path = writer.entry().path.clone();
+                writer.abandon();
+                Some(path)
+            }
+            Current::None | Current::Unwanted { .. } => None,
         }
     }
 
@@ -425,11 +449,7 @@ impl Sink for TreeSink<'_> {
                 .len()
                 .min(usize::try_from(self.current.left()).unwrap_or(usize::MAX));
             let (now, later) = bytes.split_at(here);
-            self.give(
-                here as u64,
-                || Part::Bytes(now.to_vec()),
-                |writer, at| writer.write_at(at, now),
-            )?;
+            self.give(Given::Bytes(now))?;
             bytes = later;
         }
         Ok(())
@@ -439,11 +459,7 @@ impl Sink for TreeSink<'_> {
         while len > 0 {
             self.advance()?;
             let here = len.min(self.current.left());
-            self.give(
-                here,
-                || Part::Zeros(here),
-                |writer, at| writer.skip_zeros(at, here),
-            )?;
+            self.give(Given::Zeros(here))?;
             len -= here;
         }
         Ok(())
@@ -453,20 +469,14 @@ impl Sink for TreeSink<'_> {
         while len > 0 {
             self.advance()?;
             let here = len.min(self.current.left());
-            let path = match &self.current {
-                Current::Small { file, .. } => Some(file.writer.entry().path.clone()),
-                Current::Large { writer, .. } => Some(writer.entry().path.clone()),
-                Current::None | Current::Unwanted { .. } => None,
-            };
-            if let Some(path) = path {
+            if let Some(path) = self.abandon(self.current.left()) {
                 (self.faults)(Fault::Lost {
                     path,
                     error: Arc::clone(error),
                 });
-                self.stats.files -= 1;
             }
-            self.abandon(self.current.left());
-            self.give(here, || Part::Zeros(0), |_, _| Ok(()))?;
+            // The rest of the file is passed over as it comes.
+            self.give(Given::Zeros(here))?;
             len -= here;
         }
         Ok(())

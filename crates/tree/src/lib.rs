@@ -43,7 +43,8 @@ pub use links::LostLinks;
 pub use listing::{Fences, Listed, ListingPart, ListingReader, ListingWriter};
 pub use read::{FileReader, Piece, ReadFile, SmallRead, open_file, read_small};
 pub use restore::{
-    FileWriter, Include, Overwrite, Owners, Placed, RestoreOptions, Restorer, SkipReason, Sparse,
+    Begun, FileWriter, Include, Overwrite, Owners, PendingFile, Placed, RestoreOptions, Restorer, SkipReason,
+    Sparse,
 };
 pub use roots::Roots;
 pub use unchanged::{Comparison, Trust, Unchanged};

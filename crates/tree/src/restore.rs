@@ -10,13 +10,15 @@
 //! finished. A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
 //! any other is the answer to the call.
 //!
-//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads.
+//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so may its
+//! [`PendingFile`]s, of which nothing is made before that.
 
 mod create;
 mod file;
 mod filter;
 mod folders;
 mod metadata;
+mod pending;
 mod subject;
 
 use std::collections::HashMap;
@@ -33,11 +35,12 @@ use rustix::io::Errno;
 use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Accounts, Action, Excludes, TreeError, order};
-use create::{create_file, put};
+use create::put;
 pub use file::FileWriter;
 use filter::Filter;
 pub use filter::Include;
 use folders::{Place, Stack};
+pub use pending::PendingFile;
 use subject::Subject;
 
 /// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
@@ -119,6 +122,15 @@ pub enum Placed {
     },
 }
 
+/// What [`Restorer::begin`] did with an entry.
+#[derive(Debug)]
+pub enum Begun {
+    /// Anything but a regular file that is wanted.
+    Placed(Placed),
+    /// A regular file that is wanted: nothing of it is made.
+    File(PendingFile),
+}
+
 /// Why an entry was not restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
@@ -148,6 +160,7 @@ struct Context {
     sparse: Sparse,
     accounts: Accounts,
     superuser: bool,
+    umask: Option<u32>,
     faults: Mutex<Vec<TreeError>>,
     temporary_names: AtomicU64,
     /// Unfinished files that will replace what stands under their path, and the names they have until then.
@@ -198,6 +211,7 @@ impl Restorer {
             sparse: options.sparse,
             accounts,
             superuser: rustix::process::geteuid().is_root(),
+            umask: pending::umask(),
             faults: Mutex::default(),
             temporary_names: AtomicU64::new(0),
             aside: Mutex::default(),
@@ -231,6 +245,18 @@ impl Restorer {
     /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is not restored,
     /// and later ones may be all the same.
     pub fn place(&mut self, entry: &ListingEntry) -> Result<Placed, TreeError> {
+        match self.begin(entry)? {
+            Begun::Placed(placed) => Ok(placed),
+            Begun::File(file) => file.open(),
+        }
+    }
+
+    /// As [`Self::place`], but of a regular file nothing is made yet, nor is it looked what stands under its
+    /// name. A hard link to a file that is still pending has no target yet: finish that one first.
+    ///
+    /// # Errors
+    /// As [`Self::place`].
+    pub fn begin(&mut self, entry: &ListingEntry) -> Result<Begun, TreeError> {
         if !order::is_clean(&entry.path) {
             return Err(TreeError::UnsafePath {
                 path: entry.path.clone(),
@@ -238,7 +264,7 @@ impl Restorer {
         }
         let is_folder = entry.kind == EntryKind::Folder;
         let wanted = self.filter.wants(&entry.path, is_folder);
-        let skipped = Ok(Placed::Skipped(SkipReason::NotIncluded));
+        let skipped = Ok(Begun::Placed(Placed::Skipped(SkipReason::NotIncluded)));
         let Some(place) = self.filter.below_base(&entry.path) else {
             return skipped;
         };
@@ -254,19 +280,27 @@ impl Restorer {
             }
             return match self.stack.innermost(&entry.path) {
                 Err(TreeError::NotAFolder { .. }) if self.context.overwrite == Overwrite::Never => {
-                    Ok(Placed::Skipped(SkipReason::Exists))
+                    Ok(Begun::Placed(Placed::Skipped(SkipReason::Exists)))
                 }
-                other => other.map(|_| Placed::Folder),
+                other => other.map(|_| Begun::Placed(Placed::Folder)),
             };
         }
         if !wanted {
             return skipped;
         }
         let parent = self.stack.innermost(&entry.path)?;
-        if let EntryKind::HardLink { target } = &entry.kind {
-            return self.place_link(&parent, name, entry, target);
+        match &entry.kind {
+            EntryKind::File { .. } => Ok(Begun::File(PendingFile {
+                context: self.context.clone(),
+                parent,
+                name: name.clone(),
+                entry: entry.clone(),
+            })),
+            EntryKind::HardLink { target } => {
+                self.place_link(&parent, name, entry, target).map(Begun::Placed)
+            }
+            _ => place_node(&self.context, &parent, name, entry).map(Begun::Placed),
         }
-        place_node(&self.context, parent, name, entry)
     }
 
     fn place_link(
@@ -336,10 +370,10 @@ impl Restorer {
     }
 }
 
-/// Anything but a folder or a hard link.
+/// Anything but a regular file, a folder or a hard link.
 fn place_node(
-    context: &Arc<Context>,
-    parent: Arc<Place>,
+    context: &Context,
+    parent: &Place,
     name: &[u8],
     entry: &ListingEntry,
 ) -> Result<Placed, TreeError> {
@@ -363,21 +397,6 @@ fn place_node(
         })
     };
     match &entry.kind {
-        EntryKind::File { .. } => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let (file, aside) = create_file(context, &at, name, path, |name| openat(&*at, name, flags, own))?;
-            if let Some(aside) = &aside {
-                context.aside().insert(path.clone(), aside.clone());
-            }
-            return Ok(Placed::File(FileWriter::new(
-                context.clone(),
-                parent,
-                name,
-                file,
-                entry,
-                aside,
-            )));
-        }
         EntryKind::Symlink { target } => {
             put(context, &at, name, path, Action::Create, |name| {
                 symlinkat(&target[..], &*at, name)
@@ -387,7 +406,9 @@ fn place_node(
         EntryKind::Socket => special(FileType::Socket, 0)?,
         EntryKind::CharDevice { device } => special(FileType::CharacterDevice, *device)?,
         EntryKind::BlockDevice { device } => special(FileType::BlockDevice, *device)?,
-        EntryKind::Folder | EntryKind::HardLink { .. } => unreachable!("placed elsewhere"),
+        EntryKind::File { .. } | EntryKind::Folder | EntryKind::HardLink { .. } => {
+            unreachable!("placed elsewhere")
+        }
     }
     finish_node(context, &at, name, entry)?;
     Ok(Placed::Done)

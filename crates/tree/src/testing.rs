@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use format::listing::{EntryKind, ListingEntry};
 use types::UnixNanos;
 
-use crate::{Piece, Placed, Restorer, Roots, Walk, WalkEntry, WalkOptions, open_file};
+use crate::{Begun, PendingFile, Piece, Placed, Restorer, Roots, Walk, WalkEntry, WalkOptions, open_file};
 
 /// An entry and, of a file, its bytes.
 pub(crate) type Captured = (ListingEntry, Vec<u8>);
@@ -110,6 +110,37 @@ pub(crate) fn restore(mut restorer: Restorer, captured: &[Captured]) -> Vec<crat
             Err(fault) => faults.push(fault),
         }
     }
+    faults.extend(restorer.finish());
+    faults
+}
+
+/// As [`restore`], but files are made whole when something else comes, on two threads.
+pub(crate) fn restore_whole(mut restorer: Restorer, captured: &[Captured]) -> Vec<crate::TreeError> {
+    let mut faults = Vec::new();
+    let mut pending: Vec<(PendingFile, &[u8])> = Vec::new();
+    let make = |pending: &mut Vec<(PendingFile, &[u8])>, faults: &mut Vec<crate::TreeError>| {
+        let later = pending.split_off(pending.len() / 2);
+        let now = std::mem::take(pending);
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let halves = [now, later].map(|half| {
+                scope
+                    .spawn(|| -> Vec<_> { half.into_iter().map(|(file, bytes)| file.write(bytes)).collect() })
+            });
+            halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
+        });
+        faults.extend(made.into_iter().filter_map(Result::err));
+    };
+    for (entry, content) in captured {
+        if !matches!(entry.kind, EntryKind::File { .. } | EntryKind::Folder) {
+            make(&mut pending, &mut faults);
+        }
+        match restorer.begin(entry) {
+            Ok(Begun::File(file)) => pending.push((file, content)),
+            Ok(Begun::Placed(_)) => {}
+            Err(fault) => faults.push(fault),
+        }
+    }
+    make(&mut pending, &mut faults);
     faults.extend(restorer.finish());
     faults
 }

@@ -4,13 +4,14 @@
 //! it. When the last of them lets go, nothing more will change in the folder, and its metadata is set:
 //! deepest first, without a list of all folders (INV-7).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use format::listing::ListingEntry;
 use rustix::fs::{FileType, Mode, mkdirat};
 use rustix::io::Errno;
 
 use super::metadata;
+use super::pending::Newborn;
 use super::subject::Subject;
 use super::{Context, Overwrite, look, put};
 use crate::folder::{Folder, retry};
@@ -21,6 +22,10 @@ use crate::{Action, TreeError};
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     parent: Option<Arc<Place>>,
+    /// Whether this restore made it.
+    pub(super) is_new: bool,
+    /// What it gives to files that are created in it, once one was.
+    pub(super) newborn: OnceLock<Newborn>,
     /// To be set when the folder is complete.
     metadata: Option<ListingEntry>,
     context: Arc<Context>,
@@ -72,6 +77,8 @@ impl Stack {
         let top = Place {
             folder: top,
             parent: None,
+            is_new: false,
+            newborn: OnceLock::new(),
             metadata: None,
             context: context.clone(),
         };
@@ -201,6 +208,8 @@ fn make(
     Ok(Place {
         folder,
         parent: Some(parent.clone()),
+        is_new: !is_there,
+        newborn: OnceLock::new(),
         metadata,
         context: context.clone(),
     })

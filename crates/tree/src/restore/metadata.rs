@@ -34,8 +34,31 @@ pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntr
     }
     report(Action::SetAttributes, remove_others(subject, entry));
     report(Action::SetAttributes, set_attributes(subject, entry, false));
-    let mode = set_owner(context, subject, entry, &now);
+    let mode = set_owner(context, subject, entry, (now.uid, now.gid));
     if now.kind != FileType::Symlink {
+        report(Action::SetMode, subject.set_mode(mode));
+    }
+    report(Action::SetAttributes, set_attributes(subject, entry, true));
+    report(Action::SetTimes, subject.set_times(&times(entry.mtime)));
+}
+
+/// As [`apply`], for a file that was just created as `owner`'s, with no attributes; with the mode that it
+/// is to have if `mode_is_final`. Asks the system for nothing and sets only what is not so already.
+pub(super) fn apply_to_new(
+    context: &Context,
+    subject: Subject<'_>,
+    entry: &ListingEntry,
+    owner: (u32, u32),
+    mode_is_final: bool,
+) {
+    let report = |action, result: Result<(), Errno>| {
+        if let Err(errno) = result {
+            context.fault(TreeError::system(&entry.path[..], action, errno));
+        }
+    };
+    report(Action::SetAttributes, set_attributes(subject, entry, false));
+    let mode = set_owner(context, subject, entry, owner);
+    if !mode_is_final {
         report(Action::SetMode, subject.set_mode(mode));
     }
     report(Action::SetAttributes, set_attributes(subject, entry, true));
@@ -84,16 +107,22 @@ fn set_attributes(subject: Subject<'_>, entry: &ListingEntry, late: bool) -> Res
     first
 }
 
-/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id bits
-/// only for the owner they were given by. Only the superuser may give things away, so for others a
-/// refusal is no fault.
-fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now: &Facts) -> u32 {
+/// Whose the entry is to be.
+pub(super) fn owner(context: &Context, entry: &ListingEntry) -> (u32, u32) {
     let (mut user, mut group) = (entry.uid, entry.gid);
     if context.owners == Owners::Names {
         user = context.accounts.user_number(&entry.user).unwrap_or(user);
         group = context.accounts.group_number(&entry.group).unwrap_or(group);
     }
-    let (mut user_set, mut group_set) = (now.uid == user, now.gid == group);
+    (user, group)
+}
+
+/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id bits
+/// only for the owner they were given by. Only the superuser may give things away, so for others a
+/// refusal is no fault.
+fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now: (u32, u32)) -> u32 {
+    let (user, group) = owner(context, entry);
+    let (mut user_set, mut group_set) = (now.0 == user, now.1 == group);
     if !(user_set && group_set) {
         match subject.set_owner(Some(user), Some(group)) {
             Ok(()) => (user_set, group_set) = (true, true),

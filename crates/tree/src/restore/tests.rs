@@ -1,4 +1,5 @@
 mod hostile;
+mod pending;
 mod roundtrip;
 
 use std::fs;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, mknodat, utimensat};
 
 use super::{RestoreOptions, Restorer};
-use crate::testing::{bytes_of, capture, comparable, options, path_of, restore, walk};
+use crate::testing::{bytes_of, capture, comparable, options, path_of, restore, restore_whole, walk};
 use crate::{ListingReader, ListingWriter};
 
 #[derive(Debug, Clone)]
@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
-    fn a_tree_comes_back_as_it_was(things in prop::collection::vec(thing(), 0..40)) {
+    fn a_tree_comes_back_as_it_was(things in prop::collection::vec(thing(), 0..40), whole: bool) {
         let source = tempfile::tempdir().unwrap();
         make(&things, source.path());
         let before = capture(source.path());
@@ -180,7 +180,8 @@ proptest! {
         prop_assert_eq!(&listed, &before);
 
         let target = tempfile::tempdir().unwrap();
-        let faults = restore(Restorer::new(target.path(), RestoreOptions::default()).unwrap(), &listed);
+        let restorer = Restorer::new(target.path(), RestoreOptions::default()).unwrap();
+        let faults = if whole { restore_whole(restorer, &listed) } else { restore(restorer, &listed) };
         prop_assert!(faults.is_empty(), "{:?}", faults);
         let after = comparable(&capture(target.path()));
         for (after, before) in after.iter().zip(comparable(&before)) {

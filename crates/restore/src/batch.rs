@@ -1,0 +1,308 @@
+//! Small files, gathered as their content arrives, and created by threads of their own.
+//!
+//! Creating, writing and giving metadata to a small file costs more than its bytes: a [`Batch`] holds the
+//! content of many files that follow one another, and [`Finishers`] take whole batches, so that neither a
+//! message nor a buffer is spent on a single file (R7, B10).
+//!
+//! What must hold: files of a batch lie in listing order, most of them in one folder; batches on their way
+//! are bounded in number and bytes (INV-7); before a hard link is made to a file, the batch with that file
+//! is done ([`Finishers::wait_for`]). One thread gathers; every batch is finished by one thread. A file
+//! that fails is a fault that [`Finishers::faults`] gives, and costs no other.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, Scope};
+
+use crossbeam_channel::{Receiver, Sender};
+use tree::{PendingFile, Placed, TreeError};
+
+use crate::error::RestoreError;
+use crate::tree::RestoreCounters;
+
+/// Bytes of content after which a batch is handed on; no file in it is longer.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+/// Files after which a batch is handed on.
+const BATCH_FILES: usize = 256;
+
+/// A part of a small file's content.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// So many of the batch's next bytes.
+    Bytes(usize),
+    /// Zeros that are not among them.
+    Zeros(u64),
+}
+
+/// A file and how many parts it has.
+#[derive(Debug)]
+struct Gathered {
+    file: PendingFile,
+    parts: usize,
+}
+
+/// Small files with their content.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    files: Vec<Gathered>,
+    parts: Vec<Part>,
+    bytes: Vec<u8>,
+    /// Hashes of the files' paths.
+    paths: Vec<u64>,
+}
+
+impl Batch {
+    /// Begins the next file; the parts pushed from now on are its.
+    fn begin(&mut self, file: PendingFile, path: u64) {
+        self.files.push(Gathered { file, parts: 0 });
+        self.paths.push(path);
+    }
+
+    fn push(&mut self, part: Part) {
+        let Some(last) = self.files.last_mut() else {
+            return;
+        };
+        if let (Part::Bytes(more), Some(Part::Bytes(len)), 1..) = (part, self.parts.last_mut(), last.parts) {
+            *len += more;
+            return;
+        }
+        last.parts += 1;
+        self.parts.push(part);
+    }
+
+    /// Forgets the file begun last: its content cannot be had. What is there stays.
+    fn abandon(&mut self) {
+        if let Some(last) = self.files.pop() {
+            self.paths.pop();
+            for part in self.parts.drain(self.parts.len() - last.parts..) {
+                if let Part::Bytes(len) = part {
+                    self.bytes.truncate(self.bytes.len() - len);
+                }
+            }
+        }
+    }
+
+    /// Creates the files. The emptied batch has its room still.
+    fn finish(&mut self, tally: &Tally, faults: &Sender<TreeError>) {
+        let (mut bytes, mut parts) = (&self.bytes[..], &self.parts[..]);
+        for Gathered { file, parts: count } in self.files.drain(..) {
+            let (own, rest) = parts.split_at(count);
+            parts = rest;
+            let stored = own.iter().map(|part| match part {
+                Part::Bytes(len) => *len,
+                Part::Zeros(_) => 0,
+            });
+            let (content, rest) = bytes.split_at(stored.sum());
+            bytes = rest;
+            let done = match own {
+                [] | [Part::Bytes(_)] => file.write(content).map(|skipped| skipped.is_none()),
+                _ => write_parts(file, own, content),
+            };
+            match done {
+                Ok(true) => &tally.files,
+                Ok(false) => &tally.kept,
+                Err(fault) => {
+                    // The collector is gone only when the restore has failed as a whole.
+                    drop(faults.send(fault));
+                    &tally.failed
+                }
+            }
+            .fetch_add(1, Ordering::Relaxed);
+        }
+        self.parts.clear();
+        self.bytes.clear();
+        self.paths.clear();
+    }
+}
+
+/// Writes a file that has zeros between its bytes; false where something is there and stays.
+fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<bool, TreeError> {
+    let Placed::File(writer) = file.open()? else {
+        return Ok(false);
+    };
+    let mut offset = 0;
+    for part in parts {
+        let (len, written) = match *part {
+            Part::Bytes(len) => {
+                let (now, later) = content.split_at(len);
+                content = later;
+                (len as u64, writer.write_at(offset, now))
+            }
+            Part::Zeros(len) => (len, writer.skip_zeros(offset, len)),
+        };
+        if let Err(fault) = written {
+            writer.abandon();
+            return Err(fault);
+        }
+        offset += len;
+    }
+    writer.finish().map(|()| true)
+}
+
+/// What became of small files.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Restored.
+    pub(crate) files: AtomicU64,
+    /// Left as they were.
+    pub(crate) kept: AtomicU64,
+    /// Not restored.
+    failed: AtomicU64,
+}
+
+/// The batch being gathered, and the threads that finish batches. Dropped, they end when they have
+/// finished what was handed to them.
+pub(crate) struct Finishers {
+    open: Batch,
+    jobs: Sender<(u64, Batch)>,
+    /// Finished batches by number, emptied.
+    done: Receiver<(u64, Batch)>,
+    faults: Receiver<TreeError>,
+    /// Batches on their way: their numbers and the paths in them.
+    under_way: VecDeque<(u64, Vec<u64>)>,
+    next: u64,
+    spare: Vec<Batch>,
+    hasher: RandomState,
+}
+
+impl Finishers {
+    /// Starts so many threads.
+    ///
+    /// # Errors
+    /// [`RestoreError::Target`] when there are no threads to be had.
+    pub(crate) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        threads: usize,
+        tally: &'scope Tally,
+        counters: &'scope RestoreCounters,
+    ) -> Result<Self, RestoreError> {
+        let (jobs, jobs_rx) = crossbeam_channel::bounded::<(u64, Batch)>(threads);
+        let (done_tx, done) = crossbeam_channel::unbounded();
+        let (faults_tx, faults) = crossbeam_channel::unbounded();
+        for number in 0..threads {
+            let (jobs, done, faults) = (jobs_rx.clone(), done_tx.clone(), faults_tx.clone());
+            let run = move || {
+                while let Ok((number, mut batch)) = jobs.recv() {
+                    let files = batch.files.len() as u64;
+                    batch.finish(tally, &faults);
+                    counters.files.fetch_add(files, Ordering::Relaxed);
+                    // Nobody waits for it when the restore has ended.
+                    drop(done.send((number, batch)));
+                }
+            };
+            thread::Builder::new()
+                .name(format!("finish-{number}"))
+                .spawn_scoped(scope, run)
+                .map_err(|source| RestoreError::Target {
+                    target: "a new thread".into(),
+                    source,
+                })?;
+        }
+        Ok(Self {
+            open: Batch::default(),
+            jobs,
+            done,
+            faults,
+            under_way: VecDeque::new(),
+            next: 0,
+            spare: Vec::new(),
+            hasher: RandomState::new(),
+        })
+    }
+
+    /// Begins the next small file, of `len` bytes, at most [`BATCH_BYTES`].
+    ///
+    /// # Errors
+    /// [`RestoreError::Internal`] when all threads died.
+    pub(crate) fn begin(&mut self, file: PendingFile, len: usize) -> Result<(), RestoreError> {
+        let is_full = self.open.files.len() >= BATCH_FILES || self.open.bytes.len() + len > BATCH_BYTES;
+        if is_full {
+            self.hand_on()?;
+        }
+        let path = self.hasher.hash_one(&file.entry().path[..]);
+        self.open.begin(file, path);
+        Ok(())
+    }
+
+    /// The next bytes of the file begun last.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.open.push(Part::Bytes(bytes.len()));
+        self.open.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next bytes of the file begun last are zeros.
+    pub(crate) fn zeros(&mut self, len: u64) {
+        self.open.push(Part::Zeros(len));
+    }
+
+    /// Forgets the file begun last, and answers the path of its entry.
+    pub(crate) fn abandon(&mut self) -> Option<Vec<u8>> {
+        let path = self.open.files.last().map(|last| last.file.entry().path.clone());
+        self.open.abandon();
+        path
+    }
+
+    /// Waits until the file of that path, if it is a small one on its way, is there.
+    ///
+    /// # Errors
+    /// [`RestoreError::Internal`] when all threads died.
+    pub(crate) fn wait_for(&mut self, path: &[u8]) -> Result<(), RestoreError> {
+        let path = self.hasher.hash_one(path);
+        if self.open.paths.contains(&path) {
+            self.hand_on()?;
+        }
+        self.collect();
+        while self.under_way.iter().any(|(_, paths)| paths.contains(&path)) {
+            let done = self.done.recv();
+            let (number, batch) = done.map_err(|_| RestoreError::Internal("all finishing threads died"))?;
+            self.take_back(number, batch);
+        }
+        Ok(())
+    }
+
+    /// Hands the open batch on and waits for all.
+    ///
+    /// # Errors
+    /// [`RestoreError::Internal`] when all threads died.
+    pub(crate) fn wait(&mut self) -> Result<(), RestoreError> {
+        self.hand_on()?;
+        while !self.under_way.is_empty() {
+            let done = self.done.recv();
+            let (number, batch) = done.map_err(|_| RestoreError::Internal("all finishing threads died"))?;
+            self.take_back(number, batch);
+        }
+        Ok(())
+    }
+
+    /// The faults since the last call.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = TreeError> {
+        self.faults.try_iter()
+    }
+
+    fn hand_on(&mut self) -> Result<(), RestoreError> {
+        self.collect();
+        if self.open.files.is_empty() {
+            return Ok(());
+        }
+        let next = self.spare.pop().unwrap_or_default();
+        let mut batch = std::mem::replace(&mut self.open, next);
+        self.under_way
+            .push_back((self.next, std::mem::take(&mut batch.paths)));
+        self.jobs
+            .send((self.next, batch))
+            .map_err(|_| RestoreError::Internal("all finishing threads died"))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    fn collect(&mut self) {
+        while let Ok((number, batch)) = self.done.try_recv() {
+            self.take_back(number, batch);
+        }
+    }
+
+    fn take_back(&mut self, number: u64, batch: Batch) {
+        self.under_way.retain(|(under_way, _)| *under_way != number);
+        self.spare.push(batch);
+    }
+}
