@@ -36,6 +36,12 @@ impl BufferPool {
         }
     }
 
+    /// Bytes that a buffer has room for.
+    #[must_use]
+    pub(crate) fn capacity(&self) -> usize {
+        self.shared.capacity
+    }
+
     /// An empty buffer.
     #[must_use]
     pub(crate) fn take(&self) -> Buffer {

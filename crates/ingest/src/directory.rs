@@ -1,22 +1,26 @@
 //! The reader's stage for directory trees: content, listing and fences, fed side by side.
 //!
 //! A file unchanged since the parent backup is a range of the parent's content, copied by reference:
-//! nothing is read (B3). Everything else is read as it is; what cannot be read is reported and left out,
-//! and the rest of the backup stands.
+//! nothing is read (B3). Everything else is read as it is, small files ahead of their turn ([`crate::ahead`]);
+//! what cannot be read is reported and left out, and the rest of the backup stands.
 
 use std::sync::Arc;
+use std::thread;
 
 use format::listing::{EntryKind, ListingEntry};
 use recipe::{StreamBytes, TreeRoot};
 use tree::{
-    Comparison, ListingReader, ListingWriter, LostLinks, Piece, TreeError, Trust, Unchanged, Walk, WalkEntry,
+    ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Trust, Unchanged, WalkEntry,
     WalkOptions, open_file,
 };
+use types::ByteRange;
 
+use crate::ahead::{Ahead, Group, Item, Previous, Read};
+use crate::buffer::Buffer;
 use crate::counters::Counter;
 use crate::door::Door;
 use crate::error::Halt;
-use crate::feeder::Feeder;
+use crate::feeder::{Feeder, Ops};
 use crate::piece::{CopyRange, StreamIndex};
 use crate::sound::Soundness;
 
@@ -50,58 +54,38 @@ pub(crate) fn feed(
     parent: Option<&ParentTree>,
     faults: &mut Faults<'_>,
 ) -> Result<(), Halt> {
-    let unchanged = match parent {
+    let previous = match parent {
         None => None,
         Some(parent) => match StreamBytes::new(door.nodes(), &parent.listing, 0, parent.listing.len) {
-            Ok(bytes) => {
-                let content = Arc::new(parent.content);
-                Some(Previous {
-                    files: Unchanged::new(ListingReader::new(bytes), parent.trust),
-                    sound: Soundness::new(door, parent.content),
-                    content,
-                })
-            }
+            Ok(bytes) => Some(Previous {
+                files: Unchanged::new(ListingReader::new(bytes), parent.trust),
+                sound: Soundness::new(door, parent.content),
+                content: Arc::new(parent.content),
+            }),
             Err(error) => return Err(crate::error::IngestError::from(error).into()),
         },
     };
     let mut source = Source {
+        previous: previous.as_ref().map(|previous| Arc::clone(&previous.content)),
         feeder,
-        unchanged,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
         listing: Vec::with_capacity(2 * LISTING_PIECE_BYTES),
         fences: Vec::new(),
         faults,
     };
-    for item in Walk::new(walk) {
-        match item {
-            Ok(entry) => source.entry(entry)?,
-            Err(fault) => source.fault(&fault),
+    thread::scope(|scope| {
+        let mut ahead = Ahead::start(scope, walk, previous, source.feeder.pool())?;
+        while let Some(group) = ahead.next()? {
+            source.take(group)?;
         }
-    }
-    source.finish()
+        source.finish()
+    })
 }
 
-/// The previous backup, followed along the walk.
-struct Previous<'a> {
-    files: Unchanged<StreamBytes<'a>>,
-    sound: Soundness<'a>,
-    content: Arc<TreeRoot>,
-}
-
-impl Previous<'_> {
-    /// A file that has not changed, but whose stored bytes are known to be bad, must be read again.
-    fn compare(&mut self, found: &WalkEntry) -> Comparison {
-        match self.files.compare(found) {
-            Comparison::Unchanged { content, .. } if !self.sound.is_sound(content) => Comparison::Changed,
-            other => other,
-        }
-    }
-}
-
-struct Source<'a, 'f, 'c> {
-    feeder: &'a mut Feeder<'c>,
-    unchanged: Option<Previous<'a>>,
+struct Source<'f, 'c, 'd> {
+    feeder: &'d mut Feeder<'c>,
+    previous: Option<Arc<TreeRoot>>,
     writer: ListingWriter,
     lost: LostLinks,
     listing: Vec<u8>,
@@ -109,68 +93,177 @@ struct Source<'a, 'f, 'c> {
     faults: &'f mut Faults<'f>,
 }
 
+/// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that would
+/// be mostly empty or something comes between, into the feeder's.
+struct Content {
+    buffer: Option<Buffer>,
+    /// How much of the buffer was handed on.
+    used: usize,
+    whole: Option<Ops>,
+}
+
+impl Content {
+    fn of(group: &mut Group) -> Self {
+        // Buffers are held until their last chunk was looked up: half empty ones would cost memory.
+        let is_worth_it = group
+            .buffer
+            .as_mut()
+            .is_some_and(|buffer| buffer.filled().len() >= buffer.spare_mut().len());
+        let whole = (is_worth_it && !group.is_interrupted()).then(Ops::default);
+        Self {
+            buffer: group.buffer.take(),
+            used: 0,
+            whole,
+        }
+    }
+
+    fn data(&mut self, feeder: &mut Feeder<'_>, len: usize) -> Result<(), Halt> {
+        feeder.counters().bytes_logical.add(len as u64);
+        if let Some(ops) = &mut self.whole {
+            ops.bytes(len);
+        } else if let Some(buffer) = &self.buffer {
+            feeder.bytes(CONTENT, &buffer.filled()[self.used..self.used + len])?;
+            feeder.counters().bytes_read.add(len as u64);
+            self.used += len;
+        }
+        Ok(())
+    }
+
+    fn zeros(&mut self, feeder: &mut Feeder<'_>, len: u64) -> Result<(), Halt> {
+        feeder.counters().bytes_logical.add(len);
+        match &mut self.whole {
+            Some(ops) => ops.zeros(len),
+            None => feeder.zeros(CONTENT, len)?,
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, feeder: &mut Feeder<'_>, range: CopyRange) -> Result<(), Halt> {
+        feeder.counters().bytes_logical.add(range.len);
+        match &mut self.whole {
+            Some(ops) => ops.copy(range),
+            None => feeder.copy(CONTENT, range)?,
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
+        match &mut self.whole {
+            Some(ops) => ops.cut(),
+            None => feeder.cut(CONTENT)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
+        match (self.buffer, self.whole) {
+            (Some(buffer), Some(ops)) => feeder.whole(CONTENT, buffer, ops),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Source<'_, '_, '_> {
-    fn entry(&mut self, mut found: WalkEntry) -> Result<(), Halt> {
+    fn take(&mut self, mut group: Group) -> Result<(), Halt> {
+        let mut content = Content::of(&mut group);
+        if let Some(Item::File { found, .. } | Item::Unchanged(found, _)) = group
+            .items
+            .iter()
+            .find(|item| matches!(item, Item::File { .. } | Item::Unchanged(..)))
+        {
+            self.feeder.counters().set_current(&found.entry.path);
+        }
+        for item in group.items {
+            match item {
+                Item::Fault(fault) => self.fault(&fault),
+                Item::Unlistable(found, fault) => {
+                    if matches!(found.entry.kind, EntryKind::File { .. }) {
+                        self.lost.lost(&found);
+                    }
+                    self.fault(&fault);
+                }
+                Item::Other(found) => self.other(found)?,
+                Item::Unchanged(found, range) => self.unchanged(&found, range, &mut content)?,
+                Item::File { found, is_new, read } => self.file(&found, is_new, read, &mut content)?,
+            }
+        }
+        content.finish(self.feeder)
+    }
+
+    fn other(&mut self, mut found: WalkEntry) -> Result<(), Halt> {
         let counters = self.feeder.counters();
         self.lost.mend(&mut found);
-        if let Err(error) = found.entry.check() {
-            if matches!(found.entry.kind, EntryKind::File { .. }) {
-                self.lost.lost(&found);
-            }
-            let path = found.entry.path.clone();
-            self.fault(&TreeError::Unlistable {
-                path,
-                why: error.to_string(),
-            });
-            return Ok(());
-        }
-        let comparison = self.unchanged.as_mut().map(|previous| previous.compare(&found));
-        if let Some(fault) = self
-            .unchanged
-            .as_mut()
-            .and_then(|previous| previous.files.take_fault())
-        {
-            self.fault(&fault);
-        }
         match found.entry.kind {
-            EntryKind::File { .. } => {}
-            EntryKind::Folder => {
-                counters.folders.add(1);
-                return self.list(&found.entry);
-            }
-            _ => {
-                counters.others.add(1);
-                return self.list(&found.entry);
-            }
+            // A link whose first name was lost.
+            EntryKind::File { .. } => return self.read(&found, &counters.files_new),
+            EntryKind::Folder => counters.folders.add(1),
+            _ => counters.others.add(1),
         }
-        counters.set_current(&found.entry.path);
-        match comparison {
-            Some(Comparison::Unchanged { content, holes }) => {
-                counters.files_unchanged.add(1);
-                counters.bytes_logical.add(content.len);
-                if let Some(previous) = &self.unchanged {
-                    let range = CopyRange {
-                        root: Arc::clone(&previous.content),
-                        offset: content.offset,
-                        len: content.len,
-                    };
-                    self.feeder.copy(CONTENT, range)?;
-                }
-                found.entry.kind = EntryKind::File {
-                    len: content.len,
-                    holes,
-                };
+        self.list(&found.entry)
+    }
+
+    fn unchanged(&mut self, found: &WalkEntry, range: ByteRange, content: &mut Content) -> Result<(), Halt> {
+        let counters = self.feeder.counters();
+        counters.files_unchanged.add(1);
+        counters.files.add(1);
+        if let Some(root) = &self.previous {
+            let range = CopyRange {
+                root: Arc::clone(root),
+                offset: range.offset,
+                len: range.len,
+            };
+            content.copy(self.feeder, range)?;
+        }
+        self.list(&found.entry)
+    }
+
+    fn file(
+        &mut self,
+        found: &WalkEntry,
+        is_new: bool,
+        read: Read,
+        content: &mut Content,
+    ) -> Result<(), Halt> {
+        let counters = self.feeder.counters();
+        let what = if is_new {
+            &counters.files_new
+        } else {
+            &counters.files_changed
+        };
+        match read {
+            Read::Pending | Read::Late => self.read(found, what),
+            Read::Failed(fault) => {
+                self.fault(&fault);
+                self.lost.lost(found);
+                Ok(())
+            }
+            Read::Whole { len, attributes } => {
+                content.data(self.feeder, len)?;
+                content.cut(self.feeder)?;
+                attributes.iter().for_each(|fault| self.fault(fault));
+                what.add(1);
                 counters.files.add(1);
                 self.list(&found.entry)
             }
-            Some(Comparison::Changed) => self.read(&found, &counters.files_changed),
-            Some(Comparison::New) | None => self.read(&found, &counters.files_new),
+            Read::Pieces { pieces, read, fault } => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Data(len) => content.data(self.feeder, len)?,
+                        Piece::Hole(len) => content.zeros(self.feeder, len)?,
+                        Piece::End => {}
+                    }
+                }
+                content.cut(self.feeder)?;
+                fault.iter().for_each(|fault| self.fault(fault));
+                self.was_read(&read, what)
+            }
         }
     }
 
     /// Reads a file, and counts it as `what` unless it cannot be opened.
     fn read(&mut self, found: &WalkEntry, what: &Counter) -> Result<(), Halt> {
         let counters = self.feeder.counters();
+        counters.set_current(&found.entry.path);
         let mut reader = match open_file(found) {
             Ok(reader) => reader,
             Err(fault) => {
@@ -198,12 +291,15 @@ impl Source<'_, '_, '_> {
             }
         }
         self.feeder.cut(CONTENT)?;
-        let read = reader.finish();
-        if let Some(changed) = &read.changed {
-            self.fault(changed);
+        self.was_read(&reader.finish(), what)
+    }
+
+    fn was_read(&mut self, read: &ReadFile, what: &Counter) -> Result<(), Halt> {
+        for fault in read.attributes.iter().chain(&read.changed) {
+            self.fault(fault);
         }
         what.add(1);
-        counters.files.add(1);
+        self.feeder.counters().files.add(1);
         self.list(&read.entry)
     }
 

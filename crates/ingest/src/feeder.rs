@@ -25,7 +25,50 @@ pub(crate) struct Feeder<'a> {
 
 struct Open {
     buffer: Option<Buffer>,
-    ops: Vec<Op>,
+    ops: Ops,
+}
+
+/// Steps of a batch, joined where they continue each other.
+#[derive(Debug, Default)]
+pub(crate) struct Ops(Vec<Op>);
+
+impl Ops {
+    /// So many bytes of the buffer follow.
+    pub(crate) fn bytes(&mut self, len: usize) {
+        match self.0.last_mut() {
+            _ if len == 0 => {}
+            Some(Op::Bytes(bytes)) => *bytes += len,
+            _ => self.0.push(Op::Bytes(len)),
+        }
+    }
+
+    /// Zeros follow that nobody need read.
+    pub(crate) fn zeros(&mut self, len: u64) {
+        if len > 0 {
+            self.0.push(Op::Zeros(len));
+        }
+    }
+
+    /// A chunk ends here.
+    pub(crate) fn cut(&mut self) {
+        if !matches!(self.0.last(), Some(Op::Cut | Op::Zeros(_) | Op::Copy(_))) {
+            self.0.push(Op::Cut);
+        }
+    }
+
+    /// A range of an earlier stream follows.
+    pub(crate) fn copy(&mut self, range: CopyRange) {
+        match self.0.last_mut() {
+            _ if range.len == 0 => {}
+            Some(Op::Copy(last))
+                if std::sync::Arc::ptr_eq(&last.root, &range.root)
+                    && last.offset + last.len == range.offset =>
+            {
+                last.len += range.len;
+            }
+            _ => self.0.push(Op::Copy(range)),
+        }
+    }
 }
 
 impl<'a> Feeder<'a> {
@@ -39,7 +82,7 @@ impl<'a> Feeder<'a> {
         let streams = (0..streams)
             .map(|_| Open {
                 buffer: None,
-                ops: Vec::new(),
+                ops: Ops::default(),
             })
             .collect();
         Self {
@@ -77,10 +120,7 @@ impl<'a> Feeder<'a> {
     pub(crate) fn advance(&mut self, stream: StreamIndex, len: usize) {
         let open = self.open(stream);
         open.buffer.as_mut().expect("spare() gave room").advance(len);
-        match open.ops.last_mut() {
-            Some(Op::Bytes(bytes)) => *bytes += len,
-            _ => open.ops.push(Op::Bytes(len)),
-        }
+        open.ops.bytes(len);
         self.counters.bytes_read.add(len as u64);
     }
 
@@ -93,58 +133,59 @@ impl<'a> Feeder<'a> {
             bytes = &bytes[len..];
             let open = self.open(stream);
             open.buffer.as_mut().expect("spare() gave room").advance(len);
-            match open.ops.last_mut() {
-                Some(Op::Bytes(before)) => *before += len,
-                _ => open.ops.push(Op::Bytes(len)),
-            }
+            open.ops.bytes(len);
         }
         Ok(())
     }
 
     /// A chunk ends here: the end of a file.
     pub(crate) fn cut(&mut self, stream: StreamIndex) -> Result<(), Halt> {
-        if matches!(
-            self.open(stream).ops.last(),
-            Some(Op::Cut | Op::Zeros(_) | Op::Copy(_))
-        ) {
-            return Ok(());
-        }
-        self.push(stream, Op::Cut)
+        self.open(stream).ops.cut();
+        self.flush_if_many(stream)
     }
 
     /// Zeros follow that nobody need read.
     pub(crate) fn zeros(&mut self, stream: StreamIndex, len: u64) -> Result<(), Halt> {
-        if len == 0 {
-            return Ok(());
-        }
-        self.push(stream, Op::Zeros(len))
+        self.open(stream).ops.zeros(len);
+        self.flush_if_many(stream)
     }
 
     /// A range of an earlier stream follows; ranges that continue each other are joined.
     pub(crate) fn copy(&mut self, stream: StreamIndex, range: CopyRange) -> Result<(), Halt> {
-        if range.len == 0 {
-            return Ok(());
-        }
-        if let Some(Op::Copy(last)) = self.open(stream).ops.last_mut()
-            && std::sync::Arc::ptr_eq(&last.root, &range.root)
-            && last.offset + last.len == range.offset
-        {
-            last.len += range.len;
-            return Ok(());
-        }
-        self.push(stream, Op::Copy(range))
+        self.open(stream).ops.copy(range);
+        self.flush_if_many(stream)
+    }
+
+    /// A batch that was made elsewhere follows: the buffer, from [`Self::pool`], and steps that take all
+    /// its bytes.
+    ///
+    /// # Errors
+    /// As [`Self::spare`].
+    pub(crate) fn whole(&mut self, stream: StreamIndex, buffer: Buffer, ops: Ops) -> Result<(), Halt> {
+        self.flush(stream)?;
+        self.counters.bytes_read.add(buffer.filled().len() as u64);
+        self.output.send(Batch {
+            stream,
+            buffer,
+            ops: ops.0,
+        })?;
+        Ok(())
+    }
+
+    /// Where buffers come from.
+    #[must_use]
+    pub(crate) fn pool(&self) -> &BufferPool {
+        &self.pool
     }
 
     /// The stream is complete.
     pub(crate) fn end(&mut self, stream: StreamIndex) -> Result<(), Halt> {
-        self.push(stream, Op::End)?;
+        self.open(stream).ops.0.push(Op::End);
         self.flush(stream)
     }
 
-    fn push(&mut self, stream: StreamIndex, op: Op) -> Result<(), Halt> {
-        let open = self.open(stream);
-        open.ops.push(op);
-        if open.ops.len() >= OPS_MAX {
+    fn flush_if_many(&mut self, stream: StreamIndex) -> Result<(), Halt> {
+        if self.open(stream).ops.0.len() >= OPS_MAX {
             self.flush(stream)
         } else {
             Ok(())
@@ -157,11 +198,12 @@ impl<'a> Feeder<'a> {
         }
         let pool = self.pool.clone();
         let open = self.open(stream);
-        let ops = std::mem::take(&mut open.ops);
-        let buffer = open.buffer.take().unwrap_or_else(|| pool.take());
-        if !ops.is_empty() {
-            self.output.send(Batch { stream, buffer, ops })?;
+        let ops = std::mem::take(&mut open.ops).0;
+        if ops.is_empty() {
+            return Ok(());
         }
+        let buffer = open.buffer.take().unwrap_or_else(|| pool.take());
+        self.output.send(Batch { stream, buffer, ops })?;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! Stages are threads joined by named bounded queues ([`queue`]); what is deduplicated depends on the
 //! order of chunks alone, never on timing (Guo 3.4, G10). See docs/architecture.md, "How a byte travels".
 
+mod ahead;
 mod backup;
 mod buffer;
 mod builders;

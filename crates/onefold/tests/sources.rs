@@ -25,6 +25,8 @@ use types::{ByteRange, ObjectName};
 
 /// More than all buffers of the pipeline hold.
 const LONG_BYTES: usize = 64 << 20;
+/// More entries than are walked and read ahead of their turn.
+const MANY_ENTRIES: usize = 7000;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -252,6 +254,11 @@ fn a_file_whose_bytes_change_while_it_is_read() {
 #[test]
 fn files_and_folders_that_vanish_or_turn_into_something_else() {
     let scene = Scene::new();
+    // What comes after them is neither walked nor read while `a-long` is.
+    fs::create_dir(scene.source.join("a-more")).unwrap();
+    for n in 0..MANY_ENTRIES {
+        fs::write(scene.source.join(format!("a-more/{n}")), b"").unwrap();
+    }
     let (report, faults) = scene.back_up(|source| {
         fs::remove_file(source.join("b")).unwrap();
         fs::remove_file(source.join("c")).unwrap();

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{FileType, Stat, lgetxattr, llistxattr};
+use rustix::fs::{FileType, Stat, fgetxattr, flistxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
 use types::UnixNanos;
 
@@ -160,4 +160,38 @@ impl AttributeReader {
         found.sort();
         (found, first_fault)
     }
+}
+
+/// The attributes of an open file, sorted by name. With an error those that could be read.
+pub(crate) fn attributes_of(file: &OwnedFd) -> (Attributes, Option<Errno>) {
+    let mut small = [0; 512];
+    let mut large = Vec::new();
+    let names = match retry(|| flistxattr(file, &mut small)) {
+        Ok(len) => &small[..len],
+        Err(Errno::OPNOTSUPP) => return (Vec::new(), None),
+        Err(Errno::RANGE) => {
+            large.resize(ATTRIBUTE_BYTES_MAX, 0);
+            match retry(|| flistxattr(file, &mut large)) {
+                Ok(len) => &large[..len],
+                Err(errno) => return (Vec::new(), Some(errno)),
+            }
+        }
+        Err(errno) => return (Vec::new(), Some(errno)),
+    };
+    let mut found = Vec::new();
+    let mut fault = None;
+    if names.is_empty() {
+        return (found, fault);
+    }
+    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
+    for key in names.split(|b| *b == 0).filter(|key| !key.is_empty()) {
+        match retry(|| fgetxattr(file, key, &mut value[..])) {
+            Ok(len) => found.push((key.to_vec(), value[..len].to_vec())),
+            // Removed since the names were listed.
+            Err(Errno::NODATA) => {}
+            Err(errno) => fault = fault.or(Some(errno)),
+        }
+    }
+    found.sort();
+    (found, fault)
 }

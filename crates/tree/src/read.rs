@@ -7,7 +7,7 @@
 //! sees it changed.
 //!
 //! Readers are independent of each other and of the walk: any number of them may run on other threads
-//! ([`read_small`] reads many small files ahead).
+//! ([`read_small`] reads many small files ahead, in fewer calls).
 
 mod holes;
 
@@ -18,7 +18,8 @@ use rustix::fs::{Advice, FileType, OFlags, fadvise, fstat};
 use rustix::io::pread;
 
 use crate::folder::{open_quietly, retry};
-use crate::metadata::{AttributeReader, Facts};
+use crate::metadata::{Facts, attributes_of};
+use crate::walk::NOT_ALL_IS_KNOWN;
 use crate::{Action, Change, TreeError, WalkEntry};
 
 /// Longer files are announced to the system as read from front to back.
@@ -43,6 +44,8 @@ pub struct FileReader {
     at_open: Facts,
     /// The hard links that point here were seen with another file in this place.
     replaced: bool,
+    /// That some of its attributes could not be read.
+    attributes: Option<TreeError>,
     holes: Vec<(u64, u64)>,
     /// How many of them were passed.
     holes_passed: usize,
@@ -58,19 +61,22 @@ pub struct ReadFile {
     pub entry: ListingEntry,
     /// That the file changed meanwhile. What was read is stored all the same.
     pub changed: Option<TreeError>,
+    /// That some of its attributes could not be read.
+    pub attributes: Option<TreeError>,
 }
 
-/// What [`read_small`] found.
+/// What [`read_small`] did.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and are kept in no list"
-)]
 pub enum SmallRead {
-    /// The file is read, its bytes appended.
-    Whole(ReadFile),
-    /// The file is larger: nothing is read yet.
-    Large(Box<FileReader>),
+    /// The file is read: it did not change since the walk.
+    Whole {
+        /// Bytes read.
+        len: usize,
+        /// That some of its attributes could not be read.
+        attributes: Option<TreeError>,
+    },
+    /// The file has not the room, or needs another way: it is open, and nothing is read yet.
+    Other(Box<FileReader>),
 }
 
 /// Opens a regular file that the walk found, or a hard link to one.
@@ -79,95 +85,128 @@ pub enum SmallRead {
 /// [`TreeError::Vanished`], [`TreeError::Changed`] with [`Change::Kind`], [`TreeError::System`]: nothing of
 /// the file is to be stored.
 pub fn open_file(found: &WalkEntry) -> Result<FileReader, TreeError> {
+    let file = open(found)?;
+    let path = &found.entry.path;
+    let stat = fstat(&file).map_err(|e| TreeError::reading(&path[..], Action::ReadMetadata, e))?;
+    FileReader::of(file, Facts::of(&stat), found)
+}
+
+fn open(found: &WalkEntry) -> Result<OwnedFd, TreeError> {
     let path = &found.entry.path;
     let fault = |errno| TreeError::reading(&path[..], Action::Open, errno);
     let folder = found.folder.descriptor().map_err(fault)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let kind_changed = || TreeError::Changed {
-        path: path.clone(),
-        change: Change::Kind,
-    };
-    let file = open_quietly(&folder, &found.name, flags).map_err(|errno| match errno {
+    open_quietly(&folder, &found.name, flags).map_err(|errno| match errno {
         // A link, or a pipe or socket without its other end.
-        rustix::io::Errno::LOOP | rustix::io::Errno::NXIO => kind_changed(),
+        rustix::io::Errno::LOOP | rustix::io::Errno::NXIO => kind_changed(path),
         _ => fault(errno),
-    })?;
-    let stat = fstat(&file).map_err(|e| TreeError::reading(&path[..], Action::ReadMetadata, e))?;
-    let now = Facts::of(&stat);
-    if now.kind != FileType::RegularFile {
-        return Err(kind_changed());
-    }
-    let seen = &found.entry;
-    let same_inode = (now.device, now.inode) == (seen.device, seen.inode);
-    let mut entry = ListingEntry {
-        kind: EntryKind::File {
-            len: 0,
-            holes: Vec::new(),
-        },
-        ..seen.clone()
-    };
-    if !same_inode || now.ctime != seen.ctime {
-        entry.xattrs = AttributeReader::new().read(&folder, &found.name, path, false).0;
-        if (now.uid, now.gid) != (seen.uid, seen.gid) {
-            (entry.user, entry.group) = (Vec::new(), Vec::new());
-        }
-        (entry.mode, entry.uid, entry.gid) = (now.mode, now.uid, now.gid);
-        (entry.mtime, entry.ctime) = (now.mtime, now.ctime);
-        (entry.device, entry.inode) = (now.device, now.inode);
-    }
-    // A file that stores all its bytes has no hole: the usual case costs no further call.
-    let holes = if now.allocated < now.len {
-        holes::find(&file, now.len)
-    } else {
-        Vec::new()
-    };
-    if now.len >= SEQUENTIAL_FROM_BYTES {
-        // Advice that is refused costs nothing but speed.
-        fadvise(&file, 0, None, Advice::Sequential).ok();
-    }
-    Ok(FileReader {
-        file,
-        entry,
-        at_open: now,
-        replaced: !same_inode && found.links > 1,
-        holes,
-        holes_passed: 0,
-        position: 0,
-        end: now.len,
     })
 }
 
-/// Opens a file and, unless it has more than `most` bytes, reads it whole, appending its bytes (zeros for
-/// its holes) to `out`. With an error nothing is appended.
+fn kind_changed(path: &[u8]) -> TreeError {
+    TreeError::Changed {
+        path: path.to_vec(),
+        change: Change::Kind,
+    }
+}
+
+/// Reads a file whole into `room`, and turns the walk's entry into that of the file that was read. Where
+/// the file is, once read, still as the walk saw it, that is all there is to ask: open, read, attributes,
+/// look, close. Anything else, such as a file that has changed, has holes or cannot be read, takes the long way.
 ///
 /// # Errors
-/// As [`open_file`] and [`FileReader::next`].
-pub fn read_small(found: &WalkEntry, most: usize, out: &mut Vec<u8>) -> Result<SmallRead, TreeError> {
-    let mut reader = open_file(found)?;
-    let len = match usize::try_from(reader.end) {
-        Ok(len) if len <= most => len,
-        _ => return Ok(SmallRead::Large(Box::new(reader))),
-    };
-    let begin = out.len();
-    out.resize(begin + len, 0);
-    let mut filled = begin;
-    while filled < out.len() {
-        match reader.next(&mut out[filled..]) {
-            Ok(Piece::Data(n)) => filled += n,
-            // Zeros are there already. A hole lies within the length, which is a usize.
-            Ok(Piece::Hole(n)) => filled += usize::try_from(n).unwrap_or(0),
-            Ok(Piece::End) => break,
-            Err(fault) => {
-                out.truncate(begin);
-                return Err(fault);
-            }
+/// As [`open_file`]: nothing of the file is to be stored.
+pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, TreeError> {
+    let file = open(found)?;
+    let want = usize::try_from(found.len).map_or(room.len(), |len| len.min(room.len()));
+    let mut filled = 0;
+    while filled < want {
+        match retry(|| pread(&file, &mut room[filled..want], filled as u64)) {
+            Ok(0) | Err(_) => break,
+            Ok(len) => filled += len,
         }
     }
-    out.truncate(filled);
-    Ok(SmallRead::Whole(reader.finish()))
+    let (xattrs, fault) = attributes_of(&file);
+    let path = &found.entry.path;
+    let stat = fstat(&file).map_err(|e| TreeError::reading(&path[..], Action::ReadMetadata, e))?;
+    let now = Facts::of(&stat);
+    let seen = &found.entry;
+    let is_as_seen = now.kind == FileType::RegularFile
+        && (now.device, now.inode) == (seen.device, seen.inode)
+        && (now.mtime, now.ctime) == (seen.mtime, seen.ctime)
+        && now.len == found.len
+        && now.allocated >= now.len
+        && filled as u64 == now.len;
+    if !is_as_seen {
+        return FileReader::of(file, now, found).map(|reader| SmallRead::Other(Box::new(reader)));
+    }
+    found.entry.xattrs = xattrs;
+    let attributes = fault.map(|errno| attribute_fault(&mut found.entry, errno));
+    found.entry.kind = EntryKind::File {
+        len: now.len,
+        holes: Vec::new(),
+    };
+    Ok(SmallRead::Whole {
+        len: filled,
+        attributes,
+    })
+}
+
+/// The fault for attributes that could not be read; the next backup will ask for them again.
+fn attribute_fault(entry: &mut ListingEntry, errno: rustix::io::Errno) -> TreeError {
+    entry.ctime = NOT_ALL_IS_KNOWN;
+    TreeError::reading(&entry.path[..], Action::ReadAttributes, errno)
 }
 
 impl FileReader {
+    /// Begins with a file that was just opened and looked at.
+    fn of(file: OwnedFd, now: Facts, found: &WalkEntry) -> Result<Self, TreeError> {
+        if now.kind != FileType::RegularFile {
+            return Err(kind_changed(&found.entry.path));
+        }
+        let seen = &found.entry;
+        let same_inode = (now.device, now.inode) == (seen.device, seen.inode);
+        let mut entry = ListingEntry {
+            kind: EntryKind::File {
+                len: 0,
+                holes: Vec::new(),
+            },
+            ..seen.clone()
+        };
+        if !same_inode || now.ctime != seen.ctime {
+            if (now.uid, now.gid) != (seen.uid, seen.gid) {
+                (entry.user, entry.group) = (Vec::new(), Vec::new());
+            }
+            (entry.mode, entry.uid, entry.gid) = (now.mode, now.uid, now.gid);
+            (entry.mtime, entry.ctime) = (now.mtime, now.ctime);
+            (entry.device, entry.inode) = (now.device, now.inode);
+        }
+        let (xattrs, fault) = attributes_of(&file);
+        entry.xattrs = xattrs;
+        let attributes = fault.map(|errno| attribute_fault(&mut entry, errno));
+        // A file that stores all its bytes has no hole: the usual case costs no further call.
+        let holes = if now.allocated < now.len {
+            holes::find(&file, now.len)
+        } else {
+            Vec::new()
+        };
+        if now.len >= SEQUENTIAL_FROM_BYTES {
+            // Advice that is refused costs nothing but speed.
+            fadvise(&file, 0, None, Advice::Sequential).ok();
+        }
+        Ok(Self {
+            file,
+            entry,
+            at_open: now,
+            replaced: !same_inode && found.links > 1,
+            attributes,
+            holes,
+            holes_passed: 0,
+            position: 0,
+            end: now.len,
+        })
+    }
+
     /// Bytes that the file had when it was opened: what reading will give unless it shrinks.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -257,6 +296,7 @@ impl FileReader {
         ReadFile {
             entry: self.entry,
             changed,
+            attributes: self.attributes,
         }
     }
 }

@@ -41,6 +41,9 @@ pub enum Comparison {
         content: ByteRange,
         /// A file's holes.
         holes: Vec<(u64, u64)>,
+        /// A file's extended attributes, which its time of change vouches for; none where that was not
+        /// compared, and they are to be read.
+        xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     },
 }
 
@@ -124,6 +127,7 @@ fn against(current: &ListingEntry, before: Listed, trust: &Trust) -> Comparison 
                         len: *len,
                     },
                     holes,
+                    xattrs: (!trust.ignore_ctime).then_some(before.entry.xattrs),
                 };
             }
             Comparison::Changed
@@ -145,6 +149,7 @@ fn against(current: &ListingEntry, before: Listed, trust: &Trust) -> Comparison 
             Comparison::Unchanged {
                 content,
                 holes: Vec::new(),
+                xattrs: None,
             }
         }
     }

@@ -21,6 +21,8 @@ use crate::folder::{Folder, open_quietly, retry};
 use crate::links::FirstNames;
 use crate::metadata::{AttributeReader, Facts, entry};
 use crate::roots::RootNode;
+use types::UnixNanos;
+
 use crate::{Accounts, Action, Excludes, Roots, TreeError, order};
 use names::{NameReader, Names};
 
@@ -89,7 +91,8 @@ pub struct WalkOptions {
 #[derive(Debug)]
 pub struct WalkEntry {
     /// As it goes into the listing. A file's length is that of the walk and its holes are not known yet:
-    /// reading it tells ([`crate::FileReader::finish`]).
+    /// reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes, which are
+    /// asked for when it is open; of a file that is not read, [`Self::read_attributes`] asks.
     pub entry: ListingEntry,
     /// Its number of names.
     pub links: u64,
@@ -98,6 +101,29 @@ pub struct WalkEntry {
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: Vec<u8>,
 }
+
+impl WalkEntry {
+    /// Reads the extended attributes of a file that is not opened. With a fault those that could be read.
+    pub fn read_attributes(&mut self) -> Option<TreeError> {
+        let path = &self.entry.path;
+        let fault = match self.folder.descriptor() {
+            Err(errno) => Some(TreeError::reading(&path[..], Action::ReadAttributes, errno)),
+            Ok(folder) => {
+                let (found, fault) = AttributeReader::new().read(&folder, &self.name, path, false);
+                self.entry.xattrs = found;
+                fault
+            }
+        };
+        if fault.is_some() {
+            self.entry.ctime = NOT_ALL_IS_KNOWN;
+        }
+        fault
+    }
+}
+
+/// The time of change in an entry some of whose attributes could not be read: no file has it, so the next
+/// backup sees the file changed, and asks again.
+pub(crate) const NOT_ALL_IS_KNOWN: UnixNanos = UnixNanos::new(i64::MIN);
 
 /// The walk, as an iterator.
 #[derive(Debug)]
@@ -271,10 +297,6 @@ impl Walk {
         let Some(mut entry) = entry(path, facts, target, &self.accounts) else {
             return;
         };
-        let mut fault = None;
-        if !self.options.count_only {
-            (entry.xattrs, fault) = self.attributes.read(at, name, &entry.path, follow);
-        }
         let mut len = 0;
         if facts.kind == FileType::RegularFile {
             len = facts.len;
@@ -284,6 +306,10 @@ impl Walk {
             if let Some(target) = first {
                 entry.kind = EntryKind::HardLink { target };
             }
+        }
+        let mut fault = None;
+        if !self.options.count_only && !matches!(entry.kind, EntryKind::File { .. }) {
+            (entry.xattrs, fault) = self.attributes.read(at, name, &entry.path, follow);
         }
         let found = WalkEntry {
             entry,

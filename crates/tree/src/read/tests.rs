@@ -181,29 +181,39 @@ fn small_files_are_read_whole_on_another_thread() {
     for n in 0..50 {
         fs::write(dir.path().join(format!("{n:02}")), vec![n; usize::from(n) * 40]).unwrap();
     }
+    rustix::fs::setxattr(
+        dir.path().join("03"),
+        "user.x",
+        b"y",
+        rustix::fs::XattrFlags::empty(),
+    )
+    .unwrap();
     sparse(&dir.path().join("hole"), 900, &[]);
-    let found: Vec<_> = walk(options(dir.path()))
+    let mut found: Vec<_> = walk(options(dir.path()))
         .into_iter()
-        .filter(|e| e.links == 1)
+        .filter(|e| matches!(e.entry.kind, EntryKind::File { .. }))
         .collect();
-    let (lens, bytes) = std::thread::spawn(move || {
-        let mut bytes = vec![9];
-        let mut lens = Vec::new();
-        for found in &found {
-            match read_small(found, 1000, &mut bytes).unwrap() {
-                SmallRead::Whole(read) => {
-                    assert!(read.changed.is_none());
-                    lens.push(found.len);
+    fs::write(dir.path().join("11"), "changed since").unwrap();
+    std::thread::spawn(move || {
+        for found in &mut found {
+            let mut room = vec![9; 1000];
+            let (by_step, content) = read(found);
+            let name = found.entry.path.rsplit(|b| *b == b'/').next().unwrap().to_vec();
+            match read_small(found, &mut room).unwrap() {
+                SmallRead::Whole { len, attributes } => {
+                    assert!(attributes.is_none());
+                    assert_eq!(found.entry, by_step);
+                    assert!(room[..len] == content && room[len..].iter().all(|b| *b == 9));
+                    assert!(len <= 1000 && name != b"11" && name != b"hole");
+                    assert_eq!(found.entry.xattrs.len(), usize::from(name == b"03"));
                 }
-                SmallRead::Large(reader) => assert!(reader.len() > 1000 && !reader.is_empty()),
+                SmallRead::Other(reader) => {
+                    assert!(reader.len() > 1000 || name == b"11" || name == b"hole");
+                    assert_eq!(reader.len(), content.len() as u64);
+                }
             }
         }
-        (lens, bytes)
     })
     .join()
     .unwrap();
-    let want: Vec<u64> = (0..=25).map(|n| n * 40).chain([900]).collect();
-    assert_eq!(lens, want);
-    assert_eq!(bytes.len() as u64, 1 + want.iter().sum::<u64>());
-    assert!(bytes[0] == 9 && bytes.ends_with(&[0; 900]));
 }

@@ -53,12 +53,13 @@ fn naive(
     let Some((before, offset)) = before.get(&current.path) else {
         return Comparison::New;
     };
-    let unchanged = |len| Comparison::Unchanged {
+    let unchanged = |len, xattrs| Comparison::Unchanged {
         content: ByteRange { offset: *offset, len },
         holes: Vec::new(),
+        xattrs,
     };
     match (&current.kind, &before.kind) {
-        (EntryKind::Folder, EntryKind::Folder) if current.mtime == before.mtime => unchanged(0),
+        (EntryKind::Folder, EntryKind::Folder) if current.mtime == before.mtime => unchanged(0, None),
         (EntryKind::File { len: a, .. }, EntryKind::File { len: b, .. }) => {
             let mut same = a == b && current.mtime == before.mtime;
             same &= trust.ignore_inode || current.inode == before.inode;
@@ -71,7 +72,12 @@ fn naive(
                 },
                 trust.previous_start,
             );
-            if same { unchanged(*a) } else { Comparison::Changed }
+            let xattrs = (!trust.ignore_ctime).then(|| before.xattrs.clone());
+            if same {
+                unchanged(*a, xattrs)
+            } else {
+                Comparison::Changed
+            }
         }
         _ => Comparison::Changed,
     }
@@ -157,7 +163,8 @@ fn a_damaged_listing_makes_the_rest_new() {
             merge.compare_entry(entry),
             Comparison::Unchanged {
                 content,
-                holes: vec![(1, 8)]
+                holes: vec![(1, 8)],
+                xattrs: Some(Vec::new())
             }
         );
     }

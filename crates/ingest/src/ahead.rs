@@ -1,0 +1,368 @@
+//! Ahead of a directory backup: the walk, what has changed, and the content of small files, on threads of
+//! their own.
+//!
+//! One thread walks. The feeding thread compares what comes with the previous backup and gathers it into
+//! groups, in listing order; reading threads open and read the small files of whole groups, each group's
+//! one after another into one buffer of the pipeline, which goes on as it is. No file costs a message, and on
+//! a cold disk as many files are under way as there are readers (B10).
+//!
+//! What must hold: groups come back in listing order, so that what is stored does not depend on which
+//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no file
+//! stays open between threads. Faults are values within the groups. When the feeding thread stops, the
+//! others end with their next step.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::{self, Scope};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use format::listing::EntryKind;
+use recipe::{StreamBytes, TreeRoot};
+use tree::{
+    Comparison, Piece, ReadFile, SmallRead, TreeError, Unchanged, Walk, WalkEntry, WalkOptions, read_small,
+};
+use types::ByteRange;
+
+use crate::buffer::{Buffer, BufferPool};
+use crate::error::IngestError;
+use crate::sound::Soundness;
+
+/// Threads that read small files: most of their time on a cold disk is waiting.
+const READERS: usize = 4;
+/// Groups that are read or wait to be taken, at most.
+const GROUPS_AHEAD: usize = 6;
+/// Entries in a group, at most.
+const GROUP_ENTRIES: usize = 512;
+/// Entries that the walk hands on at once, and how often it may do so unasked.
+const WALK_ENTRIES: usize = 256;
+const WALKS_AHEAD: usize = 8;
+
+/// The previous backup, followed along the walk.
+pub(crate) struct Previous<'a> {
+    pub(crate) files: Unchanged<StreamBytes<'a>>,
+    pub(crate) sound: Soundness<'a>,
+    pub(crate) content: Arc<TreeRoot>,
+}
+
+impl Previous<'_> {
+    /// A file that has not changed, but whose stored bytes are known to be bad, must be read again.
+    fn compare(&mut self, found: &WalkEntry) -> Comparison {
+        match self.files.compare(found) {
+            Comparison::Unchanged { content, .. } if !self.sound.is_sound(content) => Comparison::Changed,
+            other => other,
+        }
+    }
+}
+
+/// What was found, in listing order.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Anything but a regular file.
+    Other(WalkEntry),
+    /// A regular file that is as it was: its bytes in the previous backup's content.
+    Unchanged(WalkEntry, ByteRange),
+    /// A regular file to be stored anew; whether there was none of this path before.
+    File {
+        found: WalkEntry,
+        is_new: bool,
+        read: Read,
+    },
+    /// The format cannot hold it.
+    Unlistable(WalkEntry, TreeError),
+    /// Something that concerns no entry, or one that is not there.
+    Fault(TreeError),
+}
+
+/// How far the reading of a file is.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A reader will do it.
+    Pending,
+    /// It is too long, or has become so: whoever takes it reads it.
+    Late,
+    /// So many bytes are the buffer's next; the entry is the file's.
+    Whole {
+        len: usize,
+        attributes: Option<TreeError>,
+    },
+    /// As [`Self::Whole`] of a file that has holes, has changed, or failed half-way.
+    Pieces {
+        pieces: Vec<Piece>,
+        read: Box<ReadFile>,
+        fault: Option<TreeError>,
+    },
+    /// It could not be opened.
+    Failed(TreeError),
+}
+
+/// Items that follow one another, and the bytes of those that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) items: Vec<Item>,
+    pub(crate) buffer: Option<Buffer>,
+    bytes: u64,
+    wants_reader: bool,
+}
+
+impl Group {
+    /// Whether the content between two of its files may be something else than its own.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.items.iter().any(|item| match item {
+            Item::File { read, .. } => matches!(read, Read::Late | Read::Pending),
+            // A link whose first name could not be read is read itself.
+            Item::Other(found) => matches!(found.entry.kind, EntryKind::HardLink { .. }),
+            _ => false,
+        })
+    }
+
+    /// Reads its small files.
+    fn read(&mut self, pool: &BufferPool) {
+        let mut buffer = pool.take();
+        for item in &mut self.items {
+            if let Item::File { found, read, .. } = item
+                && matches!(read, Read::Pending)
+            {
+                *read = read_one(found, &mut buffer);
+            }
+        }
+        self.buffer = Some(buffer);
+    }
+}
+
+fn read_one(found: &mut WalkEntry, buffer: &mut Buffer) -> Read {
+    let mut reader = match read_small(found, buffer.spare_mut()) {
+        Ok(SmallRead::Whole { len, attributes }) => {
+            buffer.advance(len);
+            return Read::Whole { len, attributes };
+        }
+        Ok(SmallRead::Other(reader)) => reader,
+        Err(fault) => return Read::Failed(fault),
+    };
+    if usize::try_from(reader.len()).map_or(true, |len| len > buffer.spare_mut().len()) {
+        return Read::Late;
+    }
+    let (mut pieces, mut fault) = (Vec::new(), None);
+    while !buffer.is_full() {
+        match reader.next(buffer.spare_mut()) {
+            Ok(Piece::End) => break,
+            Ok(piece) => {
+                if let Piece::Data(len) = piece {
+                    buffer.advance(len);
+                }
+                pieces.push(piece);
+            }
+            Err(failed) => {
+                // What was read so far is stored, and the entry says how much that is.
+                fault = Some(failed);
+                break;
+            }
+        }
+    }
+    Read::Pieces {
+        pieces,
+        read: Box::new(reader.finish()),
+        fault,
+    }
+}
+
+enum InFlight {
+    Ready(Group),
+    Reading(Receiver<Group>),
+}
+
+type Found = Vec<Result<WalkEntry, TreeError>>;
+
+/// Groups, as they come.
+pub(crate) struct Ahead<'a> {
+    walked: Receiver<Found>,
+    next: std::vec::IntoIter<Result<WalkEntry, TreeError>>,
+    previous: Option<Previous<'a>>,
+    /// The group being gathered; an entry that did not fit into the one before is its first.
+    open: Group,
+    jobs: Sender<(Group, Sender<Group>)>,
+    in_flight: VecDeque<InFlight>,
+    room: u64,
+    ended: bool,
+}
+
+impl<'a> Ahead<'a> {
+    /// Begins the walk and starts the readers.
+    ///
+    /// # Errors
+    /// [`IngestError::Source`] when there are no threads to be had.
+    pub(crate) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        walk: WalkOptions,
+        previous: Option<Previous<'a>>,
+        pool: &BufferPool,
+    ) -> Result<Self, IngestError> {
+        let no_thread = |source| IngestError::Source {
+            name: "a new thread".to_owned(),
+            offset: 0,
+            source,
+        };
+        let (walked_tx, walked) = crossbeam_channel::bounded(WALKS_AHEAD);
+        thread::Builder::new()
+            .name("walk".to_owned())
+            .spawn_scoped(scope, move || hand_on(Walk::new(walk), &walked_tx))
+            .map_err(no_thread)?;
+        let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
+        for number in 0..READERS {
+            let (queue, pool) = (queue.clone(), pool.clone());
+            let run = move || {
+                while let Ok((mut group, done)) = queue.recv() {
+                    group.read(&pool);
+                    // Nobody waits for it when the backup has stopped.
+                    drop(done.send(group));
+                }
+            };
+            thread::Builder::new()
+                .name(format!("read-{number}"))
+                .spawn_scoped(scope, run)
+                .map_err(no_thread)?;
+        }
+        Ok(Self {
+            walked,
+            next: Vec::new().into_iter(),
+            previous,
+            open: Group::default(),
+            jobs,
+            in_flight: VecDeque::new(),
+            room: pool.capacity() as u64,
+            ended: false,
+        })
+    }
+
+    /// The next group; none at the end.
+    ///
+    /// # Errors
+    /// [`IngestError::Internal`] when a thread died.
+    pub(crate) fn next(&mut self) -> Result<Option<Group>, IngestError> {
+        const DIED: IngestError = IngestError::Internal("a reading thread died");
+        loop {
+            while self.in_flight.len() < GROUPS_AHEAD {
+                let Some(group) = self.gather() else { break };
+                self.in_flight.push_back(if group.wants_reader {
+                    let (done, reading) = crossbeam_channel::bounded(1);
+                    self.jobs.send((group, done)).map_err(|_| DIED)?;
+                    InFlight::Reading(reading)
+                } else {
+                    InFlight::Ready(group)
+                });
+            }
+            match self.in_flight.pop_front() {
+                Some(InFlight::Ready(group)) => return Ok(Some(group)),
+                Some(InFlight::Reading(reading)) => return reading.recv().map(Some).map_err(|_| DIED),
+                None if self.ended => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// The next group, complete. None at the end, and while the walk has no more yet and something else
+    /// can be done meanwhile.
+    fn gather(&mut self) -> Option<Group> {
+        while !self.ended {
+            let Some(found) = self.next.next() else {
+                let more = if self.in_flight.is_empty() {
+                    self.walked.recv().map_err(|_| TryRecvError::Disconnected)
+                } else {
+                    self.walked.try_recv()
+                };
+                match more {
+                    Ok(more) => self.next = more.into_iter(),
+                    Err(TryRecvError::Empty) => return None,
+                    Err(TryRecvError::Disconnected) => self.ended = true,
+                }
+                continue;
+            };
+            let item = match found {
+                Ok(found) => self.judge(found),
+                Err(fault) => Item::Fault(fault),
+            };
+            if let Some(fault) = self
+                .previous
+                .as_mut()
+                .and_then(|previous| previous.files.take_fault())
+            {
+                self.open.items.push(Item::Fault(fault));
+            }
+            let bytes = match &item {
+                Item::File {
+                    found,
+                    read: Read::Pending,
+                    ..
+                } => Some(found.len),
+                _ => None,
+            };
+            let is_full =
+                self.open.items.len() >= GROUP_ENTRIES || self.open.bytes + bytes.unwrap_or(0) > self.room;
+            let complete = is_full.then(|| std::mem::take(&mut self.open));
+            self.open.items.push(item);
+            self.open.wants_reader |= bytes.is_some();
+            self.open.bytes += bytes.unwrap_or(0);
+            if complete.is_some() {
+                return complete;
+            }
+        }
+        let rest = std::mem::take(&mut self.open);
+        (!rest.items.is_empty()).then_some(rest)
+    }
+
+    /// What is to be done with an entry.
+    fn judge(&mut self, mut found: WalkEntry) -> Item {
+        if let Err(error) = found.entry.check() {
+            let path = found.entry.path.clone();
+            let why = error.to_string();
+            return Item::Unlistable(found, TreeError::Unlistable { path, why });
+        }
+        if !matches!(found.entry.kind, EntryKind::File { .. }) {
+            return Item::Other(found);
+        }
+        let is_new = match self.previous.as_mut().map(|previous| previous.compare(&found)) {
+            Some(Comparison::Unchanged {
+                content,
+                holes,
+                xattrs,
+            }) => {
+                found.entry.kind = EntryKind::File {
+                    len: content.len,
+                    holes,
+                };
+                match xattrs {
+                    Some(xattrs) => found.entry.xattrs = xattrs,
+                    None => {
+                        if let Some(fault) = found.read_attributes() {
+                            self.open.items.push(Item::Fault(fault));
+                        }
+                    }
+                }
+                return Item::Unchanged(found, content);
+            }
+            Some(Comparison::Changed) => false,
+            Some(Comparison::New) | None => true,
+        };
+        let read = if found.len <= self.room {
+            Read::Pending
+        } else {
+            Read::Late
+        };
+        Item::File { found, is_new, read }
+    }
+}
+
+/// Walks, and hands on what is found.
+fn hand_on(walk: Walk, walked: &Sender<Found>) {
+    let mut found = Vec::with_capacity(WALK_ENTRIES);
+    for item in walk {
+        found.push(item);
+        if found.len() == WALK_ENTRIES {
+            let full = std::mem::replace(&mut found, Vec::with_capacity(WALK_ENTRIES));
+            if walked.send(full).is_err() {
+                return;
+            }
+        }
+    }
+    // Without a receiver the backup has stopped.
+    drop(walked.send(found));
+}
