@@ -196,10 +196,11 @@ fn a_file_that_vanishes_is_named_and_the_rest_is_kept_with_3() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/a large one"), noise(96 << 20, 8)).unwrap();
-    fs::write(bed.path("src/vanishes"), b"now you see me").unwrap();
+    // Small files are read ahead of their turn.
+    fs::write(bed.path("src/vanishes"), noise(2 << 20, 9)).unwrap();
     fs::write(bed.path("src/zebra"), b"still here").unwrap();
     let child = bed.command(["backup", "src", "--json"]).spawn().unwrap();
-    // The folder has been listed, and most of the large file is still to be read.
+    // The folder has been walked, and most of the large file is still to be read.
     bed.wait_for("data", "");
     fs::remove_file(bed.path("src/vanishes")).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap())
