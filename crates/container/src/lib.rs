@@ -15,6 +15,7 @@
 mod buffer;
 mod builder;
 mod cache;
+mod chunks;
 mod compress;
 mod containers;
 mod copies;

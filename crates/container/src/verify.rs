@@ -18,6 +18,7 @@ use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
 use crate::identity::{CopyOf, Identity};
 use crate::load::{TailBytes, Trailer};
+use crate::regions::check_digest;
 use crate::view::CatalogView;
 
 /// Stored bytes read at a time.
@@ -337,20 +338,8 @@ impl Scan<'_> {
     }
 
     fn check_digest(&mut self, index: RegionIndex, row: &RegionRow, stored: &[u8]) {
-        let found = wire::digest(stored);
-        if found != row.digest {
-            let part = Part::Region(index);
-            let (container, generation) = (self.at.id, self.at.generation);
-            let (offset, expected) = (row.offset, row.digest);
-            let error = ContainerError::DigestMismatch {
-                container,
-                generation,
-                part,
-                offset,
-                expected,
-                found,
-            };
-            self.damage(part, entries_of(row), Vec::new(), error);
+        if let Err(error) = check_digest(self.at, index, row, stored) {
+            self.damage(Part::Region(index), entries_of(row), Vec::new(), error);
         }
     }
 
@@ -364,7 +353,8 @@ impl Scan<'_> {
     ) {
         let part = Part::Region(index);
         plain.clear();
-        let opened = match containers.open_region(view, index, row, stored, plain) {
+        let whole = check_digest(self.at, index, row, stored);
+        let opened = match whole.and_then(|()| containers.open_region(view, index, row, stored, plain)) {
             Ok(opened) => opened,
             Err(error) => return self.damage(part, entries_of(row), view.slots_in(index), error),
         };

@@ -21,10 +21,12 @@ pub(super) fn read(
     bad: &mut BadSlots,
 ) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // So that some wait for the disk while the others compute.
+    let readers = cores + 2;
     let next = AtomicUsize::new(0);
     let (tx, rx) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..cores.min(chosen.len().max(1)) {
+        for _ in 0..readers.min(chosen.len().max(1)) {
             let (tx, next) = (tx.clone(), &next);
             scope.spawn(move || {
                 loop {

@@ -1,0 +1,88 @@
+//! Single chunks: read with their regions, compared with their fingerprints.
+//!
+//! What must hold: a chunk whose bytes leave here has the fingerprint that its catalog gives (INV-5). Reads
+//! follow newer generations at the same slots (INV-2). Any number of threads.
+
+use types::{ChunkLocation, Fingerprint, Slot};
+
+use crate::containers::Containers;
+use crate::error::ContainerError;
+use crate::view::CatalogView;
+
+impl Containers {
+    /// One chunk's bytes, compared with its fingerprint; or one encoded node's, whose fingerprint is its
+    /// reader's to compute. Reads its whole region; follows newer generations by itself.
+    ///
+    /// # Errors
+    /// `NoSlot`; `FingerprintMismatch`; as [`Self::catalog`] and [`Self::read_region`].
+    pub fn read_chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, ContainerError> {
+        let mut view = self.catalog(at.container)?;
+        for _ in 0..4 {
+            let error = match self.read_slot(&view, at.slot) {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            let gone = matches!(error, ContainerError::Vanished { .. });
+            if !gone && !error.is_damage() {
+                return Err(error);
+            }
+            match self.newer(&view)? {
+                Some(newer) => view = newer,
+                None if gone => {
+                    let container = view.id();
+                    return Err(ContainerError::Missing { container });
+                }
+                None => return Err(error),
+            }
+        }
+        Err(ContainerError::Vanished {
+            container: view.id(),
+            generation: view.generation(),
+        })
+    }
+
+    fn read_slot(&self, view: &CatalogView, slot: Slot) -> Result<Vec<u8>, ContainerError> {
+        let no_slot = || ContainerError::NoSlot {
+            container: view.requested(),
+            generation: view.generation(),
+            slot,
+        };
+        let place = view.place_of(slot).ok_or_else(no_slot)?;
+        let region = self.read_region(view, place.region)?;
+        let bytes = region.slot_bytes(view, slot).ok_or_else(no_slot)?;
+        self.verify_chunk(view, slot, bytes)?;
+        Ok(bytes.to_vec())
+    }
+
+    /// Compares a chunk's bytes with its fingerprint in the catalog (INV-5). Nodes pass: their
+    /// fingerprints are over their children's.
+    ///
+    /// # Errors
+    /// `FingerprintMismatch`, `NoSlot`.
+    pub fn verify_chunk(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), ContainerError> {
+        let (container, generation) = (view.requested(), view.generation());
+        let (Some(entry), Some(place)) = (view.entry(slot), view.place_of(slot)) else {
+            return Err(ContainerError::NoSlot {
+                container,
+                generation,
+                slot,
+            });
+        };
+        if entry.level.get() > 0 {
+            return Ok(());
+        }
+        let (expected, found): (Fingerprint, _) = (entry.fingerprint, self.fingerprinter().chunk(bytes));
+        if expected == found {
+            return Ok(());
+        }
+        let region = place.region;
+        Err(ContainerError::FingerprintMismatch {
+            container,
+            generation,
+            region,
+            slot,
+            expected,
+            found,
+        })
+    }
+}
