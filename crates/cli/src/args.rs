@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use onefold::Cap;
 
 /// Deduplicating backups: every byte is stored once.
 #[derive(Debug, Parser)]
@@ -181,6 +182,44 @@ pub(crate) struct Backup {
     /// zstd level, 1 to 19
     #[arg(long, default_value_t = 3, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
     pub(crate) compression_level: i32,
+    /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
+    /// restore stays fast: `none`, a number, or `adaptive:NUMBER` for an average
+    #[arg(long, default_value = "none", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
+    pub(crate) cap: Cap,
+    /// Containers that so many times 20 MB before referred to do not count towards the cap
+    #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) cap_remember: u32,
+    /// Memory for looking up chunks in MiB, 1 to 65536
+    #[arg(long, default_value_t = 32, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub(crate) lookup_mib: u64,
+    /// Which prefetched catalogs are forgotten first
+    #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
+    pub(crate) lookup_eviction: EvictionMode,
+}
+
+/// Which prefetched catalogs are forgotten first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EvictionMode {
+    /// The one used least recently, wholly
+    Lru,
+    /// A bucket of fingerprints; a catalog is brought again once a tenth of it is gone
+    Threshold,
+    /// A bucket of fingerprints; its catalogs are brought again when they are met
+    Immediate,
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    let number = |text: &str| match text.parse() {
+        Ok(0) | Err(_) => Err(format!(
+            "`{text}` is no number of containers, which is at least 1"
+        )),
+        Ok(number) => Ok(number),
+    };
+    match text.strip_prefix("adaptive:") {
+        Some(average) => Ok(Cap::Adaptive(number(average)?)),
+        None if text == "none" => Ok(Cap::None),
+        None => Ok(Cap::Fixed(number(text)?)),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -66,7 +66,8 @@ impl Hook {
 }
 
 /// Newer sessions are greater; within one, later containers, whatever their kind.
-pub(crate) fn age_order(id: ContainerId) -> u64 {
+#[must_use]
+pub fn age_order(id: ContainerId) -> u64 {
     (id.session.get() << 27) | (u64::from(id.sequence.get()) << 3) | u64::from(id.kind.number())
 }
 

@@ -14,6 +14,7 @@
 //! Everything may be used from many threads at once.
 
 mod block;
+mod cache;
 pub mod conformance;
 mod cover;
 mod error;
@@ -37,11 +38,12 @@ mod summary;
 mod table;
 mod writer;
 
+pub use cache::{Eviction, FingerprintCache};
 pub use error::{IndexError, Warning};
-pub use hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, hooks_of};
+pub use hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order, hooks_of};
 pub use index::{Index, IndexOptions};
 pub use merge::{MergeLease, Merged, RUNS_MAX};
-pub use resolver::{Resolved, Resolver, ResolverStats};
+pub use resolver::{LOADS_MAX, Resolver, ResolverOptions, ResolverStats};
 pub use session::{HookWriter, SessionContainers, hooks_of_copy};
 pub use stats::IndexStats;
 pub use table::{MEMORY_BYTES_MIN, MemoryIndex, MemoryStats};

@@ -1,37 +1,35 @@
-//! From a fingerprint to the place of its bytes [Guo 3.2.1]: catalogs in use first, then the index.
+//! From a fingerprint to the places of its bytes [Guo 3.2.1]: catalogs prefetched first, then the index (G3).
 //!
-//! A stream's chunks lie together, so a hit's catalog answers for its neighbours: the views used last are
-//! asked before anything else, and most chunks of a known stream cost no index read. What must hold: only
-//! the full fingerprint in a checked catalog decides, never a hook; nothing is returned for which the
-//! caller's `is_absent` is true (condemned, damaged, or a node of an uncommitted session: INV-9). Damage
-//! of a container costs its deduplication, never the backup. May be used from many threads.
+//! A stream's chunks lie together, so the catalog that a hook led to answers for its neighbours: most chunks of
+//! a known stream cost no index read, and with a sampled index they have no hook of their own. What must hold:
+//! only the full fingerprint of a checked catalog decides, never a hook; nothing is returned for which the
+//! caller's `is_absent` is true (condemned, damaged, or a node of an uncommitted session: INV-9). Damage of a
+//! container costs its deduplication, never the backup. The answers follow from the questions and the index
+//! alone: nobody else's catalogs are looked at. For one thread; memory is the cache's budget (INV-7).
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use container::{CatalogView, Containers};
-use format::container::CatalogEntry;
-use types::{ChunkLocation, ContainerId, Fingerprint};
+use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
+use crate::cache::{Eviction, FingerprintCache};
 use crate::error::IndexError;
-use crate::hook::{HookIndex, HookKind};
+use crate::hook::{HookIndex, HookKind, age_order};
 use crate::session::stops;
 
-/// Catalogs asked before the index.
-const RECENT_MAX: usize = 8;
 /// Catalogs loaded for one look-up at most.
-const LOADS_MAX: usize = 3;
+pub const LOADS_MAX: usize = 3;
+/// Containers remembered that cannot be loaded, so that not every chunk of them tries again.
+const LOST_MAX: usize = 4096;
 
-/// A fingerprint found.
-#[derive(Debug, Clone)]
-pub struct Resolved {
-    /// Where: in the container that holds it now, if it was merged.
-    pub location: ChunkLocation,
-    /// Its entry.
-    pub entry: CatalogEntry,
-    /// The catalog, whose other entries are likely next.
-    pub view: Arc<CatalogView>,
+/// What a resolver remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResolverOptions {
+    /// Memory for fingerprints of prefetched catalogs, in bytes.
+    pub cache_bytes: u64,
+    /// Which of them go first.
+    pub eviction: Eviction,
 }
 
 /// Counts; a snapshot.
@@ -39,50 +37,71 @@ pub struct Resolved {
 pub struct ResolverStats {
     /// Fingerprints asked for.
     pub lookups: u64,
-    /// Found in a catalog used a moment ago.
-    pub hits_recent: u64,
+    /// Found in a prefetched catalog.
+    pub hits_cached: u64,
     /// Look-ups that went to the index.
     pub index_reads: u64,
-    /// Found in a catalog that was in the cache.
-    pub hits_cached: u64,
-    /// Catalogs loaded.
+    /// Catalogs prefetched.
     pub catalog_loads: u64,
-    /// Catalogs loaded that did not have the fingerprint, or had it only where it is absent.
+    /// Catalogs prefetched that did not have the fingerprint that they were loaded for.
     pub false_loads: u64,
     /// Catalogs that could not be loaded: missing or damaged.
     pub failed_loads: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    lookups: AtomicU64,
-    hits_recent: AtomicU64,
-    index_reads: AtomicU64,
-    hits_cached: AtomicU64,
-    catalog_loads: AtomicU64,
-    false_loads: AtomicU64,
-    failed_loads: AtomicU64,
+impl ResolverStats {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            lookups: self.lookups + other.lookups,
+            hits_cached: self.hits_cached + other.hits_cached,
+            index_reads: self.index_reads + other.index_reads,
+            catalog_loads: self.catalog_loads + other.catalog_loads,
+            false_loads: self.false_loads + other.false_loads,
+            failed_loads: self.failed_loads + other.failed_loads,
+        }
+    }
 }
 
-/// Look-ups through hooks and catalogs. One a stream keeps the streams' locality apart.
+/// Look-ups of one kind through hooks and catalogs. One a session keeps the sessions' localities apart.
 #[derive(Debug)]
 pub struct Resolver<I> {
     index: I,
     containers: Containers,
-    recent: Mutex<VecDeque<Arc<CatalogView>>>,
-    counters: Counters,
+    kind: HookKind,
+    /// A session whose containers are not returned.
+    apart: Option<SessionId>,
+    cache: FingerprintCache<ContainerId>,
+    lost: HashSet<ContainerId>,
+    candidates: Vec<ContainerId>,
+    matches: Vec<(ContainerId, u32)>,
+    stats: ResolverStats,
 }
 
 impl<I: HookIndex> Resolver<I> {
-    /// A resolver with nothing used yet.
+    /// A resolver with nothing prefetched.
     #[must_use]
-    pub fn new(index: I, containers: Containers) -> Self {
+    pub fn new(index: I, containers: Containers, kind: HookKind, options: ResolverOptions) -> Self {
         Self {
             index,
             containers,
-            recent: Mutex::default(),
-            counters: Counters::default(),
+            kind,
+            apart: None,
+            cache: FingerprintCache::new(options.cache_bytes, options.eviction),
+            lost: HashSet::new(),
+            candidates: Vec::new(),
+            matches: Vec::new(),
+            stats: ResolverStats::default(),
         }
+    }
+
+    /// Leaves out what a running session has sealed: it knows its own chunks, and when a container of its own
+    /// gets sealed must not matter.
+    #[must_use]
+    pub fn without(mut self, session: SessionId) -> Self {
+        self.apart = Some(session);
+        self
     }
 
     /// The hooks.
@@ -91,143 +110,151 @@ impl<I: HookIndex> Resolver<I> {
         &self.index
     }
 
-    /// The containers.
-    #[must_use]
-    pub fn containers(&self) -> &Containers {
-        &self.containers
-    }
-
-    /// Where the chunk or node is: in the catalogs used last, else in the newest candidate of the index,
-    /// candidates in the cache before others. `None` means: store it.
+    /// Where the chunk or node is, the preferred containers first and of others the newest. Only prefetched
+    /// catalogs answer if one can; else up to [`LOADS_MAX`] catalogs that the index names are prefetched until
+    /// one has it. Nothing in `out`, which is cleared first, means: store it.
     ///
     /// # Errors
     /// When the storage does not answer.
     pub fn resolve(
-        &self,
+        &mut self,
         fingerprint: &Fingerprint,
-        kind: HookKind,
         is_absent: &dyn Fn(ChunkLocation) -> bool,
-    ) -> Result<Option<Resolved>, IndexError> {
-        count(&self.counters.lookups);
-        if let Some(found) = self.find_recent(fingerprint, kind, is_absent) {
-            count(&self.counters.hits_recent);
-            return Ok(Some(found));
-        }
-        count(&self.counters.index_reads);
-        let mut candidates = Vec::new();
-        self.index.candidates(fingerprint, kind, &mut candidates);
-        let mut others = Vec::new();
-        for id in candidates {
-            match self.containers.cached_catalog(id) {
-                None => others.push(id),
-                Some(view) => {
-                    if let Some(found) = look(&view, fingerprint, kind, is_absent) {
-                        count(&self.counters.hits_cached);
-                        self.use_view(&found.view);
-                        return Ok(Some(found));
-                    }
+        prefers: &dyn Fn(ContainerId) -> bool,
+        out: &mut Vec<ChunkLocation>,
+    ) -> Result<(), IndexError> {
+        out.clear();
+        self.cached(fingerprint, is_absent, out);
+        if out.is_empty() {
+            let mut hinted = Vec::new();
+            self.hinted(fingerprint, &mut hinted);
+            hinted.sort_by_key(|id| !prefers(*id));
+            for id in hinted.into_iter().take(LOADS_MAX) {
+                if let Some(view) = self.prefetch(id, Some(fingerprint))? {
+                    self.places_in(&view, fingerprint, is_absent, out);
+                }
+                if !out.is_empty() {
+                    break;
                 }
             }
         }
-        for id in others.into_iter().take(LOADS_MAX) {
-            let Some(view) = self.load(id)? else { continue };
-            if let Some(found) = look(&view, fingerprint, kind, is_absent) {
-                self.use_view(&found.view);
-                return Ok(Some(found));
-            }
-            count(&self.counters.false_loads);
-        }
-        Ok(None)
+        out.sort_by_key(|at| {
+            (
+                !prefers(at.container),
+                std::cmp::Reverse(age_order(at.container)),
+                at.slot,
+            )
+        });
+        Ok(())
     }
 
-    fn load(&self, id: ContainerId) -> Result<Option<Arc<CatalogView>>, IndexError> {
-        count(&self.counters.catalog_loads);
-        match self.containers.catalog(id) {
-            Ok(view) => Ok(Some(view)),
-            Err(e) if stops(&e) => Err(e.into()),
-            Err(_) => {
-                count(&self.counters.failed_loads);
-                Ok(None)
-            }
-        }
-    }
-
-    fn find_recent(
-        &self,
+    /// Adds to `out` the places of the fingerprint in prefetched catalogs.
+    pub fn cached(
+        &mut self,
         fingerprint: &Fingerprint,
-        kind: HookKind,
         is_absent: &dyn Fn(ChunkLocation) -> bool,
-    ) -> Option<Resolved> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = recent
-            .iter()
-            .enumerate()
-            .find_map(|(at, view)| look(view, fingerprint, kind, is_absent).map(|found| (at, found)));
-        let (at, found) = found?;
-        if at > 0
-            && let Some(view) = recent.remove(at)
-        {
-            recent.push_front(view);
+        out: &mut Vec<ChunkLocation>,
+    ) {
+        self.stats.lookups += 1;
+        self.matches.clear();
+        self.cache.find(fingerprint, &mut self.matches);
+        let before = out.len();
+        for (container, slot) in &self.matches {
+            let slot = Slot::new(*slot).expect("slots went in");
+            let at = ChunkLocation {
+                container: *container,
+                slot,
+            };
+            if !is_absent(at) {
+                out.push(at);
+            }
         }
-        Some(found)
+        self.stats.hits_cached += u64::from(out.len() > before);
     }
 
-    /// Adds a catalog to those asked first: for a parent backup's containers, before their first chunk.
-    pub fn use_view(&self, view: &Arc<CatalogView>) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|held| held.requested() != view.requested());
-        recent.push_front(Arc::clone(view));
-        recent.truncate(RECENT_MAX);
+    /// The containers that the index names and whose catalogs are not prefetched, newest first; `out` is
+    /// cleared first. Reads no catalog.
+    pub fn hinted(&mut self, fingerprint: &Fingerprint, out: &mut Vec<ContainerId>) {
+        self.stats.index_reads += 1;
+        out.clear();
+        self.index
+            .candidates(fingerprint, self.kind, &mut self.candidates);
+        let (cache, lost, apart) = (&self.cache, &self.lost, self.apart);
+        let wanted =
+            |id: &&ContainerId| Some(id.session) != apart && !cache.contains(**id) && !lost.contains(id);
+        out.extend(self.candidates.iter().filter(wanted));
     }
 
-    /// Forgets the catalogs used last: after an epoch, when what they hold may have been removed.
-    pub fn forget_recent(&self) {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Whether a catalog is prefetched.
+    #[must_use]
+    pub fn is_cached(&self, id: ContainerId) -> bool {
+        self.cache.contains(id)
+    }
+
+    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing or damaged.
+    ///
+    /// # Errors
+    /// When the storage does not answer.
+    pub fn prefetch(
+        &mut self,
+        id: ContainerId,
+        wanted: Option<&Fingerprint>,
+    ) -> Result<Option<Arc<CatalogView>>, IndexError> {
+        let view = match self.containers.catalog(id) {
+            Ok(view) => view,
+            Err(e) if stops(&e) => return Err(e.into()),
+            Err(_) => {
+                self.stats.failed_loads += 1;
+                if self.lost.len() < LOST_MAX {
+                    self.lost.insert(id);
+                }
+                return Ok(None);
+            }
+        };
+        self.stats.catalog_loads += 1;
+        if wanted.is_some_and(|wanted| view.find(wanted).is_none()) {
+            self.stats.false_loads += 1;
+        }
+        if !self.cache.contains(view.id()) {
+            let kind = self.kind;
+            let of_kind = view
+                .entries()
+                .iter()
+                .filter(|entry| (entry.level.get() == 0) == (kind == HookKind::Data));
+            let prints = of_kind.map(|entry| (entry.fingerprint, entry.slot.get()));
+            self.cache.insert(view.id(), prints);
+        }
+        Ok(Some(view))
+    }
+
+    /// Adds to `out` the places of the fingerprint in a catalog.
+    pub fn places_in(
+        &self,
+        view: &CatalogView,
+        fingerprint: &Fingerprint,
+        is_absent: &dyn Fn(ChunkLocation) -> bool,
+        out: &mut Vec<ChunkLocation>,
+    ) {
+        let container = view.id();
+        let places = view
+            .find_all(fingerprint)
+            .filter(|entry| (entry.level.get() == 0) == (self.kind == HookKind::Data))
+            .map(|entry| ChunkLocation {
+                container,
+                slot: entry.slot,
+            });
+        out.extend(places.filter(|at| !is_absent(*at)));
+    }
+
+    /// Forgets all that was prefetched: after an epoch, when what it holds may have been removed.
+    pub fn forget(&mut self) {
+        self.cache.clear();
+        self.lost.clear();
     }
 
     /// Counts since the start.
     #[must_use]
     pub fn stats(&self) -> ResolverStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let c = &self.counters;
-        ResolverStats {
-            lookups: get(&c.lookups),
-            hits_recent: get(&c.hits_recent),
-            index_reads: get(&c.index_reads),
-            hits_cached: get(&c.hits_cached),
-            catalog_loads: get(&c.catalog_loads),
-            false_loads: get(&c.false_loads),
-            failed_loads: get(&c.failed_loads),
-        }
+        self.stats
     }
-}
-
-fn look(
-    view: &Arc<CatalogView>,
-    fingerprint: &Fingerprint,
-    kind: HookKind,
-    is_absent: &dyn Fn(ChunkLocation) -> bool,
-) -> Option<Resolved> {
-    let container = view.id();
-    view.find_all(fingerprint)
-        .filter(|entry| (entry.level.get() == 0) == (kind == HookKind::Data))
-        .map(|entry| {
-            (
-                ChunkLocation {
-                    container,
-                    slot: entry.slot,
-                },
-                *entry,
-            )
-        })
-        .find(|(location, _)| !is_absent(*location))
-        .map(|(location, entry)| Resolved {
-            location,
-            entry,
-            view: Arc::clone(view),
-        })
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
 use format::config::Settings;
 use format::manifest::{ContainerSpan, StreamRole, StreamRoot};
+use index::ResolverStats;
 use recipe::TreeRoot;
 use tree::WalkOptions;
 
@@ -43,6 +44,8 @@ pub struct Backed {
     pub containers: Vec<ContainerSpan>,
     /// What the queues saw.
     pub queues: Vec<Arc<QueueStats>>,
+    /// What look-ups cost.
+    pub lookups: ResolverStats,
 }
 
 /// Stores a directory tree.
@@ -151,6 +154,7 @@ impl Ingest<'_> {
             streams: roles.iter().zip(ran.closed.roots).map(root).collect(),
             containers: ran.closed.containers,
             queues: ran.queues,
+            lookups: ran.lookups,
         })
     }
 }

@@ -76,6 +76,7 @@ pub(crate) struct Builders<'a> {
     small: Option<ContainerBuilder>,
     node_plain: Vec<u8>,
     node_entries: Vec<PendingEntry>,
+    /// Nodes above segments.
     own_nodes: HashMap<(Level, Fingerprint), KnownNode>,
     /// Containers handed to the writers.
     pub(crate) submitted: u64,
@@ -146,8 +147,8 @@ impl<'a> Builders<'a> {
         })
     }
 
-    /// A node of this session, by fingerprint.
-    pub(crate) fn own_node(&self, level: Level, fingerprint: &Fingerprint) -> Option<KnownNode> {
+    /// A node above segments of this session, by fingerprint.
+    fn own_node(&self, level: Level, fingerprint: &Fingerprint) -> Option<KnownNode> {
         self.own_nodes.get(&(level, *fingerprint)).copied()
     }
 
@@ -241,7 +242,10 @@ impl<'a> Builders<'a> {
             location,
             containers_max: node.containers_max,
         };
-        self.own_nodes.insert((node.level, *fingerprint), known);
+        // Segments that repeat another are told by the look-up stage.
+        if node.level > segment_level() {
+            self.own_nodes.insert((node.level, *fingerprint), known);
+        }
         Ok(location)
     }
 }

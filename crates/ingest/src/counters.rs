@@ -24,7 +24,7 @@ impl Counter {
 
 /// Counters of one backup, in units named by [`BackupTotals`].
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "each field is its namesake in BackupTotals")]
+#[expect(missing_docs, reason = "the other fields are their namesakes in BackupTotals")]
 pub struct Counters {
     pub files: Counter,
     pub folders: Counter,
@@ -41,6 +41,10 @@ pub struct Counters {
     pub chunks_new: Counter,
     pub segments: Counter,
     pub segments_known: Counter,
+    /// Chunks that were found and stored again, for the cap's sake.
+    pub chunks_capped: Counter,
+    /// Their bytes.
+    pub bytes_capped: Counter,
     current: Mutex<Vec<u8>>,
 }
 

@@ -7,15 +7,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use container::{CatalogView, Containers};
 use crypto::Fingerprinter;
 use env::Clock;
 use format::names;
 use format::node::{Node, NodeEntry};
-use index::{HookKind, HookWriter, Index, Resolver};
-use recipe::{KnownNode, NodeCache, NodeSource};
+use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
+use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
 use session::{LookupPermit, NamedContainers, Session};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId, SlotRange,
@@ -23,9 +23,13 @@ use types::{
 
 use crate::buffer::BufferPool;
 use crate::error::IngestError;
+use crate::previous::segment_containers;
 
 /// Longest edge of a copied range inside a chunk.
 const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
+
+/// Memory for the catalogs of nodes above segments: there is one in some 500 segments.
+const UPPER_NODES_CACHE_BYTES: u64 = 256 << 10;
 
 /// What is there of each session's containers; nothing where that cannot be told.
 type Standing = HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>;
@@ -35,9 +39,13 @@ type Standing = HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumbe
 pub struct Door {
     session: Session,
     nodes: NodeCache,
-    chunk_resolver: Resolver<Index>,
-    node_resolver: Resolver<Index>,
+    index: Index,
+    /// For nodes above segments, which the packer alone asks for.
+    upper_nodes: Mutex<Resolver<Index>>,
     named: NamedContainers,
+    previous: Vec<TreeRoot>,
+    /// The containers of the previous backup's segments, once asked for.
+    previous_containers: OnceLock<HashSet<ContainerId>>,
     hooks: Mutex<HookWriter>,
     collect: AtomicBool,
     edges: BufferPool,
@@ -49,19 +57,33 @@ impl Door {
     /// A session's door: `named` are the containers of committed backups, and those it adopted.
     #[must_use]
     pub fn new(session: Session, nodes: NodeCache, index: &Index, named: NamedContainers) -> Self {
-        let containers = nodes.containers().clone();
         let hooks = index.session(session.id());
+        let options = ResolverOptions {
+            cache_bytes: UPPER_NODES_CACHE_BYTES,
+            eviction: Eviction::ContainerLru,
+        };
+        let containers = nodes.containers().clone();
+        let upper_nodes = Resolver::new(index.clone(), containers, HookKind::Node, options);
         Self {
-            chunk_resolver: Resolver::new(index.clone(), containers.clone()),
-            node_resolver: Resolver::new(index.clone(), containers),
+            upper_nodes: Mutex::new(upper_nodes.without(session.id())),
+            index: index.clone(),
             nodes,
             named,
+            previous: Vec::new(),
+            previous_containers: OnceLock::new(),
             hooks: Mutex::new(hooks),
             collect: AtomicBool::new(false),
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
             standing: Mutex::default(),
             session,
         }
+    }
+
+    /// Of equal nodes, those that the series' previous backup refers to are preferred: these are its streams.
+    #[must_use]
+    pub fn with_previous(mut self, streams: Vec<TreeRoot>) -> Self {
+        self.previous = streams;
+        self
     }
 
     /// The session.
@@ -94,6 +116,19 @@ impl Door {
 
     pub(crate) fn edge_buffers(&self) -> &BufferPool {
         &self.edges
+    }
+
+    /// Look-ups of one kind, with a cache of their own; this session's own containers are left out.
+    pub(crate) fn resolver(&self, kind: HookKind, options: ResolverOptions) -> Resolver<Index> {
+        Resolver::new(self.index.clone(), self.containers().clone(), kind, options).without(self.session.id())
+    }
+
+    /// Whether segments of the series' previous backup lie in a container: what is near in the stream is then
+    /// likely near there. Reads the nodes above segments at the first call.
+    fn is_of_previous(&self, id: ContainerId) -> bool {
+        self.previous_containers
+            .get_or_init(|| segment_containers(&self.nodes, &self.previous))
+            .contains(&id)
     }
 
     /// Begins a look-up.
@@ -160,26 +195,32 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Where a chunk lies.
-    pub(crate) fn find_chunk(&self, fingerprint: &Fingerprint) -> Result<Option<ChunkLocation>, IngestError> {
-        let view = self.permit.view();
-        let is_absent = |location| view.is_absent(location);
-        let found = self
-            .door
-            .chunk_resolver
-            .resolve(fingerprint, HookKind::Data, &is_absent)?;
-        Ok(found.map(|found| found.location))
+    /// Whether nothing may refer to this place.
+    pub(crate) fn is_absent(&self, location: ChunkLocation) -> bool {
+        self.permit.view().is_absent(location)
     }
 
-    /// Where a segment's node lies. A node that cannot be read, or refers to a slot that is not there, is
-    /// not known.
-    pub(crate) fn find_segment(&self, fingerprint: &Fingerprint) -> Result<Option<KnownNode>, IngestError> {
-        let found = self.find_node(fingerprint, |node| {
+    /// The containers.
+    pub(crate) fn containers(&self) -> &Containers {
+        self.door.containers()
+    }
+
+    /// Where a segment's node lies, and the node. A node that cannot be read, or refers to a slot that is not
+    /// there, is not known.
+    pub(crate) fn find_segment(
+        &self,
+        segments: &mut Resolver<Index>,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<(KnownNode, Arc<Node>)>, IngestError> {
+        let found = self.find_node(segments, fingerprint, |node| {
             node.level.get() == 1 && node.entries.iter().all(|entry| self.is_whole(entry))
         })?;
-        Ok(found.map(|(location, node)| KnownNode {
-            location,
-            containers_max: node.containers_max,
+        Ok(found.map(|(location, node)| {
+            let known = KnownNode {
+                location,
+                containers_max: node.containers_max,
+            };
+            (known, node)
         }))
     }
 
@@ -190,29 +231,30 @@ impl Lookup<'_> {
         fingerprint: &Fingerprint,
         wanted: &Node,
     ) -> Result<Option<ChunkLocation>, IngestError> {
-        let found = self.find_node(fingerprint, |node| node == wanted)?;
+        let mut upper = self
+            .door
+            .upper_nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = self.find_node(&mut upper, fingerprint, |node| node == wanted)?;
         Ok(found.map(|(location, _)| location))
     }
 
     fn find_node(
         &self,
+        resolver: &mut Resolver<Index>,
         fingerprint: &Fingerprint,
         is_wanted: impl Fn(&Node) -> bool,
     ) -> Result<Option<(ChunkLocation, Arc<Node>)>, IngestError> {
         let (view, named) = (self.permit.view(), &self.door.named);
         let is_absent =
             |location: ChunkLocation| view.is_absent(location) || !named.contains(location.container);
-        let Some(found) = self
-            .door
-            .node_resolver
-            .resolve(fingerprint, HookKind::Node, &is_absent)?
-        else {
-            return Ok(None);
-        };
-        Ok(match self.door.nodes.node(found.location) {
-            Ok(node) if is_wanted(&node) => Some((found.location, node)),
-            Ok(_) | Err(_) => None,
-        })
+        let prefers = |id| self.door.is_of_previous(id);
+        let mut places = Vec::new();
+        resolver.resolve(fingerprint, &is_absent, &prefers, &mut places)?;
+        let read = |location| Some((location, self.door.nodes.node(location).ok()?));
+        let mut nodes = places.into_iter().filter_map(read);
+        Ok(nodes.find(|(_, node)| is_wanted(node)))
     }
 
     fn is_whole(&self, entry: &NodeEntry) -> bool {

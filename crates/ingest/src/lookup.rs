@@ -1,27 +1,28 @@
 //! The look-up stage: is this segment known whole, and if not, which of its chunks are?
 //!
-//! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall through
-//! to their chunks. New chunks are gathered into regions here. A chunk that this session has stored but
-//! not sealed yet is known by its number; once its container is sealed, by its place, like any other.
+//! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall through to their
+//! chunks (`window.rs`, `decide.rs`). New chunks are gathered into regions here. A chunk that this session has
+//! stored is known by its number, sealed or not: when containers are sealed changes nothing of what is found.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use container::PendingEntry;
 use crypto::Fingerprinter;
+use index::{Index, Resolver, ResolverStats};
 use recipe::{KnownNode, Piece, RangeWalker};
 use types::{ChunkLocation, Fingerprint};
 
 use crate::chunk::{Chunked, Event};
 use crate::close::SealedNotice;
 use crate::counters::Counters;
-use crate::door::{Door, Lookup};
+use crate::decide::Decider;
+use crate::door::Door;
 use crate::error::{Halt, IngestError};
 use crate::piece::{CopyRange, StreamIndex};
 use crate::queue::{Closed, Receiver, Sender};
 use crate::region::{ClosedRegion, Lane, NewChunk, RegionBuilder};
-use crate::segment::{Bytes, Segment, SegmentChild, Segmenter};
+use crate::segment::{Bytes, Segment, SegmentChild};
+use crate::window::{LookupStream, OwnSegments};
 use crate::workers::Workers;
 
 /// A source that is slow must not keep reclamation waiting: requests are looked for this often.
@@ -55,10 +56,14 @@ pub(crate) struct PlacedSegment {
 pub(crate) enum SegmentBody {
     /// A committed backup has the node.
     Known(KnownNode),
-    /// An earlier segment of this session is the same.
-    Repeated,
+    /// The fresh segment of this number is the same.
+    Repeated(u64),
     /// A node must be written.
-    Fresh(Vec<PlacedChild>),
+    Fresh {
+        /// Fresh segments are numbered in the order in which they are decided.
+        number: u64,
+        children: Vec<PlacedChild>,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,20 +90,24 @@ pub(crate) struct LookupStage<'a> {
     pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
     pub(crate) streams: Vec<LookupStream>,
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
-    /// Chunks of this session whose container is not sealed yet.
-    pub(crate) unsealed: HashMap<Fingerprint, NewChunk>,
-    /// Segments of this session.
-    pub(crate) own_segments: HashSet<Fingerprint>,
-}
-
-/// One stream in the stage.
-pub(crate) struct LookupStream {
-    pub(crate) segmenter: Segmenter,
-    pub(crate) lane: Lane,
+    /// Look-ups of chunks.
+    pub(crate) decider: Decider,
+    /// Look-ups of segments' nodes.
+    pub(crate) segments: Resolver<Index>,
+    pub(crate) own_segments: OwnSegments,
+    /// Filled at the end.
+    pub(crate) stats: &'a Mutex<ResolverStats>,
 }
 
 impl LookupStage<'_> {
     pub(crate) fn run(mut self, input: &Receiver<Chunked>) -> Result<(), Halt> {
+        let ended = self.take_all(input);
+        let stats = self.decider.chunks.stats().plus(self.segments.stats());
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        ended
+    }
+
+    fn take_all(&mut self, input: &Receiver<Chunked>) -> Result<(), Halt> {
         let mut done = Vec::new();
         loop {
             let Chunked {
@@ -149,6 +158,7 @@ impl LookupStage<'_> {
                     Event::End => {
                         segmenter.finish(&mut done);
                         self.place_all(stream, &mut done)?;
+                        self.end_window(stream)?;
                         let lane = self.streams[usize::from(stream.0)].lane;
                         self.close_region(lane)?;
                         self.output.send(ToPack::End(stream))?;
@@ -193,7 +203,7 @@ impl LookupStage<'_> {
                         len: child.logical_len,
                         body,
                     };
-                    self.output.send(ToPack::Segment { stream, segment })?;
+                    self.take_copied(stream, segment)?;
                 }
                 Piece::Chunk(child) => {
                     let bytes = match child.place {
@@ -269,8 +279,7 @@ impl LookupStage<'_> {
         for segment in done.drain(..) {
             self.note_sealed();
             self.let_collect()?;
-            let segment = self.place(stream, segment)?;
-            self.output.send(ToPack::Segment { stream, segment })?;
+            self.take(stream, segment)?;
         }
         Ok(())
     }
@@ -286,84 +295,16 @@ impl LookupStage<'_> {
         Ok(())
     }
 
-    fn place(&mut self, stream: StreamIndex, segment: Segment) -> Result<PlacedSegment, Halt> {
-        let Segment {
-            fingerprint,
-            len,
-            children,
-        } = segment;
-        self.counters.segments.add(1);
-        let lookup = self.door.look_up();
-        let body = if self.own_segments.contains(&fingerprint) {
-            self.counters.segments_known.add(1);
-            SegmentBody::Repeated
-        } else if let Some(known) = lookup.find_segment(&fingerprint)? {
-            self.counters.segments_known.add(1);
-            SegmentBody::Known(known)
-        } else {
-            self.own_segments.insert(fingerprint);
-            let lane = self.streams[usize::from(stream.0)].lane;
-            let mut placed = Vec::with_capacity(children.len());
-            for child in &children {
-                let place = self.place_chunk(&lookup, lane, child)?;
-                placed.push(PlacedChild {
-                    fingerprint: child.fingerprint,
-                    len: child.len,
-                    place,
-                });
-            }
-            SegmentBody::Fresh(placed)
-        };
-        Ok(PlacedSegment {
-            fingerprint,
-            len,
-            body,
-        })
-    }
-
-    fn place_chunk(
-        &mut self,
-        lookup: &Lookup<'_>,
-        lane: Lane,
-        child: &SegmentChild,
-    ) -> Result<PlacedAt, Halt> {
-        let (buffer, offset) = match &child.bytes {
-            Bytes::Zeros => return Ok(PlacedAt::Zeros),
-            Bytes::Stored(location) => return Ok(PlacedAt::Stored(*location)),
-            Bytes::Read { buffer, offset } => (buffer, *offset as usize),
-        };
-        if let Some(new) = self.unsealed.get(&child.fingerprint) {
-            return Ok(PlacedAt::New(*new));
-        }
-        if let Some(location) = lookup.find_chunk(&child.fingerprint)? {
-            return Ok(PlacedAt::Stored(location));
-        }
-        let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
-        let region = &mut self.regions[lane.number()];
-        let bytes = &buffer.filled()[offset..offset + len as usize];
-        let new = region.push(PendingEntry::chunk(child.fingerprint, len), bytes);
-        self.unsealed.insert(child.fingerprint, new);
-        self.counters.chunks_new.add(1);
-        self.counters.bytes_new.add(child.len);
-        if region.is_full() {
-            self.close_region(lane)?;
-        }
-        Ok(PlacedAt::New(new))
-    }
-
-    fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
+    pub(crate) fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
         if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
             self.output.send(ToPack::Region(region))?;
         }
         Ok(())
     }
 
-    /// Chunks of containers sealed meanwhile are found through the index from now on.
     fn note_sealed(&mut self) {
         while let Ok(notice) = self.sealed.try_recv() {
-            for entry in notice.catalog.entries() {
-                self.unsealed.remove(&entry.fingerprint);
-            }
+            self.decider.own.sealed(notice.catalog.id());
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Nothing is placed until the backup turns out larger than a small one: then a backup of a few files is
 //! one container instead of four.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use container::{CompressedRegion, PendingEntry};
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
@@ -16,7 +16,7 @@ use crate::close::ToClose;
 use crate::door::segment_level;
 use crate::error::{Halt, IngestError};
 use crate::lookup::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody, ToPack};
-use crate::places::Places;
+use crate::places::SharedPlaces;
 use crate::queue::{Receiver, Sender};
 use crate::region::Lane;
 
@@ -27,8 +27,13 @@ const HELD_CHILDREN_MAX: usize = 1 << 16;
 pub(crate) struct PackStage<'a> {
     pub(crate) builders: Builders<'a>,
     pub(crate) streams: Vec<PackStream>,
-    pub(crate) places: [Places; Lane::COUNT],
+    pub(crate) places: [SharedPlaces; Lane::COUNT],
     pub(crate) held: Option<Held>,
+    /// The nodes of fresh segments, by number: of so many of the last ones, those that are asked for yet.
+    pub(crate) fresh: BTreeMap<u64, KnownNode>,
+    pub(crate) fresh_max: usize,
+    /// Segments that wait and repeat another.
+    pub(crate) repeats_waiting: usize,
     pub(crate) closer: Sender<ToClose>,
 }
 
@@ -76,8 +81,8 @@ impl Held {
     /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of them.
     fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
         self.children += match &segment.body {
-            SegmentBody::Known(_) | SegmentBody::Repeated => 1,
-            SegmentBody::Fresh(children) => children.len(),
+            SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
+            SegmentBody::Fresh { children, .. } => children.len(),
         };
         self.children > HELD_CHILDREN_MAX
     }
@@ -99,6 +104,7 @@ impl PackStage<'_> {
                     {
                         self.release()?;
                     }
+                    self.count(&segment.body);
                     self.streams[usize::from(stream.0)].waiting.push_back(segment);
                 }
                 ToPack::End(stream) => self.streams[usize::from(stream.0)].ended = true,
@@ -112,6 +118,20 @@ impl PackStage<'_> {
             self.finish()
         } else {
             Err(Halt::Closed)
+        }
+    }
+
+    /// The look-up stage refers to the last `fresh_max` fresh segments. What waits may refer to earlier ones.
+    fn count(&mut self, body: &SegmentBody) {
+        match body {
+            SegmentBody::Known(_) => {}
+            SegmentBody::Repeated(_) => self.repeats_waiting += 1,
+            SegmentBody::Fresh { number, .. } => {
+                if self.repeats_waiting == 0 && self.fresh.len() >= 2 * self.fresh_max {
+                    let oldest = (number + 1).saturating_sub(self.fresh_max as u64);
+                    self.fresh = self.fresh.split_off(&oldest);
+                }
+            }
         }
     }
 
@@ -172,11 +192,14 @@ impl PackStage<'_> {
         let level = segment_level();
         let known = match &segment.body {
             SegmentBody::Known(known) => *known,
-            SegmentBody::Repeated => match self.builders.own_node(level, &segment.fingerprint) {
-                Some(known) => known,
+            SegmentBody::Repeated(number) => match self.fresh.get(number) {
+                Some(known) => {
+                    self.repeats_waiting -= 1;
+                    *known
+                }
                 None => return Ok(false),
             },
-            SegmentBody::Fresh(children) => {
+            SegmentBody::Fresh { number, children } => {
                 let mut placed = Vec::with_capacity(children.len());
                 for PlacedChild {
                     fingerprint,
@@ -196,10 +219,12 @@ impl PackStage<'_> {
                 let node = segment_node(&placed);
                 let location = recipe::NodeSink::store(&mut self.builders, &segment.fingerprint, &node)
                     .map_err(IngestError::from)?;
-                KnownNode {
+                let known = KnownNode {
                     location,
                     containers_max: node.containers_max,
-                }
+                };
+                self.fresh.insert(*number, known);
+                known
             }
         };
         let child = Child {

@@ -3,31 +3,36 @@
 //! Every stage is a thread; a stage that fails drops its queues, which ends its neighbours, and the first
 //! failure is the one reported. Whatever was put before stays for the next session to adopt.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use chunking::Chunker;
 use env::AlignedPool;
+use index::{HookKind, ResolverOptions, ResolverStats};
 use recipe::TreeBuilder;
 
 use crate::buffer::BufferPool;
 use crate::builders::{Builders, Limits, Sequences};
+use crate::cap::Accounts;
 use crate::chunk::{self, ChunkState};
 use crate::close::{CheckpointClock, CloseStage, Closed};
 use crate::counters::Counters;
+use crate::decide::Decider;
 use crate::door::Door;
 use crate::error::{Failure, Halt, IngestError};
 use crate::feeder::Feeder;
 use crate::ledger::{CopyLane, Ledger};
-use crate::lookup::{LookupStage, LookupStream};
+use crate::lookup::LookupStage;
 use crate::options::IngestOptions;
+use crate::own::OwnChunks;
 use crate::pack::{Held, PackStage, PackStream};
-use crate::places::Places;
+use crate::places::SharedPlaces;
 use crate::queue::{self, QueueStats};
 use crate::region::{Lane, RegionBuilder};
 use crate::segment::Segmenter;
+use crate::window::{LookupStream, OwnSegments};
 use crate::{workers, write};
 
 /// Bytes a buffer holds.
@@ -54,6 +59,7 @@ pub(crate) struct Shape {
 pub(crate) struct Ran {
     pub(crate) closed: Closed,
     pub(crate) queues: Vec<Arc<QueueStats>>,
+    pub(crate) lookups: ResolverStats,
 }
 
 /// Runs `source` through the pipeline. On return all containers are put, none is necessarily durable, and
@@ -103,7 +109,12 @@ pub(crate) fn run(
     for StreamSpec { chunker, lane } in specs {
         chunk_states.push(ChunkState::new(chunker));
         let segmenter = Segmenter::new(printer.clone(), shape.node_avg_children);
-        lookup_streams.push(LookupStream { segmenter, lane });
+        lookup_streams.push(LookupStream {
+            segmenter,
+            lane,
+            accounts: Accounts::new(options.capping),
+            waiting: Vec::new(),
+        });
         pack_streams.push(PackStream::new(TreeBuilder::new(
             printer.clone(),
             shape.node_avg_children,
@@ -111,6 +122,28 @@ pub(crate) fn run(
     }
     let stream_count = chunk_states.len();
     let region = |lane| RegionBuilder::new(lane, limits.region_bytes, options.compression);
+    let memory = options.lookup;
+    let places = [SharedPlaces::default(), SharedPlaces::default()];
+    let batch_bytes = limits.container_bytes.max(1);
+    let own = OwnChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places.clone());
+    let resolver = |kind, cache_bytes| {
+        let eviction = memory.eviction;
+        door.resolver(
+            kind,
+            ResolverOptions {
+                cache_bytes,
+                eviction,
+            },
+        )
+    };
+    // Chunks of the window and of the container that is being filled lie together.
+    let recent_batches = options
+        .capping
+        .window_bytes
+        .div_ceil(batch_bytes)
+        .saturating_add(1);
+    let chunks = resolver(HookKind::Data, memory.catalog_bytes);
+    let lookups = Mutex::new(ResolverStats::default());
     let lookup = LookupStage {
         door,
         printer: printer.clone(),
@@ -120,8 +153,10 @@ pub(crate) fn run(
         sealed: notices_rx,
         streams: lookup_streams,
         regions: [region(Lane::Content), region(Lane::Metadata)],
-        unsealed: HashMap::new(),
-        own_segments: HashSet::new(),
+        decider: Decider::new(own, chunks, recent_batches),
+        segments: resolver(HookKind::Node, memory.node_bytes),
+        own_segments: OwnSegments::new(memory.own_segments_max),
+        stats: &lookups,
     };
     let held = (options.small_bytes_max > 0).then(|| Held::new(options.small_bytes_max));
     // As many as are ever full at once are worth keeping.
@@ -140,8 +175,11 @@ pub(crate) fn run(
     let pack = PackStage {
         builders,
         streams: pack_streams,
-        places: [Places::default(), Places::default()],
+        places,
         held,
+        fresh: BTreeMap::new(),
+        fresh_max: memory.own_segments_max.max(1),
+        repeats_waiting: 0,
         closer: to_close.clone(),
     };
     let copies = CopyLane::new(
@@ -212,7 +250,14 @@ pub(crate) fn run(
     });
     failure.note(from_source);
     match (failure.take(), closed) {
-        (None, Some(closed)) => Ok(Ran { closed, queues }),
+        (None, Some(closed)) => {
+            let lookups = lookups.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Ok(Ran {
+                closed,
+                queues,
+                lookups,
+            })
+        }
         (Some(error), _) => Err(error),
         (None, None) => Err(IngestError::Internal("the pipeline stopped without saying why")),
     }

@@ -1,25 +1,53 @@
 //! Where new chunks went: from their number in a lane to container and slot.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use types::{ChunkLocation, Slot};
+
+/// The places of a lane, written by the packer and read by who asks about chunks stored long ago.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedPlaces(Arc<Mutex<Places>>);
+
+impl SharedPlaces {
+    /// The next `count` chunks lie at `first` and the slots after it.
+    pub(crate) fn assign(&self, first: ChunkLocation, count: u64) {
+        self.with(|places| places.assign(first, count));
+    }
+
+    /// Where a chunk went; `None` while its region is still on its way.
+    pub(crate) fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
+        self.with(|places| places.of(ordinal))
+    }
+
+    /// The places of the chunks from `first` up to `end`, as far as they have one, in order.
+    pub(crate) fn between(&self, first: u64, end: u64) -> Vec<Span> {
+        self.with(|places| places.between(first, end))
+    }
+
+    fn with<R>(&self, ask: impl FnOnce(&mut Places) -> R) -> R {
+        ask(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// The places of one lane's new chunks, in order. One entry a container, so that a backup of terabytes
 /// keeps some megabytes here.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+struct Places {
     spans: Vec<Span>,
     assigned: u64,
 }
 
-#[derive(Debug)]
-struct Span {
-    first_ordinal: u64,
-    first: ChunkLocation,
-    count: u64,
+/// Chunks of consecutive numbers in consecutive slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) first_ordinal: u64,
+    pub(crate) first: ChunkLocation,
+    pub(crate) count: u64,
 }
 
 impl Places {
     /// The next `count` chunks lie at `first` and the slots after it.
-    pub(crate) fn assign(&mut self, first: ChunkLocation, count: u64) {
+    fn assign(&mut self, first: ChunkLocation, count: u64) {
         let first_ordinal = self.assigned;
         self.assigned += count;
         if let Some(last) = self.spans.last_mut() {
@@ -38,19 +66,43 @@ impl Places {
     }
 
     /// Where a chunk went; `None` while its region is still on its way.
-    pub(crate) fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
+    fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
         if ordinal >= self.assigned {
             return None;
         }
         let index = self.spans.partition_point(|span| span.first_ordinal <= ordinal) - 1;
         let span = &self.spans[index];
-        let ahead = u32::try_from(ordinal - span.first_ordinal).expect("a span lies in one container");
-        let slot = span.first.slot.get() + ahead;
+        Some(span.at(ordinal))
+    }
+
+    fn between(&self, first: u64, end: u64) -> Vec<Span> {
+        let begin = self
+            .spans
+            .partition_point(|span| span.first_ordinal + span.count <= first);
+        let within = self.spans[begin..]
+            .iter()
+            .take_while(|span| span.first_ordinal < end);
+        let cut = within.map(|span| {
+            let from = span.first_ordinal.max(first);
+            Span {
+                first_ordinal: from,
+                first: span.at(from),
+                count: (span.first_ordinal + span.count).min(end) - from,
+            }
+        });
+        cut.filter(|span| span.count > 0).collect()
+    }
+}
+
+impl Span {
+    fn at(&self, ordinal: u64) -> ChunkLocation {
+        let ahead = u32::try_from(ordinal - self.first_ordinal).expect("a span lies in one container");
+        let slot = self.first.slot.get() + ahead;
         let slot = Slot::new(slot).expect("the builder gave these slots out");
-        Some(ChunkLocation {
-            container: span.first.container,
+        ChunkLocation {
+            container: self.first.container,
             slot,
-        })
+        }
     }
 }
 
@@ -84,6 +136,16 @@ mod tests {
         assert_eq!(places.of(15), Some(at(2, 0)));
         assert_eq!(places.of(17), Some(at(2, 2)));
         assert_eq!(places.of(18), None);
+        let between = |first, end| -> Vec<_> {
+            let spans = places.between(first, end).into_iter();
+            spans
+                .map(|span| (span.first_ordinal, span.first, span.count))
+                .collect()
+        };
+        assert_eq!(between(3, 16), [(3, at(1, 3), 12), (15, at(2, 0), 1)]);
+        assert_eq!(between(17, 99), [(17, at(2, 2), 1)]);
+        assert_eq!(between(18, 99), []);
+        assert_eq!(between(4, 4), []);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::queue::Closed;
 use crate::workers::{Ticket, Workers};
 
 /// Containers are filled by lane, so that the chunks of files lie together and those of listings too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Lane {
     /// Files and whole streams.
     Content,

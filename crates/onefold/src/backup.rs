@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
-use index::{Index, SessionContainers};
+use index::{Index, ResolverStats, SessionContainers};
 use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StreamSource};
 use object::Sealer;
 use recipe::TreeRoot;
@@ -93,6 +93,12 @@ pub struct BackupReport {
     pub elapsed_nanos: u64,
     /// What the queues saw.
     pub queues: Vec<Arc<QueueStats>>,
+    /// What look-ups cost.
+    pub lookups: ResolverStats,
+    /// Chunks that were found and stored again, for the cap's sake.
+    pub chunks_capped: u64,
+    /// Their bytes.
+    pub bytes_capped: u64,
     /// What went wrong after the backup was safe: housekeeping, tried again by the next backup.
     pub untidy: Vec<String>,
 }
@@ -244,7 +250,12 @@ impl<'a> Run<'a> {
         for (session, span) in &containers {
             named.add(*session, [*span]);
         }
-        let door = Door::new(session.clone(), store.nodes(), &index, named);
+        let previous = list.backups().rev().find(|entry| entry.series() == series);
+        let previous = previous
+            .and_then(ManifestEntry::backup)
+            .map_or(&[][..], |backup| &backup.streams);
+        let door = Door::new(session.clone(), store.nodes(), &index, named)
+            .with_previous(previous.iter().map(TreeRoot::from).collect());
         for (session, span) in containers {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
                 // What cannot be read is stored again.
@@ -320,6 +331,9 @@ impl<'a> Run<'a> {
             totals,
             elapsed_nanos,
             queues: backed.queues,
+            lookups: backed.lookups,
+            chunks_capped: monitor.counters.chunks_capped.get(),
+            bytes_capped: monitor.counters.bytes_capped.get(),
             untidy,
         })
     }

@@ -29,8 +29,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use format::listing::{EntryKind, ListingEntry};
 pub use format::manifest::BackupTotals;
 pub use image::ImageSource;
+pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
-pub use ingest::{Counters, IngestOptions, QueueStats, ReaderSource, StreamPiece, StreamSource};
+pub use ingest::{
+    Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource, StreamPiece, StreamSource,
+};
 pub use monitor::Monitor;
 pub use restore::{RestoreReport, RestoreRequest};
 pub use session::{DamagedObject, Filter, SessionPolicy};

@@ -47,6 +47,8 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
             if done != pause {
                 return;
             }
+            // A busy machine takes its time until what came before is looked up.
+            env::Clock::sleep(&env::SystemClock, std::time::Duration::from_millis(400));
             reclaimer.condemn(1, &condemned);
             // The next heartbeat sees it.
             let mut answers = None;

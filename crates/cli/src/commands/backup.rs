@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use onefold::{
-    BackupOptions, BackupReport, Compression, ExcludeBuilder, Excludes, ImageSource, IngestOptions, Monitor,
-    ReaderSource, Store, TreeError, TreeOptions,
+    BackupOptions, BackupReport, Capping, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource,
+    IngestOptions, LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
-use crate::args::{Backup, CompressionMode, Global};
+use crate::args::{Backup, CompressionMode, EvictionMode, Global};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, rate};
 use crate::progress::{self, Status};
@@ -36,8 +36,21 @@ struct Summary {
     chunks_new: u64,
     segments: u64,
     segments_known: u64,
+    chunks_capped: u64,
+    bytes_capped: u64,
+    lookups: Lookups,
     total_duration: f64,
     queues: Vec<Queue>,
+}
+
+#[derive(Serialize)]
+struct Lookups {
+    asked: u64,
+    cached: u64,
+    index_reads: u64,
+    catalogs: u64,
+    catalogs_false: u64,
+    catalogs_failed: u64,
 }
 
 #[derive(Serialize)]
@@ -72,6 +85,19 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         tags: args.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
         ingest: IngestOptions {
             compression,
+            capping: Capping {
+                cap: args.cap,
+                remembered_windows: args.cap_remember,
+                ..Capping::default()
+            },
+            lookup: LookupMemory {
+                eviction: match args.lookup_eviction {
+                    EvictionMode::Lru => Eviction::ContainerLru,
+                    EvictionMode::Threshold => Eviction::Threshold(10),
+                    EvictionMode::Immediate => Eviction::Immediate,
+                },
+                ..LookupMemory::within(args.lookup_mib << 20)
+            },
             ..IngestOptions::for_cores(cores)
         },
     };
@@ -223,6 +249,22 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             "chunks: {} of {} new; segments: {} of {} known whole",
             totals.chunks_new, totals.chunks, totals.segments_known, totals.segments
         ))?;
+        let lookups = &report.lookups;
+        output.line(format!(
+            "look-ups: {}, {} answered by prefetched catalogs, {} asked of the index; {} prefetched, {} of them in vain",
+            lookups.lookups,
+            lookups.hits_cached,
+            lookups.index_reads,
+            count(lookups.catalog_loads, "catalog", "catalogs"),
+            lookups.false_loads
+        ))?;
+        if report.chunks_capped > 0 {
+            output.line(format!(
+                "stored again for the cap's sake: {}, {}",
+                count(report.chunks_capped, "chunk", "chunks"),
+                bytes(report.bytes_capped)
+            ))?;
+        }
         for queue in &report.queues {
             output.line(format!(
                 "queue {:8} {:>8} items, {:>8.3} s full, {:>8.3} s empty",
@@ -265,6 +307,16 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         chunks_new: totals.chunks_new,
         segments: totals.segments,
         segments_known: totals.segments_known,
+        chunks_capped: report.chunks_capped,
+        bytes_capped: report.bytes_capped,
+        lookups: Lookups {
+            asked: report.lookups.lookups,
+            cached: report.lookups.hits_cached,
+            index_reads: report.lookups.index_reads,
+            catalogs: report.lookups.catalog_loads,
+            catalogs_false: report.lookups.false_loads,
+            catalogs_failed: report.lookups.failed_loads,
+        },
         total_duration: seconds,
         queues: report.queues.iter().map(queue).collect(),
     })?;

@@ -1,12 +1,21 @@
 //! From fingerprints to places: how often the index and the catalogs are read.
 
+use container::Containers;
 use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
-use index::{HookKind, IndexOptions, Resolver, SessionContainers};
+use index::{Eviction, Hook, HookKind, IndexOptions, Resolver, ResolverOptions, SessionContainers};
 use types::{ChunkLocation, ContainerKind, Generation, Slot};
 
 use crate::store::*;
+
+fn resolver(index: index::Index, containers: Containers, kind: HookKind) -> Resolver<index::Index> {
+    let options = ResolverOptions {
+        cache_bytes: 1 << 20,
+        eviction: Eviction::ContainerLru,
+    };
+    Resolver::new(index, containers, kind, options)
+}
 
 fn stored(count: u64) -> (FaultStorage, Resolver<index::Index>) {
     let storage = FaultStorage::new();
@@ -26,23 +35,30 @@ fn stored(count: u64) -> (FaultStorage, Resolver<index::Index>) {
         .collect();
     let index = open(&storage, IndexOptions::default());
     index.catch_up(&writing, &committed).unwrap();
-    let resolver = Resolver::new(index, containers(&storage));
+    let resolver = resolver(index, containers(&storage), HookKind::Data);
     (storage, resolver)
 }
 
-fn find(resolver: &Resolver<index::Index>, n: u64, absent: &[ChunkLocation]) -> Option<ChunkLocation> {
-    let fingerprint = resolver.containers().fingerprinter().chunk(&chunk(n));
-    let found = resolver
-        .resolve(&fingerprint, HookKind::Data, &|at| absent.contains(&at))
+fn fingerprint(n: u64) -> types::Fingerprint {
+    containers(&FaultStorage::new()).fingerprinter().chunk(&chunk(n))
+}
+
+fn find_all(
+    resolver: &mut Resolver<index::Index>,
+    n: u64,
+    absent: &[ChunkLocation],
+    preferred: &[u64],
+) -> Vec<ChunkLocation> {
+    let mut out = vec![at(1, 1)];
+    let prefers = |id| preferred.iter().any(|n| data(*n, 0) == id);
+    resolver
+        .resolve(&fingerprint(n), &|at| absent.contains(&at), &prefers, &mut out)
         .unwrap();
-    found.map(|found| {
-        assert_eq!(found.entry.fingerprint, fingerprint);
-        assert_eq!(
-            found.view.entry(found.location.slot).unwrap().fingerprint,
-            fingerprint
-        );
-        found.location
-    })
+    out
+}
+
+fn find(resolver: &mut Resolver<index::Index>, n: u64, absent: &[ChunkLocation]) -> Option<ChunkLocation> {
+    find_all(resolver, n, absent, &[]).first().copied()
 }
 
 fn at(n: u64, slot: u32) -> ChunkLocation {
@@ -54,10 +70,10 @@ fn at(n: u64, slot: u32) -> ChunkLocation {
 
 #[test]
 fn a_known_stream_costs_one_index_read_a_container() {
-    let (_, resolver) = stored(5);
+    let (_, mut resolver) = stored(5);
     for n in 0..500 {
         assert_eq!(
-            find(&resolver, n, &[]),
+            find(&mut resolver, n, &[]),
             Some(at(n / 100 + 1, u32::try_from(n % 100).unwrap()))
         );
     }
@@ -66,61 +82,61 @@ fn a_known_stream_costs_one_index_read_a_container() {
         (stats.lookups, stats.index_reads, stats.catalog_loads),
         (500, 5, 5)
     );
-    assert_eq!((stats.hits_recent, stats.false_loads), (495, 0));
+    assert_eq!((stats.hits_cached, stats.false_loads), (495, 0));
     for n in 500..600 {
-        assert_eq!(find(&resolver, n, &[]), None);
+        assert_eq!(find(&mut resolver, n, &[]), None);
     }
     assert_eq!(resolver.stats().catalog_loads, 5, "what is new loads nothing");
-    resolver.forget_recent();
-    assert!(find(&resolver, 7, &[]).is_some());
-    assert_eq!(resolver.stats().hits_cached, 1);
+    resolver.forget();
+    assert!(find(&mut resolver, 7, &[]).is_some());
+    assert_eq!(resolver.stats().catalog_loads, 6);
 }
 
 #[test]
 fn what_is_absent_is_not_returned() {
-    let (storage, resolver) = stored(3);
+    let (storage, mut resolver) = stored(3);
     // The same chunk again, in a newer container.
     let writing = containers(&storage);
     let view = put(&writing, data(9, 0), &[7, 7]);
     let mut writer = resolver.index().session(session(9));
     writer.add(&view).unwrap();
-    assert_eq!(find(&resolver, 7, &[]), Some(at(9, 0)), "the newest");
+    assert_eq!(find(&mut resolver, 7, &[]), Some(at(9, 0)), "the newest");
     assert_eq!(
-        find(&resolver, 7, &[at(9, 0)]),
+        find(&mut resolver, 7, &[at(9, 0)]),
         Some(at(9, 1)),
         "a second slot of the same container"
     );
     assert_eq!(
-        find(&resolver, 7, &[at(9, 0), at(9, 1)]),
+        find(&mut resolver, 7, &[at(9, 0), at(9, 1)]),
         Some(at(1, 7)),
         "an older container"
     );
-    assert_eq!(find(&resolver, 7, &[at(9, 0), at(9, 1), at(1, 7)]), None);
+    assert_eq!(find(&mut resolver, 7, &[at(9, 0), at(9, 1), at(1, 7)]), None);
 }
 
 #[test]
 fn a_lost_or_damaged_container_costs_deduplication_alone() {
-    let (storage, resolver) = stored(2);
+    let (storage, mut resolver) = stored(2);
     storage
         .delete(&names::container(data(1, 0), Generation::FIRST))
         .unwrap();
     storage.damage(&names::container(data(2, 0), Generation::FIRST), |bytes| {
         bytes.truncate(99)
     });
-    assert_eq!(find(&resolver, 5, &[]), None);
-    assert_eq!(find(&resolver, 105, &[]), None);
+    assert_eq!(find(&mut resolver, 5, &[]), None);
+    assert_eq!(find(&mut resolver, 105, &[]), None);
     assert_eq!(resolver.stats().failed_loads, 2);
 }
 
 #[test]
 fn a_hook_that_lies_is_a_false_load() {
-    let (_, resolver) = stored(2);
-    let print = resolver.containers().fingerprinter().chunk(&chunk(5000));
+    let (_, mut resolver) = stored(2);
+    let print = fingerprint(5000);
     resolver
         .index()
         .add_session(session(50), [hook(print.index_bits(), data(1, 0))])
         .unwrap();
-    assert_eq!(find(&resolver, 5000, &[]), None);
+    assert_eq!(find(&mut resolver, 5000, &[]), None);
     assert_eq!(resolver.stats().false_loads, 1);
 }
 
@@ -129,20 +145,76 @@ fn kinds_do_not_mix() {
     let storage = FaultStorage::new();
     let containers = containers(&storage);
     let recipe = id(ContainerKind::Recipe, 1, 0);
-    let view = put(&containers, recipe, &[1]);
-    let resolver = Resolver::new(open(&storage, IndexOptions::default()), containers);
-    resolver.use_view(&view);
-    let print = resolver.containers().fingerprinter().chunk(&chunk(1));
-    assert!(
+    put(&containers, recipe, &[1]);
+    let index = open(&storage, IndexOptions::default());
+    for kind in HookKind::ALL {
+        let hook = Hook {
+            kind,
+            ..hook(fingerprint(1).index_bits(), recipe)
+        };
+        index.add_session(session(kind as u64 + 1), [hook]).unwrap();
+        let mut resolver = resolver(index.clone(), containers.clone(), kind);
+        let mut out = Vec::new();
         resolver
-            .resolve(&print, HookKind::Data, &|_| false)
-            .unwrap()
-            .is_none()
+            .resolve(&fingerprint(1), &|_| false, &|_| false, &mut out)
+            .unwrap();
+        assert_eq!(out.len(), usize::from(kind == HookKind::Node));
+    }
+}
+
+/// What a catalog that was prefetched lacks costs no second load, nor does one that cannot be loaded.
+#[test]
+fn no_catalog_is_loaded_for_what_the_cache_answers() {
+    let (storage, mut resolver) = stored(2);
+    storage
+        .delete(&names::container(data(2, 0), Generation::FIRST))
+        .unwrap();
+    for _ in 0..3 {
+        assert_eq!(find(&mut resolver, 5, &[]), Some(at(1, 5)));
+        assert_eq!(
+            find(&mut resolver, 6, &[at(1, 6)]),
+            None,
+            "it is absent, and was looked for"
+        );
+        assert_eq!(find(&mut resolver, 150, &[]), None);
+    }
+    let stats = resolver.stats();
+    assert_eq!(
+        (stats.catalog_loads, stats.failed_loads, stats.lookups),
+        (1, 1, 9)
     );
-    assert!(
+    assert_eq!((stats.hits_cached, stats.index_reads), (2, 7));
+}
+
+#[test]
+fn of_equal_chunks_the_preferred_come_first_then_the_newest() {
+    let (storage, mut resolver) = stored(1);
+    let writing = containers(&storage);
+    for n in [5, 6, 7] {
+        let view = put(&writing, data(n, 0), &[3, 500 + n]);
         resolver
-            .resolve(&print, HookKind::Node, &|_| false)
-            .unwrap()
-            .is_some()
+            .index()
+            .add_session(session(n), index::hooks_of(&view))
+            .unwrap();
+    }
+    let places = find_all(&mut resolver, 3, &[], &[6]);
+    assert_eq!(places, [at(6, 0)], "one catalog is enough");
+    assert!(find(&mut resolver, 505, &[]).is_some());
+    assert_eq!(find_all(&mut resolver, 3, &[], &[6]), [at(6, 0), at(5, 0)]);
+    assert_eq!(find_all(&mut resolver, 3, &[], &[5]), [at(5, 0), at(6, 0)]);
+    assert_eq!(
+        find_all(&mut resolver, 3, &[], &[]),
+        [at(6, 0), at(5, 0)],
+        "the newest"
     );
+}
+
+/// A running session's containers are its own business: when they are sealed must not matter.
+#[test]
+fn a_session_is_left_out() {
+    let (_, resolver) = stored(3);
+    let mut resolver = resolver.without(session(2));
+    assert!(find(&mut resolver, 5, &[]).is_some());
+    assert_eq!(find(&mut resolver, 105, &[]), None);
+    assert_eq!(resolver.stats().catalog_loads, 1);
 }

@@ -196,6 +196,7 @@ impl How {
                 checkpoint_bytes: 64 << 10,
                 checkpoint_interval: Duration::from_secs(30),
                 small_bytes_max: 0,
+                ..IngestOptions::for_cores(1)
             },
             force: false,
             host: "host",

@@ -1,0 +1,324 @@
+//! The fingerprint cache: all fingerprints of the catalogs prefetched last, in one table [Guo 3.2.1] (G3, G5).
+//!
+//! A hit on a hook brings a whole catalog here, and the chunks that follow in the stream are answered without
+//! the index. The table is of fixed size: buckets of 16 places, two buckets a fingerprint, no pointers, 42
+//! bytes a place. One tag of 16 bits a place says nearly always that a new chunk is in neither bucket.
+//!
+//! What must hold: what is found was added with just this fingerprint, whole, and not evicted since; memory
+//! stays within the budget whatever is added (INV-7); what is found depends on the calls alone, never on
+//! their timing. For one thread.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use types::Fingerprint;
+
+/// Places of a bucket.
+const WAYS: usize = 16;
+/// Bytes of a place: tag, fingerprint, holder and value.
+const PLACE_BYTES: u64 = 2 + Fingerprint::BYTES as u64 + 8;
+/// Equal fingerprints kept at most.
+const SAME_MAX: usize = 4;
+/// Buckets are never fewer.
+const BUCKETS_MIN: u64 = 4;
+
+/// What makes room where a fingerprint's places are all taken [Guo 3.2.3].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// All of the catalog used least recently, of those in the way. Loses least.
+    ContainerLru,
+    /// The bucket alone; a catalog counts as evicted, and a hook may bring it again, once more than this
+    /// share of its fingerprints has gone, in percent. The others of them are found until they go too.
+    Threshold(u8),
+    /// The bucket alone, and each catalog that had a fingerprint in it counts as evicted.
+    Immediate,
+}
+
+/// Whose fingerprints they are: a container, or what will be one.
+#[derive(Debug)]
+struct Holder<K> {
+    key: K,
+    /// Whether it counts as prefetched.
+    is_cached: bool,
+    /// Whether what is still in the table is of no use: its places are free.
+    is_dead: bool,
+    /// Places of the table that name it.
+    present: u32,
+    /// Fingerprints that it had when it was added.
+    total: u32,
+    /// When it was added or answered last.
+    used: u64,
+}
+
+/// Fingerprints by holder `K`, each with a value (a slot).
+#[derive(Debug)]
+pub struct FingerprintCache<K> {
+    eviction: Eviction,
+    buckets: u64,
+    /// 0 where a place is empty.
+    tags: Vec<u16>,
+    prints: Vec<[u8; Fingerprint::BYTES]>,
+    /// Holder and value.
+    entries: Vec<[u32; 2]>,
+    holders: Vec<Holder<K>>,
+    numbers: HashMap<K, u32>,
+    free: Vec<u32>,
+    uses: u64,
+}
+
+/// The two buckets of a fingerprint, and its tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) buckets: [usize; 2],
+    tag: u16,
+}
+
+/// Index bits spread over the buckets: two independent choices.
+pub(crate) fn home(fingerprint: &Fingerprint, buckets: u64) -> Home {
+    let bits = fingerprint.index_bits();
+    let spread = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let scale = |part: u64| usize::try_from((part * buckets) >> 32).expect("less than the buckets");
+    let tag = u16::try_from(bits & 0xffff).expect("16 bits").max(1);
+    Home {
+        buckets: [scale(spread >> 32), scale((spread ^ bits) & 0xffff_ffff)],
+        tag,
+    }
+}
+
+impl<K: Copy + Eq + Hash> FingerprintCache<K> {
+    /// An empty cache. Its memory is taken as it fills.
+    #[must_use]
+    pub fn new(budget_bytes: u64, eviction: Eviction) -> Self {
+        let buckets = (budget_bytes / (PLACE_BYTES * WAYS as u64)).clamp(BUCKETS_MIN, u64::from(u32::MAX));
+        let places = usize::try_from(buckets).expect("checked against u32") * WAYS;
+        Self {
+            eviction,
+            buckets,
+            tags: vec![0; places],
+            prints: vec![[0; Fingerprint::BYTES]; places],
+            entries: vec![[0; 2]; places],
+            holders: Vec::new(),
+            numbers: HashMap::new(),
+            free: Vec::new(),
+            uses: 0,
+        }
+    }
+
+    /// How many fingerprints fit at most.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// Memory that it takes when full, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let holder = size_of::<Holder<K>>() + size_of::<(K, u32)>() + size_of::<u32>();
+        self.tags.len() as u64 * PLACE_BYTES + (self.holders.capacity() * holder) as u64
+    }
+
+    /// Whether the holder counts as prefetched: what of it is not found is not in it, or was pushed out by
+    /// equal fingerprints.
+    #[must_use]
+    pub fn contains(&self, key: K) -> bool {
+        self.numbers
+            .get(&key)
+            .is_some_and(|number| self.holders[*number as usize].is_cached)
+    }
+
+    /// Adds fingerprints of a holder, with their values. What is there of it already stays.
+    pub fn insert(&mut self, key: K, prints: impl IntoIterator<Item = (Fingerprint, u32)>) {
+        let number = self.number(key);
+        self.touch(number);
+        let holder = &mut self.holders[number as usize];
+        if !holder.is_cached {
+            (holder.is_cached, holder.total) = (true, 0);
+        }
+        // One more than there are, so that it stays while it is being added.
+        holder.present += 1;
+        for (print, value) in prints {
+            self.holders[number as usize].total += 1;
+            self.place(number, &print, value);
+        }
+        self.leave(number);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.tags.fill(0);
+        self.holders.clear();
+        self.numbers.clear();
+        self.free.clear();
+    }
+
+    /// Adds to `out` who holds the fingerprint, and the value there. They count as used.
+    pub fn find(&mut self, fingerprint: &Fingerprint, out: &mut Vec<(K, u32)>) {
+        let home = home(fingerprint, self.buckets);
+        for bucket in home.distinct() {
+            for place in bucket * WAYS..(bucket + 1) * WAYS {
+                if self.tags[place] == home.tag && self.prints[place] == *fingerprint.as_bytes() {
+                    let [number, value] = self.entries[place];
+                    let holder = &self.holders[number as usize];
+                    if !holder.is_dead {
+                        out.push((holder.key, value));
+                        self.touch(number);
+                    }
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, number: u32) {
+        self.uses += 1;
+        self.holders[number as usize].used = self.uses;
+    }
+
+    /// The number of a holder, a new one if need be.
+    fn number(&mut self, key: K) -> u32 {
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let holder = Holder {
+            key,
+            is_cached: true,
+            is_dead: false,
+            present: 0,
+            total: 0,
+            used: 0,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.holders[number as usize] = holder;
+                number
+            }
+            None => {
+                self.holders.push(holder);
+                u32::try_from(self.holders.len() - 1).expect("fewer holders than places, and one")
+            }
+        };
+        self.numbers.insert(key, number);
+        number
+    }
+
+    fn place(&mut self, number: u32, print: &Fingerprint, value: u32) {
+        let home = home(print, self.buckets);
+        let (mut free, mut same, mut oldest) = ([0; 2], 0, None::<(u64, usize)>);
+        for (side, bucket) in home.distinct().enumerate() {
+            for place in bucket * WAYS..(bucket + 1) * WAYS {
+                if self.is_free(place) {
+                    free[side] += 1;
+                } else if self.tags[place] == home.tag && self.prints[place] == *print.as_bytes() {
+                    let held_by = self.entries[place][0];
+                    if self.entries[place] == [number, value] {
+                        return;
+                    }
+                    same += 1;
+                    let used = self.holders[held_by as usize].used;
+                    if oldest.is_none_or(|(before, _)| used < before) {
+                        oldest = Some((used, place));
+                    }
+                }
+            }
+        }
+        let place = match oldest {
+            Some((_, place)) if same >= SAME_MAX => place,
+            _ => {
+                // The emptier bucket, and of equal ones the first.
+                let side = usize::from(free[1] > free[0]);
+                if free[side] == 0 && !self.make_room(number, home) {
+                    return;
+                }
+                let sides = if free[side] == 0 { [0, 1] } else { [side, 1 - side] };
+                let places = sides.map(|side| home.buckets[side] * WAYS);
+                let mut places = places.into_iter().flat_map(|first| first..first + WAYS);
+                match places.find(|place| self.is_free(*place)) {
+                    Some(place) => place,
+                    None => return,
+                }
+            }
+        };
+        self.vacate(place);
+        self.tags[place] = home.tag;
+        self.prints[place] = *print.as_bytes();
+        self.entries[place] = [number, value];
+        self.holders[number as usize].present += 1;
+    }
+
+    fn is_free(&self, place: usize) -> bool {
+        self.tags[place] == 0 || self.holders[self.entries[place][0] as usize].is_dead
+    }
+
+    /// Empties a place.
+    fn vacate(&mut self, place: usize) {
+        if self.tags[place] == 0 {
+            return;
+        }
+        self.tags[place] = 0;
+        self.leave(self.entries[place][0]);
+    }
+
+    /// Counts a place less of a holder; without any it is forgotten.
+    fn leave(&mut self, number: u32) {
+        let holder = &mut self.holders[number as usize];
+        holder.present -= 1;
+        if holder.present == 0 {
+            // A dead one's key may have a new number by now.
+            if !holder.is_dead {
+                holder.is_dead = true;
+                self.numbers.remove(&holder.key);
+            }
+            self.free.push(number);
+        }
+    }
+
+    /// Makes room for a fingerprint of holder `number` whose places are all taken; false when all of them
+    /// are its own.
+    fn make_room(&mut self, number: u32, home: Home) -> bool {
+        match self.eviction {
+            Eviction::ContainerLru => {
+                let others = home
+                    .distinct()
+                    .flat_map(|bucket| bucket * WAYS..(bucket + 1) * WAYS)
+                    .map(|place| self.entries[place][0])
+                    .filter(|other| *other != number);
+                let Some(oldest) = others.min_by_key(|other| self.holders[*other as usize].used) else {
+                    return false;
+                };
+                let holder = &mut self.holders[oldest as usize];
+                holder.is_dead = true;
+                holder.is_cached = false;
+                self.numbers.remove(&holder.key);
+            }
+            Eviction::Threshold(_) | Eviction::Immediate => {
+                let first = home.buckets[0] * WAYS;
+                for place in first..first + WAYS {
+                    let evicted = self.entries[place][0];
+                    if evicted != number {
+                        let holder = &mut self.holders[evicted as usize];
+                        let gone = (u64::from(holder.total) + 1).saturating_sub(u64::from(holder.present));
+                        holder.is_cached &= match self.eviction {
+                            Eviction::Threshold(percent) => {
+                                gone * 100 <= u64::from(holder.total) * u64::from(percent)
+                            }
+                            _ => false,
+                        };
+                    }
+                    self.vacate(place);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Home {
+    /// Both buckets, or the one that they are.
+    fn distinct(self) -> impl Iterator<Item = usize> {
+        let [first, second] = self.buckets;
+        std::iter::once(first).chain((second != first).then_some(second))
+    }
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

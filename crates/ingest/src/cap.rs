@@ -1,0 +1,244 @@
+//! Capping: how many containers a window of a stream may refer to [Lillibridge 3.2, 5] (L3, L8, L9).
+//!
+//! A window is a run of whole segments of at least so many bytes. Pure: accounts of one stream, changed in the
+//! order of its segments alone. What this session has stored a moment ago is not charged: it lies where the
+//! window's new chunks go.
+
+use std::collections::{HashMap, VecDeque};
+
+use types::ContainerId;
+
+use crate::own::Batch;
+
+/// Windows that an adaptive cap looks back on.
+const ADAPTIVE_WINDOWS: usize = 8;
+
+/// How many containers a window may refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cap {
+    /// Any number.
+    None,
+    /// So many.
+    Fixed(u32),
+    /// So many on average over the last windows: one that needs few leaves the rest to the next ones, which
+    /// have up to four times as many [Lillibridge 5].
+    Adaptive(u32),
+}
+
+/// How fragmentation is bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capping {
+    /// The cap.
+    pub cap: Cap,
+    /// Containers that one of so many windows before referred to are not charged again: a restore has them
+    /// still in memory [Lillibridge 5].
+    pub remembered_windows: u32,
+    /// A window's least length.
+    pub window_bytes: u64,
+}
+
+impl Default for Capping {
+    fn default() -> Self {
+        Self {
+            cap: Cap::None,
+            remembered_windows: 0,
+            window_bytes: 20_000_000,
+        }
+    }
+}
+
+/// What a reference may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    /// A container of before this session.
+    Container(ContainerId),
+    /// Chunks of this session, wherever they went.
+    Own(Batch),
+}
+
+/// The accounts of one stream.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    capping: Capping,
+    /// This window's number.
+    window: u64,
+    /// Bytes of it that were decided or wait for its end.
+    bytes: u64,
+    level: usize,
+    charged: usize,
+    /// The last window that referred to each.
+    used: HashMap<Holder, u64>,
+    /// What the windows before were charged.
+    before: VecDeque<usize>,
+}
+
+impl Accounts {
+    pub(crate) fn new(capping: Capping) -> Self {
+        let mut accounts = Self {
+            capping,
+            window: 0,
+            bytes: 0,
+            level: 0,
+            charged: 0,
+            used: HashMap::new(),
+            before: VecDeque::new(),
+        };
+        accounts.level = accounts.next_level();
+        accounts
+    }
+
+    /// Whether there is a cap.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.capping.cap != Cap::None
+    }
+
+    /// How many more containers the window may be charged.
+    pub(crate) fn left(&self) -> usize {
+        self.level.saturating_sub(self.charged)
+    }
+
+    /// As [`Self::left`], and no more than the window's share up to now with a segment of `len` bytes: what a
+    /// segment may have before the rest of its window is known.
+    pub(crate) fn left_so_far(&self, len: u64) -> usize {
+        if !self.is_capped() {
+            return usize::MAX;
+        }
+        let bytes = self.bytes.saturating_add(len).min(self.capping.window_bytes);
+        let share =
+            (self.level as u128 * u128::from(bytes)).div_ceil(u128::from(self.capping.window_bytes.max(1)));
+        usize::try_from(share)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(self.charged)
+    }
+
+    /// Whether a reference to it is charged nothing: this window refers to it already, or one before that is
+    /// remembered.
+    pub(crate) fn is_free(&self, holder: Holder) -> bool {
+        let remembered = u64::from(self.capping.remembered_windows);
+        self.used
+            .get(&holder)
+            .is_some_and(|window| self.window - window <= remembered)
+    }
+
+    /// A reference to it is written.
+    pub(crate) fn refer(&mut self, holder: Holder) {
+        if !self.is_capped() {
+            return;
+        }
+        if !self.is_free(holder) {
+            self.charged += 1;
+        }
+        self.used.insert(holder, self.window);
+    }
+
+    /// References to so many are written, nobody knows to which.
+    pub(crate) fn refer_to_some(&mut self, count: usize) {
+        self.charged += count;
+    }
+
+    /// A segment of the window was taken; whether the window ends with it.
+    pub(crate) fn add(&mut self, len: u64) -> bool {
+        self.bytes = self.bytes.saturating_add(len);
+        self.bytes >= self.capping.window_bytes
+    }
+
+    /// The next window begins.
+    pub(crate) fn end_window(&mut self) {
+        self.before.push_back(self.charged);
+        if self.before.len() > ADAPTIVE_WINDOWS {
+            self.before.pop_front();
+        }
+        self.window += 1;
+        (self.bytes, self.charged) = (0, 0);
+        let (window, remembered) = (self.window, u64::from(self.capping.remembered_windows));
+        self.used.retain(|_, last| window - *last <= remembered);
+        self.level = self.next_level();
+    }
+
+    fn next_level(&self) -> usize {
+        match self.capping.cap {
+            Cap::None => usize::MAX,
+            Cap::Fixed(cap) => cap as usize,
+            Cap::Adaptive(cap) => {
+                let cap = cap as usize;
+                let used: usize = self.before.iter().sum();
+                let allowed = cap.saturating_mul(self.before.len() + 1).saturating_sub(used);
+                allowed.clamp(cap.min(1), cap.saturating_mul(4))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use types::{ContainerKind, SequenceNumber, SessionId};
+
+    use super::*;
+
+    fn holder(n: u32) -> Holder {
+        Holder::Container(ContainerId {
+            session: SessionId::new(1).unwrap(),
+            kind: ContainerKind::Data,
+            sequence: SequenceNumber::new(n).unwrap(),
+        })
+    }
+
+    fn accounts(cap: Cap, remembered_windows: u32) -> Accounts {
+        Accounts::new(Capping {
+            cap,
+            remembered_windows,
+            window_bytes: 100,
+        })
+    }
+
+    #[test]
+    fn a_segment_gets_its_share_and_what_others_left() {
+        let mut accounts = accounts(Cap::Fixed(10), 0);
+        assert_eq!(accounts.left_so_far(20), 2);
+        accounts.refer(holder(1));
+        accounts.refer(holder(1));
+        assert!(!accounts.add(20));
+        assert_eq!((accounts.left_so_far(20), accounts.left()), (3, 9));
+        assert!(accounts.is_free(holder(1)));
+        assert!(accounts.add(90));
+        assert_eq!(accounts.left_so_far(500), 9);
+        accounts.end_window();
+        assert!(!accounts.is_free(holder(1)));
+        assert_eq!((accounts.left(), accounts.left_so_far(1)), (10, 1));
+        assert_eq!(super::tests::accounts(Cap::None, 0).left_so_far(1), usize::MAX);
+    }
+
+    #[test]
+    fn remembered_windows_are_free() {
+        let mut accounts = accounts(Cap::Fixed(10), 2);
+        accounts.refer(holder(1));
+        for _ in 0..2 {
+            accounts.end_window();
+            assert!(accounts.is_free(holder(1)));
+        }
+        accounts.end_window();
+        assert!(!accounts.is_free(holder(1)) && accounts.used.is_empty());
+    }
+
+    proptest! {
+        /// The average over any nine windows in a row, each of which takes all that it may or less.
+        #[test]
+        fn an_adaptive_cap_is_kept_on_average(cap in 1..30_u32, wishes in prop::collection::vec(0..200_usize, 1..60)) {
+            let mut accounts = accounts(Cap::Adaptive(cap), 0);
+            let mut taken = Vec::new();
+            for wish in wishes {
+                let count = wish.min(accounts.left());
+                prop_assert!(accounts.left() >= 1 && accounts.left() <= 4 * cap as usize);
+                accounts.refer_to_some(count);
+                taken.push(count);
+                accounts.end_window();
+            }
+            for windows in taken.windows(ADAPTIVE_WINDOWS + 1) {
+                let sum: usize = windows.iter().sum();
+                // One more for each window: none is left without any.
+                prop_assert!(sum <= (cap as usize + 1) * (ADAPTIVE_WINDOWS + 1), "{:?}", windows);
+            }
+        }
+    }
+}

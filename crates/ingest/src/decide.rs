@@ -1,0 +1,400 @@
+//! Which of a window's chunks are referred to where they lie, and which are stored [Guo 3.2.1, Lillibridge 3.2,
+//! 4.8] (G3, L3, L8).
+//!
+//! Every chunk is asked of the session's own chunks and of the catalogs prefetched last; what neither has is asked
+//! of the hooks, and catalogs are prefetched that hooks name. Then containers are ranked by the bytes of the window
+//! that they hold and those ranked before do not; of equal ones the newer counts more. Without a cap a hook's
+//! catalog is loaded when the hook is met, and all that is found is referred to. With a cap, the hooks of a sample of
+//! the chunks alone rank what is not prefetched, catalogs are loaded in the order of that rank, and when as many
+//! containers are chosen as the cap leaves, all other chunks are stored again.
+//!
+//! What must hold: the decision follows from the order of chunks, the index and the session's view alone. A
+//! catalog is never loaded for a chunk that the caches answer. No allocation for a chunk. One thread.
+
+use index::sampling::SampleLevel;
+use index::{Index, LOADS_MAX, Resolver, age_order};
+use types::{ChunkLocation, ContainerId, Fingerprint};
+
+use crate::cap::{Accounts, Holder};
+use crate::door::Lookup;
+use crate::error::IngestError;
+use crate::lookup::PlacedAt;
+use crate::own::{Batch, OwnChunks};
+use crate::segment::{Bytes, Segment};
+
+/// With a cap, one chunk in 2^n is asked of the hooks before containers are ranked.
+const RANKING_LEVEL: u8 = 4;
+
+/// A chunk to be decided on.
+#[derive(Debug)]
+struct Wanted {
+    fingerprint: Fingerprint,
+    len: u32,
+    is_offered: bool,
+    place: Option<PlacedAt>,
+}
+
+/// A container or batch that may be chosen.
+#[derive(Debug)]
+struct Candidate {
+    holder: Holder,
+    /// Bytes that hooks promise of it.
+    promised: u64,
+    /// The chunk whose hook named it first.
+    hinted_by: Option<usize>,
+    is_loaded: bool,
+    is_chosen: bool,
+}
+
+/// A candidate has a chunk.
+#[derive(Debug)]
+struct Offer {
+    chunk: u32,
+    candidate: u32,
+    place: PlacedAt,
+}
+
+/// Decides on chunks. What it allocates is used again.
+pub(crate) struct Decider {
+    pub(crate) own: OwnChunks,
+    pub(crate) chunks: Resolver<Index>,
+    /// Batches of the session's own chunks that began so recently are not charged.
+    recent_batches: u64,
+    wanted: Vec<Wanted>,
+    candidates: Vec<Candidate>,
+    offers: Vec<Offer>,
+    gains: Vec<u64>,
+    locations: Vec<ChunkLocation>,
+    hinted: Vec<ContainerId>,
+}
+
+impl Decider {
+    pub(crate) fn new(own: OwnChunks, chunks: Resolver<Index>, recent_batches: u64) -> Self {
+        Self {
+            own,
+            chunks,
+            recent_batches,
+            wanted: Vec::new(),
+            candidates: Vec::new(),
+            offers: Vec::new(),
+            gains: Vec::new(),
+            locations: Vec::new(),
+            hinted: Vec::new(),
+        }
+    }
+
+    /// Whether an own batch is charged nothing.
+    pub(crate) fn is_recent(&self, batch: Batch) -> bool {
+        self.own.age(batch) < self.recent_batches
+    }
+
+    /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
+    /// charged. Returns whether more would have found more. [`Self::place`] tells what was decided.
+    pub(crate) fn decide<'s>(
+        &mut self,
+        lookup: &Lookup<'_>,
+        segments: impl IntoIterator<Item = &'s Segment>,
+        accounts: &Accounts,
+        left: usize,
+    ) -> Result<bool, IngestError> {
+        self.wanted.clear();
+        self.candidates.clear();
+        self.offers.clear();
+        let read = segments
+            .into_iter()
+            .flat_map(|segment| &segment.children)
+            .filter(|child| matches!(child.bytes, Bytes::Read { .. }));
+        self.wanted.extend(read.map(|child| Wanted {
+            fingerprint: child.fingerprint,
+            len: u32::try_from(child.len).expect("a chunk is at most some MiB"),
+            is_offered: false,
+            place: None,
+        }));
+        for chunk in 0..self.wanted.len() {
+            self.ask_caches(lookup, chunk);
+        }
+        let mut left = left;
+        let is_capped = left != usize::MAX;
+        if is_capped {
+            self.ask_samples();
+            self.choose(lookup, accounts, &mut left)?;
+        }
+        if left > 0 {
+            self.ask_hooks(lookup, accounts, left)?;
+        }
+        self.choose(lookup, accounts, &mut left)?;
+        let open = |offer: &Offer| self.wanted[offer.chunk as usize].place.is_none();
+        Ok(self.offers.iter().any(open)
+            || self
+                .candidates
+                .iter()
+                .any(|candidate| !candidate.is_loaded && candidate.promised > 0))
+    }
+
+    /// What was decided of the n-th chunk that was read: `None` is to be stored, unless it has been since.
+    pub(crate) fn place(&self, chunk: usize) -> Option<PlacedAt> {
+        self.wanted[chunk].place
+    }
+
+    /// Whether the n-th chunk was found anywhere.
+    pub(crate) fn is_offered(&self, chunk: usize) -> bool {
+        self.wanted[chunk].is_offered
+    }
+
+    /// Where this session has stored a chunk a moment ago.
+    pub(crate) fn newest_recent(&mut self, fingerprint: &Fingerprint) -> Option<PlacedAt> {
+        let mut newest = None::<(Batch, PlacedAt)>;
+        self.own.find(fingerprint, |batch, new| {
+            if newest.is_none_or(|(before, _)| before < batch) {
+                newest = Some((batch, PlacedAt::New(new)));
+            }
+        });
+        let (batch, place) = newest?;
+        self.is_recent(batch).then_some(place)
+    }
+
+    /// The holders that were chosen.
+    pub(crate) fn chosen(&self) -> impl Iterator<Item = Holder> {
+        let chosen = self.candidates.iter().filter(|candidate| candidate.is_chosen);
+        chosen.map(|candidate| candidate.holder)
+    }
+
+    /// The number of a candidate, a new one if need be. There are few, and the last ones are asked for most.
+    fn candidate(&mut self, holder: Holder, is_loaded: bool) -> usize {
+        let known = self
+            .candidates
+            .iter()
+            .rposition(|candidate| candidate.holder == holder);
+        let number = known.unwrap_or_else(|| {
+            self.candidates.push(Candidate {
+                holder,
+                promised: 0,
+                hinted_by: None,
+                is_loaded: false,
+                is_chosen: false,
+            });
+            self.candidates.len() - 1
+        });
+        self.candidates[number].is_loaded |= is_loaded;
+        number
+    }
+
+    fn offer(&mut self, chunk: usize, holder: Holder, place: PlacedAt) {
+        let candidate = self.candidate(holder, true);
+        self.wanted[chunk].is_offered = true;
+        self.offers.push(Offer {
+            chunk: u32::try_from(chunk).expect("a window has fewer chunks than bytes"),
+            candidate: u32::try_from(candidate).expect("no more than chunks"),
+            place,
+        });
+    }
+
+    /// Offers of what is cached; whether there are any.
+    fn ask_caches(&mut self, lookup: &Lookup<'_>, chunk: usize) -> bool {
+        let fingerprint = self.wanted[chunk].fingerprint;
+        let mut own = None::<(Batch, PlacedAt)>;
+        // Of its own chunks the newest is enough.
+        self.own.find(&fingerprint, |batch, new| {
+            if own.is_none_or(|(newest, _)| newest < batch) {
+                own = Some((batch, PlacedAt::New(new)));
+            }
+        });
+        if let Some((batch, place)) = own {
+            self.offer(chunk, Holder::Own(batch), place);
+        }
+        let mut locations = std::mem::take(&mut self.locations);
+        locations.clear();
+        self.chunks
+            .cached(&fingerprint, &|at| lookup.is_absent(at), &mut locations);
+        for at in &locations {
+            self.offer(chunk, Holder::Container(at.container), PlacedAt::Stored(*at));
+        }
+        self.locations = locations;
+        self.wanted[chunk].is_offered
+    }
+
+    /// Ranks by hooks what is not prefetched: a sample of the chunks stands for all.
+    fn ask_samples(&mut self) {
+        let mut hinted = std::mem::take(&mut self.hinted);
+        for chunk in 0..self.wanted.len() {
+            let Wanted {
+                fingerprint,
+                len,
+                is_offered,
+                ..
+            } = self.wanted[chunk];
+            if is_offered || SampleLevel::of(&fingerprint).get() < RANKING_LEVEL {
+                continue;
+            }
+            let promised = u64::from(len) << RANKING_LEVEL;
+            if let Some(batch) = self.own.hinted(&fingerprint) {
+                let candidate = self.candidate(Holder::Own(batch), false);
+                self.candidates[candidate].promised += promised;
+            }
+            self.chunks.hinted(&fingerprint, &mut hinted);
+            for id in &hinted {
+                let candidate = self.candidate(Holder::Container(*id), false);
+                let candidate = &mut self.candidates[candidate];
+                candidate.promised += promised;
+                candidate.hinted_by.get_or_insert(chunk);
+            }
+        }
+        self.hinted = hinted;
+    }
+
+    /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most `left` catalogs
+    /// that are charged.
+    fn ask_hooks(
+        &mut self,
+        lookup: &Lookup<'_>,
+        accounts: &Accounts,
+        left: usize,
+    ) -> Result<(), IngestError> {
+        let mut hinted = std::mem::take(&mut self.hinted);
+        let (mut loads, mut loaded) = (0, false);
+        for chunk in 0..self.wanted.len() {
+            if self.wanted[chunk].is_offered || (loaded && self.ask_caches(lookup, chunk)) {
+                continue;
+            }
+            let fingerprint = self.wanted[chunk].fingerprint;
+            if let Some(batch) = self.own.hinted(&fingerprint)
+                && loads < left
+            {
+                self.own.load(batch, lookup.containers());
+                loads += usize::from(!accounts.is_free(Holder::Own(batch)));
+                loaded = true;
+                if self.ask_caches(lookup, chunk) {
+                    continue;
+                }
+            }
+            self.chunks.hinted(&fingerprint, &mut hinted);
+            for id in hinted.iter().take(LOADS_MAX) {
+                let is_free = accounts.is_free(Holder::Container(*id));
+                if !is_free && loads >= left {
+                    continue;
+                }
+                loads += usize::from(!is_free);
+                loaded = true;
+                self.chunks.prefetch(*id, Some(&fingerprint))?;
+                if self.ask_caches(lookup, chunk) {
+                    break;
+                }
+            }
+        }
+        self.hinted = hinted;
+        // With sampled hooks, what comes before a container's first hook is known only now.
+        for chunk in 0..self.wanted.len() {
+            if loaded && !self.wanted[chunk].is_offered {
+                self.ask_caches(lookup, chunk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses candidates by rank, `left` at most of those that are charged, and loads those that only hooks speak
+    /// for when their turn comes.
+    fn choose(
+        &mut self,
+        lookup: &Lookup<'_>,
+        accounts: &Accounts,
+        left: &mut usize,
+    ) -> Result<(), IngestError> {
+        let mut loads = *left;
+        loop {
+            self.rank();
+            let is_free = |decider: &Self, holder: Holder| {
+                accounts.is_free(holder) || matches!(holder, Holder::Own(batch) if decider.is_recent(batch))
+            };
+            let best = (0..self.candidates.len())
+                .filter(|number| self.gains[*number] > 0)
+                .filter(|number| *left > 0 || is_free(self, self.candidates[*number].holder))
+                .filter(|number| loads > 0 || self.candidates[*number].is_loaded)
+                .max_by_key(|number| {
+                    let holder = self.candidates[*number].holder;
+                    (is_free(self, holder), self.gains[*number], newness(holder))
+                });
+            let Some(best) = best else {
+                return Ok(());
+            };
+            if !self.candidates[best].is_loaded {
+                loads -= 1;
+                self.load(lookup, best)?;
+                continue;
+            }
+            self.candidates[best].is_chosen = true;
+            let holder = self.candidates[best].holder;
+            if !is_free(self, holder) && *left != usize::MAX {
+                *left -= 1;
+            }
+            for offer in &self.offers {
+                let wanted = &mut self.wanted[offer.chunk as usize];
+                if offer.candidate as usize == best && wanted.place.is_none() {
+                    wanted.place = Some(offer.place);
+                }
+            }
+        }
+    }
+
+    /// What each candidate has, or promises, that none chosen before it has.
+    fn rank(&mut self) {
+        self.gains.clear();
+        let promised = |candidate: &Candidate| {
+            if candidate.is_loaded {
+                0
+            } else {
+                candidate.promised
+            }
+        };
+        self.gains.extend(self.candidates.iter().map(promised));
+        for offer in &self.offers {
+            let wanted = &self.wanted[offer.chunk as usize];
+            if wanted.place.is_none() {
+                self.gains[offer.candidate as usize] += u64::from(wanted.len);
+            }
+        }
+    }
+
+    /// Prefetches a candidate, and lets it offer what it has.
+    fn load(&mut self, lookup: &Lookup<'_>, number: usize) -> Result<(), IngestError> {
+        self.candidates[number].is_loaded = true;
+        let holder = self.candidates[number].holder;
+        match holder {
+            Holder::Own(batch) => {
+                self.own.load(batch, lookup.containers());
+                for chunk in 0..self.wanted.len() {
+                    let fingerprint = self.wanted[chunk].fingerprint;
+                    if let Some(new) = self.own.newest(&fingerprint, |held| held == batch) {
+                        self.offer(chunk, holder, PlacedAt::New(new));
+                    }
+                }
+            }
+            Holder::Container(id) => {
+                let asked = self.candidates[number].hinted_by;
+                let asked = asked.map(|chunk| self.wanted[chunk].fingerprint);
+                let Some(view) = self.chunks.prefetch(id, asked.as_ref())? else {
+                    return Ok(());
+                };
+                let mut locations = std::mem::take(&mut self.locations);
+                for chunk in 0..self.wanted.len() {
+                    locations.clear();
+                    let fingerprint = self.wanted[chunk].fingerprint;
+                    self.chunks
+                        .places_in(&view, &fingerprint, &|at| lookup.is_absent(at), &mut locations);
+                    if let Some(at) = locations.first() {
+                        self.offer(chunk, Holder::Container(at.container), PlacedAt::Stored(*at));
+                    }
+                }
+                self.locations = locations;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of equal ranks the newer is preferred: the session's own before others'.
+fn newness(holder: Holder) -> (u64, u32) {
+    match holder {
+        Holder::Container(id) => (age_order(id), 0),
+        Holder::Own(batch) => (u64::MAX, batch.number),
+    }
+}
