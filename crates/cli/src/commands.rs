@@ -7,6 +7,7 @@ mod index;
 mod init;
 mod key;
 mod ls;
+mod pipeline;
 mod restore;
 mod snapshots;
 mod stats;

@@ -156,6 +156,34 @@ impl ContainerBuilder {
     /// them ([`Self::has_room_for`]): the caller's counting is broken, and sealing would write what
     /// cannot be read.
     pub fn append(&mut self, region: CompressedRegion, entries: &[PendingEntry]) -> Slot {
+        let first = self.list(entries);
+        let plain_len = entries.iter().map(|entry| u64::from(entry.len)).sum();
+        assert!(
+            plain_len == region.plain_len() as u64,
+            "a region is as long as its entries together"
+        );
+        self.add(region.codec(), [region.bytes()], plain_len, entries.len());
+        first
+    }
+
+    /// As [`Self::append`], of a region that is stored as it is, gathered from where its bytes lie.
+    ///
+    /// # Panics
+    /// As [`Self::append`].
+    pub fn append_raw<'a>(
+        &mut self,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+        entries: &[PendingEntry],
+    ) -> Slot {
+        let first = self.list(entries);
+        let plain_len = entries.iter().map(|entry| u64::from(entry.len)).sum();
+        let stored = self.add(Codec::Raw, pieces, plain_len, entries.len());
+        assert!(stored == plain_len, "a region is as long as its entries together");
+        first
+    }
+
+    /// Gives entries the next slots; the first comes back.
+    fn list(&mut self, entries: &[PendingEntry]) -> Slot {
         let first = u32::try_from(self.entry_count())
             .ok()
             .and_then(|n| Slot::new(n).ok());
@@ -167,11 +195,6 @@ impl ContainerBuilder {
             .zip(last..)
             .map(|(entry, slot)| entry.at(Slot::new(slot).expect("has_room_for was asked")));
         self.catalog.entries.extend(listed);
-        self.add(
-            &region,
-            entries.iter().map(|entry| u64::from(entry.len)).sum(),
-            entries.len(),
-        );
         first
     }
 
@@ -185,11 +208,12 @@ impl ContainerBuilder {
             "survivors are no more than there are slots"
         );
         self.catalog.entries.extend_from_slice(entries);
-        self.add(
-            &region,
-            entries.iter().map(|entry| u64::from(entry.len)).sum(),
-            entries.len(),
+        let plain_len = entries.iter().map(|entry| u64::from(entry.len)).sum();
+        assert!(
+            plain_len == region.plain_len() as u64,
+            "a region is as long as its entries together"
         );
+        self.add(region.codec(), [region.bytes()], plain_len, entries.len());
     }
 
     /// Records what was merged into this container; sorted by container and slot.
@@ -197,18 +221,24 @@ impl ContainerBuilder {
         self.catalog.merged = merged;
     }
 
-    fn add(&mut self, region: &CompressedRegion, plain_len: u64, entries: usize) {
+    /// Adds a region's bytes, and room for its tag; their length comes back.
+    fn add<'a>(
+        &mut self,
+        codec: Codec,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+        plain_len: u64,
+        entries: usize,
+    ) -> u64 {
         assert!(entries > 0, "a region holds at least one entry");
-        assert!(
-            plain_len == region.plain_len() as u64,
-            "a region is as long as its entries together"
-        );
         assert!(
             plain_len <= u64::from(REGION_PLAIN_BYTES_MAX),
             "a region closes at 1 MiB and a chunk"
         );
         let offset = self.bytes.len();
-        self.bytes.extend_from_slice(region.bytes());
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+        let bytes = (self.bytes.len() - offset) as u64;
         self.bytes.extend_zeros(TAG_BYTES);
         let stored_len = u32::try_from(self.bytes.len() - offset).expect("no longer than its plain bytes");
         let entry_count = u32::try_from(entries).expect("no more than slots");
@@ -219,8 +249,9 @@ impl ContainerBuilder {
             stored_len,
             first_entry,
             entry_count,
-            codec: region.codec(),
+            codec,
         });
+        bytes
     }
 
     /// Encrypts every region in place, digests, and appends catalog, rows and footer.

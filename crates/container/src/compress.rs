@@ -1,7 +1,7 @@
 //! From a region's plain bytes to what will be encrypted: zstd, or the bytes themselves.
 //!
-//! Pure computation, meant for worker threads: each thread keeps one zstd context and one buffer, which
-//! are reused (nothing is allocated a region once warm, beyond what the caller brings). A region that
+//! Pure computation, meant for worker threads: each thread keeps one zstd context and its buffers, which are
+//! reused (nothing is allocated a region once warm, but for what comes out). A region that
 //! does not shrink is kept raw, so that stored bytes never exceed plain bytes by more than the seal.
 
 use std::cell::RefCell;
@@ -80,6 +80,7 @@ impl CompressedRegion {
 struct RegionCompressor {
     zstd: Compressor<'static>,
     spare: Vec<u8>,
+    gathered: Vec<u8>,
 }
 
 impl RegionCompressor {
@@ -107,36 +108,58 @@ impl RegionCompressor {
         })
     }
 
-    fn compress(&mut self, plain: Vec<u8>, compression: Compression) -> CompressedRegion {
+    /// Where it pays.
+    fn compress(&mut self, plain: &[u8], compression: Compression) -> Option<CompressedRegion> {
         let level = match compression {
-            Compression::Off => return CompressedRegion::raw(plain),
+            Compression::Off => return None,
             Compression::Level(level) => level,
-            Compression::Auto { level } if self.samples_shrink(&plain) => level,
-            Compression::Auto { .. } => return CompressedRegion::raw(plain),
+            Compression::Auto { level } if self.samples_shrink(plain) => level,
+            Compression::Auto { .. } => return None,
         };
-        match self.attempt(&plain, level) {
-            Some(len) if len < plain.len() => {
-                let plain_len = plain.len();
-                let bytes = std::mem::replace(&mut self.spare, plain);
-                CompressedRegion {
-                    codec: Codec::Zstd,
-                    bytes,
-                    plain_len,
-                }
-            }
-            _ => CompressedRegion::raw(plain),
-        }
+        let len = self.attempt(plain, level).filter(|len| *len < plain.len())?;
+        Some(CompressedRegion {
+            codec: Codec::Zstd,
+            bytes: self.spare[..len].to_vec(),
+            plain_len: plain.len(),
+        })
     }
 }
 
 thread_local! {
     static COMPRESSOR: RefCell<RegionCompressor> =
-        RefCell::new(RegionCompressor { zstd: Compressor::default(), spare: Vec::new() });
+        RefCell::new(RegionCompressor { zstd: Compressor::default(), spare: Vec::new(), gathered: Vec::new() });
 }
 
 /// Compresses one region's plain bytes with this thread's context, or leaves them raw where they do not
-/// shrink. The plain bytes' buffer is kept for the next region where it can be.
+/// shrink.
 #[must_use]
 pub fn compress_region(plain: Vec<u8>, compression: Compression) -> CompressedRegion {
-    COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(plain, compression))
+    let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(&plain, compression));
+    compressed.unwrap_or_else(|| CompressedRegion::raw(plain))
+}
+
+/// As [`compress_region`], of bytes that lie in pieces; `None` where they are to be stored as they are. They are
+/// gathered only when there is more than one.
+#[must_use]
+pub fn compress_pieces<'a>(
+    mut pieces: impl Iterator<Item = &'a [u8]>,
+    compression: Compression,
+) -> Option<CompressedRegion> {
+    if compression == Compression::Off {
+        return None;
+    }
+    let first = pieces.next().unwrap_or_default();
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        let Some(second) = pieces.next() else {
+            return compressor.compress(first, compression);
+        };
+        let mut gathered = std::mem::take(&mut compressor.gathered);
+        gathered.clear();
+        gathered.extend_from_slice(first);
+        gathered.extend_from_slice(second);
+        pieces.for_each(|piece| gathered.extend_from_slice(piece));
+        let compressed = compressor.compress(&gathered, compression);
+        compressor.gathered = gathered;
+        compressed
+    })
 }

@@ -33,7 +33,7 @@ mod view;
 pub use buffer::{BytesAt, RegionBuffer};
 pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
 pub use cache::CatalogPin;
-pub use compress::{CompressedRegion, Compression, compress_region};
+pub use compress::{CompressedRegion, Compression, compress_pieces, compress_region};
 pub use containers::Containers;
 pub use copies::{CatalogCopies, MAX_COPIES_REGION_BYTES};
 pub use error::{ContainerError, Part};

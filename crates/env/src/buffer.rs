@@ -85,6 +85,9 @@ impl AlignedBuffer {
 /// Zeroed memory in which `bytes`, rounded up to whole blocks, fit at an aligned `start`.
 fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     let room = bytes.next_multiple_of(ALIGN_BYTES);
+    if room == 0 {
+        return Vec::new();
+    }
     let memory = vec![0; room + ALIGN_BYTES - 1];
     *start = memory.as_ptr().align_offset(ALIGN_BYTES);
     assert!(*start < ALIGN_BYTES, "bytes can be aligned to any power of two");

@@ -18,6 +18,7 @@ use crate::options::IngestOptions;
 use crate::pipeline::{self, Shape, StreamSpec};
 use crate::queue::QueueStats;
 use crate::region::Lane;
+use crate::stage::StageStats;
 use crate::stream::{self, StreamSource};
 
 /// What every backup is given.
@@ -46,6 +47,8 @@ pub struct Backed {
     pub queues: Vec<Arc<QueueStats>>,
     /// What look-ups cost.
     pub lookups: ResolverStats,
+    /// What the stages did with their time.
+    pub stages: Vec<Arc<StageStats>>,
 }
 
 /// Stores a directory tree.
@@ -155,6 +158,7 @@ impl Ingest<'_> {
             containers: ran.closed.containers,
             queues: ran.queues,
             lookups: ran.lookups,
+            stages: ran.stages,
         })
     }
 }

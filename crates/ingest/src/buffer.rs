@@ -3,12 +3,18 @@
 //! Readers fill them, chunks are slices of them, and the last holder gives them back. A buffer has room
 //! in front of its bytes, so that the unfinished chunk of the buffer before is joined to it by copying
 //! some KiB instead of the whole. Memory is bounded by the queues that buffers travel through, not here:
-//! a limit here could leave a segment waiting for buffers that it holds itself.
+//! a limit here could leave a segment waiting for buffers that it holds itself. Whoever could keep a buffer
+//! for long asks whether buffers are scarce, and copies what it needs instead.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many spare buffers are kept; more than the queues hold is of no use.
-const SPARE_MAX: usize = 24;
+use env::{ALIGN_BYTES, AlignedBuffer};
+
+/// How many spare buffers are kept.
+const SPARE_MAX: usize = 48;
+/// With more lent than this, they are scarce: more than the queues and a window of look-up hold.
+const LENT_MAX: usize = 64;
 
 /// Hands out buffers of one size and takes them back.
 #[derive(Debug, Clone)]
@@ -20,18 +26,21 @@ pub(crate) struct BufferPool {
 struct Shared {
     headroom: usize,
     capacity: usize,
-    spare: Mutex<Vec<Box<[u8]>>>,
+    spare: Mutex<Vec<AlignedBuffer>>,
+    lent: AtomicUsize,
 }
 
 impl BufferPool {
-    /// Buffers with room for `capacity` bytes behind `headroom` spare ones.
+    /// Buffers with room for `capacity` bytes behind `headroom` spare ones or a few more: the room itself begins
+    /// at an address that disks read to.
     #[must_use]
     pub(crate) fn new(capacity: usize, headroom: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                headroom,
+                headroom: headroom.next_multiple_of(ALIGN_BYTES),
                 capacity,
                 spare: Mutex::new(Vec::new()),
+                lent: AtomicUsize::new(0),
             }),
         }
     }
@@ -51,8 +60,13 @@ impl BufferPool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        let size = self.shared.headroom + self.shared.capacity;
-        let bytes = spare.unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        self.shared.lent.fetch_add(1, Ordering::Relaxed);
+        let bytes = spare.unwrap_or_else(|| {
+            let size = self.shared.headroom + self.shared.capacity;
+            let mut bytes = AlignedBuffer::with_capacity(size);
+            bytes.grow_to(size);
+            bytes
+        });
         Buffer {
             bytes,
             start: self.shared.headroom,
@@ -65,7 +79,7 @@ impl BufferPool {
 /// Some bytes in a reusable buffer.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    bytes: Box<[u8]>,
+    bytes: AlignedBuffer,
     start: usize,
     end: usize,
     home: Arc<Shared>,
@@ -106,6 +120,12 @@ impl Buffer {
         self.start = start;
     }
 
+    /// Whether more of its kind are in use than should be kept for long.
+    #[must_use]
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.home.lent.load(Ordering::Relaxed) > LENT_MAX
+    }
+
     /// Whether nothing more fits.
     #[must_use]
     pub(crate) fn is_full(&self) -> bool {
@@ -115,7 +135,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
+        self.home.lent.fetch_sub(1, Ordering::Relaxed);
+        let bytes = std::mem::replace(&mut self.bytes, AlignedBuffer::with_capacity(0));
         let mut spare = self.home.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_MAX {
             spare.push(bytes);

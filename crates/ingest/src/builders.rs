@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use container::{CompressedRegion, Compression, ContainerBuilder, PendingEntry, compress_region};
+use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
 use env::AlignedPool;
 use format::node::Node;
 use recipe::{KnownNode, NodeSink, RecipeError};
@@ -19,7 +19,7 @@ use types::{
 use crate::door::{Door, segment_level};
 use crate::error::{Halt, IngestError};
 use crate::queue::Sender;
-use crate::region::Lane;
+use crate::region::{Lane, RegionBytes};
 
 /// Gives out container numbers; shared by the packer and the closer.
 #[derive(Debug, Clone)]
@@ -118,7 +118,7 @@ impl<'a> Builders<'a> {
     pub(crate) fn append(
         &mut self,
         lane: Lane,
-        region: CompressedRegion,
+        region: RegionBytes,
         entries: &[PendingEntry],
     ) -> Result<ChunkLocation, Halt> {
         let is_small = self.small.is_some();
@@ -140,7 +140,10 @@ impl<'a> Builders<'a> {
             self.lanes[lane.number()].as_mut()
         };
         let builder = builder.expect("opened above");
-        let slot = builder.append(region, entries);
+        let slot = match region {
+            RegionBytes::Raw(plain) => builder.append_raw(plain.pieces(), entries),
+            RegionBytes::Compressed(region) => builder.append(region, entries),
+        };
         Ok(ChunkLocation {
             container: builder.id(),
             slot,

@@ -22,6 +22,7 @@ use crate::door::Door;
 use crate::error::Halt;
 use crate::feeder::{Feeder, Ops};
 use crate::piece::{CopyRange, StreamIndex};
+use crate::sections;
 use crate::sound::Soundness;
 
 /// Positions of a directory backup's streams in its manifest.
@@ -272,6 +273,7 @@ impl Source<'_, '_, '_> {
                 return Ok(());
             }
         };
+        sections::feed(self.feeder, CONTENT, &mut reader)?;
         loop {
             match reader.next(self.feeder.spare(CONTENT)?) {
                 Ok(Piece::Data(len)) => {

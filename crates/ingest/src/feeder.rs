@@ -10,6 +10,7 @@ use crate::counters::Counters;
 use crate::error::{Halt, IngestError};
 use crate::piece::{Batch, CopyRange, Op, StreamIndex};
 use crate::queue::Sender;
+use crate::workers::Workers;
 
 /// Steps after which a batch goes off though its buffer is not full.
 const OPS_MAX: usize = 4096;
@@ -19,6 +20,7 @@ pub(crate) struct Feeder<'a> {
     streams: Vec<Open>,
     pool: BufferPool,
     output: Sender<Batch>,
+    readers: Workers,
     counters: &'a Counters,
     cancel: &'a AtomicBool,
 }
@@ -76,6 +78,7 @@ impl<'a> Feeder<'a> {
         streams: usize,
         pool: BufferPool,
         output: Sender<Batch>,
+        readers: Workers,
         counters: &'a Counters,
         cancel: &'a AtomicBool,
     ) -> Self {
@@ -89,9 +92,16 @@ impl<'a> Feeder<'a> {
             streams,
             pool,
             output,
+            readers,
             counters,
             cancel,
         }
+    }
+
+    /// The threads that read ahead.
+    #[must_use]
+    pub(crate) fn readers(&self) -> &Workers {
+        &self.readers
     }
 
     /// The backup's counters.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use container::{CompressedRegion, PendingEntry};
+use container::PendingEntry;
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
@@ -18,7 +18,7 @@ use crate::error::{Halt, IngestError};
 use crate::lookup::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody, ToPack};
 use crate::places::SharedPlaces;
 use crate::queue::{Receiver, Sender};
-use crate::region::Lane;
+use crate::region::{Lane, RegionBytes};
 
 /// So many children of segments wait at most for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;
@@ -63,7 +63,7 @@ pub(crate) struct Held {
     bytes: usize,
     /// Children of the segments that wait meanwhile.
     children: usize,
-    regions: Vec<(Lane, CompressedRegion, Vec<PendingEntry>)>,
+    regions: Vec<(Lane, RegionBytes, Vec<PendingEntry>)>,
 }
 
 impl Held {
@@ -93,8 +93,8 @@ impl PackStage<'_> {
         while let Ok(item) = input.recv() {
             match item {
                 ToPack::Region(region) => {
-                    let compressed = region.compressed.wait()?;
-                    self.take_region(region.lane, compressed, region.entries)?;
+                    let (lane, bytes, entries) = region.wait()?;
+                    self.take_region(lane, bytes, entries)?;
                 }
                 ToPack::Segment { stream, segment } => {
                     if self
@@ -138,21 +138,21 @@ impl PackStage<'_> {
     fn take_region(
         &mut self,
         lane: Lane,
-        compressed: CompressedRegion,
+        bytes: RegionBytes,
         entries: Vec<PendingEntry>,
     ) -> Result<(), Halt> {
         if let Some(held) = &mut self.held {
-            held.bytes += compressed.stored_len() + entries.len() * 40;
-            held.regions.push((lane, compressed, entries));
+            held.bytes += bytes.stored_len() + entries.len() * 40;
+            held.regions.push((lane, bytes, entries));
             if held.bytes > held.limit_bytes {
                 self.release()?;
             }
             return Ok(());
         }
-        self.append(lane, compressed, &entries)
+        self.append(lane, bytes, &entries)
     }
 
-    fn append(&mut self, lane: Lane, region: CompressedRegion, entries: &[PendingEntry]) -> Result<(), Halt> {
+    fn append(&mut self, lane: Lane, region: RegionBytes, entries: &[PendingEntry]) -> Result<(), Halt> {
         let first = self.builders.append(lane, region, entries)?;
         self.places[lane.number()].assign(first, entries.len() as u64);
         Ok(())

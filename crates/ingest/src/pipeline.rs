@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use chunking::Chunker;
-use env::AlignedPool;
+use env::{ALIGN_BYTES, AlignedPool};
 use index::{HookKind, ResolverOptions, ResolverStats};
 use recipe::TreeBuilder;
 
@@ -32,8 +32,9 @@ use crate::places::SharedPlaces;
 use crate::queue::{self, QueueStats};
 use crate::region::{Lane, RegionBuilder};
 use crate::segment::Segmenter;
+use crate::stage::{StageStats, Stages};
 use crate::window::{LookupStream, OwnSegments};
-use crate::{workers, write};
+use crate::{sections, workers, write};
 
 /// Bytes a buffer holds.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -60,6 +61,7 @@ pub(crate) struct Ran {
     pub(crate) closed: Closed,
     pub(crate) queues: Vec<Arc<QueueStats>>,
     pub(crate) lookups: ResolverStats,
+    pub(crate) stages: Vec<Arc<StageStats>>,
 }
 
 /// Runs `source` through the pipeline. On return all containers are put, none is necessarily durable, and
@@ -80,7 +82,9 @@ pub(crate) fn run(
         .map(|spec| spec.chunker.chunk_bytes_max() as usize)
         .max()
         .unwrap_or(0);
-    let pool = BufferPool::new(BUFFER_BYTES.max(4 * chunk_max), chunk_max);
+    // Whole blocks, so that a file's sections begin at block boundaries.
+    let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max).next_multiple_of(ALIGN_BYTES);
+    let pool = BufferPool::new(buffer_bytes, chunk_max);
     let limits = Limits {
         container_bytes: u64::from(shape.container_bytes),
         region_bytes: shape.region_bytes as usize,
@@ -100,7 +104,9 @@ pub(crate) fn run(
         to_write.stats(),
         to_close.stats(),
     ];
-    let (jobs, job_queue) = workers::queue(options.workers * 2);
+    let (jobs, job_queue) = workers::queue(options.workers * 2, clock);
+    let (readers, reader_queue) = workers::queue(sections::READERS, clock);
+    let all_stages = Stages::new();
 
     let sequences = Sequences::new(door.session().id());
     let mut chunk_states = Vec::new();
@@ -201,34 +207,54 @@ pub(crate) fn run(
     };
 
     let failure = Failure::default();
+    let stages = &all_stages;
     let note = |result: Result<(), Halt>| failure.note(result);
     let (from_source, closed) = thread::scope(|scope| {
         let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
         let started = (|| -> std::io::Result<_> {
             for number in 0..options.workers.max(1) {
                 let job_queue = job_queue.clone();
-                spawn(&format!("work-{number}")).spawn_scoped(scope, move || job_queue.run())?;
+                spawn(&format!("work-{number}"))
+                    .spawn_scoped(scope, move || stages.work.run(&**clock, || job_queue.run()))?;
             }
             drop(job_queue);
+            for number in 0..sections::READERS {
+                let reader_queue = reader_queue.clone();
+                spawn(&format!("section-{number}"))
+                    .spawn_scoped(scope, move || stages.read.run(&**clock, || reader_queue.run()))?;
+            }
+            drop(reader_queue);
             let (printer, jobs) = (printer.clone(), jobs);
             spawn("chunk").spawn_scoped(scope, move || {
-                note(chunk::run(chunk_states, &chunk_in, &to_lookup, &jobs, &printer).map_err(Halt::from));
+                stages.chunk.run(&**clock, || {
+                    note(
+                        chunk::run(chunk_states, &chunk_in, &to_lookup, &jobs, &printer).map_err(Halt::from),
+                    );
+                });
             })?;
-            spawn("look-up").spawn_scoped(scope, move || note(lookup.run(&lookup_in)))?;
-            spawn("pack").spawn_scoped(scope, move || note(pack.run(&pack_in)))?;
+            spawn("look-up").spawn_scoped(scope, move || {
+                stages.look_up.run(&**clock, move || note(lookup.run(&lookup_in)));
+            })?;
+            spawn("pack").spawn_scoped(scope, move || {
+                stages.pack.run(&**clock, move || note(pack.run(&pack_in)));
+            })?;
             for number in 0..options.writers.max(1) {
                 let (write_in, to_close) = (write_in.clone(), to_close.clone());
                 spawn(&format!("write-{number}")).spawn_scoped(scope, move || {
-                    note(write::run(door.containers(), &write_in, &to_close));
+                    stages.write.run(&**clock, move || {
+                        note(write::run(door.containers(), &write_in, &to_close));
+                    });
                 })?;
             }
             drop(write_in);
             drop(to_close);
-            spawn("close").spawn_scoped(scope, move || match close.run(&close_in) {
-                Ok(closed) => Some(closed),
-                Err(halt) => {
-                    note(Err(halt));
-                    None
+            spawn("close").spawn_scoped(scope, move || {
+                match stages.close.run(&**clock, move || close.run(&close_in)) {
+                    Ok(closed) => Some(closed),
+                    Err(halt) => {
+                        note(Err(halt));
+                        None
+                    }
                 }
             })
         })();
@@ -243,9 +269,10 @@ pub(crate) fn run(
                 return (Err(Halt::Failed(error)), None);
             }
         };
-        let mut feeder = Feeder::new(stream_count, pool, to_chunk, counters, cancel);
-        let from_source = source(&mut feeder);
-        drop(feeder);
+        let from_source = stages.source.run(&**clock, || {
+            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, counters, cancel);
+            source(&mut feeder)
+        });
         (from_source, closer.join().unwrap_or_default())
     });
     failure.note(from_source);
@@ -256,6 +283,7 @@ pub(crate) fn run(
                 closed,
                 queues,
                 lookups,
+                stages: all_stages.into_list(),
             })
         }
         (Some(error), _) => Err(error),

@@ -1,7 +1,7 @@
 //! Named, bounded queues between the stages.
 //!
-//! Every queue counts what went through it and how long its ends waited: a stage whose input queue made
-//! others wait is the slow one, and `--verbose` shows it. Sending to a queue whose receiver is gone
+//! Every queue counts what went through it, how many items stood in it, and how long its ends waited: a stage
+//! whose input queue made others wait is the slow one, and `--verbose` shows it. Sending to a queue whose receiver is gone
 //! tells the sender to stop; that is how a failure anywhere ends all stages.
 
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::Clock;
+
+use crate::stage::{WaitFor, waiting};
 
 /// What a queue saw so far. Read at any time.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub struct QueueStats {
     pub depth: usize,
     /// Items sent.
     pub items: AtomicU64,
+    /// Items that stood in it after each was sent, added up: divided by `items`, how full it was.
+    pub stood: AtomicU64,
+    /// The most items that stood in it.
+    pub stood_max: AtomicU64,
     /// Nanoseconds that senders waited because it was full.
     pub full_nanos: AtomicU64,
     /// Nanoseconds that the receiver waited because it was empty.
@@ -50,14 +56,16 @@ struct Shared {
 }
 
 impl Shared {
-    fn timed<R>(&self, total: &AtomicU64, wait: impl FnOnce() -> R) -> R {
-        let before = self.clock.monotonic();
-        let result = wait();
-        let waited = self.clock.monotonic().saturating_sub(before);
-        total.fetch_add(
-            u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX),
-            Ordering::Relaxed,
-        );
+    /// What a sender waits for is that its output is taken.
+    fn full<R>(&self, wait: impl FnOnce() -> R) -> R {
+        let (result, nanos) = waiting(&*self.clock, WaitFor::Output, wait);
+        self.stats.full_nanos.fetch_add(nanos, Ordering::Relaxed);
+        result
+    }
+
+    fn empty<R>(&self, wait: impl FnOnce() -> R) -> R {
+        let (result, nanos) = waiting(&*self.clock, WaitFor::Input, wait);
+        self.stats.empty_nanos.fetch_add(nanos, Ordering::Relaxed);
         result
     }
 }
@@ -74,6 +82,8 @@ pub fn queue<T>(name: &'static str, depth: usize, clock: &Arc<dyn Clock>) -> (Se
         name,
         depth,
         items: AtomicU64::new(0),
+        stood: AtomicU64::new(0),
+        stood_max: AtomicU64::new(0),
         full_nanos: AtomicU64::new(0),
         empty_nanos: AtomicU64::new(0),
     };
@@ -96,15 +106,19 @@ impl<T> Sender<T> {
     /// # Errors
     /// [`Closed`] when nobody will receive it.
     pub fn send(&self, item: T) -> Result<(), Closed> {
-        self.shared.stats.items.fetch_add(1, Ordering::Relaxed);
+        let stats = &self.shared.stats;
+        stats.items.fetch_add(1, Ordering::Relaxed);
         match self.inner.try_send(item) {
-            Ok(()) => Ok(()),
-            Err(crossbeam_channel::TrySendError::Disconnected(_)) => Err(Closed),
-            Err(crossbeam_channel::TrySendError::Full(item)) => self
-                .shared
-                .timed(&self.shared.stats.full_nanos, || self.inner.send(item))
-                .map_err(|_| Closed),
+            Ok(()) => {}
+            Err(crossbeam_channel::TrySendError::Disconnected(_)) => return Err(Closed),
+            Err(crossbeam_channel::TrySendError::Full(item)) => {
+                self.shared.full(|| self.inner.send(item)).map_err(|_| Closed)?;
+            }
         }
+        let stand = self.inner.len() as u64;
+        stats.stood.fetch_add(stand, Ordering::Relaxed);
+        stats.stood_max.fetch_max(stand, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The queue's counters.
@@ -132,10 +146,9 @@ impl<T> Receiver<T> {
         match self.inner.try_recv() {
             Ok(item) => Ok(item),
             Err(crossbeam_channel::TryRecvError::Disconnected) => Err(Closed),
-            Err(crossbeam_channel::TryRecvError::Empty) => self
-                .shared
-                .timed(&self.shared.stats.empty_nanos, || self.inner.recv())
-                .map_err(|_| Closed),
+            Err(crossbeam_channel::TryRecvError::Empty) => {
+                self.shared.empty(|| self.inner.recv()).map_err(|_| Closed)
+            }
         }
     }
 
@@ -148,9 +161,7 @@ impl<T> Receiver<T> {
             Ok(item) => Ok(Some(item)),
             Err(crossbeam_channel::TryRecvError::Disconnected) => Err(Closed),
             Err(crossbeam_channel::TryRecvError::Empty) => {
-                let received = self
-                    .shared
-                    .timed(&self.shared.stats.empty_nanos, || self.inner.recv_timeout(time));
+                let received = self.shared.empty(|| self.inner.recv_timeout(time));
                 match received {
                     Ok(item) => Ok(Some(item)),
                     Err(crossbeam_channel::RecvTimeoutError::Timeout) => Ok(None),

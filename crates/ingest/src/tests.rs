@@ -110,6 +110,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
         2,
         BufferPool::new(buffer_bytes, headroom),
         batch_tx,
+        workers::queue(1, &clock()).0,
         &counters,
         &cancel,
     );
@@ -139,7 +140,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     feeder.end(StreamIndex(0)).unwrap();
     feeder.end(StreamIndex(1)).unwrap();
     drop(feeder);
-    let (workers, jobs) = workers::queue(4);
+    let (workers, jobs) = workers::queue(4, &clock());
     let thread = std::thread::spawn(move || jobs.run());
     let states = vec![ChunkState::new(chunker()), ChunkState::new(chunker())];
     chunk::run(states, &batch_rx, &chunked_tx, &workers, &printer()).unwrap();
@@ -267,7 +268,14 @@ proptest! {
 fn a_feeder_that_is_to_stop_says_so() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
-    let mut feeder = Feeder::new(1, BufferPool::new(64, 0), tx, &counters, &cancel);
+    let mut feeder = Feeder::new(
+        1,
+        BufferPool::new(64, 0),
+        tx,
+        workers::queue(1, &clock()).0,
+        &counters,
+        &cancel,
+    );
     feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
     cancel.store(true, Ordering::Relaxed);
     let stopped = feeder.bytes(StreamIndex(0), &[1; 200]);
@@ -286,7 +294,14 @@ fn a_feeder_that_is_to_stop_says_so() {
 fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
-    let mut feeder = Feeder::new(1, BufferPool::new(64, 0), tx, &counters, &cancel);
+    let mut feeder = Feeder::new(
+        1,
+        BufferPool::new(64, 0),
+        tx,
+        workers::queue(1, &clock()).0,
+        &counters,
+        &cancel,
+    );
     for _ in 0..10_000 {
         feeder.zeros(StreamIndex(0), 5).unwrap();
     }
@@ -312,6 +327,8 @@ fn a_queue_keeps_order_counts_and_ends_with_either_end() {
         ("test", 2, 3)
     );
     assert!(stats.empty_nanos.load(Ordering::Relaxed) > 0);
+    assert_eq!(stats.stood_max.load(Ordering::Relaxed), 2);
+    assert!((3..=6).contains(&stats.stood.load(Ordering::Relaxed)));
     // What was sent before the last sender went is received.
     tx.send(4).unwrap();
     drop(tx);

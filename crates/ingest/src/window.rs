@@ -15,6 +15,7 @@ use container::PendingEntry;
 use format::node::{Node, NodeEntry};
 use types::{ContainerId, Fingerprint};
 
+use crate::buffer::Buffer;
 use crate::cap::{Accounts, Holder};
 use crate::door::Lookup;
 use crate::error::Halt;
@@ -248,13 +249,12 @@ impl LookupStage<'_> {
                         Some(place) => place,
                         None => {
                             let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
-                            let offset = *offset as usize;
-                            let bytes = &buffer.filled()[offset..offset + len as usize];
+                            let at = (buffer, *offset as usize);
                             if found {
                                 self.counters.chunks_capped.add(1);
                                 self.counters.bytes_capped.add(child.len);
                             }
-                            self.store_chunk(lane, &child.fingerprint, len, bytes)?
+                            self.store_chunk(lane, &child.fingerprint, len, at)?
                         }
                     }
                 }
@@ -279,10 +279,10 @@ impl LookupStage<'_> {
         lane: Lane,
         fingerprint: &Fingerprint,
         len: u32,
-        bytes: &[u8],
+        (buffer, offset): (&Arc<Buffer>, usize),
     ) -> Result<PlacedAt, Halt> {
         let region = &mut self.regions[lane.number()];
-        let new = region.push(PendingEntry::chunk(*fingerprint, len), bytes);
+        let new = region.push(PendingEntry::chunk(*fingerprint, len), buffer, offset);
         let is_full = region.is_full();
         self.decider.own.add(fingerprint, len, new);
         self.counters.chunks_new.add(1);

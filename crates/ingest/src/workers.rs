@@ -4,9 +4,13 @@
 //! tickets in the order of submission, whichever worker was faster: what is stored depends on the order
 //! of chunks alone, never on timing.
 
-use crossbeam_channel::{Receiver, Sender};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use env::Clock;
 
 use crate::queue::Closed;
+use crate::stage::{WaitFor, waiting};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -14,25 +18,36 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Clone)]
 pub(crate) struct Workers {
     jobs: Sender<Job>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The claim to one job's result.
 #[derive(Debug)]
 pub(crate) struct Ticket<R> {
     result: Receiver<R>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What the worker threads run until no more jobs can come.
 #[derive(Debug, Clone)]
 pub(crate) struct JobQueue {
     jobs: Receiver<Job>,
+    clock: Arc<dyn Clock>,
 }
 
 /// A queue of at most `depth` jobs.
 #[must_use]
-pub(crate) fn queue(depth: usize) -> (Workers, JobQueue) {
+pub(crate) fn queue(depth: usize, clock: &Arc<dyn Clock>) -> (Workers, JobQueue) {
     let (tx, rx) = crossbeam_channel::bounded(depth);
-    (Workers { jobs: tx }, JobQueue { jobs: rx })
+    let workers = Workers {
+        jobs: tx,
+        clock: Arc::clone(clock),
+    };
+    let jobs = JobQueue {
+        jobs: rx,
+        clock: Arc::clone(clock),
+    };
+    (workers, jobs)
 }
 
 impl Workers {
@@ -49,8 +64,18 @@ impl Workers {
             // Nobody waits for the result when its stage has failed meanwhile.
             drop(tx.send(job()));
         });
-        self.jobs.send(job).map_err(|_| Closed)?;
-        Ok(Ticket { result: rx })
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(_)) => return Err(Closed),
+            Err(TrySendError::Full(job)) => {
+                let (sent, _) = waiting(&*self.clock, WaitFor::Output, || self.jobs.send(job));
+                sent.map_err(|_| Closed)?;
+            }
+        }
+        Ok(Ticket {
+            result: rx,
+            clock: Arc::clone(&self.clock),
+        })
     }
 }
 
@@ -60,14 +85,26 @@ impl<R> Ticket<R> {
     /// # Errors
     /// [`Closed`] when the job was dropped unrun or panicked.
     pub(crate) fn wait(self) -> Result<R, Closed> {
-        self.result.recv().map_err(|_| Closed)
+        match self.result.try_recv() {
+            Ok(result) => Ok(result),
+            Err(TryRecvError::Disconnected) => Err(Closed),
+            Err(TryRecvError::Empty) => {
+                let (received, _) = waiting(&*self.clock, WaitFor::Input, || self.result.recv());
+                received.map_err(|_| Closed)
+            }
+        }
     }
 }
 
 impl JobQueue {
     /// Runs jobs until none can come any more.
     pub(crate) fn run(&self) {
-        while let Ok(job) = self.jobs.recv() {
+        loop {
+            let job = match self.jobs.try_recv() {
+                Err(TryRecvError::Empty) => waiting(&*self.clock, WaitFor::Input, || self.jobs.recv()).0.ok(),
+                received => received.ok(),
+            };
+            let Some(job) = job else { return };
             job();
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
 use index::{Index, ResolverStats, SessionContainers};
-use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StreamSource};
+use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource};
 use object::Sealer;
 use recipe::TreeRoot;
 use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Session, SessionError};
@@ -99,6 +99,8 @@ pub struct BackupReport {
     pub chunks_capped: u64,
     /// Their bytes.
     pub bytes_capped: u64,
+    /// What the stages did with their time.
+    pub stages: Vec<Arc<StageStats>>,
     /// What went wrong after the backup was safe: housekeeping, tried again by the next backup.
     pub untidy: Vec<String>,
 }
@@ -334,6 +336,7 @@ impl<'a> Run<'a> {
             lookups: backed.lookups,
             chunks_capped: monitor.counters.chunks_capped.get(),
             bytes_capped: monitor.counters.bytes_capped.get(),
+            stages: backed.stages,
             untidy,
         })
     }

@@ -32,7 +32,8 @@ pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource, StreamPiece, StreamSource,
+    Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource, StageStats, StreamPiece,
+    StreamSource,
 };
 pub use monitor::Monitor;
 pub use restore::{RestoreReport, RestoreRequest};

@@ -12,9 +12,9 @@ use std::time::Duration;
 use common::reclaimer::{Reclaimer, Slots};
 use common::{
     How, Parts, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up, back_up_bytes,
-    back_up_stream, is_long, noise, snapshot, wait_for_heartbeat,
+    back_up_stream, back_up_watched, is_long, noise, snapshot, wait_for_heartbeat, wait_for_look_ups,
 };
-use onefold::{BackupReport, SessionId};
+use onefold::{BackupReport, Monitor, SessionId};
 
 /// No slot that the backup reaches is on the list.
 fn assert_reaches_nothing_of(reclaimer: &Reclaimer, id: SessionId, removed: &Slots, when: &str) {
@@ -43,12 +43,12 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     let store = second.open();
     let made = {
         let (removed, when) = (&mut removed, &when);
+        let monitor = Monitor::default();
         let mut source = Parts::new(&parts, |done| {
             if done != pause {
                 return;
             }
-            // A busy machine takes its time until what came before is looked up.
-            env::Clock::sleep(&env::SystemClock, std::time::Duration::from_millis(400));
+            wait_for_look_ups(&monitor);
             reclaimer.condemn(1, &condemned);
             // The next heartbeat sees it.
             let mut answers = None;
@@ -62,7 +62,7 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
             *removed = condemned.difference(&live).copied().collect();
             reclaimer.remove(1, removed);
         });
-        back_up_stream(&store, "/second", &mut source, how).unwrap()
+        back_up_watched(&store, "/second", &mut source, how, &monitor).unwrap()
     };
     // What came before the pause was found, what came after was stored again.
     let (known, again) = (pause * (70 << 10), (4 - pause) * (70 << 10));

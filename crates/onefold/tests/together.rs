@@ -244,3 +244,30 @@ fn a_restore_beside_backups() {
     let target = tempfile::tempdir().unwrap();
     restore_to(&machine.open(), &by_id[&first.id], target.path(), "at the end");
 }
+
+#[test]
+fn several_backups_at_once_through_one_handle() {
+    let machine = Process::new(41);
+    machine.init();
+    let store = machine.open();
+    let common = noise(50, 60 << 10);
+    let streams: Vec<Vec<u8>> = (0..4)
+        .map(|n| [noise(51 + n, 200 << 10), common.clone()].concat())
+        .collect();
+    let name = |n: usize| format!("/stream-{n}");
+    let made: Vec<BackupReport> = std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (n, bytes) in streams.iter().enumerate() {
+            let store = &store;
+            running.push(scope.spawn(move || back_up_bytes(store, &name(n), bytes, &How::plain()).unwrap()));
+        }
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(machine.open().snapshots().unwrap().snapshots.len(), 4);
+    for (n, (report, bytes)) in made.iter().zip(&streams).enumerate() {
+        assert!(report.untidy.is_empty(), "{report:?}");
+        assert!(report.totals.bytes_new >= 200 << 10, "{report:?}");
+        assert_restores_bytes(&store, &snapshot(&store, report.id), &name(n), bytes, &name(n));
+    }
+    assert_sound(&machine.open(), "four at once");
+}

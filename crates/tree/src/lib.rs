@@ -41,7 +41,9 @@ pub use exclude::{ExcludeBuilder, Excludes};
 pub use image::ImageReader;
 pub use links::LostLinks;
 pub use listing::{Fences, Listed, ListingPart, ListingReader, ListingWriter};
-pub use read::{FileReader, Piece, ReadFile, SmallRead, open_file, read_small};
+pub use read::{
+    DataSection, FileReader, Piece, ReadFile, Section, Sections, SmallRead, open_file, read_small,
+};
 pub use restore::{
     Begun, FileWriter, Include, Overwrite, Owners, PendingFile, Placed, RestoreOptions, Restorer, SkipReason,
     Sparse,

@@ -10,6 +10,7 @@
 //! ([`read_small`] reads many small files ahead, in fewer calls).
 
 mod holes;
+mod sections;
 
 use std::os::fd::OwnedFd;
 
@@ -21,6 +22,8 @@ use crate::folder::{open_quietly, retry};
 use crate::metadata::{Facts, attributes_of};
 use crate::walk::NOT_ALL_IS_KNOWN;
 use crate::{Action, Change, TreeError, WalkEntry};
+
+pub use sections::{DataSection, Section, Sections};
 
 /// Longer files are announced to the system as read from front to back.
 const SEQUENTIAL_FROM_BYTES: u64 = 1 << 20;
@@ -264,6 +267,26 @@ impl FileReader {
         } else {
             Piece::Data(filled)
         })
+    }
+
+    /// The file in sections, which other threads may read, if it is large and nothing was read yet. What they
+    /// have read is told by [`Self::passed`]; whatever they have not, [`Self::next`] reads.
+    #[must_use]
+    pub fn sections(&self) -> Option<Sections> {
+        (self.position == 0 && self.holes_passed == 0)
+            .then(|| Sections::of(&self.file, self.end, &self.holes))
+            .flatten()
+    }
+
+    /// The next section in order was taken up.
+    pub fn passed(&mut self, section: &Section) {
+        match section {
+            Section::Data(data) => self.position += data.len() as u64,
+            Section::Hole(len) => {
+                self.holes_passed += 1;
+                self.position += len;
+            }
+        }
     }
 
     /// Ends reading, and looks whether the file changed meanwhile.

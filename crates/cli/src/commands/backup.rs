@@ -11,6 +11,7 @@ use onefold::{
 };
 use serde::Serialize;
 
+use super::pipeline;
 use crate::args::{Backup, CompressionMode, EvictionMode, Global};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, rate};
@@ -40,7 +41,8 @@ struct Summary {
     bytes_capped: u64,
     lookups: Lookups,
     total_duration: f64,
-    queues: Vec<Queue>,
+    queues: Vec<pipeline::Queue>,
+    stages: Vec<pipeline::Stage>,
 }
 
 #[derive(Serialize)]
@@ -51,15 +53,6 @@ struct Lookups {
     catalogs: u64,
     catalogs_false: u64,
     catalogs_failed: u64,
-}
-
-#[derive(Serialize)]
-struct Queue {
-    name: &'static str,
-    depth: usize,
-    items: u64,
-    full_seconds: f64,
-    empty_seconds: f64,
 }
 
 pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
@@ -265,15 +258,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
                 bytes(report.bytes_capped)
             ))?;
         }
-        for queue in &report.queues {
-            output.line(format!(
-                "queue {:8} {:>8} items, {:>8.3} s full, {:>8.3} s empty",
-                queue.name,
-                queue.items.load(Ordering::Relaxed),
-                seconds_of(&queue.full_nanos),
-                seconds_of(&queue.empty_nanos)
-            ))?;
-        }
+        pipeline::print(output, report)?;
     }
     output.line(format!(
         "backup {} saved in {} ({})",
@@ -281,13 +266,6 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         duration(seconds),
         rate(totals.bytes_logical, seconds)
     ))?;
-    let queue = |queue: &std::sync::Arc<onefold::QueueStats>| Queue {
-        name: queue.name,
-        depth: queue.depth,
-        items: queue.items.load(Ordering::Relaxed),
-        full_seconds: seconds_of(&queue.full_nanos),
-        empty_seconds: seconds_of(&queue.empty_nanos),
-    };
     output.object(&Summary {
         message_type: "summary",
         snapshot_id: report.id.get(),
@@ -318,12 +296,8 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             catalogs_failed: report.lookups.failed_loads,
         },
         total_duration: seconds,
-        queues: report.queues.iter().map(queue).collect(),
+        queues: pipeline::queues(report),
+        stages: pipeline::stages(report),
     })?;
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "milliseconds are shown")]
-fn seconds_of(nanos: &std::sync::atomic::AtomicU64) -> f64 {
-    nanos.load(Ordering::Relaxed) as f64 / 1e9
 }

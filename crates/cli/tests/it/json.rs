@@ -34,6 +34,24 @@ fn every_command_prints_json_lines_alone() {
         assert_eq!(last(&ran)["message_type"], kind, "{args:?}");
         assert_eq!(ran.err(), "", "{args:?}");
     }
+    let summary = last(&json(&["backup", "src"]));
+    let stages = summary["stages"].as_array().unwrap();
+    let names: Vec<_> = stages
+        .iter()
+        .map(|stage| stage["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "source", "read", "chunk", "work", "look up", "pack", "write", "close"
+        ]
+    );
+    for stage in stages {
+        assert!(stage["threads"].as_u64().unwrap() > 0, "{stage}");
+        assert!(stage["input_wait_seconds"].as_f64().unwrap() >= 0.0, "{stage}");
+    }
+    let looked_up = &summary["queues"][1];
+    assert!(looked_up["depth_average"].as_f64().unwrap() <= looked_up["depth"].as_f64().unwrap());
     let nodes = lines(&json(&["ls", "latest", "src"]).out);
     let file = nodes.iter().find(|node| node["type"] == "file").unwrap();
     assert_eq!(file["size"], 200_000);

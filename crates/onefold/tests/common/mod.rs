@@ -256,7 +256,30 @@ pub fn back_up_stream(
     source: &mut dyn StreamSource,
     how: &How,
 ) -> Result<BackupReport, Error> {
-    store.backup_stream(&how.options(), Path::new(name), None, source, &Monitor::default())
+    back_up_watched(store, name, source, how, &Monitor::default())
+}
+
+/// Backs up a stream; the monitor shows how far it is.
+pub fn back_up_watched(
+    store: &Store,
+    name: &str,
+    source: &mut dyn StreamSource,
+    how: &How,
+    monitor: &Monitor,
+) -> Result<BackupReport, Error> {
+    store.backup_stream(&how.options(), Path::new(name), None, source, monitor)
+}
+
+/// Waits until a running backup has looked up what its source has given: chunks were counted, and no more for
+/// a while.
+pub fn wait_for_look_ups(monitor: &Monitor) {
+    let (mut seen, mut still) = (0, 0);
+    wait_until("look-ups", || {
+        let now = monitor.counters.chunks.get();
+        still = if now == seen && now > 0 { still + 1 } else { 0 };
+        seen = now;
+        still == 30
+    });
 }
 
 /// Backs up these bytes.

@@ -6,7 +6,7 @@ use std::path::Path;
 use format::listing::EntryKind;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{Piece, SmallRead, open_file, read_small};
+use super::{Piece, Section, SmallRead, open_file, read_small};
 use crate::testing::{options, read, walk};
 use crate::{Change, TreeError, WalkEntry};
 
@@ -216,4 +216,118 @@ fn small_files_are_read_whole_on_another_thread() {
     })
     .join()
     .unwrap();
+}
+
+/// Reads a file by sections as far as they go, into memory that lies aligned or does not, and by itself from
+/// there on.
+fn by_sections(
+    found: &WalkEntry,
+    most: usize,
+    shift: usize,
+    mut before: impl FnMut(usize),
+) -> (EntryKind, Vec<u8>) {
+    let mut reader = open_file(found).unwrap();
+    let mut sections = reader.sections().unwrap();
+    let mut memory = vec![0; most + 3 * 4096];
+    let begin = memory.as_ptr().align_offset(4096) + shift;
+    let mut content = Vec::new();
+    let mut number = 0;
+    while let Some(section) = sections.next(most) {
+        before(number);
+        number += 1;
+        match &section {
+            Section::Data(data) => {
+                if !data.read(&mut memory[begin..]) {
+                    break;
+                }
+                content.extend_from_slice(&memory[begin..begin + data.len()]);
+            }
+            Section::Hole(len) => content.resize(content.len() + usize::try_from(*len).unwrap(), 0),
+        }
+        reader.passed(&section);
+    }
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match reader.next(&mut buffer).unwrap() {
+            Piece::Data(len) => content.extend_from_slice(&buffer[..len]),
+            Piece::Hole(len) => content.resize(content.len() + usize::try_from(len).unwrap(), 0),
+            Piece::End => break,
+        }
+    }
+    (reader.finish().entry.kind, content)
+}
+
+fn large(seed: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|n| u8::try_from((n / 3 + seed) % 251).unwrap())
+        .collect()
+}
+
+fn forget(path: &Path) {
+    let file = fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn large_files_are_read_in_sections_cached_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let data = large(1, (5 << 20) + 777);
+    sparse(&path, 15 << 20, &[(0, &data), (9 << 20, &data)]);
+    let found = only_file(dir.path());
+    let wanted = read(&found);
+    for cached in [true, false] {
+        for (most, shift) in [(1 << 20, 0), (1 << 20, 1), (1_000_000, 0)] {
+            if cached {
+                fs::read(&path).unwrap();
+            } else {
+                forget(&path);
+            }
+            let (kind, content) = by_sections(&found, most, shift, |_| ());
+            assert!(content == wanted.1, "{cached} {most} {shift}");
+            assert_eq!(kind, wanted.0.kind);
+        }
+    }
+}
+
+#[test]
+fn small_files_and_those_in_many_pieces_have_no_sections() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), large(0, (4 << 20) - 1)).unwrap();
+    assert!(open_file(&only_file(dir.path())).unwrap().sections().is_none());
+    let pieces: Vec<(u64, &[u8])> = (0..10).map(|n| (n << 20, &[7; 4096][..])).collect();
+    sparse(&dir.path().join("f"), 10 << 20, &pieces);
+    assert!(open_file(&only_file(dir.path())).unwrap().sections().is_none());
+}
+
+#[test]
+fn a_large_file_that_becomes_shorter_ends_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    for (cut, when) in [(3_500_000, 2), (1 << 20, 5), (0, 0), (0, 7)] {
+        fs::write(&path, large(2, 8 << 20)).unwrap();
+        let found = only_file(dir.path());
+        let mut stood = 0;
+        let (kind, content) = by_sections(&found, 1 << 20, 0, |number| {
+            if number == when {
+                fs::File::options()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_len(cut)
+                    .unwrap();
+                stood = (number as u64) << 20;
+            }
+        });
+        let len = cut.max(stood);
+        assert_eq!(
+            kind,
+            EntryKind::File {
+                len,
+                holes: Vec::new()
+            }
+        );
+        assert!(content == large(2, 8 << 20)[..usize::try_from(len).unwrap()]);
+    }
 }

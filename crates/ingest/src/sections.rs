@@ -1,0 +1,79 @@
+//! Large files, read ahead of the chunker by threads of their own, several sections at a time.
+//!
+//! Each section is read into a buffer that goes to the chunker as it is. What cannot be read in full is left
+//! to the caller, who reads on by itself from the file's position. Memory: [`IN_FLIGHT_MAX`] buffers.
+
+use std::collections::VecDeque;
+
+use tree::{FileReader, Section};
+
+use crate::buffer::Buffer;
+use crate::error::Halt;
+use crate::feeder::{Feeder, Ops};
+use crate::piece::StreamIndex;
+use crate::workers::Ticket;
+
+/// Threads that read; a disk needs some requests at a time to be busy.
+pub(crate) const READERS: usize = 3;
+/// Sections that are being read, or wait to be taken up in order.
+const IN_FLIGHT_MAX: usize = 4;
+
+/// Where a section's bytes will be.
+enum Coming {
+    /// The buffer; without one, the section could not be read in full.
+    Data(Ticket<(Section, Option<Buffer>)>),
+    Hole(Section),
+}
+
+/// Feeds a file as far as it can be read in sections; the whole of it, usually. A file that is not large is not
+/// read at all.
+pub(crate) fn feed(
+    feeder: &mut Feeder<'_>,
+    stream: StreamIndex,
+    reader: &mut FileReader,
+) -> Result<(), Halt> {
+    let Some(mut sections) = reader.sections() else {
+        return Ok(());
+    };
+    let counters = feeder.counters();
+    let mut coming = VecDeque::new();
+    loop {
+        while coming.len() < IN_FLIGHT_MAX {
+            let mut buffer = feeder.pool().take();
+            let room = buffer.spare_mut().len();
+            match sections.next(room) {
+                Some(Section::Data(data)) => {
+                    let ticket = feeder.readers().submit(move || {
+                        let whole = data.read(buffer.spare_mut());
+                        buffer.advance(if whole { data.len() } else { 0 });
+                        (Section::Data(data), whole.then_some(buffer))
+                    })?;
+                    coming.push_back(Coming::Data(ticket));
+                }
+                Some(hole) => coming.push_back(Coming::Hole(hole)),
+                None => break,
+            }
+        }
+        let section = match coming.pop_front() {
+            None => return Ok(()),
+            Some(Coming::Hole(section)) => section,
+            Some(Coming::Data(ticket)) => {
+                let (section, buffer) = ticket.wait()?;
+                // The others in flight are of no use: the caller reads on from here.
+                let Some(buffer) = buffer else { return Ok(()) };
+                let mut ops = Ops::default();
+                ops.bytes(buffer.filled().len());
+                feeder.whole(stream, buffer, ops)?;
+                section
+            }
+        };
+        match &section {
+            Section::Hole(len) => {
+                feeder.zeros(stream, *len)?;
+                counters.bytes_logical.add(*len);
+            }
+            Section::Data(data) => counters.bytes_logical.add(data.len() as u64),
+        }
+        reader.passed(&section);
+    }
+}

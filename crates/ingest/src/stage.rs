@@ -1,0 +1,168 @@
+//! What the stages do with their time: work, wait for input, wait until somebody takes their output.
+//!
+//! Every thread of a stage runs inside [`StageStats::run`]; queues and workers tell the thread they run on
+//! how long it waited. What is neither was work, and waiting for a disk or a processor: a stage that hardly
+//! ever waits is the slow one. Each thread counts for itself and adds up once, at its end.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use env::Clock;
+
+/// What the threads of a stage did so far; those that have ended.
+#[derive(Debug, Default)]
+pub struct StageStats {
+    /// The stage's name.
+    pub name: &'static str,
+    /// Threads that have ended.
+    pub threads: AtomicU64,
+    /// Nanoseconds of work, waits for the disk and for a processor included; of all threads together.
+    pub busy_nanos: AtomicU64,
+    /// Nanoseconds of waiting for something to do.
+    pub input_nanos: AtomicU64,
+    /// Nanoseconds of waiting until the next stage took something.
+    pub output_nanos: AtomicU64,
+}
+
+thread_local! {
+    static WAITED: Cell<Waited> = const { Cell::new(Waited { input: 0, output: 0 }) };
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waited {
+    input: u64,
+    output: u64,
+}
+
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    Input,
+    Output,
+}
+
+/// Waits, and counts it for the thread's stage; the time it took comes back too.
+pub(crate) fn waiting<R>(clock: &dyn Clock, what: WaitFor, wait: impl FnOnce() -> R) -> (R, u64) {
+    let before = clock.monotonic();
+    let result = wait();
+    let nanos = nanos(clock.monotonic().saturating_sub(before));
+    WAITED.with(|cell| {
+        let mut waited = cell.get();
+        match what {
+            WaitFor::Input => waited.input += nanos,
+            WaitFor::Output => waited.output += nanos,
+        }
+        cell.set(waited);
+    });
+    (result, nanos)
+}
+
+impl StageStats {
+    /// A stage that has not begun.
+    pub(crate) fn new(name: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            ..Self::default()
+        })
+    }
+
+    /// Runs one of the stage's threads.
+    pub(crate) fn run<R>(&self, clock: &dyn Clock, body: impl FnOnce() -> R) -> R {
+        let before = WAITED.get();
+        let began = clock.monotonic();
+        let result = body();
+        let whole = nanos(clock.monotonic().saturating_sub(began));
+        let after = WAITED.get();
+        let (input, output) = (after.input - before.input, after.output - before.output);
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        self.input_nanos.fetch_add(input, Ordering::Relaxed);
+        self.output_nanos.fetch_add(output, Ordering::Relaxed);
+        let busy = whole.saturating_sub(input + output);
+        self.busy_nanos.fetch_add(busy, Ordering::Relaxed);
+        result
+    }
+}
+
+/// The stages of a pipeline, in the order of a byte's way.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    /// Walks, and reads what is not large.
+    pub(crate) source: Arc<StageStats>,
+    /// Reads large files.
+    pub(crate) read: Arc<StageStats>,
+    pub(crate) chunk: Arc<StageStats>,
+    /// Fingerprints and compresses.
+    pub(crate) work: Arc<StageStats>,
+    pub(crate) look_up: Arc<StageStats>,
+    pub(crate) pack: Arc<StageStats>,
+    /// Seals and puts.
+    pub(crate) write: Arc<StageStats>,
+    pub(crate) close: Arc<StageStats>,
+}
+
+impl Stages {
+    pub(crate) fn new() -> Self {
+        Self {
+            source: StageStats::new("source"),
+            read: StageStats::new("read"),
+            chunk: StageStats::new("chunk"),
+            work: StageStats::new("work"),
+            look_up: StageStats::new("look up"),
+            pack: StageStats::new("pack"),
+            write: StageStats::new("write"),
+            close: StageStats::new("close"),
+        }
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Arc<StageStats>> {
+        vec![
+            self.source,
+            self.read,
+            self.chunk,
+            self.work,
+            self.look_up,
+            self.pack,
+            self.write,
+            self.close,
+        ]
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use env::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_waiting_is_work() {
+        let clock = ManualClock::default();
+        let stage = StageStats::new("a stage");
+        // What the thread waited before the stage began is not the stage's.
+        waiting(&clock, WaitFor::Input, || {
+            clock.advance(Duration::from_nanos(1000))
+        });
+        for _ in 0..2 {
+            stage.run(&clock, || {
+                clock.advance(Duration::from_nanos(1));
+                waiting(&clock, WaitFor::Input, || clock.advance(Duration::from_nanos(10)));
+                let (_, waited) = waiting(&clock, WaitFor::Output, || {
+                    clock.advance(Duration::from_nanos(100))
+                });
+                assert_eq!(waited, 100);
+                clock.advance(Duration::from_nanos(2));
+            });
+        }
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        assert_eq!(read(&stage.threads), 2);
+        assert_eq!(read(&stage.busy_nanos), 6);
+        assert_eq!(read(&stage.input_nanos), 20);
+        assert_eq!(read(&stage.output_nanos), 200);
+    }
+}

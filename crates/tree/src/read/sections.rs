@@ -1,0 +1,194 @@
+//! Large files in sections, which any threads may read, several at a time.
+//!
+//! What the page cache has is taken from there; what it has not is read past it, where the system can: copying
+//! into fresh pages costs more than the disk does, and a file that is read once must not drive out what others
+//! read. Sections are laid out from what the file was at its opening. One that cannot be read in full (the file
+//! has become shorter, the disk fails) ends this way of reading: the [`FileReader`](super::FileReader) has been
+//! told of those before it, in order, and reads on from there.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::{Errno, pread};
+
+use crate::folder::retry;
+
+/// What direct reads are multiples of, in place, length and memory.
+const BLOCK_BYTES: usize = 4096;
+/// A file with less than this between two holes, on average, is read piece by piece.
+const STRETCH_BYTES_MIN: u64 = 4 << 20;
+
+/// A file that several threads read.
+#[derive(Debug)]
+struct Shared {
+    file: OwnedFd,
+    /// The same file, to be read past the page cache.
+    direct: Option<OwnedFd>,
+}
+
+/// The rest of a large file, to be read in sections.
+#[derive(Debug)]
+pub struct Sections {
+    shared: Arc<Shared>,
+    holes: Vec<(u64, u64)>,
+    position: u64,
+    end: u64,
+}
+
+/// What comes next in a large file.
+#[derive(Debug)]
+pub enum Section {
+    /// Bytes to be read.
+    Data(DataSection),
+    /// So many zeros that the file does not store.
+    Hole(u64),
+}
+
+/// A part of a file that some thread is to read.
+#[derive(Debug)]
+pub struct DataSection {
+    shared: Arc<Shared>,
+    offset: u64,
+    len: usize,
+}
+
+impl Sections {
+    /// Of a file of so many bytes with these holes; `None` when it is small or in many pieces.
+    pub(super) fn of(file: &OwnedFd, len: u64, holes: &[(u64, u64)]) -> Option<Self> {
+        if len / (holes.len() as u64 + 1) < STRETCH_BYTES_MIN {
+            return None;
+        }
+        let file = file.try_clone().ok()?;
+        let direct = open_direct(&file);
+        Some(Self {
+            shared: Arc::new(Shared { file, direct }),
+            holes: holes.iter().rev().copied().collect(),
+            position: 0,
+            end: len,
+        })
+    }
+
+    /// The next section, of at most `most` bytes; `None` at the end.
+    ///
+    /// # Panics
+    /// When `most` is 0.
+    pub fn next(&mut self, most: usize) -> Option<Section> {
+        assert!(most > 0, "a section has bytes");
+        let mut until = self.end;
+        if let Some(&(offset, len)) = self.holes.last() {
+            if offset == self.position {
+                self.holes.pop();
+                self.position += len;
+                return Some(Section::Hole(len));
+            }
+            until = until.min(offset);
+        }
+        let offset = self.position;
+        let len = usize::try_from(until - offset).map_or(most, |left| left.min(most));
+        self.position += len as u64;
+        (len > 0).then(|| {
+            Section::Data(DataSection {
+                shared: Arc::clone(&self.shared),
+                offset,
+                len,
+            })
+        })
+    }
+}
+
+impl DataSection {
+    /// Its length in bytes, as the file was at its opening.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes; none is like that.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reads it into the beginning of a buffer that is at least as long, and says whether it could be read in
+    /// full. Memory behind its last byte may change up to the end of a block.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than the section.
+    #[must_use]
+    pub fn read(&self, buffer: &mut [u8]) -> bool {
+        assert!(buffer.len() >= self.len, "a buffer for the whole section");
+        match self.read_cached(&mut buffer[..self.len]) {
+            Ok(true) => return true,
+            Ok(false) if self.read_direct(buffer) => return true,
+            // The system cannot tell what is cached, or does not read past the cache.
+            Ok(false) | Err(_) => {}
+        }
+        self.read_plainly(&mut buffer[..self.len])
+    }
+
+    /// Reads what is in the page cache; false when that is not all.
+    #[cfg(target_os = "linux")]
+    fn read_cached(&self, buffer: &mut [u8]) -> Result<bool, Errno> {
+        use std::io::IoSliceMut;
+
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let len = buffer.len();
+        let mut slices = [IoSliceMut::new(buffer)];
+        match preadv2(
+            &self.shared.file,
+            &mut slices,
+            self.offset,
+            ReadWriteFlags::NOWAIT,
+        ) {
+            Ok(read) => Ok(read == len),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_cached(&self, _: &mut [u8]) -> Result<bool, Errno> {
+        Err(Errno::NOTSUP)
+    }
+
+    /// Reads past the page cache, if that can be done here.
+    fn read_direct(&self, buffer: &mut [u8]) -> bool {
+        let blocks = self.len.next_multiple_of(BLOCK_BYTES);
+        let aligned = buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+            && self.offset.is_multiple_of(BLOCK_BYTES as u64)
+            && blocks <= buffer.len();
+        match &self.shared.direct {
+            Some(direct) if aligned => {
+                retry(|| pread(direct, &mut buffer[..blocks], self.offset)).is_ok_and(|read| read >= self.len)
+            }
+            _ => false,
+        }
+    }
+
+    fn read_plainly(&self, buffer: &mut [u8]) -> bool {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let at = self.offset + filled as u64;
+            match retry(|| pread(&self.shared.file, &mut buffer[filled..], at)) {
+                Ok(0) | Err(_) => return false,
+                Ok(read) => filled += read,
+            }
+        }
+        true
+    }
+}
+
+/// Opens what is open once more, for direct reads: flags belong to what was opened. `None` where that
+/// cannot be; then all goes through the page cache.
+#[cfg(target_os = "linux")]
+fn open_direct(file: &OwnedFd) -> Option<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    retry(|| open(path.as_str(), flags, Mode::empty())).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_: &OwnedFd) -> Option<OwnedFd> {
+    None
+}
