@@ -58,3 +58,19 @@ bound() {
 build_bound() {
   cargo build --quiet --release --manifest-path "$root/bench/bound/Cargo.toml" --target-dir "$root/bench/bound/target"
 }
+
+# store_figures: what the index of the store that stands costs; on disk, and held in memory that is nearly full.
+store_figures() {
+  local memory_mib
+  for memory_mib in "" 4; do
+    "$onefold" -q --json -r "$store" ${memory_mib:+--index-memory-mib "$memory_mib"} stats |
+      python3 "$root/bench/parts/noted.py" stats >>"$rows" || return 1
+  done
+}
+
+# stage_figures: what bench/micro measures.
+stage_figures() {
+  if [ ! -e "$root/bench/micro/Cargo.toml" ]; then return; fi
+  cargo run --quiet --release --manifest-path "$root/bench/micro/Cargo.toml" --target-dir "$root/bench/micro/target" -- \
+    --json --only chunk | python3 "$root/bench/parts/noted.py" micro >>"$rows"
+}

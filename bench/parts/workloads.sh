@@ -17,7 +17,7 @@ unplace() {
 # wants DATA STEP|any: whether the program is still measured there; see --narrow.
 wants() {
   if [ "$run" -eq 1 ] && [ -z "$scout" ]; then return; fi
-  python3 "$root/bench/parts/report.py" --keeps "$who" "$1" "$2" "$narrow" "${scout:-$rows}"
+  python3 "$root/bench/parts/report.py" --keeps "$who" "$1" "$2" "$narrow" "${scout:-$rows}" ${scout:+disturbed}
 }
 
 # step DATA STEP STATE: times what the driver said.
@@ -89,6 +89,7 @@ one_version() {
   local result=0
   backup "$data" first "$folder" one no || return 2
   if [ "$variant" = off ]; then return; fi
+  if [ "$who-$data-$run" = onefold-random-1 ]; then store_figures || result=1; fi
   if wants "$data" unchanged; then backup "$data" unchanged "$folder" one no || return 2; fi
   if [ "$data" = random ]; then
     if wants "$data" reread; then backup "$data" reread "$folder" one yes || return 2; fi

@@ -1,0 +1,40 @@
+"""Makes rows of figures that other programs measure, from their JSON lines on standard input: noted.py stats|micro.
+
+stats   `onefold --json stats`: bytes a hook, and catalogs loaded for nothing
+micro   `bench/micro --json`: the fastest chunker beside `fastcdc`, from the first stage that has both
+"""
+
+import json
+import sys
+
+
+def figure(name, value, ours, beside=""):
+    print(json.dumps({"step": "figure", "name": name, "value": round(value, 4), "ours": ours, "beside": beside}))
+
+
+def stats(lines):
+    for line in lines:
+        if line.get("message_type") != "index":
+            continue
+        full = "" if line["load"] is None else f", {line['load']:.0%} full"
+        figure(f"hook-{line['held']}", line["bytes_per_hook"], f"{line['bytes_per_hook']:.2f} bytes{full}, {line['hooks']} hooks")
+        if line["held"] == "disk":
+            figure("false-loads", line["false_loads_per_gib"], f"{line['false_loads_per_gib']:.3f} expected")
+
+
+def micro(lines):
+    cases = {}
+    for line in lines:
+        if line["stage"] != "chunk":
+            continue
+        cases[line["case"]] = line["ns_median"]
+        if line["case"].startswith("fastcdc"):
+            break
+    theirs = [cases.pop(case) for case in list(cases) if case.startswith("fastcdc")]
+    if theirs and cases:
+        case, ours = min(cases.items(), key=lambda pair: pair[1])
+        figure("gear", theirs[0] / ours, f"{1 / ours:.2f} GB/s ({case})", f"{1 / theirs[0]:.2f} GB/s")
+
+
+if __name__ == "__main__":
+    {"stats": stats, "micro": micro}[sys.argv[1]](map(json.loads, sys.stdin))
