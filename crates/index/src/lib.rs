@@ -25,6 +25,7 @@ mod index;
 mod memory;
 mod merge;
 mod part;
+pub mod probe;
 mod rates;
 mod records;
 mod resolver;

@@ -11,12 +11,13 @@ use format::names;
 use types::ByteRange;
 
 use crate::block::{BLOCK_BYTES, Block};
-use crate::hook::{Hook, HookKind};
+use crate::hook::{Hook, HookKind, HookOrder};
 use crate::part::{Damaged, Part};
 use crate::records::{Entry, standing_of};
 use crate::run::Run;
 use crate::spans::Spans;
 use crate::summary::{SummaryBlock, bits_of_key};
+use crate::writer::PART_ENTRIES_MAX;
 
 /// Blocks read in one request.
 const PIECE_BLOCKS: usize = 64;
@@ -167,7 +168,8 @@ pub(crate) enum Source<'a> {
     Run {
         run: &'a Run,
         ahead: VecDeque<&'a Part>,
-        scanner: Option<Box<Scanner<'a>>>,
+        scanner: Option<(Box<Scanner<'a>>, &'a Part)>,
+        last: Option<HookOrder>,
     },
     Sorted {
         hooks: &'a [Hook],
@@ -180,16 +182,23 @@ impl<'a> Source<'a> {
             run,
             ahead: run.parts.iter().map(|part| &**part).collect(),
             scanner: None,
+            last: None,
         }
     }
 
     /// The containers of all its hooks of a kind, and perhaps more.
     pub(crate) fn containers(&self, kind: HookKind) -> Result<Spans, Fault<'a>> {
         match self {
-            // All parts have the same table.
+            // All parts have the same table. Each container has a hook, so more are a lie that would cost
+            // time (INV-8).
             Self::Run { run, .. } => match run.parts.first() {
                 None => Ok(Spans::default()),
-                Some(part) => part.table(kind).map_err(|Damaged| Fault::Damaged(part)),
+                Some(part) => {
+                    let table = part.table(kind).ok();
+                    let most = run.parts.len() * PART_ENTRIES_MAX;
+                    let table = table.filter(|table| table.len() as usize <= most);
+                    table.ok_or(Fault::Damaged(part))
+                }
             },
             Self::Sorted { hooks } => {
                 let of_kind = hooks.iter().filter(|hook| hook.kind == kind);
@@ -198,9 +207,9 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next hook; the part that is damaged, where one is.
+    /// The next hook, never before the last; the part that is damaged, where one is.
     pub(crate) fn next(&mut self) -> Result<Option<Hook>, Fault<'a>> {
-        let (ahead, scanner) = match self {
+        let (ahead, scanner, last) = match self {
             Self::Sorted { hooks } => {
                 let Some((first, rest)) = hooks.split_first() else {
                     return Ok(None);
@@ -208,18 +217,25 @@ impl<'a> Source<'a> {
                 *hooks = rest;
                 return Ok(Some(*first));
             }
-            Self::Run { ahead, scanner, .. } => (ahead, scanner),
+            Self::Run {
+                ahead, scanner, last, ..
+            } => (ahead, scanner, last),
         };
         loop {
-            if let Some(scanner) = scanner
+            if let Some((scanner, part)) = scanner
                 && let Some(hook) = scanner.next()?
             {
+                let order = Some(hook.order());
+                if order < *last {
+                    return Err(Fault::Damaged(part));
+                }
+                *last = order;
                 return Ok(Some(hook));
             }
             let Some(part) = ahead.pop_front() else {
                 return Ok(None);
             };
-            *scanner = Some(Box::new(Scanner::new(part)?));
+            *scanner = Some((Box::new(Scanner::new(part)?), part));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Spans {
                 ordinal: self.count,
             });
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
     }
 
     /// As blocks have them; `None` when they are not in order or do not end at `count`.

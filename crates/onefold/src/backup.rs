@@ -227,13 +227,15 @@ impl<'a> Run<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let latest = |list: &ManifestList| {
-            let of_series = list.backups().rev().filter(|entry| entry.series() == series);
+        // What the choice was made from serves for all else: it is younger than the epochs that were listed.
+        let mut list = ManifestList::default();
+        let latest = |listed: &ManifestList| {
+            list.clone_from(listed);
+            let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
             let mut fitting = of_series.filter(|entry| entry.backup().is_some_and(&fits));
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
         let parent = session.choose_parents(latest)?.into_iter().next();
-        let list = session.manifests().list()?;
         let mut named = NamedContainers::load(session.manifests(), &list)?;
         let index = Index::open(Arc::clone(&store.env.storage), store.id(), store.index_options())?;
         let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));

@@ -254,6 +254,75 @@ fn a_restore_reads_each_catalog_and_each_region_once() {
     }
 }
 
+/// Opening a store and listing its backups reads manifests alone, each once; what a backup's start adds to that
+/// are the fronts of runs. No container is asked for, however many there are.
+#[test]
+fn opening_and_listing_read_manifests_and_runs_alone() {
+    let machine = Process::new(75);
+    machine.init();
+    let mut bytes = noise(75, 300 << 10);
+    for n in 0..12 {
+        back_up_bytes(&machine.open(), "/stream", &bytes, &How::plain()).unwrap();
+        bytes.extend(noise(76 + n, 20 << 10));
+    }
+    assert!(machine.names("data").len() + machine.names("small").len() > 12);
+    let process = machine.beside(76);
+    let store = process.open();
+    let of_config = process.watched.take_requests();
+    assert!(
+        of_config
+            .iter()
+            .all(|request| request.name == "config" || request.is_in("config")),
+        "{of_config:?}"
+    );
+    assert!(of_config.len() <= 4, "{of_config:?}");
+    assert_eq!(store.snapshots().unwrap().snapshots.len(), 12);
+    let requests = process.watched.take_requests();
+    let listings = requests.iter().filter(|request| request.asked == Asked::List);
+    assert_eq!(
+        listings.map(|request| request.name.as_str()).collect::<Vec<_>>(),
+        ["backups"]
+    );
+    let reads: Vec<_> = requests
+        .iter()
+        .filter(|request| request.asked != Asked::List)
+        .collect();
+    assert!(reads.iter().all(|request| request.is_in("backups")), "{reads:?}");
+    assert_eq!(reads.len(), 12);
+    store.snapshots().unwrap();
+    assert_eq!(process.watched.take_requests().len(), 1, "what was read is kept");
+
+    let storage: Arc<dyn Storage> = process.env.storage.clone();
+    let index = Index::open(storage, store.id(), IndexOptions::default()).unwrap();
+    let requests = process.watched.take_requests();
+    assert_eq!(requests.len() as u64, 1 + index.stats().runs, "{requests:?}");
+
+    // A backup with nothing new.
+    let process = machine.beside(77);
+    let store = process.open();
+    drop(process.watched.take_requests());
+    bytes.truncate(bytes.len() - (20 << 10));
+    let again = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+    assert_eq!(again.totals.chunks_new, 0);
+    let requests = process.watched.take_requests();
+    let of_manifests = |asked| {
+        let of = |request: &&Request| request.name == "backups" || request.is_in("backups");
+        requests
+            .iter()
+            .filter(of)
+            .filter(|request| request.asked == asked)
+            .count()
+    };
+    assert_eq!(of_manifests(Asked::Whole), 12, "each once");
+    // For a free number, for who is at work, for the parent and all else, for what others left behind.
+    assert!(of_manifests(Asked::List) <= 4, "{requests:?}");
+    let data = requests.iter().filter(|request| request.is_in("data"));
+    assert!(
+        data.clone().all(|request| request.asked == Asked::List),
+        "{requests:?}"
+    );
+}
+
 /// What a store of these backups holds: roots, and objects and bytes by kind.
 fn with_workers(workers: usize, how: &How) -> (Vec<String>, BTreeMap<String, (u64, u64)>) {
     let machine = Process::new(71);

@@ -8,6 +8,7 @@ mod damage;
 mod efficiency;
 mod golden;
 mod held;
+mod hostile;
 mod image;
 mod memory;
 mod merging;

@@ -1,0 +1,115 @@
+//! Feeds any bytes to what reads runs, for fuzzing and for tests on spoilt runs.
+//!
+//! Panics only where the code is wrong: where a reader panics, or hands on hooks that are out of order, or
+//! where what was accepted cannot be written anew (INV-8). Where digests guard a structure, their places are
+//! also filled with the right ones, so that what lies behind is reached.
+
+use std::sync::Arc;
+
+use env::{MemoryStorage, ObjectBytes, Storage};
+use format::names;
+use format::wire::digest;
+
+use crate::block::{BLOCK_BYTES, BODY_BYTES, DIGEST_BYTES};
+use crate::front::Meta;
+use crate::hook::HookKind;
+use crate::merge::{Wanted, Written};
+use crate::part::Part;
+use crate::run::Run;
+use crate::sampling::SamplingRates;
+use crate::scan::Source;
+use crate::writer::RunId;
+use crate::{Index, IndexOptions};
+
+/// Bytes before the meta.
+const PREFIX_BYTES: usize = 16;
+
+/// A part of a run, with digests as they are and as they should be.
+pub fn part(bytes: &[u8]) {
+    for object in [bytes.to_vec(), with_digests(bytes)] {
+        let Ok((meta, _)) = Meta::decode(&object) else {
+            continue;
+        };
+        let name = names::index_run(meta.name);
+        if names::parse_index_run(&name) != Some(meta.name) {
+            continue;
+        }
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        storage.put(&name, &[&object]).expect("memory takes it");
+        let opened = Part::open(
+            Arc::clone(&storage),
+            ObjectBytes::new(object),
+            meta.name,
+            meta.store,
+        );
+        let Ok(part) = opened else {
+            continue;
+        };
+        let mut found = Vec::new();
+        for kind in HookKind::ALL {
+            let tops = part.section(kind).0.tops.iter();
+            let drawn = bytes.chunks_exact(6).take(64).map(|six| {
+                let mut key = [0; 8];
+                key[..6].copy_from_slice(six);
+                u64::from_le_bytes(key)
+            });
+            for key in tops.copied().take(64).chain(drawn) {
+                if part.find(kind, key, &mut found).is_err() {
+                    break;
+                }
+            }
+        }
+        let store = meta.store;
+        let run = Run::new(RunId::of(meta.name).0, vec![Arc::new(part)]);
+        let mut source = Source::run(&run);
+        let mut last = None;
+        while let Ok(Some(hook)) = source.next() {
+            assert!(last <= Some(hook.order()), "out of order");
+            last = Some(hook.order());
+        }
+        let index = Index::open(storage, store, IndexOptions::default()).expect("memory answers");
+        let wanted = Wanted {
+            span: (meta.name.first, meta.name.last),
+            covered: run.covered(),
+            rates: SamplingRates::default(),
+            keep: &|_| true,
+        };
+        match index.write_run(&wanted, || vec![Source::run(&run)]) {
+            Ok(Written::Run(id, written)) => {
+                let again = index.open_run(id, &written).expect("memory answers");
+                assert!(
+                    again.covered() == run.covered() && again.bytes() > 0,
+                    "what was written is read"
+                );
+            }
+            Ok(Written::Damaged(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// The bytes with every digest that a part of this length and front would have.
+fn with_digests(bytes: &[u8]) -> Vec<u8> {
+    let mut object = bytes.to_vec();
+    let len_at = PREFIX_BYTES - 4;
+    let len = object.get(len_at..PREFIX_BYTES).and_then(|len| len.first_chunk());
+    let end = len
+        .map_or(0, |len| u32::from_le_bytes(*len) as usize)
+        .saturating_add(PREFIX_BYTES);
+    let Some(front) = object.get(..end) else {
+        return object;
+    };
+    let value = digest(front).to_le_bytes();
+    let Some(place) = object.get_mut(end..end + DIGEST_BYTES) else {
+        return object;
+    };
+    place.copy_from_slice(&value);
+    let body = (end + DIGEST_BYTES)
+        .next_multiple_of(BLOCK_BYTES)
+        .min(object.len());
+    let (blocks, _) = object[body..].as_chunks_mut::<BLOCK_BYTES>();
+    for block in blocks {
+        let value = digest(&block[..BODY_BYTES]).to_le_bytes();
+        block[BODY_BYTES..].copy_from_slice(&value);
+    }
+    object
+}
