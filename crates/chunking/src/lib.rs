@@ -5,18 +5,21 @@
 //! and equal nodes, whoever wrote it and however it was buffered (RevDedup 2.2.2: two levels in one pass;
 //! here the upper levels follow from fingerprints, so that trees are re-cut without data).
 //!
-//! All types are plain values: safe to share between threads, nothing can fail after construction.
+//! All types are plain values: safe to share between threads, nothing can fail after construction. Bytes are
+//! hashed with the SIMD instructions that the processor has, chosen at run time; results never depend on them.
 
 mod cdc;
 mod chunker;
 mod error;
 mod fixed;
+mod gear;
 mod node;
 mod zero;
 
-pub use cdc::{Cdc, CdcSizes, GEAR_WINDOW_BYTES};
+pub use cdc::{Cdc, CdcSizes};
 pub use chunker::{CHUNK_BYTES_MAX, Chunker};
 pub use error::ChunkingError;
 pub use fixed::Fixed;
+pub use gear::{GEAR_TABLE_WORDS, GEAR_WINDOW_BYTES, Isa};
 pub use node::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN, NodeCutter};
 pub use zero::is_zero;

@@ -11,6 +11,10 @@ use types::{Fingerprint, Level};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::keys::{DomainKey, KEY_BYTES, SALT_BYTES, derive};
+use crate::lanes::{LaneWidth, keyed_hashes};
+
+/// Words of a gear table; what each is for is the chunker's to say.
+pub const GEAR_TABLE_WORDS: usize = 76;
 
 /// Computes fingerprints in one domain. Cheap to clone; shared between threads.
 #[derive(Clone)]
@@ -38,12 +42,22 @@ impl Fingerprinter {
 
     /// The fingerprint of a chunk's plaintext.
     ///
-    /// One whole-slice keyed hash: chunks of 4-64 KiB fill the SIMD lanes by themselves, and the slice
-    /// form has none of the incremental hasher's 1.9 KiB of state to set up. Allocates nothing.
+    /// One whole-slice keyed hash: the slice form has none of the incremental hasher's 1.9 KiB of state to
+    /// set up. Allocates nothing. Where there are several chunks, [`Self::chunks`] is faster.
     #[inline]
     #[must_use]
     pub fn chunk(&self, plain: &[u8]) -> Fingerprint {
         Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.chunk, plain).as_bytes())
+    }
+
+    /// The fingerprints of many chunks, in order: as [`Self::chunk`] of each, in half the time for chunks of
+    /// 8 KiB, a third for 2 KiB, where the processor has AVX-512. Worth it from some 16 KiB in all; a MiB
+    /// is plenty. Allocates some 50 bytes for each KiB of the chunks.
+    pub fn chunks(&self, plain: &[&[u8]], out: &mut Vec<Fingerprint>) {
+        out.reserve(plain.len());
+        keyed_hashes(LaneWidth::widest(), &self.0.chunk, plain, |hash| {
+            out.push(Fingerprint::from_bytes(hash));
+        });
     }
 
     /// The fingerprint of a run of `len` zero bytes, which is neither stored nor read [RevDedup 3.3].
@@ -60,16 +74,16 @@ impl Fingerprinter {
         NodeHasher(hasher)
     }
 
-    /// The domain's 256 random words for the gear hash: a reader of chunk lengths who lacks the key
-    /// cannot compute where known content would be cut.
+    /// The domain's random words for the gear hash: a reader of chunk lengths who lacks the key cannot
+    /// compute where known content would be cut.
     #[must_use]
-    pub fn gear_table(&self) -> [u64; 256] {
+    pub fn gear_table(&self) -> [u16; GEAR_TABLE_WORDS] {
         let mut stream = blake3::Hasher::new_keyed(&self.0.gear).finalize_xof();
-        let mut table = [0; 256];
+        let mut table = [0; GEAR_TABLE_WORDS];
         for word in &mut table {
-            let mut bytes = [0; 8];
+            let mut bytes = [0; 2];
             stream.fill(&mut bytes);
-            *word = u64::from_le_bytes(bytes);
+            *word = u16::from_le_bytes(bytes);
         }
         table
     }

@@ -13,6 +13,7 @@
 mod error;
 mod fingerprint;
 mod keys;
+mod lanes;
 mod seal;
 mod slot;
 
@@ -20,7 +21,7 @@ mod slot;
 mod tests;
 
 pub use error::CryptoError;
-pub use fingerprint::{Fingerprinter, NodeHasher};
+pub use fingerprint::{Fingerprinter, GEAR_TABLE_WORDS, NodeHasher};
 pub use keys::{DomainKey, EncryptionKey, KEY_BYTES, MasterKeys, SALT_BYTES};
 pub use seal::{SealKey, TAG_BYTES};
 pub use slot::{

@@ -141,10 +141,19 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// All that are not zeros together: side by side they cost half of what they do one by one.
 fn fingerprint_all(printer: &Fingerprinter, bytes: &[u8], spans: &[(u32, u32)]) -> Vec<Option<Fingerprint>> {
-    let print = |&(offset, len): &(u32, u32)| {
+    let chunk = |&(offset, len): &(u32, u32)| {
         let chunk = &bytes[offset as usize..(offset + len) as usize];
-        (!chunking::is_zero(chunk)).then(|| printer.chunk(chunk))
+        (!chunking::is_zero(chunk)).then_some(chunk)
     };
-    spans.iter().map(print).collect()
+    let chunks: Vec<Option<&[u8]>> = spans.iter().map(chunk).collect();
+    let with_bytes: Vec<&[u8]> = chunks.iter().copied().flatten().collect();
+    let mut prints = Vec::new();
+    printer.chunks(&with_bytes, &mut prints);
+    let mut prints = prints.into_iter();
+    chunks
+        .iter()
+        .map(|chunk| chunk.and_then(|_| prints.next()))
+        .collect()
 }

@@ -314,7 +314,7 @@ fn check_cutting(settings: &Settings) -> Result<()> {
         avg: settings.chunk_avg_bytes,
         max: settings.chunk_max_bytes,
     };
-    Cdc::new(sizes, &[0; 256]).map_err(|error| Error::Setting(error.to_string()))?;
+    Cdc::new(sizes, &[0; chunking::GEAR_TABLE_WORDS]).map_err(|error| Error::Setting(error.to_string()))?;
     let children = settings.node_avg_children;
     if !children.is_power_of_two() || !(NODE_AVG_CHILDREN_MIN..=NODE_AVG_CHILDREN_MAX).contains(&children) {
         return Err(Error::Setting(format!(

@@ -1,0 +1,143 @@
+//! Which leaves and which pairs of nodes go side by side.
+//!
+//! BLAKE3's tree puts the largest power of two of leaves to the left. That is the tree of pairing
+//! neighbours level by level, an odd one at the end going up as it is, so that all trees of a batch grow together.
+
+use super::LaneWidth;
+use crate::keys::KEY_BYTES;
+
+/// Bytes of a leaf.
+pub(super) const LEAF_BYTES: usize = 1024;
+/// Bytes of a block.
+pub(super) const BLOCK_BYTES: usize = 64;
+
+/// A chaining value.
+pub(super) type Cv = [u32; 8];
+
+/// A leaf of some tree: at most 1 KiB.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaf<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Which of its input's leaves it is.
+    pub(super) number: u32,
+    /// The only one of its input.
+    pub(super) is_root: bool,
+    /// Where its chaining value goes.
+    to: u32,
+}
+
+impl Leaf<'_> {
+    pub(super) fn blocks(&self) -> usize {
+        self.bytes.len().div_ceil(BLOCK_BYTES).max(1)
+    }
+}
+
+/// Two neighbouring nodes, at `from` and after it, whose parent goes to `to`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) is_root: bool,
+}
+
+/// Where an input's nodes of the present level stand.
+struct Tree {
+    first: u32,
+    nodes: u32,
+}
+
+/// Whether there are leaves enough that lanes are filled better than the library would.
+pub(super) fn is_worth_it(width: LaneWidth, inputs: &[&[u8]]) -> bool {
+    let mut leaves = 0;
+    inputs.len() > 1
+        && inputs.iter().any(|input| {
+            leaves += input.len().div_ceil(LEAF_BYTES).max(1);
+            leaves >= width.count()
+        })
+}
+
+/// As [`super::keyed_hashes`].
+///
+/// # Panics
+/// When the inputs have 4 TiB or more.
+pub(super) fn hash(width: LaneWidth, key: &[u8; KEY_BYTES], inputs: &[&[u8]], mut out: impl FnMut([u8; 32])) {
+    let (words, _) = key.as_chunks::<4>();
+    let key: Cv = std::array::from_fn(|i| u32::from_le_bytes(words[i]));
+    let (mut trees, leaves) = plant(inputs);
+    let mut cvs = vec![[0; 8]; leaves.len()];
+    let mut side_by_side = [[0; 8]; 16];
+    for group in leaves.chunks(width.count()) {
+        width.leaves(&key, group, &mut side_by_side);
+        for (leaf, cv) in group.iter().zip(&side_by_side) {
+            cvs[leaf.to as usize] = *cv;
+        }
+    }
+    let mut pairs = Vec::new();
+    loop {
+        pairs.clear();
+        for tree in &mut trees {
+            let (nodes, parents) = (tree.nodes, tree.nodes / 2);
+            pairs.extend((0..parents).map(|n| Pair {
+                from: tree.first + 2 * n,
+                to: tree.first + n,
+                is_root: nodes == 2,
+            }));
+        }
+        if pairs.is_empty() {
+            break;
+        }
+        // A parent stands where children stood that an earlier pair, or the same group, has read.
+        for group in pairs.chunks(width.count()) {
+            width.pairs(&key, group, &mut cvs);
+        }
+        for tree in &mut trees {
+            if tree.nodes > 1 && tree.nodes % 2 == 1 {
+                cvs[(tree.first + tree.nodes / 2) as usize] = cvs[(tree.first + tree.nodes - 1) as usize];
+            }
+            tree.nodes = tree.nodes.div_ceil(2);
+        }
+    }
+    for tree in &trees {
+        let mut bytes = [0; 32];
+        for (to, word) in bytes
+            .as_chunks_mut::<4>()
+            .0
+            .iter_mut()
+            .zip(cvs[tree.first as usize])
+        {
+            *to = word.to_le_bytes();
+        }
+        out(bytes);
+    }
+}
+
+/// The trees with all their leaves, those with most blocks first.
+fn plant<'a>(inputs: &[&'a [u8]]) -> (Vec<Tree>, Vec<Leaf<'a>>) {
+    let mut trees = Vec::with_capacity(inputs.len());
+    let total = inputs
+        .iter()
+        .map(|input| input.len().div_ceil(LEAF_BYTES).max(1))
+        .sum();
+    let mut leaves = Vec::with_capacity(total);
+    let mut partial = Vec::with_capacity(inputs.len());
+    let mut first = 0;
+    for input in inputs {
+        let nodes = u32::try_from(input.len().div_ceil(LEAF_BYTES).max(1)).expect("less than 4 TiB");
+        let leaf = |bytes, number| Leaf {
+            bytes,
+            number,
+            is_root: nodes == 1,
+            to: first + number,
+        };
+        let (full, rest) = input.as_chunks::<LEAF_BYTES>();
+        leaves.extend(full.iter().zip(0..).map(|(bytes, n)| leaf(bytes.as_slice(), n)));
+        if !rest.is_empty() || full.is_empty() {
+            partial.push(leaf(rest, nodes - 1));
+        }
+        trees.push(Tree { first, nodes });
+        first += nodes;
+    }
+    partial.sort_unstable_by_key(|leaf| std::cmp::Reverse(leaf.blocks()));
+    leaves.append(&mut partial);
+    (trees, leaves)
+}
