@@ -111,6 +111,20 @@ fn one_place_that_shrinks_is_enough_for_auto() {
     );
 }
 
+/// Bytes that are as frequent as each other, but repeat; and that never repeat, but of which some are missing.
+#[test]
+fn auto_sees_repetition_and_unevenness() {
+    let auto = Compression::Auto { level: 3 };
+    let noise = noise(5, 128 << 10);
+    let repeating: Vec<u8> = noise[..1024].iter().copied().cycle().take(noise.len()).collect();
+    let uneven: Vec<u8> = noise.iter().map(|byte| byte % 200).collect();
+    for plain in [repeating, uneven] {
+        let region = compress_region(plain.clone(), auto);
+        assert_eq!(region.codec(), Codec::Zstd);
+        assert_eq!(region, compress_region(plain, Compression::Level(3)));
+    }
+}
+
 #[test]
 fn two_seals_of_one_content_share_no_stored_byte_run() {
     let store = Store::new();
