@@ -141,7 +141,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// All that are not zeros together: side by side they cost half of what they do one by one.
+/// All that are not zeros together, which is faster than one by one.
 fn fingerprint_all(printer: &Fingerprinter, bytes: &[u8], spans: &[(u32, u32)]) -> Vec<Option<Fingerprint>> {
     let chunk = |&(offset, len): &(u32, u32)| {
         let chunk = &bytes[offset as usize..(offset + len) as usize];

@@ -16,7 +16,7 @@
 //! own. The second decides one in 65,536 positions, where the first equals the threshold's upper half, and
 //! is computed there alone.
 //!
-//! What must hold: [`scan`](Gear::first) gives the same on every machine, whatever the instructions; each
+//! What must hold: [`Gear::first`] gives the same on every machine, whatever the instructions; each
 //! way is tested against the definition. Pure functions, safe from any thread; nothing fails.
 
 mod isa;
