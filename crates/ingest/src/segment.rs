@@ -38,6 +38,14 @@ pub(crate) struct Segment {
     pub(crate) children: Vec<SegmentChild>,
 }
 
+impl Segment {
+    /// How many of its children were read.
+    pub(crate) fn chunks_read(&self) -> usize {
+        let read = |child: &&SegmentChild| matches!(child.bytes, Bytes::Read { .. });
+        self.children.iter().filter(read).count()
+    }
+}
+
 /// Builds one stream's segments.
 #[derive(Debug)]
 pub(crate) struct Segmenter {

@@ -2,8 +2,8 @@
 //!
 //! A segment is taken at once where it is known whole, or where its chunks need no more containers than the
 //! window's share up to it: so buffers are held for a window's length only where a stream is fragmented. One that
-//! needs more waits, and all after it, until the window is complete: segments that are known whole come first, the
-//! containers of the others' chunks are ranked together [Lillibridge 3.2]. Without a cap nothing waits.
+//! needs more waits, and all after it, until the window is complete: then the containers of all their chunks are ranked
+//! together [Lillibridge 3.2], whether a segment is known whole or not. Without a cap nothing waits.
 //!
 //! What must hold: what is decided goes to the packer in stream order, under the permit by which it was looked up;
 //! decisions follow from the order of segments alone. One thread.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use container::PendingEntry;
 use format::node::{Node, NodeEntry};
+use recipe::KnownNode;
 use types::{ContainerId, Fingerprint};
 
 use crate::buffer::Buffer;
@@ -56,6 +57,26 @@ struct OwnSegment {
     containers: usize,
 }
 
+/// A segment that need not be written.
+enum Whole {
+    Own(OwnSegment),
+    Known(KnownNode, Arc<Node>),
+}
+
+impl Whole {
+    /// How many containers the window would be charged for it.
+    fn charge(&self, accounts: &Accounts) -> usize {
+        match self {
+            _ if !accounts.is_capped() => 0,
+            Self::Own(own) => own.containers,
+            Self::Known(_, node) => {
+                let containers = containers_of(node).into_iter().map(Holder::Container);
+                containers.filter(|holder| !accounts.is_free(*holder)).count()
+            }
+        }
+    }
+}
+
 impl OwnSegments {
     pub(crate) fn new(max: usize) -> Self {
         Self {
@@ -97,11 +118,13 @@ impl LookupStage<'_> {
         }
         let door = self.door;
         let lookup = door.look_up();
-        if let Some(body) = self.find_whole(&lookup, at, &segment)? {
+        let left = self.streams[at].accounts.left_so_far(len);
+        let known = self.find_whole(&lookup, &segment)?;
+        if let Some(known) = known.filter(|known| known.charge(&self.streams[at].accounts) <= left) {
+            let body = self.refer_to_whole(at, known);
             self.send(stream, placed(&segment, body))?;
         } else {
             let accounts = &self.streams[at].accounts;
-            let left = accounts.left_so_far(len);
             let is_bound = self.decider.decide(&lookup, [&segment], accounts, left)?;
             if is_bound && accounts.is_capped() {
                 self.streams[at].waiting.push(Waiting::Open(segment));
@@ -149,13 +172,6 @@ impl LookupStage<'_> {
         if !waiting.is_empty() {
             let door = self.door;
             let lookup = door.look_up();
-            for item in &mut waiting {
-                if let Waiting::Open(segment) = item
-                    && let Some(body) = self.find_whole(&lookup, at, segment)?
-                {
-                    *item = Waiting::Placed(placed(segment, body));
-                }
-            }
             let open = waiting.iter().filter_map(|item| match item {
                 Waiting::Open(segment) => Some(segment),
                 Waiting::Placed(_) => None,
@@ -168,7 +184,15 @@ impl LookupStage<'_> {
                 let segment = match item {
                     Waiting::Placed(segment) => segment,
                     Waiting::Open(segment) => {
-                        let body = self.store(at, &segment, &mut chunk)?;
+                        // A known one that needs no more than was chosen costs no new node.
+                        let known = self.find_whole(&lookup, &segment)?;
+                        let body = match known.filter(|known| known.charge(&self.streams[at].accounts) == 0) {
+                            Some(known) => {
+                                chunk += segment.chunks_read();
+                                self.refer_to_whole(at, known)
+                            }
+                            None => self.store(at, &segment, &mut chunk)?,
+                        };
                         placed(&segment, body)
                     }
                 };
@@ -184,38 +208,32 @@ impl LookupStage<'_> {
         Ok(self.output.send(ToPack::Segment { stream, segment })?)
     }
 
-    /// A segment that is known whole, and whose containers the window may be charged.
-    fn find_whole(
-        &mut self,
-        lookup: &Lookup<'_>,
-        at: usize,
-        segment: &Segment,
-    ) -> Result<Option<SegmentBody>, Halt> {
-        let accounts = &mut self.streams[at].accounts;
-        if let Some(own) = self.own_segments.held.get(&segment.fingerprint)
-            && own.containers <= accounts.left()
-        {
-            accounts.refer_to_some(own.containers);
-            self.counters.segments_known.add(1);
-            return Ok(Some(SegmentBody::Repeated(own.number)));
+    /// A segment that is known whole.
+    fn find_whole(&mut self, lookup: &Lookup<'_>, segment: &Segment) -> Result<Option<Whole>, Halt> {
+        if let Some(own) = self.own_segments.held.get(&segment.fingerprint) {
+            return Ok(Some(Whole::Own(*own)));
         }
-        let Some((known, node)) = lookup.find_segment(&mut self.segments, &segment.fingerprint)? else {
-            return Ok(None);
-        };
-        if accounts.is_capped() {
-            let containers = containers_of(&node);
-            let charged = containers
-                .iter()
-                .filter(|id| !accounts.is_free(Holder::Container(**id)));
-            if charged.count() > accounts.left() {
-                return Ok(None);
-            }
-            for id in containers {
-                accounts.refer(Holder::Container(id));
-            }
-        }
+        let found = lookup.find_segment(&mut self.segments, &segment.fingerprint)?;
+        Ok(found.map(|(known, node)| Whole::Known(known, node)))
+    }
+
+    fn refer_to_whole(&mut self, at: usize, whole: Whole) -> SegmentBody {
         self.counters.segments_known.add(1);
-        Ok(Some(SegmentBody::Known(known)))
+        let accounts = &mut self.streams[at].accounts;
+        match whole {
+            Whole::Own(own) => {
+                accounts.refer_to_some(own.containers);
+                SegmentBody::Repeated(own.number)
+            }
+            Whole::Known(known, node) => {
+                if accounts.is_capped() {
+                    for id in containers_of(&node) {
+                        accounts.refer(Holder::Container(id));
+                    }
+                }
+                SegmentBody::Known(known)
+            }
+        }
     }
 
     fn refer_to_chosen(&mut self, at: usize) {

@@ -24,9 +24,19 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Versions of a stream: scattered small changes in each, some bytes more, and a stretch that repeats another.
+/// Versions of a stream: scattered small changes in each, some bytes more, and stretches that repeat others, near
+/// and far.
 fn generations(seed: u64, count: u64, len: usize) -> Vec<Vec<u8>> {
-    let mut bytes = noise(seed, len);
+    let mut bytes = Vec::new();
+    for stretch in 0.. {
+        if bytes.len() >= len {
+            break;
+        }
+        bytes.extend(noise(seed << 32 | stretch, 30 << 10));
+        let back = usize::try_from(mixed(seed ^ stretch)).unwrap_or(0) % bytes.len();
+        let again = bytes[back..(back + (10 << 10)).min(bytes.len())].to_vec();
+        bytes.extend(again);
+    }
     let mut versions = vec![bytes.clone()];
     for version in 1..count {
         for change in 0..(len as u64 >> 15) {
