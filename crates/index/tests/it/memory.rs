@@ -51,7 +51,11 @@ fn hooks_may_come_in_any_order() {
 
 /// A plain model: every hook of every container added and not removed, and the rates that the index says.
 #[derive(Debug, Default)]
-struct Multimap(BTreeMap<(HookKind, u64), BTreeMap<ContainerId, Hook>>);
+struct Multimap(
+    BTreeMap<(HookKind, u64), BTreeMap<ContainerId, Hook>>,
+    /// Had more candidates than are kept when some were removed: the oldest had gone before.
+    BTreeSet<(HookKind, u64)>,
+);
 
 impl Multimap {
     fn add(&mut self, hooks: &[Hook]) {
@@ -63,7 +67,10 @@ impl Multimap {
     }
 
     fn remove(&mut self, gone: &dyn Fn(ContainerId) -> bool) {
-        for held in self.0.values_mut() {
+        for (key, held) in &mut self.0 {
+            if held.len() > CANDIDATES_MAX {
+                self.1.insert(*key);
+            }
             held.retain(|container, _| !gone(*container));
         }
     }
@@ -84,7 +91,7 @@ impl Multimap {
                 .collect();
             // What was there at a greater R and pushed others out may be dropped at this one: anchors do not
             // push. With fewer candidates than are kept nothing is ever pushed out.
-            if held.len() <= CANDIDATES_MAX {
+            if held.len() <= CANDIDATES_MAX && !self.1.contains(&(*kind, *bits)) {
                 let found: BTreeSet<_> = found.iter().copied().collect();
                 let staying: BTreeSet<_> = staying.into_iter().collect();
                 assert!(
