@@ -1,6 +1,7 @@
-"""Makes rows of figures that other programs measure, from their JSON lines on standard input: noted.py stats|micro.
+"""Makes rows of figures that other programs measure, from their JSON lines: noted.py stats|backup|micro.
 
-stats   `onefold --json stats`: bytes a hook, and catalogs loaded for nothing
+stats   `onefold --json stats`: bytes a hook
+backup  `onefold --json backup`: catalogs loaded for nothing, and how much was new
 micro   `bench/micro --json`: the fastest chunker beside `fastcdc`, from the first stage that has both
 """
 
@@ -18,8 +19,13 @@ def stats(lines):
             continue
         full = "" if line["load"] is None else f", {line['load']:.0%} full"
         figure(f"hook-{line['held']}", line["bytes_per_hook"], f"{line['bytes_per_hook']:.2f} bytes{full}, {line['hooks']} hooks")
-        if line["held"] == "disk":
-            figure("false-loads", line["false_loads_per_gib"], f"{line['false_loads_per_gib']:.3f} expected")
+
+
+def backup(lines):
+    for line in lines:
+        if line.get("message_type") == "summary":
+            row = {"step": "lookups", "catalogs": line["lookups"]["catalogs"], "catalogs_false": line["lookups"]["catalogs_false"]}
+            print(json.dumps(row | {"new_bytes": line["data_added"]}))
 
 
 def micro(lines):
@@ -37,4 +43,4 @@ def micro(lines):
 
 
 if __name__ == "__main__":
-    {"stats": stats, "micro": micro}[sys.argv[1]](map(json.loads, sys.stdin))
+    {"stats": stats, "backup": backup, "micro": micro}[sys.argv[1]]([json.loads(line) for line in sys.stdin])

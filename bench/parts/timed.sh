@@ -39,14 +39,15 @@ prepare() {
 seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.3f", to - from }'; }
 
 # timed DATA STEP WHO STATE COMMAND...: one row; standard output is thrown away. A command that fails gives a row
-# that says so, and status 1; one that takes longer than is allowed, a row without a time. The time that `sync` takes afterwards is told apart: programs differ in what they
-# leave to the system.
+# that says so, and status 1; one that takes longer than is allowed, a row without a time. The time that `sync`
+# takes afterwards is told apart: programs differ in what they
+# leave to the system. Standard output goes to `$kept` where that is set.
 timed() {
   local data=$1 step=$2 who=$3 state=$4 status=0 from seconds synced user system peak
   shift 4
   from=$EPOCHREALTIME
   /usr/bin/time -o "$work/time" -f '%U %S %M' timeout --foreground "$step_seconds_max" "$@" \
-    >/dev/null 2>"$work/stderr" || status=$?
+    >"${kept:-/dev/null}" 2>"$work/stderr" || status=$?
   if [ "$status" -eq 124 ]; then
     json_row data "$data" step "$step" who "$who" run "$run" state "$state" exceeded "$step_seconds_max"
     say "  $who $data $step stopped after $step_seconds_max s"

@@ -37,8 +37,11 @@ verify() {
 
 # backup DATA STEP SOURCE LABEL yes|no
 backup() {
+  local kept=""
+  if [ "$driver" = onefold ]; then kept="$work/summary"; fi
   prepare "$backup_state" "$3"
-  "${driver}_backup" "$3" "$4" "$5" && step "$1" "$2" "$backup_state"
+  "${driver}_backup" "$3" "$4" "$5" && step "$1" "$2" "$backup_state" || return 1
+  if [ -n "$kept" ]; then python3 "$root/bench/parts/noted.py" backup <"$kept" >>"$rows"; fi
 }
 
 # restore DATA STEP LABEL SOURCE ORIGINAL: to a fresh folder, compared with ORIGINAL and removed.

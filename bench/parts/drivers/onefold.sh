@@ -7,7 +7,7 @@ onefold_version() { "$onefold" --version; }
 onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init; }
 # SOURCE LABEL yes|no (read all again)
 onefold_backup() {
-  command=("$onefold" -q -r "$store" backup --tag "$2")
+  command=("$onefold" -q --json -r "$store" backup --tag "$2")
   if [ "$3" = yes ]; then command+=(--force); fi
   case $variant in
     off) command+=(--compression off "$1") ;;

@@ -3,7 +3,8 @@
 //! What must hold: a chunk whose bytes leave here has the fingerprint that its catalog gives (INV-5). Reads
 //! follow newer generations at the same slots (INV-2). Any number of threads.
 
-use types::{ChunkLocation, Fingerprint, Slot};
+use format::container::CatalogEntry;
+use types::{ChunkLocation, Fingerprint, RegionIndex, Slot};
 
 use crate::containers::Containers;
 use crate::error::ContainerError;
@@ -71,18 +72,27 @@ impl Containers {
         if entry.level.get() > 0 {
             return Ok(());
         }
-        let (expected, found): (Fingerprint, _) = (entry.fingerprint, self.fingerprinter().chunk(bytes));
-        if expected == found {
-            return Ok(());
-        }
-        let region = place.region;
-        Err(ContainerError::FingerprintMismatch {
-            container,
-            generation,
-            region,
-            slot,
-            expected,
-            found,
-        })
+        compare(view, entry, place.region, self.fingerprinter().chunk(bytes))
     }
+}
+
+/// What a chunk's fingerprint turned out to be, against the one in its catalog.
+pub(crate) fn compare(
+    view: &CatalogView,
+    entry: &CatalogEntry,
+    region: RegionIndex,
+    found: Fingerprint,
+) -> Result<(), ContainerError> {
+    let expected = entry.fingerprint;
+    if expected == found {
+        return Ok(());
+    }
+    Err(ContainerError::FingerprintMismatch {
+        container: view.requested(),
+        generation: view.generation(),
+        region,
+        slot: entry.slot,
+        expected,
+        found,
+    })
 }

@@ -13,6 +13,7 @@ use format::{names, wire};
 use types::{ByteRange, ContainerId, Generation, ObjectName, RegionIndex, SlotRange, StoreId};
 
 use crate::buffer::PlainBuffer;
+use crate::chunks::compare;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
@@ -359,11 +360,24 @@ impl Scan<'_> {
             Err(error) => return self.damage(part, entries_of(row), view.slots_in(index), error),
         };
         let mut rest = opened.bytes(stored, plain);
-        for position in view.positions_in(index) {
-            let entry = view.entries()[position];
+        let entries = &view.entries()[view.positions_in(index)];
+        let mut chunks = Vec::with_capacity(entries.len());
+        for entry in entries {
             let (bytes, after) = rest.split_at(rest.len().min(entry.len as usize));
             rest = after;
-            if let Err(error) = containers.verify_chunk(view, entry.slot, bytes) {
+            // The fingerprints of nodes are over their children's (INV-5).
+            if entry.level.get() == 0 {
+                chunks.push(bytes);
+            }
+        }
+        let mut prints = Vec::new();
+        containers.fingerprinter().chunks(&chunks, &mut prints);
+        let of_chunks = view
+            .positions_in(index)
+            .zip(entries)
+            .filter(|(_, entry)| entry.level.get() == 0);
+        for ((position, entry), found) in of_chunks.zip(prints) {
+            if let Err(error) = compare(view, entry, index, found) {
                 let position = u32::try_from(position).expect("no more entries than slots");
                 let slots = vec![SlotRange::one(entry.slot)];
                 self.damage(part, position..position + 1, slots, error);

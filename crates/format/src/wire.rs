@@ -25,7 +25,7 @@ pub const fn varint_len(value: u64) -> usize {
 /// The keyless digest that every stored object carries: XXH3-128.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> u128 {
-    xxhash_rust::xxh3::xxh3_128(bytes)
+    twox_hash::XxHash3_128::oneshot(bytes)
 }
 
 /// Reads primitives off the front of a slice.

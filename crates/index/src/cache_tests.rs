@@ -172,7 +172,7 @@ fn eviction() -> impl Strategy<Value = Eviction> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn every_policy_is_that_of_a_plain_model(

@@ -80,11 +80,11 @@ fn expected(said: &[Said], chunker: &dyn Chunker) -> Vec<Child> {
         match said {
             Said::Bytes(bytes) => open.extend_from_slice(bytes),
             Said::Cut => flush(&mut open, &mut out),
+            // A hole of no length is none.
+            Said::Zeros(0) => {}
             Said::Zeros(len) => {
                 flush(&mut open, &mut out);
-                if *len > 0 {
-                    push(&mut out, (None, *len));
-                }
+                push(&mut out, (None, *len));
             }
         }
     }
@@ -176,7 +176,7 @@ fn said() -> impl Strategy<Value = Vec<Said>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     #[test]
     fn the_same_chunks_however_bytes_are_batched(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use container::{BytesAt, CatalogView, Containers};
 use crypto::Fingerprinter;
-use types::{RegionIndex, Slot};
+use types::{Fingerprint, RegionIndex};
 
 use crate::error::RestoreError;
 use crate::plan::Fill;
@@ -171,40 +171,25 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Judges every chunk of the regions that were read.
+    /// Judges every chunk of the regions that were read; all fingerprints together, which is faster.
     fn take_all(&mut self, regions: &container::RegionBuffer) {
-        let mut last: Option<(Slot, Found)> = None;
-        self.found.reserve(self.piece.fills.len());
-        for fill in &self.piece.fills {
-            let found = match last.take() {
-                Some((slot, found)) if slot == fill.slot() => found,
-                _ => {
-                    let at = regions.slot(&self.piece.view, fill.slot());
-                    self.judge(
-                        fill,
-                        at.map(|at| (regions.bytes(&at), FoundAt::Region(at.clone()))),
-                    )
-                }
-            };
-            last = Some((fill.slot(), found.clone()));
-            self.found.push(found);
+        let fills = &self.piece.fills;
+        // A chunk that fills several spots is looked at once.
+        let same = |a: &Fill, b: &Fill| a.slot() == b.slot();
+        let places: Vec<Option<BytesAt>> = fills
+            .chunk_by(same)
+            .map(|of| regions.slot(&self.piece.view, of[0].slot()))
+            .collect();
+        let chunks: Vec<&[u8]> = places.iter().flatten().map(|at| regions.bytes(at)).collect();
+        let mut prints = Vec::new();
+        self.printer.chunks(&chunks, &mut prints);
+        let mut prints = prints.into_iter();
+        self.found.reserve(fills.len());
+        for (of, place) in fills.chunk_by(same).zip(places) {
+            let there = place.and_then(|at| Some((prints.next()?, FoundAt::Region(at))));
+            let found = judge(&of[0], there);
+            self.found.extend(std::iter::repeat_n(found, of.len()));
         }
-    }
-
-    fn judge(&self, fill: &Fill, there: Option<(&[u8], FoundAt)>) -> Found {
-        let location = fill.part.location;
-        let Some((chunk, at)) = there else {
-            return Err(Arc::new(RestoreError::WrongSlot { location }));
-        };
-        let (expected, found) = (fill.part.fingerprint, self.printer.chunk(chunk));
-        if found == expected {
-            return Ok(at);
-        }
-        Err(Arc::new(RestoreError::WrongBytes {
-            location,
-            expected,
-            found,
-        }))
     }
 
     /// Looks for what could not be had: region by region where the piece could not be read as a whole, and
@@ -263,7 +248,10 @@ impl Work<'_> {
         let chunk = plain.slot_bytes(view, fill.slot()).ok_or_else(wrong_slot)?;
         let start = self.bytes.copied.len();
         let range = start..start + chunk.len();
-        self.judge(fill, Some((chunk, FoundAt::Copied(range.clone()))))?;
+        judge(
+            fill,
+            Some((self.printer.chunk(chunk), FoundAt::Copied(range.clone()))),
+        )?;
         self.bytes.copied.extend_from_slice(chunk);
         Ok(range)
     }
@@ -321,6 +309,20 @@ impl Work<'_> {
             runs,
             read_bytes: self.read_bytes,
         }
+    }
+}
+
+/// A chunk by the fingerprint of what lies in its slot, where something does (INV-5).
+fn judge(fill: &Fill, there: Option<(Fingerprint, FoundAt)>) -> Found {
+    let (location, expected) = (fill.part.location, fill.part.fingerprint);
+    match there {
+        None => Err(Arc::new(RestoreError::WrongSlot { location })),
+        Some((found, at)) if found == expected => Ok(at),
+        Some((found, _)) => Err(Arc::new(RestoreError::WrongBytes {
+            location,
+            expected,
+            found,
+        })),
     }
 }
 

@@ -231,7 +231,7 @@ fn run(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(3)))]
 
     #[test]
     fn bytes_are_the_streams_whatever_recipe_budget_and_workers(

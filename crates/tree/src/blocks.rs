@@ -261,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(10)))]
 
         #[test]
         fn every_byte_is_at_its_offset(pieces in pieces(), thread in any::<bool>(), refused in any::<bool>()) {

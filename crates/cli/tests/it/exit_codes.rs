@@ -79,7 +79,7 @@ fn a_newer_store_asks_for_a_newer_program() {
         assert_eq!(bytes[8..10], format::config::FORMAT_VERSION.to_le_bytes());
         bytes[8..10].copy_from_slice(&(format::config::FORMAT_VERSION + 1).to_le_bytes());
         let before = bytes.len() - format::frame::DIGEST_BYTES;
-        let digest = xxhash_rust::xxh3::xxh3_128(&bytes[..before]);
+        let digest = twox_hash::XxHash3_128::oneshot(&bytes[..before]);
         bytes[before..].copy_from_slice(&digest.to_le_bytes());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, bytes).unwrap();

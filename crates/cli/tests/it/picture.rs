@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 /// One entry, with all that a restore must bring back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn picture(root: &Path) -> Picture {
             mtime: (meta.mtime(), meta.mtime_nsec()),
             len: if kind.is_file() { meta.len() } else { 0 },
             content: if kind.is_file() {
-                xxh3_128(&fs::read(&path).unwrap())
+                XxHash3_128::oneshot(&fs::read(&path).unwrap())
             } else {
                 0
             },

@@ -251,7 +251,7 @@ fn forged_bytes_with_right_digests_are_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn any_bytes_under_the_name_are_an_error(

@@ -24,7 +24,7 @@ fn compression() -> impl Strategy<Value = Compression> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(5)))]
 
     #[test]
     fn every_chunk_comes_back(

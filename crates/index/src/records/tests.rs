@@ -5,7 +5,7 @@ use crate::block::BLOCK_BYTES;
 use crate::sampling::SampleLevel;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     #[test]
     fn records_come_back_from_every_leaf_they_stand_in(

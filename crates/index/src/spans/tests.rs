@@ -26,7 +26,7 @@ fn read_back(spans: &Spans) -> Spans {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn ordinals_count_the_containers(

@@ -43,7 +43,7 @@ fn any_hook() -> impl Strategy<Value = Hook> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(6)))]
 
     #[test]
     fn it_answers_as_a_map_would(

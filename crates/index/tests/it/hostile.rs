@@ -31,7 +31,7 @@ fn a_sound_run_passes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(3)))]
 
     #[test]
     fn no_spoilt_run_panics(

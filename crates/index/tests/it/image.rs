@@ -124,7 +124,7 @@ fn sealed(mut image: Vec<u8>) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     /// A forged image may forget and lie; nothing panics.
     #[test]

@@ -403,7 +403,7 @@ enum Kind {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
     #[test]
     fn any_set_of_revisions_comes_to_what_the_rule_says(
         revisions in prop::collection::btree_map((1..4u64, 0..6u32), prop_oneof![

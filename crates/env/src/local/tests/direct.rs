@@ -194,7 +194,7 @@ fn the_suite_passes_with_every_object_direct() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
     /// Through the system itself, whatever it makes of direct writes here.
     #[test]
     fn any_parts_are_the_object(lens in prop::collection::vec((0..20_000_usize, any::<bool>()), 0..8)) {

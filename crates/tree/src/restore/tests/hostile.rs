@@ -242,7 +242,7 @@ fn any_entry() -> impl Strategy<Value = (u8, String, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     /// Whatever the listing says, in whatever order, nothing outside the target changes.
     #[test]
