@@ -108,12 +108,18 @@ impl Failure {
     /// Keeps the reason, if it is the first.
     pub(crate) fn note(&self, result: Result<(), Halt>) {
         if let Err(Halt::Failed(error)) = result {
-            self.failed.store(true, Ordering::Release);
             self.first
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert(error);
+            self.failed.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether a stage has failed: the others may stop.
+    #[must_use]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// The reason, once all stages have ended.

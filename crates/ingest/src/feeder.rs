@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
-use crate::error::{Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError};
 use crate::piece::{Batch, CopyRange, Op, StreamIndex};
 use crate::queue::Sender;
 use crate::workers::Workers;
@@ -23,6 +23,7 @@ pub(crate) struct Feeder<'a> {
     readers: Workers,
     counters: &'a Counters,
     cancel: &'a AtomicBool,
+    failure: &'a Failure,
 }
 
 struct Open {
@@ -81,6 +82,7 @@ impl<'a> Feeder<'a> {
         readers: Workers,
         counters: &'a Counters,
         cancel: &'a AtomicBool,
+        failure: &'a Failure,
     ) -> Self {
         let streams = (0..streams)
             .map(|_| Open {
@@ -95,6 +97,7 @@ impl<'a> Feeder<'a> {
             readers,
             counters,
             cancel,
+            failure,
         }
     }
 
@@ -115,9 +118,7 @@ impl<'a> Feeder<'a> {
     /// # Errors
     /// When the backup is to stop, asked for or because another stage failed.
     pub(crate) fn spare(&mut self, stream: StreamIndex) -> Result<&mut [u8], Halt> {
-        if self.cancel.load(Ordering::Relaxed) {
-            return Err(IngestError::Interrupted.into());
-        }
+        self.ensure_wanted()?;
         if self.open(stream).buffer.as_ref().is_some_and(Buffer::is_full) {
             self.flush(stream)?;
         }
@@ -194,6 +195,18 @@ impl<'a> Feeder<'a> {
         self.flush(stream)
     }
 
+    /// A stage of several threads can fail in one of them while the others take all that comes: the queues alone
+    /// do not tell.
+    fn ensure_wanted(&self) -> Result<(), Halt> {
+        if self.failure.is_noted() {
+            return Err(Halt::Closed);
+        }
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(IngestError::Interrupted.into());
+        }
+        Ok(())
+    }
+
     fn flush_if_many(&mut self, stream: StreamIndex) -> Result<(), Halt> {
         if self.open(stream).ops.0.len() >= OPS_MAX {
             self.flush(stream)
@@ -203,9 +216,7 @@ impl<'a> Feeder<'a> {
     }
 
     fn flush(&mut self, stream: StreamIndex) -> Result<(), Halt> {
-        if self.cancel.load(Ordering::Relaxed) {
-            return Err(IngestError::Interrupted.into());
-        }
+        self.ensure_wanted()?;
         let pool = self.pool.clone();
         let open = self.open(stream);
         let ops = std::mem::take(&mut open.ops).0;

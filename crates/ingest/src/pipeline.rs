@@ -1,7 +1,8 @@
 //! Joins the stages and runs a backup through them.
 //!
-//! Every stage is a thread; a stage that fails drops its queues, which ends its neighbours, and the first
-//! failure is the one reported. Whatever was put before stays for the next session to adopt.
+//! Every stage is a thread or several; a stage that fails drops its queues, which ends its neighbours, and the
+//! first failure is the one reported. Of the writers one may fail while the others still take what comes: they
+//! and the source look whether a failure was noted. Whatever was put before stays for the next session to adopt.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -206,7 +207,7 @@ pub(crate) fn run(
         references: Vec::new(),
     };
 
-    let failure = Failure::default();
+    let failure = &Failure::default();
     let stages = &all_stages;
     let note = |result: Result<(), Halt>| failure.note(result);
     let (from_source, closed) = thread::scope(|scope| {
@@ -242,7 +243,7 @@ pub(crate) fn run(
                 let (write_in, to_close) = (write_in.clone(), to_close.clone());
                 spawn(&format!("write-{number}")).spawn_scoped(scope, move || {
                     stages.write.run(&**clock, move || {
-                        note(write::run(door.containers(), &write_in, &to_close));
+                        note(write::run(door.containers(), &write_in, &to_close, failure));
                     });
                 })?;
             }
@@ -270,7 +271,7 @@ pub(crate) fn run(
             }
         };
         let from_source = stages.source.run(&**clock, || {
-            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, counters, cancel);
+            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, counters, cancel, failure);
             source(&mut feeder)
         });
         (from_source, closer.join().unwrap_or_default())

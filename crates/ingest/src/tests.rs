@@ -14,7 +14,7 @@ use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, Sess
 use crate::buffer::BufferPool;
 use crate::chunk::{self, ChunkState, Chunked, Event};
 use crate::counters::Counters;
-use crate::error::{Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError};
 use crate::feeder::Feeder;
 use crate::ledger::Ledger;
 use crate::piece::StreamIndex;
@@ -105,7 +105,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     let headroom = chunker().chunk_bytes_max() as usize;
     let (batch_tx, batch_rx) = queue("chunker", 0, &clock());
     let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
-    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let mut feeder = Feeder::new(
         2,
         BufferPool::new(buffer_bytes, headroom),
@@ -113,6 +113,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
         workers::queue(1, &clock()).0,
         &counters,
         &cancel,
+        &failure,
     );
     for step in 0..streams[0].len().max(streams[1].len()) {
         for (number, said) in (0_u16..).zip(streams) {
@@ -267,14 +268,15 @@ proptest! {
 #[test]
 fn a_feeder_that_is_to_stop_says_so() {
     let (tx, rx) = queue("chunker", 0, &clock());
-    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let mut feeder = Feeder::new(
         1,
         BufferPool::new(64, 0),
-        tx,
+        tx.clone(),
         workers::queue(1, &clock()).0,
         &counters,
         &cancel,
+        &failure,
     );
     feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
     cancel.store(true, Ordering::Relaxed);
@@ -284,8 +286,25 @@ fn a_feeder_that_is_to_stop_says_so() {
         feeder.end(StreamIndex(0)),
         Err(Halt::Failed(IngestError::Interrupted))
     ));
-    // Without a receiver, it is the receiver's reason that counts.
     cancel.store(false, Ordering::Relaxed);
+    // Somewhere a stage failed, and its reason is the one to tell.
+    failure.note(Err(Halt::Closed));
+    feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
+    failure.note(Err(IngestError::Internal("a test").into()));
+    let stopped = feeder.bytes(StreamIndex(0), &[1; 200]);
+    assert!(matches!(stopped, Err(Halt::Closed)));
+    assert!(matches!(failure.take(), Some(IngestError::Internal("a test"))));
+    let failure = Failure::default();
+    feeder = Feeder::new(
+        1,
+        BufferPool::new(64, 0),
+        tx,
+        workers::queue(1, &clock()).0,
+        &counters,
+        &cancel,
+        &failure,
+    );
+    // Without a receiver, it is the receiver's reason that counts.
     drop(rx);
     assert!(matches!(feeder.end(StreamIndex(0)), Err(Halt::Closed)));
 }
@@ -293,7 +312,7 @@ fn a_feeder_that_is_to_stop_says_so() {
 #[test]
 fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = queue("chunker", 0, &clock());
-    let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let mut feeder = Feeder::new(
         1,
         BufferPool::new(64, 0),
@@ -301,6 +320,7 @@ fn many_steps_without_bytes_do_not_gather_for_ever() {
         workers::queue(1, &clock()).0,
         &counters,
         &cancel,
+        &failure,
     );
     for _ in 0..10_000 {
         feeder.zeros(StreamIndex(0), 5).unwrap();

@@ -4,16 +4,21 @@ use container::Containers;
 
 use crate::builders::Submitted;
 use crate::close::{SealedNotice, ToClose};
-use crate::error::{Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError};
 use crate::queue::{Receiver, Sender};
 
-/// Runs one writer until no more containers come.
+/// Runs one writer until no more containers come, or a stage has failed: what is on its way then would be put for
+/// nobody, and its receiver must go, so that the packer ends.
 pub(crate) fn run(
     containers: &Containers,
     input: &Receiver<Submitted>,
     closer: &Sender<ToClose>,
+    failure: &Failure,
 ) -> Result<(), Halt> {
     while let Ok(Submitted { number, builder }) = input.recv() {
+        if failure.is_noted() {
+            return Err(Halt::Closed);
+        }
         let sealed = builder.seal(containers).map_err(IngestError::from)?;
         containers.put(&sealed).map_err(IngestError::from)?;
         let notice = SealedNotice {

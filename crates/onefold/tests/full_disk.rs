@@ -5,10 +5,11 @@
 mod common;
 
 use common::{
-    How, Picture, Process, Tree, assert_restores, assert_sound, back_up, is_long, noise, snapshot, tiny,
+    How, Picture, Process, Tree, assert_restores, assert_sound, back_up, back_up_bytes, back_up_stream,
+    is_long, noise, snapshot, tiny,
 };
 use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage, OpKind};
-use onefold::{BackupReport, Error, Monitor, SessionId, Store};
+use onefold::{BackupReport, Error, Monitor, SessionId, Store, StreamPiece, StreamSource};
 
 /// The faults that are tried at the n-th operation: of one kind of operation or of all that change
 /// something, once or from then on.
@@ -249,4 +250,57 @@ fn a_disk_that_is_too_small_by_any_amount() {
         assert_works_on(&process, &tree, &when);
     }
     assert!(refused > steps / 2 && refused < steps, "{refused} of {steps}");
+}
+
+/// Bytes without an end, which nobody has seen before; after `limit` bytes it gives up.
+struct Endless<'a> {
+    given: usize,
+    limit: usize,
+    after_first: Option<Box<dyn FnOnce() + Send + 'a>>,
+}
+
+impl StreamSource for Endless<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> std::io::Result<StreamPiece> {
+        if self.given > 0
+            && let Some(act) = self.after_first.take()
+        {
+            act();
+        }
+        if self.given >= self.limit {
+            return Ok(StreamPiece::End);
+        }
+        buffer.copy_from_slice(&noise(self.given as u64, buffer.len()));
+        self.given += buffer.len();
+        Ok(StreamPiece::Data(buffer.len()))
+    }
+}
+
+/// One put fails, once: the backup ends with that error, however much there is to read and although the other
+/// writer could go on.
+#[test]
+fn one_failed_put_ends_a_backup_of_any_length() {
+    let process = Process::new(26);
+    process.init();
+    let store = process.open();
+    let mut how = How::plain();
+    how.ingest.writers = 2;
+    let mut source = Endless {
+        given: 0,
+        limit: 96 << 20,
+        after_first: Some(Box::new(|| {
+            process
+                .storage
+                .inject(Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::Put)));
+        })),
+    };
+    let error = back_up_stream(&store, "/endless", &mut source, &how).unwrap_err();
+    assert_says_why(&error.to_string(), FailWith::Io, "endless");
+    // What is on its way between the stages is read before the source hears of it.
+    assert!(
+        source.given < source.limit / 2,
+        "{} bytes were read",
+        source.given
+    );
+    back_up_bytes(&store, "/endless", &noise(0, 1 << 20), &How::plain()).unwrap();
+    assert_sound(&process.open(), "after the failure");
 }
