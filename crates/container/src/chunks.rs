@@ -27,13 +27,15 @@ impl Containers {
             if !gone && !error.is_damage() {
                 return Err(error);
             }
-            match self.newer(&view)? {
-                Some(newer) => view = newer,
-                None if gone => {
+            match self.newer(&view) {
+                Ok(Some(newer)) => view = newer,
+                Ok(None) if gone => {
                     let container = view.id();
                     return Err(ContainerError::Missing { container });
                 }
-                None => return Err(error),
+                Err(newer) if gone => return Err(newer),
+                // What was wrong first says more than why no way around it was found.
+                Ok(None) | Err(_) => return Err(error),
             }
         }
         Err(ContainerError::Vanished {

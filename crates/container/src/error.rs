@@ -225,7 +225,8 @@ pub enum ContainerError {
 }
 
 impl ContainerError {
-    /// Whether another copy or a newer generation may still have what this one does not.
+    /// Whether another copy or a newer generation may still have what this one does not. A sector that the
+    /// disk no longer gives is damage as rot is; a storage that refuses or has gone is not.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -239,6 +240,7 @@ impl ContainerError {
                 | Self::FingerprintMismatch { .. }
                 | Self::Inconsistent { .. }
                 | Self::Incompatible { .. }
+                | Self::Storage(StorageError::Io { .. })
         )
     }
 }

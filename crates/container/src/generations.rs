@@ -110,7 +110,13 @@ impl Containers {
         }
         for _ in 0..TRIES_MAX {
             let mut vanished = false;
-            for generation in self.list_generations(id, CopyOf::Main)?.into_iter().rev() {
+            let listed = match self.list_generations(id, CopyOf::Main) {
+                Ok(listed) => listed,
+                // The mirror copies lie elsewhere, and what is wrong is known already.
+                Err(_) if first_damage.is_some() => break,
+                Err(error) => return Err(error),
+            };
+            for generation in listed.into_iter().rev() {
                 match self.load_either(Identity::main(id, generation), &mut first_damage)? {
                     Some(contents) => return Ok(contents),
                     None => vanished |= first_damage.is_none(),
@@ -158,11 +164,17 @@ impl Containers {
         id: ContainerId,
         damage: Option<ContainerError>,
     ) -> Result<Contents, ContainerError> {
+        let is_damaged = damage.is_some();
         let error = damage.unwrap_or(ContainerError::Missing { container: id });
         if !id.kind.is_mirrored() {
             return Err(error);
         }
-        for generation in self.list_generations(id, CopyOf::Mirror)?.into_iter().rev() {
+        let listed = match self.list_generations(id, CopyOf::Mirror) {
+            Ok(listed) => listed,
+            Err(_) if is_damaged => return Err(error),
+            Err(listing) => return Err(listing),
+        };
+        for generation in listed.into_iter().rev() {
             let Some(mirror) = Identity::mirror(id, generation) else {
                 break;
             };

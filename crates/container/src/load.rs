@@ -2,11 +2,14 @@
 //!
 //! What must hold: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
 //! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made from the one
-//! before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries), two otherwise.
+//! before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries), two otherwise;
+//! where a sector before the trailer cannot be read, no more than the trailer is.
 
 use crypto::EncryptionKey;
 use env::Storage;
-use format::container::{Catalog, ContainerFooter, ContainerHeader, ContainerTail, RegionRow, TailParse};
+use format::container::{
+    Catalog, ContainerFooter, ContainerHeader, ContainerTail, FOOTER_BYTES, RegionRow, TailParse,
+};
 use types::StoreId;
 
 use crate::ContainerError;
@@ -45,7 +48,11 @@ impl TailBytes {
             note_read(bytes.len() as u64);
             Ok(Self { bytes, object_len })
         };
-        let tail = read(TAIL_GUESS_BYTES)?;
+        let tail = match read(TAIL_GUESS_BYTES) {
+            // The sector that failed may lie in the regions before the trailer.
+            Err(error) if error.is_damage() => read(FOOTER_BYTES as u64).map_err(|_| error)?,
+            other => other?,
+        };
         match tail.parse(at)? {
             TailParse::Need { tail_bytes } => read(tail_bytes),
             TailParse::Whole(_) => Ok(tail),

@@ -2,7 +2,8 @@
 //! alone, which needs no key.
 //!
 //! Reads whole objects in windows of some MiB, so that memory is bounded whatever the object's size
-//! (INV-7). A damage is a finding, not an error; an error is a storage that does not answer.
+//! (INV-7). A damage is a finding, not an error, and so is a sector that cannot be read; an error is a storage
+//! that refuses or has gone.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -213,7 +214,7 @@ impl Scan<'_> {
                 );
                 Ok(None)
             }
-            Err(error @ ContainerError::Storage(_)) => Err(error),
+            Err(error @ ContainerError::Storage(_)) if !error.is_damage() => Err(error),
             Err(error) => {
                 self.damage(Part::Trailer, 0..0, Vec::new(), error);
                 Ok(None)
@@ -265,17 +266,24 @@ impl Scan<'_> {
             len: HEADER_BYTES as u64,
         };
         let mut bytes = AlignedBuffer::with_capacity(HEADER_BYTES);
-        let head = self.read(range, object_len, &mut bytes)?;
-        let head = head.map(|place| &bytes[place]);
-        if head != Some(header.as_slice()) {
-            let error = ContainerError::DigestMismatch {
+        let head = match self.read(range, object_len, &mut bytes)? {
+            Read::Bytes(place) => Ok(&bytes[place]),
+            Read::Gone => Ok(&[][..]),
+            Read::Unreadable(error) => Err(error),
+        };
+        let damage = match head {
+            Ok(head) if head == header => None,
+            Ok(head) => Some(ContainerError::DigestMismatch {
                 container: self.at.id,
                 generation: self.at.generation,
                 part: Part::Header,
                 offset: 0,
                 expected: wire::digest(header),
-                found: wire::digest(head.unwrap_or_default()),
-            };
+                found: wire::digest(head),
+            }),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = damage {
             self.damage(Part::Header, 0..0, Vec::new(), error);
         }
         let mut next = 0;
@@ -292,6 +300,8 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// Checks some consecutive regions; where not all can be read at once, each by itself, so that what is
+    /// whole counts as whole.
     fn window(
         &mut self,
         rows: &[RegionRow],
@@ -303,17 +313,35 @@ impl Scan<'_> {
             return Ok(());
         };
         let len = end.offset + u64::from(end.stored_len) - begin.offset;
-        SCRATCH.with_borrow_mut(|Scratch { stored, plain }| {
+        let unreadable = SCRATCH.with_borrow_mut(|Scratch { stored, plain }| {
             let range = ByteRange {
                 offset: begin.offset,
                 len,
             };
-            let Some(place) = self.read(range, object_len, stored)? else {
-                return Ok(());
-            };
-            self.check_rows(rows, first, &mut stored[place], plain, open);
-            Ok(())
-        })
+            Ok::<_, ContainerError>(match self.read(range, object_len, stored)? {
+                Read::Bytes(place) => {
+                    self.check_rows(rows, first, &mut stored[place], plain, open);
+                    None
+                }
+                Read::Gone => None,
+                Read::Unreadable(error) => Some(error),
+            })
+        })?;
+        match (unreadable, rows) {
+            (None, _) => {}
+            (Some(error), [row]) => {
+                self.out.regions += 1;
+                let index = region_index(first);
+                let slots = open.map_or_else(Vec::new, |(_, view)| view.slots_in(index));
+                self.damage(Part::Region(index), entries_of(row), slots, error);
+            }
+            (Some(_), rows) => {
+                for (number, row) in rows.iter().enumerate() {
+                    self.window(std::slice::from_ref(row), first + number, object_len, open)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_rows(
@@ -328,8 +356,7 @@ impl Scan<'_> {
         for (row, number) in rows.iter().zip(first..) {
             let (stored, after) = rest.split_at_mut(row.stored_len as usize);
             rest = after;
-            let number = u32::try_from(number).ok().and_then(|n| RegionIndex::new(n).ok());
-            let index = number.expect("no more regions than entries");
+            let index = region_index(number);
             self.out.regions += 1;
             match open {
                 None => self.check_digest(index, row, stored),
@@ -385,18 +412,18 @@ impl Scan<'_> {
         }
     }
 
-    /// Some of the object's bytes; `None` when it has become shorter or has gone meanwhile, which is noted.
+    /// Some of the object's bytes. That it has become shorter or has gone meanwhile is noted.
     fn read(
         &mut self,
         range: ByteRange,
         object_len: u64,
         into: &mut AlignedBuffer,
-    ) -> Result<Option<Range<usize>>, ContainerError> {
+    ) -> Result<Read, ContainerError> {
         let (container, generation) = (self.at.id, self.at.generation);
         let error = match self.storage.get_range_into(&self.at.name(), range, into) {
             Ok(place) => {
                 self.out.bytes_read += range.len;
-                return Ok(Some(place));
+                return Ok(Read::Bytes(place));
             }
             Err(StorageError::NotFound { .. }) => ContainerError::Vanished {
                 container,
@@ -412,11 +439,33 @@ impl Scan<'_> {
                     why,
                 }
             }
-            Err(other) => return Err(other.into()),
+            Err(other) => {
+                let other = ContainerError::from(other);
+                return if other.is_damage() {
+                    Ok(Read::Unreadable(other))
+                } else {
+                    Err(other)
+                };
+            }
         };
         self.damage(Part::Trailer, 0..0, Vec::new(), error);
-        Ok(None)
+        Ok(Read::Gone)
     }
+}
+
+/// What came of reading some of an object.
+enum Read {
+    /// They stand there.
+    Bytes(Range<usize>),
+    /// The object is gone or shorter, and that is noted.
+    Gone,
+    /// The disk does not give them.
+    Unreadable(ContainerError),
+}
+
+fn region_index(number: usize) -> RegionIndex {
+    let number = u32::try_from(number).ok().and_then(|n| RegionIndex::new(n).ok());
+    number.expect("no more regions than entries")
 }
 
 fn entries_of(row: &RegionRow) -> Range<u32> {

@@ -1,7 +1,7 @@
 //! Checking a store: its structure, and on demand every stored byte.
 //!
 //! Everything is looked at that a backup needs: manifests, recipes up to their roots, the containers that
-//! they reach; and every sealed small object is opened. Damage is named as object, slots and the backups and
+//! they reach; and every sealed small object is opened. Damage, sectors that cannot be read among it, is named as object, slots and the backups and
 //! files that it touches; checking goes on behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over and the next
 //! backup that brings their chunks stores them again.
 
@@ -99,7 +99,7 @@ impl Store {
     /// Checks the store.
     ///
     /// # Errors
-    /// When the storage does not answer, or someone asked to stop. Damage is no error: it is in the report.
+    /// When the storage refuses or has gone, or someone asked to stop. Damage is no error: it is in the report.
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         let structure = structure::check(self, monitor, &mut report)?;

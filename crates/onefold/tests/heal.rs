@@ -104,3 +104,84 @@ fn unchanged_files_on_slots_listed_as_damaged_are_read_again() {
         "healed",
     );
 }
+
+/// Takes a sector in the middle of each object of the folder whose number the function takes.
+fn make_unreadable(process: &Process, folder: &str, takes: impl Fn(usize) -> bool) -> Vec<types::ObjectName> {
+    let named = process.names(folder).into_iter().enumerate();
+    let taken = named.filter(|(number, _)| takes(*number));
+    let names: Vec<_> = taken
+        .map(|(_, name)| types::ObjectName::new(name).unwrap())
+        .collect();
+    for name in &names {
+        let middle = process.storage.head(name).unwrap().len / 2;
+        let sector = types::ByteRange {
+            offset: middle,
+            len: 1,
+        };
+        process.storage.make_unreadable(name, sector);
+    }
+    names
+}
+
+#[test]
+fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
+    let process = Process::new(31);
+    let store = process.init();
+    let tree = Tree::plant(31, 1 << 20);
+    let first = back_up(&store, &tree, &How::plain()).unwrap();
+    drop(store);
+    let recipes = make_unreadable(&process, "recipe", |_| true);
+    assert!(!recipes.is_empty());
+
+    let store = process.beside(32).open();
+    let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    let names = |name: &types::ObjectName| {
+        let findings = report.findings.iter();
+        let mut of_name = findings.filter(|finding| finding.what.contains(name.as_str()));
+        of_name
+            .next()
+            .is_some_and(|first| first.is_covered && of_name.all(|other| other.is_covered))
+    };
+    assert!(recipes.iter().all(names), "{:#?}", report.findings);
+    assert!(report.damaged_backups.is_empty(), "the mirror copies are whole");
+    let whole = snapshot(&store, first.id);
+    assert_restores(
+        &store,
+        &whole,
+        &tree.root(),
+        &tree.picture(),
+        "from the mirror copies",
+    );
+
+    let bad = make_unreadable(&process, "data", |number| number % 8 == 3);
+    let store = process.beside(33).open();
+    let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    for name in &bad {
+        let is_found =
+            |finding: &onefold::Finding| !finding.is_covered && finding.what.contains(name.as_str());
+        assert!(
+            report.findings.iter().any(is_found),
+            "{name}: {:#?}",
+            report.findings
+        );
+    }
+    let target = tempfile::tempdir().unwrap();
+    let lost = lost(&store, &snapshot(&store, first.id), target.path());
+    let foretold: BTreeSet<Vec<u8>> = report.damaged_files[&first.id].iter().cloned().collect();
+    assert!(
+        !lost.is_empty() && lost == foretold,
+        "{} and {}",
+        lost.len(),
+        foretold.len()
+    );
+
+    let second = back_up(&store, &tree, &How::plain()).unwrap();
+    let store = process.beside(34).open();
+    assert_restores(
+        &store,
+        &snapshot(&store, second.id),
+        &tree.root(),
+        &tree.picture(),
+        "stored again",
+    );
+}

@@ -16,8 +16,6 @@ use crate::error::RecipeError;
 use crate::refs::{ChunkRef, ChunkRefs};
 use crate::source::TreeRoot;
 
-/// How often a replaced generation is followed before giving up.
-const GENERATIONS_FOLLOWED_MAX: u32 = 4;
 /// Zeros are handed out in pieces of this many bytes.
 const ZEROS: [u8; 4096] = [0; 4096];
 
@@ -84,7 +82,7 @@ impl<'a> StreamBytes<'a> {
             view.requested() == at.container && region.slot_bytes(view, at.slot).is_some()
         });
         if !is_here {
-            self.region = Some(read_region(self.nodes, at)?);
+            self.region = Some(self.nodes.read(at)?);
         }
         let (view, region) = self.region.as_ref().expect("read above");
         let bytes = region
@@ -108,23 +106,6 @@ impl<'a> StreamBytes<'a> {
         self.chunk.extend_from_slice(part);
         self.taken = 0;
         Ok(())
-    }
-}
-
-fn read_region(nodes: &NodeCache, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-    let containers = nodes.containers();
-    let mut view = containers.catalog(at.container)?;
-    let mut followed = 0;
-    loop {
-        let region = view.region_of(at.slot).ok_or_else(|| no_slot(&view, at))?;
-        match containers.read_region(&view, region) {
-            Ok(plain) => return Ok((view, plain)),
-            Err(error) if followed == GENERATIONS_FOLLOWED_MAX => return Err(error.into()),
-            Err(error) => {
-                followed += 1;
-                view = containers.newer(&view)?.ok_or(error)?;
-            }
-        }
     }
 }
 

@@ -80,7 +80,7 @@ impl NodeCache {
     }
 
     /// Reads the region of a node, following newer generations of its container.
-    fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+    pub(crate) fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let mut view = self.containers.catalog(at.container)?;
         for _ in 0..GENERATIONS_FOLLOWED_MAX {
             let region = view.region_of(at.slot).ok_or_else(|| no_slot(&view, at.slot))?;
@@ -88,10 +88,16 @@ impl NodeCache {
                 Ok(plain) => return Ok((view, plain)),
                 Err(error) => error,
             };
-            if !matches!(error, ContainerError::Vanished { .. }) && !error.is_damage() {
+            let gone = matches!(error, ContainerError::Vanished { .. });
+            if !gone && !error.is_damage() {
                 return Err(error.into());
             }
-            view = self.containers.newer(&view)?.ok_or(error)?;
+            match self.containers.newer(&view) {
+                Ok(Some(newer)) => view = newer,
+                Err(newer) if gone => return Err(newer.into()),
+                // What was wrong first says more than why no way around it was found.
+                Ok(None) | Err(_) => return Err(error.into()),
+            }
         }
         let (container, generation) = (view.id(), view.generation());
         Err(ContainerError::Vanished {

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use container::{ContainerError, MirrorRead, Part};
-use env::Storage;
+use env::{Storage, StorageError};
 use format::names;
-use types::{ContainerId, ContainerKind, ObjectName};
+use types::{ByteRange, ContainerId, ContainerKind, ObjectName};
 
 use crate::store::*;
 
@@ -137,4 +137,71 @@ fn a_mirror_of_another_kind_is_not_taken_for_ours() {
         store.read(small, 0),
         Err(ContainerError::Missing { .. })
     ));
+}
+
+/// A sector under the byte at `at`.
+fn sector(at: u64) -> ByteRange {
+    ByteRange { offset: at, len: 1 }
+}
+
+#[test]
+fn unreadable_sectors_of_the_main_copy_are_made_good() {
+    let id = id(ContainerKind::Recipe, 1, 1);
+    let mut store = Store::new();
+    let len = store.put(id, &sample()).bytes().len() as u64;
+    for at in (72..len).step_by(7) {
+        store.storage.make_unreadable(&name(id, 0), sector(at));
+        store.reopen();
+        let seen = watched(&store);
+        assert_eq!(store.read_all(id).unwrap(), sample().concat(), "byte {at}");
+        assert!(!seen.lock().unwrap().is_empty(), "byte {at}: and it is reported");
+    }
+}
+
+#[test]
+fn a_newer_generation_serves_what_a_sector_of_the_older_does_not() {
+    let mut store = Store::new();
+    let sealed = store.put(data(1), &sample());
+    let row = sealed.catalog().rows()[0];
+    store.reopen();
+    store.containers.catalog(data(1)).unwrap();
+    store.put_survivors(data(1), 1, &[(0, &noise(1, 100))]);
+    store
+        .storage
+        .make_unreadable(&name(data(1), 0), sector(row.offset));
+    assert_eq!(store.read(data(1), 0).unwrap(), noise(1, 100));
+    store.reopen();
+    store
+        .storage
+        .make_unreadable(&name(data(1), 0), sector(sealed.bytes().len() as u64 - 1));
+    assert_eq!(
+        store.read(data(1), 0).unwrap(),
+        noise(1, 100),
+        "the catalog of it is gone as well"
+    );
+}
+
+#[test]
+fn sectors_of_both_copies_are_the_main_copys_error() {
+    let id = id(ContainerKind::Recipe, 1, 1);
+    let mut store = Store::new();
+    let sealed = store.put(id, &sample());
+    let row = sealed.catalog().rows()[0];
+    let is_of_main = |error: ContainerError| {
+        matches!(error, ContainerError::Storage(StorageError::Io { name: found, .. })
+            if found == name(id, 0).as_str())
+    };
+    for copy in [name(id, 0), mirror_of(id)] {
+        store.storage.make_unreadable(&copy, sector(row.offset));
+    }
+    store.reopen();
+    assert!(is_of_main(store.read(id, 0).unwrap_err()));
+    assert!(store.read(id, 3).is_ok(), "the other region is whole");
+    for copy in [name(id, 0), mirror_of(id)] {
+        store
+            .storage
+            .make_unreadable(&copy, sector(sealed.bytes().len() as u64 - 1));
+    }
+    store.reopen();
+    assert!(is_of_main(store.read(id, 0).unwrap_err()));
 }

@@ -1,9 +1,9 @@
 //! Deep checks name every damage.
 
 use container::{ContainerError, CopyOf, Depth, Part, verify_digests};
-use env::Storage;
+use env::{Storage, StorageError};
 use format::names;
-use types::{ContainerKind, ObjectName, RegionIndex, SlotRange};
+use types::{ByteRange, ContainerKind, ObjectName, RegionIndex, SlotRange};
 
 use crate::store::*;
 
@@ -96,4 +96,46 @@ fn a_name_that_is_no_containers_is_refused() {
         verify_digests(&store.storage, &name),
         Err(ContainerError::NotAContainer { .. })
     ));
+}
+
+#[test]
+fn an_unreadable_sector_is_a_finding_and_what_is_beside_it_is_checked() {
+    let store = Store::new();
+    let sealed = store.put(data(1), &regions());
+    let rows = sealed.catalog().rows().to_vec();
+    let sector = |offset| ByteRange { offset, len: 1 };
+    store.damage(&name(data(1), 0), |bytes| {
+        bytes[usize::try_from(rows[3].offset).unwrap()] ^= 1;
+    });
+    let unreadable =
+        |damage: &container::Damage| matches!(damage.error, ContainerError::Storage(StorageError::Io { .. }));
+    for depth in [Depth::Full, Depth::Digests] {
+        store
+            .storage
+            .make_unreadable(&name(data(1), 0), sector(rows[1].offset));
+        let found = store.containers.verify(data(1), depth).unwrap();
+        let parts: Vec<Part> = found.damages.iter().map(|damage| damage.part).collect();
+        assert_eq!((parts, found.regions), (vec![part(1), part(3)], 4));
+        assert!(unreadable(&found.damages[0]) && !unreadable(&found.damages[1]));
+        assert_eq!(found.damages[0].entries, 3..6);
+        if depth == Depth::Full {
+            assert_eq!(found.damages[0].slots, [SlotRange::new(slot(3), 3).unwrap()]);
+        }
+        for (at, of) in [
+            (0, Part::Header),
+            (sealed.bytes().len() as u64 - 1, Part::Trailer),
+        ] {
+            store.storage.make_unreadable(&name(data(1), 0), sector(at));
+            let found = store.containers.verify(data(1), depth).unwrap();
+            assert!(
+                found.damages[0].part == of && unreadable(&found.damages[0]),
+                "{found:?}"
+            );
+        }
+    }
+    store.storage.stop();
+    assert!(
+        store.containers.verify(data(1), Depth::Full).is_err(),
+        "nobody is there to answer"
+    );
 }

@@ -52,6 +52,7 @@ impl Storage for FaultStorage {
         self.operate(Operation::on(OpKind::Get, name), |world, id, _| {
             let version = world.read(id, name)?;
             let bytes = range_of(name, &version.bytes, range)?;
+            world.gives(name, range)?;
             world.returned(id, bytes.len() as u64);
             Ok(bytes.to_vec())
         })
@@ -61,6 +62,9 @@ impl Storage for FaultStorage {
         self.operate(Operation::on(OpKind::Get, name), |world, id, _| {
             let version = world.read(id, name)?;
             let bytes = tail_of(&version.bytes, len);
+            let len = bytes.len() as u64;
+            let offset = version.bytes.len() as u64 - len;
+            world.gives(name, ByteRange { offset, len })?;
             world.returned(id, bytes.len() as u64);
             Ok((bytes.to_vec(), version.bytes.len() as u64))
         })
@@ -69,7 +73,9 @@ impl Storage for FaultStorage {
     fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
         self.operate(Operation::on(OpKind::Get, name), |world, id, _| {
             let version = world.read(id, name)?;
-            world.returned(id, version.bytes.len() as u64);
+            let len = version.bytes.len() as u64;
+            world.gives(name, ByteRange { offset: 0, len })?;
+            world.returned(id, len);
             Ok(ObjectBytes::new(Shared(version.bytes)))
         })
     }

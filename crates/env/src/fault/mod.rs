@@ -17,7 +17,8 @@
 //!   or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
 //! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`], by a fault
 //!   or because its last handle was dropped.
-//! - Objects do not rot by themselves; [`FaultStorage::damage`] and [`FaultStorage::lose`] do that.
+//! - Objects do not rot by themselves; [`FaultStorage::damage`] and [`FaultStorage::lose`] do that, and
+//!   [`FaultStorage::make_unreadable`] takes sectors away: every read that touches them fails.
 //!
 //! Everything is deterministic as long as the callers are: with one thread, the n-th operation is the same
 //! one in every run. All methods may be called from many threads; then which one is the n-th is a race.
@@ -60,7 +61,7 @@ mod world;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use types::ObjectName;
+use types::{ByteRange, ObjectName};
 
 use crate::Clock;
 use world::World;
@@ -217,6 +218,12 @@ impl FaultStorage {
     /// False when there is no such object.
     pub fn damage(&self, name: &ObjectName, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.world().damage(name, damage)
+    }
+
+    /// Makes every read fail that touches these bytes of the object, as a bad sector does, until the machine
+    /// has crashed; what was marked before of the same object is readable again.
+    pub fn make_unreadable(&self, name: &ObjectName, range: ByteRange) {
+        self.world().make_unreadable(name, range);
     }
 
     /// Loses an object durably, behind everybody's back. False when there is no such object.

@@ -469,6 +469,28 @@ fn damage_and_loss_are_durable() {
 }
 
 #[test]
+fn reads_that_touch_an_unreadable_sector_fail_and_others_do_not() {
+    let storage = FaultStorage::new();
+    put(&storage, "a", b"0123456789");
+    let range = |offset, len| ByteRange { offset, len };
+    storage.make_unreadable(&name("a"), range(4, 2));
+    let get = |offset, len| storage.get_range(&name("a"), range(offset, len));
+    assert_eq!(
+        (get(0, 4).unwrap(), get(6, 4).unwrap()),
+        (b"0123".to_vec(), b"6789".to_vec())
+    );
+    assert!(matches!(get(3, 2), Err(StorageError::Io { .. })));
+    assert!(matches!(get(5, 2), Err(StorageError::Io { .. })));
+    assert_eq!(storage.get_tail(&name("a"), 4).unwrap().0, b"6789");
+    assert!(matches!(
+        storage.get_tail(&name("a"), 5),
+        Err(StorageError::Io { .. })
+    ));
+    assert!(matches!(storage.get(&name("a")), Err(StorageError::Io { .. })));
+    assert_eq!(storage.list("").unwrap().len(), 1, "its name is there");
+}
+
+#[test]
 fn times_are_the_clocks_or_grow_by_themselves() {
     let storage = FaultStorage::new();
     put(&storage, "a", b"");

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use env::StorageError;
 use format::FormatError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
@@ -53,7 +54,7 @@ pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport
             match store.sealer.read(&object.name, kind, decode) {
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {}
-                Err(error @ ObjectError::Storage(_)) => return Err(error.into()),
+                Err(error) if stops(&error) => return Err(error.into()),
                 Err(error) if kind == ObjectKind::Manifest => report.find(&object.name, error, false),
                 Err(error) => report.leave(&object.name, error),
             }
@@ -105,6 +106,16 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
     };
     let (is_ours, kind, decode) = list;
     is_ours.then_some((kind, decode))
+}
+
+/// Whether the storage refuses or has gone; an object that it cannot read is a finding, and one that is not
+/// there may be.
+fn stops(error: &ObjectError) -> bool {
+    matches!(
+        error,
+        ObjectError::Storage(storage)
+            if !matches!(storage, StorageError::NotFound { .. } | StorageError::Io { .. })
+    )
 }
 
 /// What sessions left, by name.
@@ -163,7 +174,7 @@ impl Traces {
                 .read(&names::claim(session), ObjectKind::Claim, Claim::decode)
             {
                 Ok(claim) => claim.series,
-                Err(error @ ObjectError::Storage(_)) if !error.is_not_found() => return Err(error.into()),
+                Err(error) if stops(&error) => return Err(error.into()),
                 // A finding already, or gone meanwhile.
                 Err(_) => continue,
             };

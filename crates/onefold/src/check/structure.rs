@@ -182,7 +182,16 @@ fn compare_ends(
         (Ok(_), Ok(_)) => report.find(mirror, format!("the mirror copy and {main} differ"), true),
         // Replaced by a newer generation meanwhile.
         (Err(env::StorageError::NotFound { .. }), _) | (_, Err(env::StorageError::NotFound { .. })) => {}
-        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+        (main_end, mirror_end) => {
+            let is_covered = main_end.is_ok() || mirror_end.is_ok();
+            for (copy, end) in [(main, main_end), (mirror, mirror_end)] {
+                match end {
+                    Ok(_) => {}
+                    Err(error @ env::StorageError::Io { .. }) => report.find(copy, error, is_covered),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -253,7 +262,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the storage does not answer, so that going on is of no use.
+/// Whether the storage refuses or has gone, so that going on is of no use.
 fn stops(error: &recipe::RecipeError) -> bool {
     matches!(error, recipe::RecipeError::Container(error) if !error.is_damage())
 }

@@ -7,7 +7,7 @@ mod objects;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use types::ObjectName;
+use types::{ByteRange, ObjectName};
 
 use super::crash::Judge;
 use super::history::{History, Version};
@@ -28,6 +28,8 @@ pub(super) struct World {
     processes: BTreeMap<u64, Process>,
     next_process: u64,
     faults: Vec<Armed>,
+    /// Of each object the bytes that no read gets.
+    unreadable: BTreeMap<ObjectName, ByteRange>,
     counters: Counters,
     trace: Option<Vec<Operation>>,
     stopped: bool,
@@ -78,6 +80,7 @@ impl World {
             processes: BTreeMap::new(),
             next_process: 0,
             faults: Vec::new(),
+            unreadable: BTreeMap::new(),
             counters: Counters::default(),
             trace: None,
             stopped: false,

@@ -1,11 +1,13 @@
 //! Objects: puts, reads and deletes of the live state, and barriers.
 
+use std::io;
 use std::sync::Arc;
 
-use types::{ObjectName, UnixNanos};
+use types::{ByteRange, ObjectName, UnixNanos};
 
 use super::{History, Version, World};
 use crate::StorageError;
+use crate::fault::OpKind;
 use crate::fault::crash::tear;
 
 /// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with each
@@ -91,6 +93,23 @@ impl World {
     ) -> Result<Version, StorageError> {
         self.live(process, name)
             .ok_or_else(|| StorageError::NotFound { name: name.clone() })
+    }
+
+    /// Whether the disk gives these bytes of the object.
+    pub(in crate::fault) fn gives(&self, name: &ObjectName, range: ByteRange) -> Result<(), StorageError> {
+        let bad = self.unreadable.get(name);
+        if bad.is_none_or(|bad| bad.end() <= range.offset || range.end() <= bad.offset) {
+            return Ok(());
+        }
+        Err(StorageError::Io {
+            action: OpKind::Get.word(),
+            name: name.to_string(),
+            source: io::Error::other("injected unreadable sector"),
+        })
+    }
+
+    pub(in crate::fault) fn make_unreadable(&mut self, name: &ObjectName, range: ByteRange) {
+        self.unreadable.insert(name.clone(), range);
     }
 
     pub(in crate::fault) fn returned(&mut self, process: u64, bytes: u64) {
