@@ -24,7 +24,7 @@ pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
-pub use local::{LocalOptions, LocalStorage, PublishWay};
+pub use local::{LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use memory::MemoryStorage;
 pub use remote::ObjectStoreStorage;
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};

@@ -25,7 +25,8 @@ use crate::{Action, Change, TreeError, WalkEntry};
 
 pub use sections::{DataSection, Section, Sections};
 
-/// Longer files are announced to the system as read from front to back.
+/// With more than this to come, the system is told that it is read from front to back. Not of what is read in
+/// sections: those go past the page cache, which is to read nothing ahead.
 const SEQUENTIAL_FROM_BYTES: u64 = 1 << 20;
 
 /// What comes next in a file.
@@ -55,6 +56,8 @@ pub struct FileReader {
     position: u64,
     /// Where reading ends: the length at opening, or where the file was found to end sooner.
     end: u64,
+    /// Whether the system knows that the file is read from front to back.
+    advised: bool,
 }
 
 /// A file that was read.
@@ -193,10 +196,6 @@ impl FileReader {
         } else {
             Vec::new()
         };
-        if now.len >= SEQUENTIAL_FROM_BYTES {
-            // Advice that is refused costs nothing but speed.
-            fadvise(&file, 0, None, Advice::Sequential).ok();
-        }
         Ok(Self {
             file,
             entry,
@@ -207,6 +206,7 @@ impl FileReader {
             holes_passed: 0,
             position: 0,
             end: now.len,
+            advised: false,
         })
     }
 
@@ -232,6 +232,13 @@ impl FileReader {
     /// When the buffer is empty.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, TreeError> {
         assert!(!buffer.is_empty(), "a buffer to read into");
+        if !self.advised {
+            self.advised = true;
+            if self.end - self.position >= SEQUENTIAL_FROM_BYTES {
+                // Advice that is refused costs nothing but speed.
+                fadvise(&self.file, self.position, None, Advice::Sequential).ok();
+            }
+        }
         let mut until = self.end;
         if let Some(&(offset, len)) = self.holes.get(self.holes_passed) {
             if offset == self.position {

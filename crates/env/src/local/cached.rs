@@ -8,7 +8,7 @@
     expect(unsafe_code, reason = "cachestat has no wrapper in the crates we use")
 )]
 
-use std::fs::File;
+use std::os::fd::AsFd;
 
 use types::ByteRange;
 
@@ -18,7 +18,8 @@ const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Bytes of the range that are cached, in whole pages; `None` where the system does not say.
 #[cfg(target_os = "linux")]
-pub(super) fn cached_bytes(file: &File, range: ByteRange) -> Option<u64> {
+#[must_use]
+pub fn cached_bytes(file: impl AsFd, range: ByteRange) -> Option<u64> {
     use std::os::fd::AsRawFd;
 
     /// As the system lays it out: pages cached, dirty, under write-back, evicted, evicted lately.
@@ -39,12 +40,12 @@ pub(super) fn cached_bytes(file: &File, range: ByteRange) -> Option<u64> {
         len: range.len,
     };
     let mut counts = Counts::default();
-    // SAFETY: the descriptor is open for as long as `file` is borrowed; both pointers are to live values of
+    // SAFETY: the descriptor is open for as long as `file` lives; both pointers are to live values of
     // the sizes that the call reads (two words) and writes (five words); no flags are known, and 0 is given.
     let answer = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
-            file.as_raw_fd(),
+            file.as_fd().as_raw_fd(),
             std::ptr::from_ref(&asked),
             std::ptr::from_mut(&mut counts),
             0,
@@ -57,7 +58,8 @@ pub(super) fn cached_bytes(file: &File, range: ByteRange) -> Option<u64> {
 
 /// There is no such call here.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn cached_bytes(_: &File, _: ByteRange) -> Option<u64> {
+#[must_use]
+pub fn cached_bytes(_: impl AsFd, _: ByteRange) -> Option<u64> {
     None
 }
 

@@ -53,6 +53,7 @@ use sys::{Calls, Kernel};
 use temporary::{Temporaries, TemporaryFile};
 use tracker::{Bounds, FileId, Tracker};
 
+pub use cached::cached_bytes;
 pub use publish::PublishWay;
 
 /// Smaller objects are written with the next ones; starting each by itself would only cost calls.

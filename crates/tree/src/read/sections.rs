@@ -2,14 +2,17 @@
 //!
 //! What the page cache has is taken from there; what it has not is read past it, where the system can: copying
 //! into fresh pages costs more than the disk does, and a file that is read once must not drive out what others
-//! read. Sections are laid out from what the file was at its opening. One that cannot be read in full (the file
+//! read. Which of the two it is the system is asked beforehand: an attempt to read what is not cached makes it
+//! read ahead, into the cache, what is then read once more past it. Sections are laid out from what the file was at its opening. One that cannot be read in full (the file
 //! has become shorter, the disk fails) ends this way of reading: the [`FileReader`](super::FileReader) has been
 //! told of those before it, in order, and reads on from there.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
+use types::ByteRange;
 
 use crate::folder::retry;
 
@@ -60,12 +63,22 @@ impl Sections {
         }
         let file = file.try_clone().ok()?;
         let direct = open_direct(&file);
+        if direct.is_none() {
+            // Advice that is refused costs nothing but speed.
+            fadvise(&file, 0, None, Advice::Sequential).ok();
+        }
         Some(Self {
             shared: Arc::new(Shared { file, direct }),
             holes: holes.iter().rev().copied().collect(),
             position: 0,
             end: len,
         })
+    }
+
+    /// Whether there is a way past the page cache.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.shared.direct.is_some()
     }
 
     /// The next section, of at most `most` bytes; `None` at the end.
@@ -116,7 +129,32 @@ impl DataSection {
     /// When the buffer is shorter than the section.
     #[must_use]
     pub fn read(&self, buffer: &mut [u8]) -> bool {
+        let range = ByteRange {
+            offset: self.offset,
+            len: self.len as u64,
+        };
+        let cached = match self.shared.direct {
+            Some(_) => env::cached_bytes(&self.shared.file, range),
+            None => Some(range.len),
+        };
+        self.read_knowing(buffer, cached)
+    }
+
+    /// Reads it, where so many of its bytes are cached; `None` where the system does not say.
+    pub(super) fn read_knowing(&self, buffer: &mut [u8], cached: Option<u64>) -> bool {
         assert!(buffer.len() >= self.len, "a buffer for the whole section");
+        match cached {
+            // Whole pages are counted.
+            Some(cached) if cached >= self.len as u64 => {}
+            Some(_) if self.read_direct(buffer) => return true,
+            Some(_) => {}
+            None => return self.read_trying(buffer),
+        }
+        self.read_plainly(&mut buffer[..self.len])
+    }
+
+    /// As [`Self::read`] where the only way to learn what is cached is to ask for it without waiting.
+    fn read_trying(&self, buffer: &mut [u8]) -> bool {
         match self.read_cached(&mut buffer[..self.len]) {
             Ok(true) => return true,
             Ok(false) if self.read_direct(buffer) => return true,

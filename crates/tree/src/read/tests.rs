@@ -291,6 +291,59 @@ fn large_files_are_read_in_sections_cached_or_not() {
     }
 }
 
+/// Whatever the system says of the cache, and whether it is so, the bytes are the file's.
+#[test]
+fn a_section_is_the_same_by_every_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let data = large(3, (4 << 20) + 4097);
+    fs::write(&path, &data).unwrap();
+    let reader = open_file(&only_file(dir.path())).unwrap();
+    for said in [None, Some(0), Some(4096), Some(u64::MAX)] {
+        let mut sections = reader.sections().unwrap();
+        let mut memory = vec![0; (1 << 20) + 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        let mut content = Vec::new();
+        forget(&path);
+        while let Some(Section::Data(section)) = sections.next(1 << 20) {
+            assert!(section.read_knowing(&mut memory[begin..], said));
+            content.extend_from_slice(&memory[begin..begin + section.len()]);
+        }
+        assert!(content == data, "{said:?}");
+    }
+}
+
+/// A large file that is read once leaves nothing in the page cache, and what is there already stays and is used.
+#[test]
+fn a_cold_large_file_is_read_past_the_page_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let data = large(4, 16 << 20);
+    fs::write(&path, &data).unwrap();
+    forget(&path);
+    let all = types::ByteRange {
+        offset: 0,
+        len: data.len() as u64,
+    };
+    let cached = || env::cached_bytes(fs::File::open(&path).unwrap(), all);
+    let found = only_file(dir.path());
+    // Not everywhere does the system forget, say what it knows, and read directly.
+    if cached() != Some(0) || !open_file(&found).unwrap().sections().unwrap().is_direct() {
+        return;
+    }
+    let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
+    assert!(content == data);
+    assert_eq!(cached(), Some(0));
+    // Of a file that is partly cached, the rest is read past it too.
+    let begin = fs::File::open(&path).unwrap();
+    rustix::fs::fadvise(&begin, 0, None, rustix::fs::Advice::Random).unwrap();
+    begin.read_exact_at(&mut vec![0; 2 << 20], 0).unwrap();
+    let before = cached();
+    let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
+    assert!(content == data);
+    assert_eq!(cached(), before);
+}
+
 #[test]
 fn small_files_and_those_in_many_pieces_have_no_sections() {
     let dir = tempfile::tempdir().unwrap();
