@@ -83,7 +83,7 @@ impl Batch {
     }
 
     /// Creates the files. The emptied batch has its room still.
-    fn finish(&mut self, tally: &Tally, faults: &Sender<TreeError>) {
+    fn finish(&mut self, tally: &Tally, counters: &RestoreCounters, faults: &Sender<TreeError>) {
         let (mut bytes, mut parts) = (&self.bytes[..], &self.parts[..]);
         for Gathered { file, parts: count } in self.files.drain(..) {
             let (own, rest) = parts.split_at(count);
@@ -99,15 +99,14 @@ impl Batch {
                 _ => write_parts(file, own, content),
             };
             match done {
-                Ok(true) => &tally.files,
-                Ok(false) => &tally.kept,
-                Err(fault) => {
-                    // The collector is gone only when the restore has failed as a whole.
-                    drop(faults.send(fault));
-                    &tally.failed
+                Ok(true) => {
+                    tally.files.fetch_add(1, Ordering::Relaxed);
+                    counters.files.fetch_add(1, Ordering::Relaxed);
                 }
+                Ok(false) => _ = tally.kept.fetch_add(1, Ordering::Relaxed),
+                // The collector is gone only when the restore has failed as a whole.
+                Err(fault) => drop(faults.send(fault)),
             }
-            .fetch_add(1, Ordering::Relaxed);
         }
         self.parts.clear();
         self.bytes.clear();
@@ -146,8 +145,6 @@ pub(crate) struct Tally {
     pub(crate) files: AtomicU64,
     /// Left as they were.
     pub(crate) kept: AtomicU64,
-    /// Not restored.
-    failed: AtomicU64,
 }
 
 /// The batch being gathered, and the threads that finish batches. Dropped, they end when they have
@@ -183,9 +180,7 @@ impl Finishers {
             let (jobs, done, faults) = (jobs_rx.clone(), done_tx.clone(), faults_tx.clone());
             let run = move || {
                 while let Ok((number, mut batch)) = jobs.recv() {
-                    let files = batch.files.len() as u64;
-                    batch.finish(tally, &faults);
-                    counters.files.fetch_add(files, Ordering::Relaxed);
+                    batch.finish(tally, counters, &faults);
                     // Nobody waits for it when the restore has ended.
                     drop(done.send((number, batch)));
                 }

@@ -23,6 +23,8 @@ mod tree;
 mod plan_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tree_tests;
 
 pub use assemble::{AssembleOptions, AssembleStats, assemble};
 pub use error::RestoreError;

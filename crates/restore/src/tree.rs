@@ -5,23 +5,25 @@
 //! ([`crate::batch`]); nothing of them is made before their bytes are there. A file whose bytes cannot be
 //! had is removed or never made, and reported; the others are restored.
 
+mod links;
+mod streamed;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::EntryKind;
 use recipe::{NodeCache, StreamBytes, TreeRoot};
-use tree::{
-    Begun, FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError, order,
-};
-use types::ByteRange;
+use tree::{Begun, FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError};
 
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::batch::{BATCH_BYTES, Finishers, Tally};
 use crate::error::RestoreError;
 use crate::references::references;
 use crate::send::Sink;
+use links::WaitingLinks;
+use streamed::{Streamed, file_len};
 
 /// Threads that make small files, at least: they wait for the file system as often as for a core.
 const FINISHERS_MIN: usize = 2;
@@ -89,7 +91,8 @@ pub fn restore_tree(
     cancel: &AtomicBool,
     faults: &mut (dyn FnMut(Fault) + Send),
 ) -> Result<TreeStats, RestoreError> {
-    let ranges = wanted(source, &options)?;
+    let streamed = Streamed::of(&options.include);
+    let ranges = streamed.ranges(source)?;
     let total = ranges.iter().map(|range| range.len).sum();
     counters.bytes_total.store(total, Ordering::Relaxed);
     let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
@@ -100,10 +103,11 @@ pub fn restore_tree(
         let small = Finishers::start(scope, threads, &tally, counters)?;
         let mut sink = TreeSink {
             listing: ListingReader::new(bytes),
+            streamed,
             restorer,
             small,
             current: Current::None,
-            links: Vec::new(),
+            links: WaitingLinks::default(),
             stats: TreeStats::default(),
             counters,
             cancel,
@@ -132,40 +136,6 @@ pub fn restore_tree(
     })
 }
 
-/// The parts of the content that are wanted, in order.
-fn wanted(source: TreeSource<'_>, options: &RestoreOptions) -> Result<Vec<ByteRange>, RestoreError> {
-    let paths = &options.include.paths;
-    if paths.is_empty() {
-        return Ok(vec![ByteRange {
-            offset: 0,
-            len: source.content.len,
-        }]);
-    }
-    let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
-    let mut listing = ListingReader::new(bytes);
-    let mut ranges: Vec<ByteRange> = Vec::new();
-    while let Some(listed) = listing.next_entry()? {
-        let EntryKind::File { len, .. } = listed.entry.kind else {
-            continue;
-        };
-        if len == 0
-            || !paths
-                .iter()
-                .any(|path| order::is_within(&listed.entry.path, path))
-        {
-            continue;
-        }
-        match ranges.last_mut() {
-            Some(last) if last.end() == listed.content_offset => last.len += len,
-            _ => ranges.push(ByteRange {
-                offset: listed.content_offset,
-                len,
-            }),
-        }
-    }
-    Ok(ranges)
-}
-
 /// The file that the next bytes of content belong to.
 enum Current {
     None,
@@ -178,7 +148,7 @@ enum Current {
         offset: u64,
         left: u64,
     },
-    /// Its bytes are not wanted: it is kept as it is, or failed.
+    /// Its bytes are not wanted: it is left out, kept as it is, or failed.
     Unwanted {
         left: u64,
     },
@@ -202,11 +172,12 @@ enum Given<'a> {
 
 struct TreeSink<'a> {
     listing: ListingReader<StreamBytes<'a>>,
+    /// Whose bytes come.
+    streamed: Streamed,
     restorer: Restorer,
     small: Finishers,
     current: Current,
-    /// Hard links to files that were not restored.
-    links: Vec<(ListingEntry, Vec<u8>)>,
+    links: WaitingLinks,
     stats: TreeStats,
     counters: &'a RestoreCounters,
     cancel: &'a AtomicBool,
@@ -233,20 +204,20 @@ impl TreeSink<'_> {
         let Some(listed) = self.listing.next_entry()? else {
             return Ok(false);
         };
-        let len = if let EntryKind::File { len, .. } = listed.entry.kind {
-            len
-        } else {
-            0
-        };
+        let len = self.streamed.bytes_of(&listed.entry);
         if let EntryKind::HardLink { target } = &listed.entry.kind {
             self.small.wait_for(target)?;
         }
         let placed = match self.restorer.begin(&listed.entry) {
+            Ok(Begun::File(file)) if len != file_len(&listed.entry) => {
+                drop(file);
+                return Err(RestoreError::Internal("a file is wanted and its bytes are not"));
+            }
             Ok(Begun::File(file)) => match usize::try_from(len) {
                 Ok(bytes) if bytes <= BATCH_BYTES => {
                     self.small.begin(file, bytes)?;
                     self.current = Current::Small { left: len };
-                    return self.complete_if_full().map(|()| true);
+                    return self.placed().map(|()| true);
                 }
                 _ => file.open(),
             },
@@ -255,7 +226,6 @@ impl TreeSink<'_> {
         };
         match placed {
             Ok(Placed::File(writer)) => {
-                self.stats.files += 1;
                 self.current = Current::Large {
                     writer: Box::new(writer),
                     offset: 0,
@@ -263,20 +233,27 @@ impl TreeSink<'_> {
                 };
             }
             Ok(Placed::Done | Placed::Folder) => self.stats.others += 1,
-            Ok(Placed::Skipped(SkipReason::NotIncluded)) => {}
+            // Its bytes come all the same when more is streamed than is wanted.
+            Ok(Placed::Skipped(SkipReason::NotIncluded)) => self.current = Current::Unwanted { left: len },
             Ok(Placed::Skipped(_)) => {
                 self.stats.kept += 1;
                 self.current = Current::Unwanted { left: len };
             }
-            Ok(Placed::MissingLinkTarget { target }) => self.links.push((listed.entry, target)),
+            Ok(Placed::MissingLinkTarget { target, link }) => {
+                self.links.entry(target).or_default().push(link);
+            }
             Err(fault) => {
                 (self.faults)(Fault::Tree(fault));
                 self.current = Current::Unwanted { left: len };
             }
         }
+        self.placed().map(|()| true)
+    }
+
+    fn placed(&mut self) -> Result<(), RestoreError> {
         self.complete_if_full()?;
         self.pass_on_faults();
-        Ok(true)
+        Ok(())
     }
 
     /// Reports what small files and metadata failed with since the last call.
@@ -291,12 +268,18 @@ impl TreeSink<'_> {
             return Ok(());
         }
         if let Current::Large { writer, .. } = std::mem::replace(&mut self.current, Current::None) {
-            if let Err(fault) = writer.finish() {
-                (self.faults)(Fault::Tree(fault));
+            match writer.finish() {
+                Ok(()) => self.count_file(),
+                Err(fault) => (self.faults)(Fault::Tree(fault)),
             }
-            self.counters.files.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// A file is restored, with all its bytes.
+    fn count_file(&mut self) {
+        self.stats.files += 1;
+        self.counters.files.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives the current file its next bytes, which lie within it.
@@ -338,7 +321,6 @@ impl TreeSink<'_> {
         match std::mem::replace(&mut self.current, Current::Unwanted { left }) {
             Current::Small { .. } => self.small.abandon(),
             Current::Large { writer, .. } => {
-                self.stats.files -= 1;
                 let path = writer.entry().path.clone();
                 writer.abandon();
                 Some(path)
@@ -356,88 +338,6 @@ impl TreeSink<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A link whose first name was not restored becomes a file with that one's content.
-    fn restore_links(&mut self, source: TreeSource<'_>) -> Result<(), RestoreError> {
-        if self.links.is_empty() {
-            return Ok(());
-        }
-        let mut links = std::mem::take(&mut self.links);
-        let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
-        let mut listing = ListingReader::new(bytes);
-        // Links were met in listing order, and so were not their targets: one pass a listing is enough,
-        // since every target is looked for in every entry.
-        while let Some(listed) = listing.next_entry()? {
-            if links.is_empty() {
-                break;
-            }
-            for (link, _) in links.iter().filter(|(_, target)| *target == listed.entry.path) {
-                if self.cancel.load(Ordering::Relaxed) {
-                    return Err(RestoreError::Interrupted);
-                }
-                let as_file = ListingEntry {
-                    path: link.path.clone(),
-                    ..listed.entry.clone()
-                };
-                match self.restorer.place(&as_file) {
-                    Ok(Placed::File(writer)) => self.copy(source, writer, listed.content_offset),
-                    Ok(Placed::Skipped(_)) => self.stats.kept += 1,
-                    Ok(Placed::MissingLinkTarget { target }) => (self.faults)(Fault::Lost {
-                        path: as_file.path,
-                        error: Arc::new(RestoreError::NoLinkTarget { target }),
-                    }),
-                    Ok(Placed::Done | Placed::Folder) => self.stats.others += 1,
-                    Err(fault) => (self.faults)(Fault::Tree(fault)),
-                }
-            }
-            links.retain(|(_, target)| *target != listed.entry.path);
-        }
-        for (link, target) in links {
-            (self.faults)(Fault::Lost {
-                path: link.path,
-                error: Arc::new(RestoreError::NoLinkTarget { target }),
-            });
-        }
-        Ok(())
-    }
-
-    /// Fills a file from the content; one that cannot be had costs only itself.
-    fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) {
-        let done = match fill(source, &writer, from) {
-            Ok(()) => writer.finish().map_err(Fault::Tree),
-            Err(error) => {
-                let path = writer.entry().path.clone();
-                writer.abandon();
-                Err(match error {
-                    RestoreError::Tree(fault) => Fault::Tree(fault),
-                    other => Fault::Lost {
-                        path,
-                        error: Arc::new(other),
-                    },
-                })
-            }
-        };
-        match done {
-            Ok(()) => {
-                self.stats.files += 1;
-                self.counters.files.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(fault) => (self.faults)(fault),
-        }
-    }
-}
-
-fn fill(source: TreeSource<'_>, writer: &FileWriter, from: u64) -> Result<(), RestoreError> {
-    let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
-    let mut offset = 0;
-    loop {
-        let piece = bytes.next_bytes()?;
-        if piece.is_empty() {
-            return Ok(());
-        }
-        writer.write_at(offset, piece)?;
-        offset += piece.len() as u64;
     }
 }
 

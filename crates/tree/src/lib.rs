@@ -45,8 +45,8 @@ pub use read::{
     DataSection, FileReader, Piece, ReadFile, Section, Sections, SmallRead, open_file, read_small,
 };
 pub use restore::{
-    Begun, FileWriter, Include, Overwrite, Owners, PendingFile, Placed, RestoreOptions, Restorer, SkipReason,
-    Sparse,
+    Begun, FileWriter, Include, Overwrite, Owners, PendingFile, PendingLink, Placed, RestoreOptions,
+    Restorer, SkipReason, Sparse,
 };
 pub use roots::Roots;
 pub use unchanged::{Comparison, Trust, Unchanged};

@@ -17,6 +17,7 @@ mod create;
 mod file;
 mod filter;
 mod folders;
+mod links;
 mod metadata;
 mod pending;
 mod subject;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, linkat, mknodat, openat, readlinkat, statat, symlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mknodat, openat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 
 use crate::folder::{Folder, retry};
@@ -40,6 +41,7 @@ pub use file::FileWriter;
 use filter::Filter;
 pub use filter::Include;
 use folders::{Place, Stack};
+pub use links::PendingLink;
 pub use pending::PendingFile;
 use subject::Subject;
 
@@ -101,10 +103,6 @@ pub struct RestoreOptions {
 
 /// What became of an entry.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and are kept in no list"
-)]
 pub enum Placed {
     /// It is there, with its metadata.
     Done,
@@ -114,11 +112,13 @@ pub enum Placed {
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
-    /// A hard link to a file that was not restored. To have the entry, place it again as a
-    /// file with the metadata and content of the entry of that path.
+    /// A hard link to a file that was not restored. To have the entry, make it a file with the metadata and
+    /// content of the entry of that path ([`PendingLink::file`]).
     MissingLinkTarget {
         /// The first name, as it stands in the listing.
         target: Vec<u8>,
+        /// The entry.
+        link: PendingLink,
     },
 }
 
@@ -310,63 +310,48 @@ impl Restorer {
         entry: &ListingEntry,
         target: &[u8],
     ) -> Result<Placed, TreeError> {
-        let fault = |errno| TreeError::system(&entry.path[..], Action::Link, errno);
         if !order::is_clean(target) {
             return Err(TreeError::UnsafePath {
                 path: target.to_vec(),
             });
         }
-        let missing = Ok(Placed::MissingLinkTarget {
-            target: target.to_vec(),
-        });
+        let missing = || {
+            Ok(Placed::MissingLinkTarget {
+                target: target.to_vec(),
+                link: PendingLink {
+                    context: self.context.clone(),
+                    parent: parent.clone(),
+                    name: name.to_vec(),
+                    entry: entry.clone(),
+                },
+            })
+        };
         if !self.filter.wants_link_target(target) {
-            return missing;
+            return missing();
         }
         let Some(place) = self.filter.below_base(target) else {
-            return missing;
+            return missing();
         };
         let parts: Vec<&[u8]> = order::components(place).collect();
         let Some((first_name, folders)) = parts.split_last() else {
-            return missing;
+            return missing();
         };
         let first_parent = match self.stack.find(folders) {
             Ok(found) => found,
-            Err(Errno::NOENT) => return missing,
+            Err(Errno::NOENT) => return missing(),
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 return Err(TreeError::NotAFolder {
                     path: target.to_vec(),
                 });
             }
-            Err(errno) => return Err(fault(errno)),
+            Err(errno) => return Err(TreeError::system(&entry.path[..], Action::Link, errno)),
         };
-        let from = first_parent.descriptor().map_err(fault)?;
         let aside = self.context.aside().get(target).cloned();
         let first_name = aside.as_deref().unwrap_or(first_name);
-        let first = match retry(|| statat(&*from, first_name, AtFlags::SYMLINK_NOFOLLOW)) {
-            Ok(stat) => Facts::of(&stat),
-            Err(Errno::NOENT) => return missing,
-            Err(errno) => return Err(fault(errno)),
-        };
-        if first.kind != FileType::RegularFile {
-            return missing;
+        match links::link(&self.context, (&first_parent, first_name), (parent, name), entry)? {
+            Some(placed) => Ok(placed),
+            None => missing(),
         }
-        let at = parent.folder.descriptor().map_err(fault)?;
-        if let Some(there) = look(&at, name, &entry.path)? {
-            if (there.device, there.inode) == (first.device, first.inode) {
-                return Ok(Placed::Done);
-            }
-            match self.context.overwrite {
-                Overwrite::Never => return Ok(Placed::Skipped(SkipReason::Exists)),
-                Overwrite::IfNewer if entry.mtime <= there.mtime => {
-                    return Ok(Placed::Skipped(SkipReason::NotNewer));
-                }
-                _ => {}
-            }
-        }
-        put(&self.context, &at, name, &entry.path, Action::Link, |name| {
-            linkat(&*from, first_name, &*at, name, AtFlags::empty())
-        })?;
-        Ok(Placed::Done)
     }
 }
 

@@ -119,17 +119,71 @@ fn a_link_to_what_was_not_restored_asks_for_it() {
             target: b"/a".to_vec(),
         },
     );
-    let Placed::MissingLinkTarget { target } = restorer.place(&link).unwrap() else {
+    let Placed::MissingLinkTarget { target, link } = restorer.place(&link).unwrap() else {
         panic!()
     };
     assert_eq!(target, b"/a");
-    let (as_file, content) = file("/b", b"content of a");
-    let Placed::File(writer) = restorer.place(&as_file).unwrap() else {
+    let (first, content) = file("/a", b"content of a");
+    let Placed::File(writer) = link.file(&first).open().unwrap() else {
         panic!()
     };
     writer.write_at(0, &content).unwrap();
     writer.finish().unwrap();
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), content);
+}
+
+#[test]
+fn folders_wait_for_links_whose_first_name_is_not_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let include = Include {
+        paths: vec![b"/b".to_vec(), b"/c".to_vec()],
+        ..Include::default()
+    };
+    let options = RestoreOptions {
+        include,
+        ..RestoreOptions::default()
+    };
+    let mut restorer = restorer(dir.path(), options);
+    let read_only = |path: &str| ListingEntry {
+        mode: 0o555,
+        mtime: UnixNanos::new(7_000_000_000),
+        ..entry(path, EntryKind::Folder)
+    };
+    let kind = EntryKind::HardLink {
+        target: b"/a/first".to_vec(),
+    };
+    let mut links = Vec::new();
+    for folder in ["/b", "/c"] {
+        restorer.place(&read_only(folder)).unwrap();
+        let link = entry(&format!("{folder}/link"), kind.clone());
+        match restorer.place(&link).unwrap() {
+            Placed::MissingLinkTarget { link, .. } => links.push(link),
+            other => panic!("{other:?}"),
+        }
+    }
+    restorer.place(&entry("/d", EntryKind::Folder)).unwrap();
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(
+        (mode("b"), mode("c")),
+        (0o700, 0o700),
+        "something is yet to be made in them"
+    );
+    let second = links.pop().unwrap();
+    let (first, content) = file("/a/first", b"content");
+    assert!(links[0].file(&first).write(&content).unwrap().is_none());
+    assert!(matches!(second.link(&links[0]), Ok(Placed::Done)));
+    drop(links);
+    let faults = restorer.finish();
+    assert!(faults.is_empty(), "{faults:?}");
+    for folder in ["b", "c"] {
+        let of = fs::metadata(dir.path().join(folder)).unwrap();
+        assert_eq!((of.mode() & 0o7777, of.mtime()), (0o555, 7), "{folder}");
+        let link = dir.path().join(folder).join("link");
+        assert_eq!(
+            (fs::read(&link).unwrap(), fs::metadata(&link).unwrap().nlink()),
+            (content.clone(), 2)
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! Names of files whose first name is not restored.
+//!
+//! They wait until all else is placed, and their folders for them; then the first of a file's names becomes a
+//! file with its content, and the others become names of that one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::listing::EntryKind;
+use recipe::StreamBytes;
+use tree::{FileWriter, Listed, ListingReader, PendingLink, Placed, SkipReason};
+
+use super::{Fault, TreeSink, TreeSource};
+use crate::error::RestoreError;
+
+/// By the name that is not restored, in listing order.
+pub(super) type WaitingLinks = BTreeMap<Vec<u8>, Vec<PendingLink>>;
+
+impl TreeSink<'_> {
+    /// Makes the names that wait.
+    pub(super) fn restore_links(&mut self, source: TreeSource<'_>) -> Result<(), RestoreError> {
+        let mut links = std::mem::take(&mut self.links);
+        if links.is_empty() {
+            return Ok(());
+        }
+        let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
+        let mut listing = ListingReader::new(bytes);
+        while !links.is_empty()
+            && let Some(listed) = listing.next_entry()?
+        {
+            let names = links.remove(&listed.entry.path);
+            match &listed.entry.kind {
+                EntryKind::File { .. } => self.restore_names(source, &listed, names.unwrap_or_default())?,
+                _ => self.miss(&listed.entry.path, names.unwrap_or_default()),
+            }
+        }
+        for (target, names) in links {
+            self.miss(&target, names);
+        }
+        Ok(())
+    }
+
+    fn miss(&mut self, target: &[u8], names: Vec<PendingLink>) {
+        for name in names {
+            (self.faults)(Fault::Lost {
+                path: name.entry().path.clone(),
+                error: Arc::new(RestoreError::NoLinkTarget {
+                    target: target.to_vec(),
+                }),
+            });
+        }
+    }
+
+    /// Makes all names of one file; one that cannot be made costs only itself.
+    fn restore_names(
+        &mut self,
+        source: TreeSource<'_>,
+        listed: &Listed,
+        names: Vec<PendingLink>,
+    ) -> Result<(), RestoreError> {
+        let mut first: Option<PendingLink> = None;
+        for name in names {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(RestoreError::Interrupted);
+            }
+            if let Some(first) = &first {
+                match name.link(first) {
+                    Ok(Placed::Skipped(_)) => self.stats.kept += 1,
+                    Ok(_) => self.stats.others += 1,
+                    Err(fault) => (self.faults)(Fault::Tree(fault)),
+                }
+                continue;
+            }
+            let is_there = match name.file(&listed.entry).open() {
+                Ok(Placed::File(writer)) => self.copy(source, writer, listed.content_offset),
+                Ok(Placed::Skipped(reason)) => {
+                    self.stats.kept += 1;
+                    // Anything else that stays there may be another file.
+                    reason == SkipReason::Unchanged
+                }
+                Ok(_) => return Err(RestoreError::Internal("a file was placed as something else")),
+                Err(fault) => {
+                    (self.faults)(Fault::Tree(fault));
+                    false
+                }
+            };
+            if is_there {
+                first = Some(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a file from the content, and says whether it is there; one that cannot be had costs only itself.
+    fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) -> bool {
+        let done = match fill(source, &writer, from) {
+            Ok(()) => writer.finish().map_err(Fault::Tree),
+            Err(error) => {
+                let path = writer.entry().path.clone();
+                writer.abandon();
+                Err(match error {
+                    RestoreError::Tree(fault) => Fault::Tree(fault),
+                    other => Fault::Lost {
+                        path,
+                        error: Arc::new(other),
+                    },
+                })
+            }
+        };
+        match done {
+            Ok(()) => {
+                self.count_file();
+                true
+            }
+            Err(fault) => {
+                (self.faults)(fault);
+                false
+            }
+        }
+    }
+}
+
+fn fill(source: TreeSource<'_>, writer: &FileWriter, from: u64) -> Result<(), RestoreError> {
+    let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
+    let mut offset = 0;
+    loop {
+        let piece = bytes.next_bytes()?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        writer.write_at(offset, piece)?;
+        offset += piece.len() as u64;
+    }
+}
