@@ -113,8 +113,9 @@ where
         let _closing = Closing(&room);
         for number in 0..options.workers.max(1) {
             let (jobs, messages) = (jobs_rx.clone(), messages_tx.clone());
-            let pool = &pool;
+            let (pool, room) = (&pool, &room);
             spawn(scope, format!("fetch-{number}"), move || {
+                let _closing = ClosingInPanic(room);
                 work(containers, printer, pool, &jobs, &messages);
             })?;
         }
@@ -153,6 +154,18 @@ struct Closing<'a>(&'a Room);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+/// A piece that a thread dies on is never dealt with: without this the planner would wait for it, and the
+/// caller for the planner.
+struct ClosingInPanic<'a>(&'a Room);
+
+impl Drop for ClosingInPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.close();
+        }
     }
 }
 

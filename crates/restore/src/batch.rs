@@ -138,6 +138,27 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
     writer.finish().map(|()| true)
 }
 
+/// A batch being finished; goes back in any case, so that nobody waits for one that a thread died on.
+struct Job<'a> {
+    number: u64,
+    batch: Batch,
+    done: &'a Sender<(u64, Batch)>,
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        // What a panic left of it is no good for the next one.
+        let batch = if thread::panicking() {
+            Batch::default()
+        } else {
+            batch
+        };
+        // Nobody waits for it when the restore has ended.
+        drop(self.done.send((self.number, batch)));
+    }
+}
+
 /// What became of small files.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -179,10 +200,13 @@ impl Finishers {
         for number in 0..threads {
             let (jobs, done, faults) = (jobs_rx.clone(), done_tx.clone(), faults_tx.clone());
             let run = move || {
-                while let Ok((number, mut batch)) = jobs.recv() {
-                    batch.finish(tally, counters, &faults);
-                    // Nobody waits for it when the restore has ended.
-                    drop(done.send((number, batch)));
+                while let Ok((number, batch)) = jobs.recv() {
+                    let mut job = Job {
+                        number,
+                        batch,
+                        done: &done,
+                    };
+                    job.batch.finish(tally, counters, &faults);
                 }
             };
             thread::Builder::new()

@@ -1,7 +1,7 @@
 //! How much may be read ahead: a count of bytes that the planning thread takes and the sending one gives back.
 //!
 //! What must hold: the planner never waits while nothing is on its way, so that the two cannot wait for each
-//! other; whoever stops wakes the other. Two threads.
+//! other; whoever stops, or dies on a piece, wakes the other. Two threads take and give; any may close.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -550,3 +550,53 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
         stats.memory_bytes_max
     );
 }
+
+#[test]
+fn a_fetching_thread_that_panics_ends_the_restore() {
+    let storage = Arc::new(MemoryStorage::new());
+    let containers = containers(Arc::clone(&storage));
+    let small = |sequence| ContainerId {
+        kind: ContainerKind::Small,
+        ..id(sequence)
+    };
+    let mut references = Vec::new();
+    for sequence in 0..8 {
+        let bytes = vec![u8::try_from(sequence).unwrap(); 1000];
+        let fingerprint = containers.fingerprinter().chunk(&bytes);
+        let mut builder = ContainerBuilder::new(small(sequence), Generation::FIRST);
+        let entry = PendingEntry::chunk(fingerprint, 1000);
+        let slot = builder.append(compress_region(bytes, Compression::Off), &[entry]);
+        containers.put(&builder.seal(&containers).unwrap()).unwrap();
+        let location = ChunkLocation {
+            container: small(sequence),
+            slot,
+        };
+        let chunk = ChunkPart {
+            location,
+            fingerprint,
+            chunk_len: 1000,
+            skip: 0,
+        };
+        references.push(Ok(Reference {
+            chunk: Some(chunk),
+            len: 1000,
+        }));
+    }
+    // The catalogs are in memory, so the first container's other copy is asked for by who fetches.
+    storage
+        .delete(&names::container(small(0), Generation::FIRST))
+        .unwrap();
+    containers.observe_mirror_reads(|_| panic!("a thread dies here"));
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let run = std::panic::AssertUnwindSafe(|| {
+            let printer = containers.fingerprinter();
+            let mut sink = Collected::default();
+            let options = options(1_000, Assembly::Rolling, 2);
+            assemble(&containers, printer, references.into_iter(), options, &mut sink)
+        });
+        ended.send(std::panic::catch_unwind(run).is_err()).unwrap();
+    });
+    let panicked = end.recv_timeout(std::time::Duration::from_secs(20));
+    assert_eq!(panicked, Ok(true), "it ends, and does not pass for a restore");
+}
