@@ -33,6 +33,15 @@ pub(crate) struct Folder {
     open: Arc<Mutex<VecDeque<Weak<Folder>>>>,
 }
 
+/// A folder just opened.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    pub(crate) folder: Arc<Folder>,
+    /// As it was opened.
+    pub(crate) descriptor: Arc<OwnedFd>,
+    pub(crate) facts: Facts,
+}
+
 impl Folder {
     /// The top of a chain, opened by a path that is trusted.
     pub(crate) fn top(path: &[u8]) -> Result<Arc<Self>, Errno> {
@@ -50,29 +59,34 @@ impl Folder {
     }
 
     /// A folder in this one, and what it is now. Opened for reading where `readable`, else only as a
-    /// place for names.
+    /// place for names. Who wants to read keeps the descriptor that comes with it: another thread may make
+    /// [`Self::descriptor`] open it again at any time, which is a place for names alone.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &[u8],
         follow: bool,
         readable: bool,
-    ) -> Result<(Arc<Self>, Facts), Errno> {
+    ) -> Result<Entered, Errno> {
         let here = self.descriptor()?;
-        let descriptor = open_folder(&here, name, follow, readable)?;
+        let descriptor = Arc::new(open_folder(&here, name, follow, readable)?);
         let facts = Facts::of(&fstat(&descriptor)?);
         let folder = Arc::new(Self {
             parent: Some(self.clone()),
             name: name.to_vec(),
             follow,
             identity: (facts.device, facts.inode),
-            descriptor: Mutex::new(Some(Arc::new(descriptor))),
+            descriptor: Mutex::new(Some(Arc::clone(&descriptor))),
             open: self.open.clone(),
         });
         folder.count_open();
-        Ok((folder, facts))
+        Ok(Entered {
+            folder,
+            descriptor,
+            facts,
+        })
     }
 
-    /// Its descriptor, opened again if need be.
+    /// Its descriptor, opened again if need be: to name what is in the folder, not to list it.
     pub(crate) fn descriptor(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Errno> {
         let mut closed: Vec<&Arc<Self>> = Vec::new();
         let mut folder = self;

@@ -259,17 +259,15 @@ impl Walk {
         if !is_folder || (inside.is_none() && !on_the_way) {
             return Ok(());
         }
-        let (entered, now) = folder
+        let entered = folder
             .enter(&name, on_the_way, inside.is_some())
             .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
+        let now = &entered.facts;
         if (now.device, now.inode) != (facts.device, facts.inode) {
             return Err(TreeError::Vanished { path });
         }
-        let descriptor = entered
-            .descriptor()
-            .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
         let roots = root.map(|r| r.children).unwrap_or_default();
-        self.push(entered, path, roots, inside, &descriptor);
+        self.push(entered.folder, path, roots, inside, &entered.descriptor);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::metadata;
 use super::pending::Newborn;
 use super::subject::Subject;
 use super::{Context, Overwrite, look, put};
-use crate::folder::{Folder, retry};
+use crate::folder::{Entered, Folder, retry};
 use crate::{Action, TreeError};
 
 /// A folder in the target.
@@ -159,7 +159,7 @@ impl Stack {
         }
         let mut folder = folder.clone();
         for name in &names[depth..] {
-            folder = folder.enter(name, false, false)?.0;
+            folder = folder.enter(name, false, false)?.folder;
         }
         Ok(folder)
     }
@@ -196,14 +196,16 @@ fn make(
             _ => return Err(TreeError::NotAFolder { path: path.to_vec() }),
         }
     }
-    let (folder, now) = parent.folder.enter(name, false, false).map_err(opening)?;
+    let Entered {
+        folder,
+        descriptor,
+        facts: now,
+    } = parent.folder.enter(name, false, false).map_err(opening)?;
     let keep = is_there && matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never);
     let metadata = if keep { None } else { entry.cloned() };
     if is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700 {
         // So that it can be filled; its mode is set again at the end. What refuses this refuses that too.
-        if let Ok(handle) = folder.descriptor() {
-            Subject::Handle(&handle).set_mode(now.mode | 0o700).ok();
-        }
+        Subject::Handle(&descriptor).set_mode(now.mode | 0o700).ok();
     }
     Ok(Place {
         folder,

@@ -2,11 +2,14 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use format::listing::EntryKind;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::{FolderId, Marker, Walk};
+use crate::folder::Folder;
 use crate::testing::{bytes_of, names, options, path_of, read, walk};
 use crate::{ExcludeBuilder, LostLinks, Roots, TreeError, WalkOptions, order};
 
@@ -51,6 +54,38 @@ fn entries_come_in_listing_order_after_their_parents() {
         assert_eq!(found[i].entry.path, *parent);
         assert_eq!(found[i].entry.kind, EntryKind::Folder);
     }
+}
+
+/// What readers do behind a walk, as hard as they can.
+#[test]
+fn folders_are_listed_while_others_open_theirs_again() {
+    let files: Vec<String> = (0..400).map(|n| format!("{n}/file")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let dir = tree(&files);
+    let known = Mutex::new(Vec::<Arc<Folder>>::new());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let folders = known.lock().unwrap().clone();
+                    for folder in folders.iter().rev() {
+                        folder.descriptor().unwrap();
+                    }
+                }
+            });
+        }
+        let result = std::panic::catch_unwind(|| {
+            for _ in 0..20 {
+                for found in Walk::new(options(dir.path())) {
+                    known.lock().unwrap().push(found.unwrap().folder);
+                }
+                known.lock().unwrap().clear();
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
 }
 
 #[test]
