@@ -2,8 +2,9 @@
 //!
 //! A look-up takes a permit of the session, treats as absent what its view says, and gives the permit back
 //! when what was found is on its way to the packer, from where checkpoints are collected (rule 4 of
-//! reclamation). A node is returned only from a container that a committed manifest names, and only if
-//! every slot that it refers to is there (INV-9).
+//! reclamation). Nothing is returned from a container that is gone, whoever remembers its catalog. A node is
+//! returned only from a container that a committed manifest names, and only if every slot that it refers to is
+//! there (INV-9).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +12,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use container::{CatalogView, Containers};
 use crypto::Fingerprinter;
-use env::Clock;
+use env::{Clock, StorageError};
 use format::names;
 use format::node::{Node, NodeEntry};
 use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
 use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
 use session::{LookupPermit, NamedContainers, Session};
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId, SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
+    SlotRange,
 };
 
 use crate::buffer::BufferPool;
@@ -31,8 +33,8 @@ const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
 /// Memory for the catalogs of nodes above segments: there is one in some 500 segments.
 const UPPER_NODES_CACHE_BYTES: u64 = 256 << 10;
 
-/// What is there of each session's containers; nothing where that cannot be told.
-type Standing = HashMap<(SessionId, ContainerKind), Option<HashSet<SequenceNumber>>>;
+/// Of each session's containers, which are there and which are gone; nothing where that cannot be told.
+type Standing = HashMap<(SessionId, ContainerKind), Option<HashMap<SequenceNumber, bool>>>;
 
 /// The store as a running backup sees it.
 #[derive(Debug)]
@@ -139,24 +141,28 @@ impl Door {
         }
     }
 
-    /// Whether a container that a committed node refers to still exists: one that is lost is listed nowhere
-    /// before somebody checks. Lists each session's once; such containers are older than this session.
+    /// Whether a container of which something is known still exists: one that is lost is listed nowhere before
+    /// somebody checks, and its catalog may be cached. Lists each session's once. One that was put after that, by
+    /// a session that still runs, or was lost before, is asked for by its name, once.
     pub(crate) fn stands(&self, id: ContainerId) -> bool {
         if id.session == self.session.id() {
             return true;
         }
+        let storage = &self.containers().env().storage;
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
-            let storage = &self.containers().env().storage;
             let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
             let ids = objects
                 .iter()
                 .filter_map(|object| names::parse_container(&object.name));
-            Some(ids.map(|(id, _)| id.sequence).collect())
+            Some(ids.map(|(id, _)| (id.sequence, true)).collect())
         });
-        listed
-            .as_ref()
-            .is_none_or(|sequences| sequences.contains(&id.sequence))
+        listed.as_mut().is_none_or(|sequences| {
+            *sequences.entry(id.sequence).or_insert_with(|| {
+                let asked = storage.head(&names::container(id, Generation::FIRST));
+                !matches!(asked, Err(StorageError::NotFound { .. }))
+            })
+        })
     }
 
     /// Makes the chunks of a container that was put findable.
@@ -195,9 +201,9 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Whether nothing may refer to this place.
+    /// Whether nothing may refer to this place: reclamation took it, it is damaged, or its container is gone.
     pub(crate) fn is_absent(&self, location: ChunkLocation) -> bool {
-        self.permit.view().is_absent(location)
+        self.permit.view().is_absent(location) || !self.door.stands(location.container)
     }
 
     /// The containers.
@@ -246,9 +252,9 @@ impl Lookup<'_> {
         fingerprint: &Fingerprint,
         is_wanted: impl Fn(&Node) -> bool,
     ) -> Result<Option<(ChunkLocation, Arc<Node>)>, IngestError> {
-        let (view, named) = (self.permit.view(), &self.door.named);
+        let named = &self.door.named;
         let is_absent =
-            |location: ChunkLocation| view.is_absent(location) || !named.contains(location.container);
+            |location: ChunkLocation| !named.contains(location.container) || self.is_absent(location);
         let prefers = |id| self.door.is_of_previous(id);
         let mut places = Vec::new();
         resolver.resolve(fingerprint, &is_absent, &prefers, &mut places)?;

@@ -7,7 +7,9 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{How, Process, Tree, assert_restores, back_up, snapshot};
+use common::{
+    How, Process, Tree, assert_restores, assert_restores_bytes, back_up, back_up_bytes, noise, snapshot,
+};
 use env::Storage;
 use onefold::{AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store};
 
@@ -184,4 +186,30 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
         &tree.picture(),
         "stored again",
     );
+}
+
+/// What is lost behind the back of an open store, which has its catalogs and nodes in memory.
+#[test]
+fn an_open_store_refers_to_nothing_that_is_gone() {
+    for (kind, seed) in [("data", 31), ("recipe", 41)] {
+        let process = Process::new(seed);
+        let store = process.init();
+        let tree = Tree::plant(seed, 256 << 10);
+        let bytes = noise(seed, 256 << 10);
+        back_up(&store, &tree, &How::plain()).unwrap();
+        back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+        for name in process.names(kind) {
+            process
+                .storage
+                .delete(&types::ObjectName::new(name).unwrap())
+                .unwrap();
+        }
+
+        let again = back_up(&store, &tree, &How::plain().forced()).unwrap();
+        let stream = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+        let store = process.beside(seed + 1).open();
+        let healed = snapshot(&store, again.id);
+        assert_restores(&store, &healed, &tree.root(), &tree.picture(), kind);
+        assert_restores_bytes(&store, &snapshot(&store, stream.id), "/stream", &bytes, kind);
+    }
 }
