@@ -202,26 +202,27 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
 
     fn place(&mut self, number: u32, print: &Fingerprint, value: u32) {
         let home = home(print, self.buckets);
-        let (mut free, mut same, mut oldest) = ([0; 2], 0, None::<(u64, usize)>);
+        let (mut free, mut same, mut oldest) = ([0; 2], 0, None::<(u64, u32, usize)>);
         for (side, bucket) in home.distinct().enumerate() {
             for place in bucket * WAYS..(bucket + 1) * WAYS {
                 if self.is_free(place) {
                     free[side] += 1;
                 } else if self.tags[place] == home.tag && self.prints[place] == *print.as_bytes() {
-                    let held_by = self.entries[place][0];
-                    if self.entries[place] == [number, value] {
+                    let [held_by, held] = self.entries[place];
+                    if [held_by, held] == [number, value] {
                         return;
                     }
                     same += 1;
+                    // Of one holder's the least value, wherever it came to lie.
                     let used = self.holders[held_by as usize].used;
-                    if oldest.is_none_or(|(before, _)| used < before) {
-                        oldest = Some((used, place));
+                    if oldest.is_none_or(|(before, least, _)| (used, held) < (before, least)) {
+                        oldest = Some((used, held, place));
                     }
                 }
             }
         }
         let place = match oldest {
-            Some((_, place)) if same >= SAME_MAX => place,
+            Some((.., place)) if same >= SAME_MAX => place,
             _ => {
                 // The emptier bucket, and of equal ones the first.
                 let side = usize::from(free[1] > free[0]);

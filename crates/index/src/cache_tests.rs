@@ -76,7 +76,8 @@ impl Model {
             return;
         }
         if same.len() >= SAME_MAX {
-            let oldest = *same.iter().min_by_key(|(key, _)| self.used[key]).unwrap();
+            let age = |(key, value): &&(u16, u32)| (self.used[key], *value);
+            let oldest = *same.iter().min_by_key(age).unwrap();
             for bucket in homes {
                 for held in &mut self.buckets[bucket] {
                     if held.0 == *print && (held.1, held.2) == oldest {
@@ -208,6 +209,20 @@ proptest! {
             let named: usize = cache.tags.iter().filter(|tag| **tag != 0).count();
             prop_assert!(cache.holders.len() <= named.max(30) + 31, "numbers are used again");
         }
+    }
+}
+
+/// One holder's equal fingerprints are as old as each other: which goes must not depend on where they lie.
+#[test]
+fn of_one_holders_equal_fingerprints_the_least_value_goes() {
+    for values in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {
+        let mut cache = FingerprintCache::new(0, Eviction::ContainerLru);
+        cache.insert(0_u16, values.map(|value| (print(5), value)));
+        cache.insert(1, [(print(5), 9)]);
+        let mut out = Vec::new();
+        cache.find(&print(5), &mut out);
+        out.sort_unstable();
+        assert_eq!(out, [(0, 2), (0, 3), (0, 4), (1, 9)], "{values:?}");
     }
 }
 
