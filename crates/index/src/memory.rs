@@ -41,6 +41,8 @@ type Map<V> = HashMap<u64, V, BuildHasherDefault<BitsHasher>>;
 pub(crate) struct MemoryHooks {
     one: Map<Held>,
     more: Map<Vec<Held>>,
+    /// Hooks in `more`: asked for with every hook that is added.
+    more_count: usize,
 }
 
 impl MemoryHooks {
@@ -53,6 +55,7 @@ impl MemoryHooks {
                 let more = self.more.entry(hook.bits).or_default();
                 if !more.iter().any(|held| held.0 == new.0) {
                     more.push(new);
+                    self.more_count += 1;
                 }
             }
         }
@@ -69,7 +72,7 @@ impl MemoryHooks {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.one.len() + self.more.values().map(Vec::len).sum::<usize>()
+        self.one.len() + self.more_count
     }
 
     pub(crate) fn hooks(&self, kind: HookKind) -> Vec<Hook> {
@@ -92,5 +95,34 @@ impl MemoryHooks {
     /// Forgets all, and gives the memory back.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{ContainerKind, Fingerprint, SequenceNumber, SessionId};
+
+    use super::*;
+    use crate::sampling::Anchors;
+
+    /// What is counted is what is there, in however many containers a fingerprint is.
+    #[test]
+    fn the_count_is_that_of_the_hooks() {
+        let mut hooks = MemoryHooks::default();
+        for round in 0..3_u32 {
+            for n in 0..40_u8 {
+                let container = ContainerId {
+                    session: SessionId::new(1).expect("a session"),
+                    kind: ContainerKind::Data,
+                    sequence: SequenceNumber::new(u32::from(n) % (round + 1)).expect("a number"),
+                };
+                let print = Fingerprint::from_bytes([n / 4; 32]);
+                hooks.insert(&Hook::of(HookKind::Data, &print, container, &Anchors::default()));
+                assert_eq!(hooks.len(), hooks.hooks(HookKind::Data).len());
+            }
+        }
+        assert_eq!(hooks.len(), 10 * 3);
+        hooks.clear();
+        assert_eq!(hooks.len(), 0);
     }
 }
