@@ -2,7 +2,7 @@
 
 use container::CatalogView;
 use format::container::CatalogEntry;
-use types::{ContainerId, ContainerKind, Fingerprint};
+use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
 
 use crate::sampling::{Anchors, Standing};
 
@@ -97,5 +97,24 @@ fn kind_of(entry: &CatalogEntry) -> HookKind {
 pub trait HookIndex: Send + Sync {
     /// The containers that may hold the fingerprint, newest first, each once, at most
     /// [`CANDIDATES_MAX`]; `out` is cleared first.
-    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>);
+    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
+        self.candidates_without(None, fingerprint, kind, out);
+    }
+
+    /// As [`Self::candidates`], as if a session had none: how many it has takes no other's place.
+    fn candidates_without(
+        &self,
+        apart: Option<SessionId>,
+        fingerprint: &Fingerprint,
+        kind: HookKind,
+        out: &mut Vec<ContainerId>,
+    );
+}
+
+/// What an index found, as its answer: without a session's own, newest first, each once, and not too many.
+pub(crate) fn chosen_of(found: &mut Vec<ContainerId>, apart: Option<SessionId>) {
+    found.retain(|id| Some(id.session) != apart);
+    found.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));
+    found.dedup();
+    found.truncate(CANDIDATES_MAX);
 }

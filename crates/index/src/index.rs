@@ -22,7 +22,7 @@ use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 use crate::cover;
 use crate::error::{IndexError, Warning};
 use crate::held::Held;
-use crate::hook::{CANDIDATES_MAX, HookIndex, HookKind, age_order};
+use crate::hook::{HookIndex, HookKind, chosen_of};
 use crate::memory::MemoryHooks;
 use crate::merge::RUNS_MAX;
 use crate::part::Part;
@@ -332,7 +332,13 @@ pub(crate) fn write(hooks: &RwLock<MemoryHooks>) -> RwLockWriteGuard<'_, MemoryH
 }
 
 impl HookIndex for Index {
-    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
+    fn candidates_without(
+        &self,
+        apart: Option<SessionId>,
+        fingerprint: &Fingerprint,
+        kind: HookKind,
+        out: &mut Vec<ContainerId>,
+    ) {
         self.inner.lookups.fetch_add(1, Ordering::Relaxed);
         out.clear();
         let bits = fingerprint.index_bits();
@@ -351,8 +357,6 @@ impl HookIndex for Index {
                 }
             }
         }
-        out.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));
-        out.dedup();
-        out.truncate(CANDIDATES_MAX);
+        chosen_of(out, apart);
     }
 }

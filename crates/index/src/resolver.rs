@@ -178,10 +178,9 @@ impl<I: HookIndex> Resolver<I> {
         self.stats.index_reads += 1;
         out.clear();
         self.index
-            .candidates(fingerprint, self.kind, &mut self.candidates);
-        let (cache, lost, apart) = (&self.cache, &self.lost, self.apart);
-        let wanted =
-            |id: &&ContainerId| Some(id.session) != apart && !cache.contains(**id) && !lost.contains(id);
+            .candidates_without(self.apart, fingerprint, self.kind, &mut self.candidates);
+        let (cache, lost) = (&self.cache, &self.lost);
+        let wanted = |id: &&ContainerId| !cache.contains(**id) && !lost.contains(id);
         out.extend(self.candidates.iter().filter(wanted));
     }
 

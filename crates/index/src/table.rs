@@ -23,9 +23,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use env::{Storage, StorageError};
 use format::names::IndexRunName;
-use types::{ContainerId, Fingerprint, ObjectName, StoreId};
+use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
-use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::hook::{Hook, HookIndex, HookKind, chosen_of};
 use crate::sampling::{SampleLevel, SamplingRates, efficiency_of};
 pub(crate) use crate::table::slots::LOOKUPS_PER_GIB;
 use crate::table::slots::Rank;
@@ -198,11 +198,15 @@ impl MemoryIndex {
 }
 
 impl HookIndex for MemoryIndex {
-    fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
+    fn candidates_without(
+        &self,
+        apart: Option<SessionId>,
+        fingerprint: &Fingerprint,
+        kind: HookKind,
+        out: &mut Vec<ContainerId>,
+    ) {
         out.clear();
         self.find(fingerprint, kind, out);
-        out.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));
-        out.dedup();
-        out.truncate(CANDIDATES_MAX);
+        chosen_of(out, apart);
     }
 }

@@ -218,3 +218,19 @@ fn a_session_is_left_out() {
     assert_eq!(find(&mut resolver, 105, &[]), None);
     assert_eq!(resolver.stats().catalog_loads, 1);
 }
+
+/// However many of its containers have a fingerprint: an older container's place is not theirs.
+#[test]
+fn a_session_that_is_left_out_hides_nothing() {
+    let (storage, resolver) = stored(3);
+    let writing = containers(&storage);
+    let mut writer = resolver.index().session(session(9));
+    let mut resolver = resolver.without(session(9));
+    for n in 0..20 {
+        let view = put(&writing, id(ContainerKind::Data, 9, n), &[5]);
+        writer.add(&view).unwrap();
+        let mut out = Vec::new();
+        resolver.hinted(&fingerprint(5), &mut out);
+        assert_eq!(out, [data(1, 0)], "{n}");
+    }
+}
