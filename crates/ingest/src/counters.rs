@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use format::manifest::BackupTotals;
 
-/// A number that only grows, or is moved by its stage alone.
+/// A number that only grows while a backup is made, or is moved by its stage alone.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -13,6 +13,11 @@ impl Counter {
     /// Adds.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Begins anew.
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// The number now.
@@ -49,6 +54,51 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Begins anew, for a backup that is made a second time.
+    pub fn clear(&self) {
+        let Self {
+            files,
+            folders,
+            others,
+            files_new,
+            files_changed,
+            files_unchanged,
+            files_failed,
+            bytes_logical,
+            bytes_read,
+            bytes_new,
+            bytes_stored,
+            chunks,
+            chunks_new,
+            segments,
+            segments_known,
+            chunks_capped,
+            bytes_capped,
+            current: _,
+        } = self;
+        let counted = [
+            files,
+            folders,
+            others,
+            files_new,
+            files_changed,
+            files_unchanged,
+            files_failed,
+            bytes_logical,
+            bytes_read,
+            bytes_new,
+            bytes_stored,
+            chunks,
+            chunks_new,
+            segments,
+            segments_known,
+            chunks_capped,
+            bytes_capped,
+        ];
+        counted.iter().for_each(|counter| counter.clear());
+        self.set_current(&[]);
+    }
+
     /// Says what is being read now.
     pub fn set_current(&self, path: &[u8]) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

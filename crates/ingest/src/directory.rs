@@ -42,6 +42,9 @@ pub struct ParentTree {
     pub listing: TreeRoot,
     /// What of its metadata is believed.
     pub trust: Trust,
+    /// Whether the catalogs of unchanged files are read before these are built upon: dear, and only of use where
+    /// one is known to be bad, as [`IngestError::is_of_previous`](crate::IngestError::is_of_previous) says.
+    pub is_suspect: bool,
 }
 
 /// Where faults of single entries go.
@@ -60,7 +63,7 @@ pub(crate) fn feed(
         Some(parent) => match StreamBytes::new(door.nodes(), &parent.listing, 0, parent.listing.len) {
             Ok(bytes) => Some(Previous {
                 files: Unchanged::new(ListingReader::new(bytes), parent.trust),
-                sound: Soundness::new(door, parent.content),
+                sound: Soundness::new(door, parent.content, parent.is_suspect),
                 content: Arc::new(parent.content),
             }),
             Err(error) => return Err(crate::error::IngestError::from(error).into()),

@@ -165,6 +165,20 @@ impl Door {
         })
     }
 
+    /// Whether a container's catalog can be read. One whose cannot counts as gone from now on: whatever is known
+    /// of it, nothing that it holds can be restored.
+    pub(crate) fn has_catalog(&self, id: ContainerId) -> bool {
+        let Err(error) = self.containers().catalog(id) else {
+            return true;
+        };
+        if error.is_damage() {
+            let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+            let listed = standing.entry((id.session, id.kind)).or_default();
+            listed.get_or_insert_default().insert(id.sequence, false);
+        }
+        false
+    }
+
     /// Makes the chunks of a container that was put findable.
     pub(crate) fn publish(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
         self.containers().insert_catalog(Arc::clone(catalog));

@@ -58,6 +58,19 @@ pub enum IngestError {
     Internal(&'static str),
 }
 
+impl IngestError {
+    /// Whether something of the previous backup has rotted, unknown until it was needed: the backup can be made
+    /// from [a suspect parent](crate::ParentTree::is_suspect), whose files on bad containers are read again.
+    #[must_use]
+    pub fn is_of_previous(&self) -> bool {
+        match self {
+            Self::Previous(recipe::RecipeError::Container(error)) => error.is_damage(),
+            Self::Previous(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Why a stage stopped early.
 #[derive(Debug)]
 pub(crate) enum Halt {

@@ -243,7 +243,7 @@ impl LookupStage<'_> {
             .door
             .containers()
             .read_chunk(location)
-            .map_err(IngestError::from)?;
+            .map_err(|error| IngestError::Previous(error.into()))?;
         let (from, to) = (usize::try_from(skip), usize::try_from(skip + len));
         let part = match (from, to) {
             (Ok(from), Ok(to)) => whole.get(from..to),

@@ -3,11 +3,14 @@
 //! A file that has not changed is still on its source: where a slot that holds a part of it is listed as
 //! damaged, or its container is gone, it is read again, and the new backup is whole. Asked by segment, for
 //! ranges in stream order; reads nodes of recipes, no catalogs and no data.
+//!
+//! A catalog that has rotted shows only when a segment is taken apart. A backup that met one is made again with a
+//! closer look: the catalogs of every range are read, and the chunks that its ends cut.
 
 use std::sync::Arc;
 
 use format::node::NodeEntry;
-use recipe::{NodeSource, TreeRoot, child_nodes};
+use recipe::{NodeSource, Piece, Place, RangeWalker, TreeRoot, child_nodes};
 use session::ReclaimView;
 use types::{ByteRange, SlotRange};
 
@@ -17,6 +20,8 @@ use crate::door::{Door, segment_level};
 pub(crate) struct Soundness<'a> {
     door: &'a Door,
     root: TreeRoot,
+    /// Whether catalogs are read, too.
+    looks_closer: bool,
     /// The segments below the node opened last.
     segments: Vec<Part>,
     /// The segment asked of last.
@@ -47,10 +52,11 @@ struct Verdict {
 }
 
 impl<'a> Soundness<'a> {
-    pub(crate) fn new(door: &'a Door, root: TreeRoot) -> Self {
+    pub(crate) fn new(door: &'a Door, root: TreeRoot, looks_closer: bool) -> Self {
         Self {
             door,
             root,
+            looks_closer,
             segments: Vec::new(),
             last: None,
         }
@@ -71,7 +77,28 @@ impl<'a> Soundness<'a> {
             }
             at = verdict.part.end();
         }
-        true
+        !self.looks_closer || self.can_be_taken_apart(range)
+    }
+
+    /// Whether the range can be had chunk by chunk, and the chunks that its ends cut can be read.
+    fn can_be_taken_apart(&self, range: ByteRange) -> bool {
+        let Ok(mut walker) = RangeWalker::new(self.door.nodes(), &self.root, range.offset, range.len) else {
+            return false;
+        };
+        loop {
+            match walker.next(false) {
+                Ok(None) => return true,
+                Ok(Some(Piece::PartOfChunk { child, .. })) => {
+                    if let Place::At(location) = child.place
+                        && self.door.containers().read_chunk(location).is_err()
+                    {
+                        return false;
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(_) => return false,
+            }
+        }
     }
 
     fn judge(&mut self, at: u64, view: &Arc<ReclaimView>) -> Verdict {
@@ -130,6 +157,7 @@ impl<'a> Soundness<'a> {
             } => {
                 SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
                     && self.door.stands(container)
+                    && (!self.looks_closer || self.door.has_catalog(container))
             }
         }
     }

@@ -13,7 +13,7 @@ use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Sessi
 use tree::{Excludes, FolderId, Marker, Roots, Trust, WalkOptions};
 use types::{ContainerKind, SessionId};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::store::Store;
 
@@ -106,7 +106,9 @@ pub struct BackupReport {
 }
 
 impl Store {
-    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands.
+    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands. Where something of
+    /// the previous backup turns out to have rotted, the backup is made a second time, and what lay there is read
+    /// again; faults are then told again, too.
     ///
     /// # Errors
     /// When no backup was made. What was stored is taken over by the next backup of the series.
@@ -116,6 +118,23 @@ impl Store {
         tree: &TreeOptions,
         monitor: &Monitor,
         faults: &mut Faults<'_>,
+    ) -> Result<BackupReport> {
+        match self.backup_tree_upon(options, tree, monitor, faults, false) {
+            Err(Error::Ingest(error)) if error.is_of_previous() => {
+                monitor.counters.clear();
+                self.backup_tree_upon(options, tree, monitor, faults, true)
+            }
+            made => made,
+        }
+    }
+
+    fn backup_tree_upon(
+        &self,
+        options: &BackupOptions,
+        tree: &TreeOptions,
+        monitor: &Monitor,
+        faults: &mut Faults<'_>,
+        is_suspect: bool,
     ) -> Result<BackupReport> {
         let walk = tree.walk(false);
         let name = SeriesName {
@@ -140,6 +159,7 @@ impl Store {
                 content,
                 listing,
                 trust,
+                is_suspect,
             })
         });
         run.finish(monitor, |ingest| {
