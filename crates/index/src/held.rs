@@ -20,6 +20,7 @@ use crate::index::Index;
 use crate::run::Run;
 use crate::scan::{Fault, Source};
 use crate::table::MemoryIndex;
+use crate::writer::RunId;
 
 /// Hooks added at a time: look-ups wait for no more.
 const BATCH_HOOKS: usize = 4096;
@@ -132,6 +133,12 @@ impl Held {
             .extend(run.parts.iter().map(|part| part.meta().name));
     }
 
+    /// Forgets that these were filled from: they are in use no more, and none will bear their names again. Their
+    /// hooks stay.
+    pub(crate) fn forget_runs(&self, old: &[RunId]) {
+        self.filled().retain(|name| !old.contains(&RunId::of(*name).0));
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.filled().clear();
@@ -189,5 +196,55 @@ impl Index {
         *in_image = entries;
         self.delete(&old)?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::fault::FaultStorage;
+    use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
+
+    use super::*;
+    use crate::conformance;
+    use crate::hook::HookKind;
+    use crate::index::IndexOptions;
+
+    /// What is looked up in must not change with the moment at which a session runs out of memory.
+    #[test]
+    fn memory_gets_what_is_published_and_nothing_sooner() {
+        let options = IndexOptions {
+            pending_bytes_max: 4000,
+            memory_bytes_max: Some(4 << 20),
+            ..IndexOptions::default()
+        };
+        let storage = Arc::new(FaultStorage::new());
+        let index = Index::open(storage, StoreId::from_bytes([7; 16]), options).expect("opens");
+        let held = index.held().expect("it is held in memory");
+        for number in 1..4_u64 {
+            let session = SessionId::new(number).expect("a session");
+            let container = ContainerId {
+                session,
+                kind: ContainerKind::Data,
+                sequence: SequenceNumber::new(0).expect("a number"),
+            };
+            let before = entries(held.memory());
+            let mut writer = index.session(session);
+            for n in 0..2000 {
+                let bits = (number * 2000 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let hook = conformance::hook(HookKind::Data, bits, container);
+                writer.add_hook(hook).expect("the storage is sound");
+                assert_eq!(entries(held.memory()), before, "hook {n}");
+            }
+            assert!(
+                index.runs().len() as u64 > number,
+                "some went to the storage early"
+            );
+            // As another thread's merge does.
+            index.reload().expect("the storage is sound");
+            writer.publish(&[session]).expect("the storage is sound");
+            assert_eq!(entries(held.memory()), before + 2000);
+            let in_use = index.runs().iter().map(|run| run.parts.len()).sum::<usize>();
+            assert_eq!(held.filled().len(), in_use, "no run is noted that is gone");
+        }
     }
 }

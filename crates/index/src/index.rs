@@ -294,11 +294,15 @@ impl Index {
         self.inner.bad.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a run into use in place of others.
+    /// Takes a run into use in place of others. Memory gets the hooks of those that cover something: what a
+    /// session writes early is in the run that it publishes, and when it does so must not matter to look-ups.
     pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
-        if let (Some(held), Some(run)) = (self.held(), &new) {
-            // Where it cannot be read now, its hooks are forgotten until the next reload.
-            drop(held.fill(self, run));
+        if let Some(held) = self.held() {
+            if let Some(run) = new.as_ref().filter(|run| !run.covered().is_empty()) {
+                // Where it cannot be read now, its hooks are forgotten until the next reload.
+                drop(held.fill(self, run));
+            }
+            held.forget_runs(old);
         }
         let mut runs = self.runs_mut();
         self.inner.changes.fetch_add(1, Ordering::Release);

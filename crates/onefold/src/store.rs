@@ -67,6 +67,8 @@ pub struct OpenOptions {
     /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk. What writes
     /// hundreds of streams at once has use for it; opening reads all of the index then.
     pub index_memory_bytes_max: Option<usize>,
+    /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage before its end.
+    pub index_pending_bytes_max: usize,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
@@ -80,6 +82,7 @@ impl Default for OpenOptions {
             node_cache_bytes: 16 << 20,
             index_bytes_max: IndexOptions::BYTES_MAX,
             index_memory_bytes_max: None,
+            index_pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
             policy: SessionPolicy::default(),
             process: std::process::id(),
         }
@@ -295,7 +298,7 @@ impl Store {
 
     pub(crate) fn index_options(&self) -> IndexOptions {
         IndexOptions {
-            pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
+            pending_bytes_max: self.options.index_pending_bytes_max,
             bytes_max: self.options.index_bytes_max,
             memory_bytes_max: self.options.index_memory_bytes_max,
             ..IndexOptions::default()

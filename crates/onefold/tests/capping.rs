@@ -155,10 +155,10 @@ fn adaptive_caps_and_remembered_containers_deduplicate_more() {
 
 /// What backups of these versions decided: counters, and the data containers' chunks in order, whatever the
 /// containers are called.
-fn decisions(how: &How, versions: &[Vec<u8>]) -> (Vec<String>, Vec<Vec<Fingerprint>>) {
+fn decisions(how: &How, versions: &[Vec<u8>], options: &OpenOptions) -> (Vec<String>, Vec<Vec<Fingerprint>>) {
     let machine = Process::new(83);
     machine.init();
-    let store = open_at(&machine, Some(1 << 20));
+    let store = Store::open(&machine.env, &onefold::Credential::None, options).unwrap();
     let told = versions.iter().map(|bytes| {
         let made = back_up_bytes(&store, "/stream", bytes, how).unwrap();
         let (totals, root) = (made.totals, &snapshot(&store, made.id).backup.streams[0]);
@@ -190,7 +190,8 @@ fn decisions(how: &How, versions: &[Vec<u8>]) -> (Vec<String>, Vec<Vec<Fingerpri
     (told, chunks)
 }
 
-/// Also with so little memory that what the session itself has stored is forgotten and brought back.
+/// Also with so little memory that what the session itself has stored is forgotten and brought back, that its hooks
+/// are written early, and that the index holds a sample.
 #[test]
 fn decisions_are_the_same_with_any_number_of_threads() {
     let versions = generations(83, 3, 500 << 10);
@@ -215,11 +216,19 @@ fn decisions_are_the_same_with_any_number_of_threads() {
     ] {
         let mut how = how(cap, 0);
         how.ingest.lookup = memory;
-        let one = decisions(&how, &versions);
+        let mut options = OpenOptions {
+            index_memory_bytes_max: Some(1 << 20),
+            ..OpenOptions::default()
+        };
+        if memory != LookupMemory::default() {
+            options.index_pending_bytes_max = 40 * 16;
+            options.index_memory_bytes_max = Some(4 << 10);
+        }
+        let one = decisions(&how, &versions, &options);
         for (workers, writers) in [(2, 1), (4, 3), (8, 2)] {
             (how.ingest.workers, how.ingest.writers) = (workers, writers);
             for _ in 0..if is_long() { 20 } else { 1 } {
-                let other = decisions(&how, &versions);
+                let other = decisions(&how, &versions, &options);
                 assert_eq!(other.0, one.0, "{cap:?}, {memory:?}, {workers} workers");
                 assert!(
                     other.1 == one.1,
