@@ -99,6 +99,9 @@ impl<'a> CloseStage<'a> {
             let received = match input.recv_within(POLL) {
                 Ok(received) => received,
                 Err(closed) => {
+                    // An answer that was being collected is given no more; another right to write would wait for
+                    // this one.
+                    drop(turn.take());
                     self.leave_checkpoint();
                     return Err(closed.into());
                 }

@@ -6,15 +6,21 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::reclaimer::{Reclaimer, Slots};
 use common::{
-    How, Parts, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up, back_up_bytes,
-    back_up_stream, back_up_watched, is_long, noise, snapshot, wait_for_heartbeat, wait_for_look_ups,
+    Asked, HandClock, How, Parts, Process, Tree, Watched, assert_restores, assert_restores_bytes,
+    assert_sound, back_up, back_up_bytes, back_up_stream, back_up_watched, is_long, noise, snapshot,
+    wait_for_heartbeat, wait_for_look_ups, wait_until,
 };
+use env::Storage;
+use env::fault::{Counted, FailWith, Fault, OpKind};
+use format::names;
 use onefold::{BackupReport, Monitor, SessionId};
+use types::Epoch;
 
 /// No slot that the backup reaches is on the list.
 fn assert_reaches_nothing_of(reclaimer: &Reclaimer, id: SessionId, removed: &Slots, when: &str) {
@@ -198,4 +204,75 @@ fn an_index_that_knows_only_removed_containers() {
     let second = back_up_bytes(&store, "/second", &bytes, &How::plain()).unwrap();
     assert_eq!(second.totals.bytes_new, bytes.len() as u64);
     works_on(&machine, &second, "/second", &bytes, &condemned, "after");
+}
+
+/// Moves the clock on until the process has looked for epochs once more.
+fn wait_for_a_look(watched: &Watched, clock: &HandClock) {
+    watched.take_requests();
+    wait_for_heartbeat(clock, "a look at the epochs", || {
+        let requests = watched.take_requests();
+        requests
+            .iter()
+            .any(|request| request.asked == Asked::List && request.name == names::CONDEMNED_FOLDER)
+    });
+}
+
+/// The epoch goes away while its answer is being collected, and then the disk fails: the backup must end, though
+/// it still has the right to write the checkpoint that nobody wants any more.
+#[test]
+fn an_epoch_goes_away_and_the_disk_fails() {
+    let machine = Process::new(95);
+    machine.init();
+    let parts: Vec<&'static [u8]> = (0..2).map(|n| &*noise(95 + n, 70 << 10).leak()).collect();
+    let first = back_up_bytes(&machine.open(), "/first", &noise(94, 70 << 10), &How::plain()).unwrap();
+    let reclaimer = Reclaimer::new(machine.beside(96));
+    reclaimer.forget(first.id);
+    let condemned = reclaimer.slots_of(first.id);
+
+    let second = machine.beside(97);
+    let store = second.open();
+    let (armed, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    {
+        let (armed, failed) = (Arc::clone(&armed), Arc::clone(&failed));
+        let (ours, watched) = (second.storage.clone(), Arc::clone(&second.watched));
+        let (theirs, clock) = (machine.storage.clone(), machine.clock.clone());
+        second.watched.set_before(move |asked, name| {
+            // What is put now is sealed for the answer.
+            let is_answers = asked == Asked::Put && name.starts_with("data/");
+            if is_answers && armed.swap(false, Ordering::SeqCst) {
+                theirs.delete(&names::condemned(Epoch::new(1).unwrap())).unwrap();
+                wait_for_a_look(&watched, &clock);
+                env::Clock::sleep(&env::SystemClock, Duration::from_millis(200));
+                ours.inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::Put)));
+                failed.store(true, Ordering::SeqCst);
+            }
+        });
+    }
+    let (ended_tx, ended) = mpsc::channel();
+    let (watched, clock) = (Arc::clone(&second.watched), machine.clock.clone());
+    let is_failed = Arc::clone(&failed);
+    std::thread::spawn(move || {
+        let mut how = How::plain();
+        how.ingest.checkpoint_bytes = 1 << 30;
+        how.ingest.checkpoint_interval = Duration::from_secs(1 << 20);
+        let monitor = Monitor::default();
+        let mut source = Parts::new(&parts, |_| {
+            wait_for_look_ups(&monitor);
+            armed.store(true, Ordering::SeqCst);
+            reclaimer.condemn(1, &condemned);
+            wait_for_a_look(&watched, &clock);
+            wait_until("the failure", || is_failed.load(Ordering::SeqCst));
+        });
+        let made = back_up_watched(&store, "/second", &mut source, &how, &monitor);
+        ended_tx.send(made.map(|made| made.id)).unwrap();
+    });
+    let made = ended
+        .recv_timeout(Duration::from_secs(30))
+        .expect("the backup ends");
+    let error = made.unwrap_err().to_string();
+    assert!(error.contains("injected fault"), "{error}");
+    assert!(failed.load(Ordering::SeqCst));
+    second.watched.clear_before();
+    machine.storage.clear_faults();
+    assert_sound(&machine.beside(98).open(), "after the failure");
 }
