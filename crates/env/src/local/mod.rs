@@ -70,7 +70,8 @@ pub struct LocalOptions {
     /// system; so many files are kept open between a put and its barrier. Default: 32.
     pub sync_calls_max: usize,
     /// At most so many names are remembered as not yet durable, and as many as durable, at some 150 bytes
-    /// each. Default: 65,536.
+    /// each. Default: 65,536. Where a file system cannot be synced as a whole (anywhere but on Linux), all that
+    /// is not yet durable is remembered.
     pub tracked_names_max: usize,
     /// Objects of at least so many bytes are written past the page cache, where the file system can; with
     /// `u64::MAX` none is. Default: 1 MiB.
@@ -161,6 +162,12 @@ impl LocalStorage {
         let bounds = Bounds {
             sync_calls_max: options.sync_calls_max,
             names_max: options.tracked_names_max,
+            // Without names, only a sync of the whole file system would do.
+            pending_max: if calls.can_sync_all() {
+                options.tracked_names_max
+            } else {
+                usize::MAX
+            },
         };
         Ok(Self {
             root: absolute,

@@ -51,6 +51,11 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
         again_if_interrupted(|| folder.sync_all())
     }
 
+    /// Whether [`Self::sync_all`] is to be had here at all.
+    fn can_sync_all(&self) -> bool {
+        cfg!(target_os = "linux")
+    }
+
     /// Returns when the whole file system that the folder lies in is durable. Reports every failed write
     /// since `root` was opened, once (Linux 5.8 or later).
     fn sync_all(&self, root: &File) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! What a handle has put, deleted, read or listed and does not know to be durable.
 //!
 //! Keeping track costs a little memory, bounded, and no input or output: who never calls a barrier never
-//! pays for one. Beyond [`Bounds::names_max`] names, no names are kept and the next barrier syncs the whole
-//! file system.
+//! pays for one. Beyond [`Bounds::pending_max`] names, no names are kept and the next barrier syncs the whole
+//! file system. Where that cannot be done there is no such bound: a barrier that has lost its names could never
+//! succeed.
 //!
 //! What must hold: a name leaves the tracker only when a sync that began after the name was noted has
 //! succeeded, or when this handle deletes it. When a sync fails, the system may forget the bytes that it
@@ -24,8 +25,10 @@ use types::ObjectName;
 pub(super) struct Bounds {
     /// Files and folders that a barrier syncs one by one; with more, it syncs the file system.
     pub(super) sync_calls_max: usize,
-    /// Names kept as pending, names kept as durable, folders kept as durable: at most so many each.
+    /// Names kept as durable, folders kept as durable: at most so many each.
     pub(super) names_max: usize,
+    /// Files kept as pending, folders kept as pending: at most so many each.
+    pub(super) pending_max: usize,
 }
 
 /// Tells a file from another one that had its name before or will have it later.
@@ -92,7 +95,7 @@ impl Pending {
     }
 
     fn check_bounds(&mut self, bounds: Bounds) {
-        if self.files.len().max(self.folders.len()) > bounds.names_max {
+        if self.files.len().max(self.folders.len()) > bounds.pending_max {
             *self = Self {
                 everything: true,
                 ..Self::default()

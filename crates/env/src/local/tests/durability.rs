@@ -25,6 +25,8 @@ struct Recorder {
     now: Arc<AtomicU64>,
     calls: Arc<Mutex<Vec<(u64, Synced)>>>,
     fail: Arc<Mutex<Option<Fail>>>,
+    /// As on a system that cannot sync a whole file system.
+    one_by_one: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +82,14 @@ impl Calls for Recorder {
         self.call(Fail::Folder, Synced::Folder(folder.metadata()?.ino()))
     }
 
+    fn can_sync_all(&self) -> bool {
+        !self.one_by_one
+    }
+
     fn sync_all(&self, _: &File) -> io::Result<()> {
+        if self.one_by_one {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         self.call(Fail::All, Synced::All)
     }
 }
@@ -252,6 +261,29 @@ fn what_is_remembered_is_bounded() {
     put_many(&storage, "c", 2);
     storage.barrier().unwrap();
     assert_eq!(calls.take(), (2, 2, 0));
+}
+
+#[test]
+fn names_are_kept_where_a_file_system_cannot_be_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = Recorder {
+        one_by_one: true,
+        ..Recorder::default()
+    };
+    let options = LocalOptions {
+        tracked_names_max: 40,
+        sync_calls_max: 4,
+        ..LocalOptions::default()
+    };
+    let storage = open_with(folder.path(), calls.clone(), &options);
+    for round in ["a", "b"] {
+        put_many(&storage, round, 100);
+        assert_eq!(storage.tracker.pending_names(), (100, false));
+        storage.barrier().unwrap();
+        assert_eq!(calls.take(), (100, 2, 0));
+    }
+    storage.barrier().unwrap();
+    assert_eq!(calls.take(), (0, 0, 0));
 }
 
 #[test]
