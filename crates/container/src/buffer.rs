@@ -11,7 +11,7 @@ use types::{RegionIndex, Slot};
 
 use crate::view::CatalogView;
 
-/// Consecutive regions' plain bytes, authentic; not yet compared with fingerprints. Raw regions stand where
+/// Some regions' plain bytes, authentic; not yet compared with fingerprints. Raw regions stand where
 /// they were read, compressed ones where they were decompressed.
 #[derive(Debug)]
 pub struct RegionBuffer {

@@ -102,7 +102,7 @@ impl Containers {
         region: RegionIndex,
     ) -> Result<PlainRegion, ContainerError> {
         let number = region.get() as usize;
-        let mut regions = self.read_numbered(view, number..number + 1)?;
+        let mut regions = self.read_numbered(view, &[number])?;
         regions.pop().ok_or_else(|| no_region(view, region))
     }
 
@@ -115,13 +115,14 @@ impl Containers {
         view: &CatalogView,
         regions: Range<RegionIndex>,
     ) -> Result<Vec<PlainRegion>, ContainerError> {
-        self.read_numbered(view, regions.start.get() as usize..regions.end.get() as usize)
+        let numbers: Vec<usize> = (regions.start.get() as usize..regions.end.get() as usize).collect();
+        self.read_numbered(view, &numbers)
     }
 
     fn read_numbered(
         &self,
         view: &CatalogView,
-        numbers: Range<usize>,
+        numbers: &[usize],
     ) -> Result<Vec<PlainRegion>, ContainerError> {
         let mut buffer = RegionBuffer::default();
         self.fill(view, numbers, &mut buffer)?;
@@ -132,19 +133,20 @@ impl Containers {
         Ok(buffer.regions().map(plain).collect())
     }
 
-    /// As [`Self::read_regions`], into memory that is used again and again; nothing is copied but what the
-    /// storage cannot give otherwise, and what is compressed.
+    /// The plain bytes of some regions, in ascending order, by one read, into memory that is used again and
+    /// again; nothing is copied but what the storage cannot give otherwise, and what is compressed. What lies
+    /// between them is read and not opened.
     ///
     /// # Errors
     /// As [`Self::read_region`]; the buffer holds no region then.
     pub fn read_regions_into(
         &self,
         view: &CatalogView,
-        regions: Range<RegionIndex>,
+        regions: &[RegionIndex],
         buffer: &mut RegionBuffer,
     ) -> Result<(), ContainerError> {
-        let numbers = regions.start.get() as usize..regions.end.get() as usize;
-        let filled = self.fill(view, numbers, buffer);
+        let numbers: Vec<usize> = regions.iter().map(|index| index.get() as usize).collect();
+        let filled = self.fill(view, &numbers, buffer);
         if filled.is_err() {
             buffer.clear();
         }
@@ -154,39 +156,40 @@ impl Containers {
     fn fill(
         &self,
         view: &CatalogView,
-        numbers: Range<usize>,
+        numbers: &[usize],
         buffer: &mut RegionBuffer,
     ) -> Result<(), ContainerError> {
         buffer.clear();
-        let numbered = |n: usize| u32::try_from(n).ok().and_then(|n| RegionIndex::new(n).ok());
-        let first = numbered(numbers.start).unwrap_or(RegionIndex::MAX);
-        let rows = view
-            .rows()
-            .get(numbers.clone())
-            .ok_or_else(|| no_region(view, first))?;
-        let Some(last) = rows.last() else {
+        let mut wanted: Vec<(RegionIndex, &RegionRow)> = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let index = u32::try_from(*number).ok().and_then(|n| RegionIndex::new(n).ok());
+            let index = index.unwrap_or(RegionIndex::MAX);
+            debug_assert!(wanted.last().is_none_or(|(last, _)| *last < index), "ascending");
+            let row = view.rows().get(*number).ok_or_else(|| no_region(view, index))?;
+            wanted.push((index, row));
+        }
+        let (Some((first, begin)), Some((_, last))) = (wanted.first(), wanted.last()) else {
             return Ok(());
         };
-        let begin = rows[0].offset;
+        let begin = begin.offset;
         let range = ByteRange {
             offset: begin,
             len: last.offset + u64::from(last.stored_len) - begin,
         };
         let at = view.contents().at;
-        let (at, place) = self.read_either(view, at, first, range, &mut buffer.stored)?;
+        let (at, place) = self.read_either(view, at, *first, range, &mut buffer.stored)?;
         let RegionBuffer {
             stored,
             plain,
             regions,
         } = buffer;
-        let compressed = rows.iter().zip(numbers.clone());
-        let compressed = compressed.filter(|(row, _)| row.codec == Codec::Zstd);
-        let plain_lens = compressed.filter_map(|(_, number)| Some(view.plain_len(numbered(number)?)));
+        let compressed = wanted.iter().filter(|(_, row)| row.codec == Codec::Zstd);
+        let plain_lens = compressed.map(|(index, _)| view.plain_len(*index));
         plain.reserve(usize::try_from(plain_lens.sum::<u64>()).unwrap_or(0));
-        let mut stored_at = place.start;
-        for (row, number) in rows.iter().zip(numbers) {
+        for (index, row) in wanted {
+            // No more than was read, which is in memory.
+            let stored_at = place.start + usize::try_from(row.offset - begin).unwrap_or(usize::MAX);
             let end = stored_at + row.stored_len as usize;
-            let index = numbered(number).ok_or_else(|| no_region(view, first))?;
             let opened = match self.open_region(view, index, row, &mut stored[stored_at..end], plain) {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -195,7 +198,6 @@ impl Containers {
                 }
             };
             regions.push((index, opened.at(stored_at)));
-            stored_at = end;
         }
         Ok(())
     }

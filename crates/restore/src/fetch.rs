@@ -28,7 +28,8 @@ const GENERATIONS_MAX: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) view: Arc<CatalogView>,
-    pub(crate) regions: Range<RegionIndex>,
+    /// In ascending order; what lies between them is read with them and not opened.
+    pub(crate) regions: Vec<RegionIndex>,
     /// In the order of their bytes; a chunk that fills several spots stands several times.
     pub(crate) fills: Vec<Fill>,
 }
@@ -122,7 +123,7 @@ pub(crate) fn fetch(
         read_bytes: 0,
     };
     let mut regions = pool.take();
-    let read = containers.read_regions_into(&piece.view, piece.regions.clone(), &mut regions);
+    let read = containers.read_regions_into(&piece.view, &piece.regions, &mut regions);
     match read {
         Ok(()) => {
             work.read_bytes += regions.plain_len() as u64;

@@ -2,7 +2,7 @@
 //!
 //! A whole container a request would wait for its last byte before its first could leave, and leave the disk
 //! idle meanwhile. Only needed regions are read; those in between come along when that is cheaper than
-//! another request. Pure: no I/O.
+//! another request, and are not opened. Pure: no I/O.
 
 use std::sync::Arc;
 
@@ -38,40 +38,42 @@ pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
     // In a stream that was stored in order they are sorted already.
     placed.sort_by_key(|(region, offset, _)| (*region, *offset));
     let needed = needed(view, &placed);
-    let total: u64 = needed.iter().map(Needed::cost).sum();
+    let gaps = needed.windows(2).map(|pair| pair[1].begin - pair[0].end);
+    let bridged = gaps.filter(|gap| *gap <= GAP_BYTES_MAX).sum::<u64>();
+    let total = needed.iter().map(Needed::cost).sum::<u64>() + bridged;
     let count = total.div_ceil(PIECE_BYTES_MAX as u64).max(1);
     // Pieces of equal size: a short one at the end would fill its buffer badly.
     let piece_bytes = total.div_ceil(count);
     let mut out: Vec<Piece> = Vec::new();
     let (mut begin, mut end, mut cost) = (0, 0, 0);
     for region in needed {
+        let gap = region.begin - end;
         let goes_on = out.last().is_some_and(|_| {
-            region.begin - end <= GAP_BYTES_MAX
+            gap <= GAP_BYTES_MAX
                 && region.end - begin <= PIECE_BYTES_MAX as u64
-                && cost + region.cost() / 2 <= piece_bytes
+                && cost + gap + region.cost() / 2 <= piece_bytes
         });
         end = region.end;
         match out.last_mut() {
             Some(piece) if goes_on => {
-                piece.regions.end = region.region.next();
-                cost += region.cost();
+                piece.regions.push(region.region);
+                cost += gap + region.cost();
                 piece.fills.extend(region.fills);
             }
             _ => {
                 (begin, cost) = (region.begin, region.cost());
                 out.push(Piece {
                     view: Arc::clone(view),
-                    regions: region.region..region.region.next(),
+                    regions: vec![region.region],
                     fills: region.fills,
                 });
             }
         }
     }
     if !unfit.is_empty() {
-        let none = RegionIndex::new(0).expect("regions are numbered from 0");
         out.push(Piece {
             view: Arc::clone(view),
-            regions: none..none,
+            regions: Vec::new(),
             fills: unfit,
         });
     }

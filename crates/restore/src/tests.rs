@@ -15,7 +15,8 @@ use types::{
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::error::RestoreError;
 use crate::lru::LruPlanner;
-use crate::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
+use crate::pieces::pieces;
+use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Planner, Reference};
 use crate::send::Sink;
 
 const CONTAINERS: u32 = 5;
@@ -599,4 +600,47 @@ fn a_fetching_thread_that_panics_ends_the_restore() {
     });
     let panicked = end.recv_timeout(std::time::Duration::from_secs(20));
     assert_eq!(panicked, Ok(true), "it ends, and does not pass for a restore");
+}
+
+#[test]
+fn pieces_with_gaps_are_of_equal_size_as_they_are_read() {
+    const REGION_BYTES: usize = 128 << 10;
+    const COUNT: u32 = 40;
+    let containers = containers(Arc::new(MemoryStorage::new()));
+    let random = SeededEntropy::new(3);
+    let mut builder = ContainerBuilder::new(id(0), Generation::FIRST);
+    let mut fills = Vec::new();
+    for number in 0..COUNT {
+        let mut bytes = vec![0; REGION_BYTES];
+        random.fill(&mut bytes);
+        let fingerprint = containers.fingerprinter().chunk(&bytes);
+        let entry = PendingEntry::chunk(fingerprint, 128 << 10);
+        let slot = builder.append(compress_region(bytes, Compression::Off), &[entry]);
+        let len = REGION_BYTES as u64;
+        let location = ChunkLocation {
+            container: id(0),
+            slot,
+        };
+        let part = ChunkPart {
+            location,
+            fingerprint,
+            chunk_len: len,
+            skip: 0,
+        };
+        // Every other region is wanted.
+        if number % 2 == 0 {
+            fills.push(Fill {
+                spot: u64::from(number / 2),
+                part,
+                len,
+            });
+        }
+    }
+    containers.put(&builder.seal(&containers).unwrap()).unwrap();
+    let view = containers.catalog(id(0)).unwrap();
+    let counts: Vec<usize> = pieces(&view, &fills)
+        .iter()
+        .map(|piece| piece.regions.len())
+        .collect();
+    assert_eq!(counts, [10, 10], "5 MiB to read, half of which is wanted");
 }

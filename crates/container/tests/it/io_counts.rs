@@ -79,3 +79,47 @@ fn putting_writes_each_byte_once() {
         "its catalog is known already"
     );
 }
+
+#[test]
+fn what_lies_between_wanted_regions_is_read_and_not_opened() {
+    let mut store = Store::new();
+    let regions: Vec<Vec<Vec<u8>>> = (0..6).map(|n| vec![noise(n, 2_000), vec![7; 900]]).collect();
+    let rows = store.put(data(1), &regions).catalog().rows().to_vec();
+    store.damage(&name(data(1), 0), |bytes| {
+        bytes[usize::try_from(rows[2].offset).unwrap()] ^= 1;
+    });
+    store.reopen();
+    let view = store.containers.catalog(data(1)).unwrap();
+    let mut buffer = container::RegionBuffer::default();
+    let start = store.storage.counters();
+    let wanted = [region(1), region(3), region(4)];
+    store
+        .containers
+        .read_regions_into(&view, &wanted, &mut buffer)
+        .unwrap();
+    let cost = store.storage.counters().since(&start);
+    let span = rows[5].offset - rows[1].offset;
+    assert_eq!(
+        (cost.gets, cost.get_bytes),
+        (1, span),
+        "one read, and a damage between is nobody's"
+    );
+    let found: Vec<_> = buffer
+        .regions()
+        .map(|(index, bytes)| (index, bytes.to_vec()))
+        .collect();
+    let whole = |n: usize| regions[n].concat();
+    assert_eq!(
+        found,
+        [
+            (wanted[0], whole(1)),
+            (wanted[1], whole(3)),
+            (wanted[2], whole(4))
+        ]
+    );
+    assert!(
+        buffer.slot(&view, slot(4)).is_none(),
+        "a slot of the region between"
+    );
+    assert!(buffer.slot(&view, slot(6)).is_some());
+}
