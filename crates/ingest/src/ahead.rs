@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use env::Clock;
 use format::listing::EntryKind;
 use recipe::{StreamBytes, TreeRoot};
 use tree::{
@@ -25,7 +26,9 @@ use types::ByteRange;
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::error::IngestError;
+use crate::feeder::Around;
 use crate::sound::Soundness;
+use crate::stage::{received, sent};
 
 /// Threads that read small files: most of their time on a cold disk is waiting.
 const READERS: usize = 4;
@@ -174,6 +177,7 @@ type Found = Vec<Result<WalkEntry, TreeError>>;
 
 /// Groups, as they come.
 pub(crate) struct Ahead<'a> {
+    clock: &'a dyn Clock,
     walked: Receiver<Found>,
     next: std::vec::IntoIter<Result<WalkEntry, TreeError>>,
     previous: Option<Previous<'a>>,
@@ -190,12 +194,17 @@ impl<'a> Ahead<'a> {
     ///
     /// # Errors
     /// [`IngestError::Source`] when there are no threads to be had.
-    pub(crate) fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
         walk: WalkOptions,
         previous: Option<Previous<'a>>,
         pool: &BufferPool,
-    ) -> Result<Self, IngestError> {
+        around: Around<'env>,
+    ) -> Result<Self, IngestError>
+    where
+        'env: 'a,
+    {
+        let Around { stages, clock, .. } = around;
         let no_thread = |source| IngestError::Source {
             name: "a new thread".to_owned(),
             offset: 0,
@@ -204,24 +213,30 @@ impl<'a> Ahead<'a> {
         let (walked_tx, walked) = crossbeam_channel::bounded(WALKS_AHEAD);
         thread::Builder::new()
             .name("walk".to_owned())
-            .spawn_scoped(scope, move || hand_on(Walk::new(walk), &walked_tx))
+            .spawn_scoped(scope, move || {
+                stages
+                    .walk
+                    .run(clock, || hand_on(Walk::new(walk), &walked_tx, clock));
+            })
             .map_err(no_thread)?;
         let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
         for number in 0..READERS {
             let (queue, pool) = (queue.clone(), pool.clone());
             let run = move || {
-                while let Ok((mut group, done)) = queue.recv() {
+                while let Some((mut group, done)) = received(clock, &queue) {
                     group.read(&pool);
                     // Nobody waits for it when the backup has stopped.
                     drop(done.send(group));
                 }
             };
+            let run = move || stages.read.run(clock, run);
             thread::Builder::new()
                 .name(format!("read-{number}"))
                 .spawn_scoped(scope, run)
                 .map_err(no_thread)?;
         }
         Ok(Self {
+            clock,
             walked,
             next: Vec::new().into_iter(),
             previous,
@@ -252,7 +267,9 @@ impl<'a> Ahead<'a> {
             }
             match self.in_flight.pop_front() {
                 Some(InFlight::Ready(group)) => return Ok(Some(group)),
-                Some(InFlight::Reading(reading)) => return reading.recv().map(Some).map_err(|_| DIED),
+                Some(InFlight::Reading(reading)) => {
+                    return received(self.clock, &reading).map(Some).ok_or(DIED);
+                }
                 None if self.ended => return Ok(None),
                 None => {}
             }
@@ -265,7 +282,7 @@ impl<'a> Ahead<'a> {
         while !self.ended {
             let Some(found) = self.next.next() else {
                 let more = if self.in_flight.is_empty() {
-                    self.walked.recv().map_err(|_| TryRecvError::Disconnected)
+                    received(self.clock, &self.walked).ok_or(TryRecvError::Disconnected)
                 } else {
                     self.walked.try_recv()
                 };
@@ -352,17 +369,17 @@ impl<'a> Ahead<'a> {
 }
 
 /// Walks, and hands on what is found.
-fn hand_on(walk: Walk, walked: &Sender<Found>) {
+fn hand_on(walk: Walk, walked: &Sender<Found>, clock: &dyn Clock) {
     let mut found = Vec::with_capacity(WALK_ENTRIES);
     for item in walk {
         found.push(item);
         if found.len() == WALK_ENTRIES {
             let full = std::mem::replace(&mut found, Vec::with_capacity(WALK_ENTRIES));
-            if walked.send(full).is_err() {
+            if !sent(clock, walked, full) {
                 return;
             }
         }
     }
     // Without a receiver the backup has stopped.
-    drop(walked.send(found));
+    sent(clock, walked, found);
 }

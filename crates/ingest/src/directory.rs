@@ -79,7 +79,8 @@ pub(crate) fn feed(
         faults,
     };
     thread::scope(|scope| {
-        let mut ahead = Ahead::start(scope, walk, previous, source.feeder.pool())?;
+        let around = source.feeder.around();
+        let mut ahead = Ahead::start(scope, walk, previous, source.feeder.pool(), around)?;
         while let Some(group) = ahead.next()? {
             source.take(group)?;
         }

@@ -5,15 +5,29 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use env::Clock;
+
 use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
 use crate::error::{Failure, Halt, IngestError};
 use crate::piece::{Batch, CopyRange, Op, StreamIndex};
 use crate::queue::Sender;
+use crate::stage::Stages;
 use crate::workers::Workers;
 
 /// Steps after which a batch goes off though its buffer is not full.
 const OPS_MAX: usize = 4096;
+
+/// What of the backup a source works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) counters: &'a Counters,
+    /// Set by whoever wants the backup to stop.
+    pub(crate) cancel: &'a AtomicBool,
+    pub(crate) failure: &'a Failure,
+    pub(crate) stages: &'a Stages,
+    pub(crate) clock: &'a dyn Clock,
+}
 
 /// Takes a source's bytes and steps.
 pub(crate) struct Feeder<'a> {
@@ -21,9 +35,7 @@ pub(crate) struct Feeder<'a> {
     pool: BufferPool,
     output: Sender<Batch>,
     readers: Workers,
-    counters: &'a Counters,
-    cancel: &'a AtomicBool,
-    failure: &'a Failure,
+    around: Around<'a>,
 }
 
 struct Open {
@@ -80,9 +92,7 @@ impl<'a> Feeder<'a> {
         pool: BufferPool,
         output: Sender<Batch>,
         readers: Workers,
-        counters: &'a Counters,
-        cancel: &'a AtomicBool,
-        failure: &'a Failure,
+        around: Around<'a>,
     ) -> Self {
         let streams = (0..streams)
             .map(|_| Open {
@@ -95,9 +105,7 @@ impl<'a> Feeder<'a> {
             pool,
             output,
             readers,
-            counters,
-            cancel,
-            failure,
+            around,
         }
     }
 
@@ -110,7 +118,13 @@ impl<'a> Feeder<'a> {
     /// The backup's counters.
     #[must_use]
     pub(crate) fn counters(&self) -> &'a Counters {
-        self.counters
+        self.around.counters
+    }
+
+    /// What of the backup it works with.
+    #[must_use]
+    pub(crate) fn around(&self) -> Around<'a> {
+        self.around
     }
 
     /// Room for the stream's next bytes; never empty.
@@ -132,7 +146,7 @@ impl<'a> Feeder<'a> {
         let open = self.open(stream);
         open.buffer.as_mut().expect("spare() gave room").advance(len);
         open.ops.bytes(len);
-        self.counters.bytes_read.add(len as u64);
+        self.around.counters.bytes_read.add(len as u64);
     }
 
     /// Copies bytes in.
@@ -174,7 +188,7 @@ impl<'a> Feeder<'a> {
     /// As [`Self::spare`].
     pub(crate) fn whole(&mut self, stream: StreamIndex, buffer: Buffer, ops: Ops) -> Result<(), Halt> {
         self.flush(stream)?;
-        self.counters.bytes_read.add(buffer.filled().len() as u64);
+        self.around.counters.bytes_read.add(buffer.filled().len() as u64);
         self.output.send(Batch {
             stream,
             buffer,
@@ -198,10 +212,10 @@ impl<'a> Feeder<'a> {
     /// A stage of several threads can fail in one of them while the others take all that comes: the queues alone
     /// do not tell.
     fn ensure_wanted(&self) -> Result<(), Halt> {
-        if self.failure.is_noted() {
+        if self.around.failure.is_noted() {
             return Err(Halt::Closed);
         }
-        if self.cancel.load(Ordering::Relaxed) {
+        if self.around.cancel.load(Ordering::Relaxed) {
             return Err(IngestError::Interrupted.into());
         }
         Ok(())

@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::decide::Decider;
 use crate::door::Door;
 use crate::error::{Failure, Halt, IngestError};
-use crate::feeder::Feeder;
+use crate::feeder::{Around, Feeder};
 use crate::ledger::{CopyLane, Ledger};
 use crate::lookup::LookupStage;
 use crate::options::IngestOptions;
@@ -271,7 +271,14 @@ pub(crate) fn run(
             }
         };
         let from_source = stages.source.run(&**clock, || {
-            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, counters, cancel, failure);
+            let around = Around {
+                counters,
+                cancel,
+                failure,
+                stages,
+                clock: &**clock,
+            };
+            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, around);
             source(&mut feeder)
         });
         (from_source, closer.join().unwrap_or_default())

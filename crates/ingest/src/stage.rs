@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use env::Clock;
 
 /// What the threads of a stage did so far; those that have ended.
@@ -59,6 +60,22 @@ pub(crate) fn waiting<R>(clock: &dyn Clock, what: WaitFor, wait: impl FnOnce() -
     (result, nanos)
 }
 
+/// Receives, and counts the wait, if any, as one for input; `None` when nothing more can come.
+pub(crate) fn received<T>(clock: &dyn Clock, from: &Receiver<T>) -> Option<T> {
+    match from.try_recv() {
+        Err(TryRecvError::Empty) => waiting(clock, WaitFor::Input, || from.recv()).0.ok(),
+        received => received.ok(),
+    }
+}
+
+/// Sends, and counts the wait, if any, as one for the output to be taken; false when nobody will receive it.
+pub(crate) fn sent<T>(clock: &dyn Clock, to: &Sender<T>, item: T) -> bool {
+    match to.try_send(item) {
+        Err(TrySendError::Full(item)) => waiting(clock, WaitFor::Output, || to.send(item)).0.is_ok(),
+        sent => sent.is_ok(),
+    }
+}
+
 impl StageStats {
     /// A stage that has not begun.
     pub(crate) fn new(name: &'static str) -> Arc<Self> {
@@ -88,9 +105,11 @@ impl StageStats {
 /// The stages of a pipeline, in the order of a byte's way.
 #[derive(Debug)]
 pub(crate) struct Stages {
-    /// Walks, and reads what is not large.
+    /// Walks a directory.
+    pub(crate) walk: Arc<StageStats>,
+    /// Compares with the previous backup, and takes what was read, in order.
     pub(crate) source: Arc<StageStats>,
-    /// Reads large files.
+    /// Reads files: groups of small ones, and sections of large ones.
     pub(crate) read: Arc<StageStats>,
     pub(crate) chunk: Arc<StageStats>,
     /// Fingerprints and compresses.
@@ -105,6 +124,7 @@ pub(crate) struct Stages {
 impl Stages {
     pub(crate) fn new() -> Self {
         Self {
+            walk: StageStats::new("walk"),
             source: StageStats::new("source"),
             read: StageStats::new("read"),
             chunk: StageStats::new("chunk"),
@@ -118,6 +138,7 @@ impl Stages {
 
     pub(crate) fn into_list(self) -> Vec<Arc<StageStats>> {
         vec![
+            self.walk,
             self.source,
             self.read,
             self.chunk,

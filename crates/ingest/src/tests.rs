@@ -2,28 +2,46 @@
 //! alone, queues, buffers, spans.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
 use crypto::{DomainKey, Fingerprinter};
 use env::{Clock, SystemClock};
 use proptest::prelude::*;
+use tree::{Roots, WalkOptions};
 use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId};
 
+use crate::ahead::Ahead;
 use crate::buffer::BufferPool;
 use crate::chunk::{self, ChunkState, Chunked, Event};
 use crate::counters::Counters;
 use crate::error::{Failure, Halt, IngestError};
-use crate::feeder::Feeder;
+use crate::feeder::{Around, Feeder};
 use crate::ledger::Ledger;
 use crate::piece::StreamIndex;
 use crate::queue::{Closed, queue};
 use crate::segment::{Bytes, Segment, SegmentChild, Segmenter};
+use crate::stage::Stages;
 use crate::workers;
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
+}
+
+fn around<'a>(
+    counters: &'a Counters,
+    cancel: &'a AtomicBool,
+    failure: &'a Failure,
+    stages: &'a Stages,
+) -> Around<'a> {
+    Around {
+        counters,
+        cancel,
+        failure,
+        stages,
+        clock: &SystemClock,
+    }
 }
 
 fn printer() -> Fingerprinter {
@@ -106,14 +124,13 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     let (batch_tx, batch_rx) = queue("chunker", 0, &clock());
     let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let stages = Stages::new();
     let mut feeder = Feeder::new(
         2,
         BufferPool::new(buffer_bytes, headroom),
         batch_tx,
         workers::queue(1, &clock()).0,
-        &counters,
-        &cancel,
-        &failure,
+        around(&counters, &cancel, &failure, &stages),
     );
     for step in 0..streams[0].len().max(streams[1].len()) {
         for (number, said) in (0_u16..).zip(streams) {
@@ -269,14 +286,13 @@ proptest! {
 fn a_feeder_that_is_to_stop_says_so() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let stages = Stages::new();
     let mut feeder = Feeder::new(
         1,
         BufferPool::new(64, 0),
         tx.clone(),
         workers::queue(1, &clock()).0,
-        &counters,
-        &cancel,
-        &failure,
+        around(&counters, &cancel, &failure, &stages),
     );
     feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
     cancel.store(true, Ordering::Relaxed);
@@ -300,27 +316,62 @@ fn a_feeder_that_is_to_stop_says_so() {
         BufferPool::new(64, 0),
         tx,
         workers::queue(1, &clock()).0,
-        &counters,
-        &cancel,
-        &failure,
+        around(&counters, &cancel, &failure, &stages),
     );
     // Without a receiver, it is the receiver's reason that counts.
     drop(rx);
     assert!(matches!(feeder.end(StreamIndex(0)), Err(Halt::Closed)));
 }
 
+/// Time that a directory backup's threads wait is not taken for work, and no thread is left out.
+#[test]
+fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = 3000;
+    for number in 0..files {
+        std::fs::write(folder.path().join(number.to_string()), [1; 100]).unwrap();
+    }
+    let walk = WalkOptions {
+        roots: Roots::new(folder.path(), &[folder.path().to_owned()]),
+        ..WalkOptions::default()
+    };
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let stages = Stages::new();
+    let mut found = 0;
+    stages.source.run(&SystemClock, || {
+        std::thread::scope(|scope| {
+            let around = around(&counters, &cancel, &failure, &stages);
+            let pool = BufferPool::new(1 << 20, 0);
+            let mut ahead = Ahead::start(scope, walk, None, &pool, around).unwrap();
+            while let Some(group) = ahead.next().unwrap() {
+                found += group.items.len();
+            }
+        });
+    });
+    assert!(found > files, "{found}");
+    let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+    assert_eq!(read(&stages.walk.threads), 1);
+    assert_eq!(read(&stages.read.threads), 4);
+    // It does nothing but wait for others; how long depends on the machine.
+    for stage in [&stages.source, &stages.read] {
+        assert!(read(&stage.input_nanos) > 0, "{stage:?}");
+    }
+    for stage in [&stages.walk, &stages.read] {
+        assert!(read(&stage.busy_nanos) > 0, "{stage:?}");
+    }
+}
+
 #[test]
 fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let stages = Stages::new();
     let mut feeder = Feeder::new(
         1,
         BufferPool::new(64, 0),
         tx,
         workers::queue(1, &clock()).0,
-        &counters,
-        &cancel,
-        &failure,
+        around(&counters, &cancel, &failure, &stages),
     );
     for _ in 0..10_000 {
         feeder.zeros(StreamIndex(0), 5).unwrap();

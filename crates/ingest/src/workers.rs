@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use crossbeam_channel::{Receiver, Sender};
 use env::Clock;
 
 use crate::queue::Closed;
-use crate::stage::{WaitFor, waiting};
+use crate::stage::{received, sent};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -64,13 +64,8 @@ impl Workers {
             // Nobody waits for the result when its stage has failed meanwhile.
             drop(tx.send(job()));
         });
-        match self.jobs.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Disconnected(_)) => return Err(Closed),
-            Err(TrySendError::Full(job)) => {
-                let (sent, _) = waiting(&*self.clock, WaitFor::Output, || self.jobs.send(job));
-                sent.map_err(|_| Closed)?;
-            }
+        if !sent(&*self.clock, &self.jobs, job) {
+            return Err(Closed);
         }
         Ok(Ticket {
             result: rx,
@@ -85,26 +80,14 @@ impl<R> Ticket<R> {
     /// # Errors
     /// [`Closed`] when the job was dropped unrun or panicked.
     pub(crate) fn wait(self) -> Result<R, Closed> {
-        match self.result.try_recv() {
-            Ok(result) => Ok(result),
-            Err(TryRecvError::Disconnected) => Err(Closed),
-            Err(TryRecvError::Empty) => {
-                let (received, _) = waiting(&*self.clock, WaitFor::Input, || self.result.recv());
-                received.map_err(|_| Closed)
-            }
-        }
+        received(&*self.clock, &self.result).ok_or(Closed)
     }
 }
 
 impl JobQueue {
     /// Runs jobs until none can come any more.
     pub(crate) fn run(&self) {
-        loop {
-            let job = match self.jobs.try_recv() {
-                Err(TryRecvError::Empty) => waiting(&*self.clock, WaitFor::Input, || self.jobs.recv()).0.ok(),
-                received => received.ok(),
-            };
-            let Some(job) = job else { return };
+        while let Some(job) = received(&*self.clock, &self.jobs) {
             job();
         }
     }

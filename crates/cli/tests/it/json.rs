@@ -43,7 +43,7 @@ fn every_command_prints_json_lines_alone() {
     assert_eq!(
         names,
         [
-            "source", "read", "chunk", "work", "look up", "pack", "write", "close"
+            "walk", "source", "read", "chunk", "work", "look up", "pack", "write", "close"
         ]
     );
     for stage in stages {
