@@ -247,7 +247,7 @@ pub(crate) struct Dump {
     pub(crate) id: String,
     /// The file; may be left out for a backup of a stream or a disk image
     #[arg(value_name = "PATH")]
-    pub(crate) path: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) assembling: Assembling,
     #[command(flatten)]

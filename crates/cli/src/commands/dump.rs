@@ -38,7 +38,7 @@ pub(crate) fn run(global: &Global, args: &Dump) -> Result<Code> {
     }
     let store = super::open(global)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let path = match &args.path {
+    let path = match &args.file {
         None => None,
         // A stream's name is no path of this machine.
         Some(name) if snapshot.single_stream().is_some() => {

@@ -8,6 +8,7 @@
 
 mod backups;
 mod bed;
+mod dump;
 mod exit_codes;
 mod interruptions;
 mod json;

@@ -1,0 +1,104 @@
+//! One file of a backup to standard output: its bytes and nothing else, or an error and a code for scripts.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+
+use crate::bed::{Bed, Ran, noise};
+
+/// A file of every size and kind that goes its own way, and what is in it.
+fn files(bed: &Bed) -> Vec<(&'static str, Vec<u8>)> {
+    fs::create_dir_all(bed.path("source/inside")).unwrap();
+    let files = [
+        ("source/empty", Vec::new()),
+        ("source/one", b"x".to_vec()),
+        ("source/inside/small", noise(70_000, 1)),
+        ("source/large", noise((5 << 20) + 123, 2)),
+        ("source/zeros", vec![0; (2 << 20) + 1]),
+    ];
+    for (path, bytes) in &files {
+        fs::write(bed.path(path), bytes).unwrap();
+    }
+    let mut holes = File::create(bed.path("source/holes")).unwrap();
+    let mut expected = vec![0; 9 << 20];
+    for (at, seed) in [(0, 3), (3 << 20, 4), ((6 << 20) + 77, 5)] {
+        let bytes = noise(100_000, seed);
+        holes.seek(SeekFrom::Start(at as u64)).unwrap();
+        holes.write_all(&bytes).unwrap();
+        expected[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+    holes.set_len(expected.len() as u64).unwrap();
+    fs::hard_link(bed.path("source/large"), bed.path("source/other name")).unwrap();
+    let large = files[3].1.clone();
+    let more = [("source/holes", expected), ("source/other name", large)];
+    files.into_iter().chain(more).collect()
+}
+
+#[test]
+fn a_file_is_dumped_as_it_was_to_a_pipe_and_to_a_file() {
+    let bed = Bed::new();
+    let files = files(&bed);
+    bed.ok(["backup", "source"]);
+    fs::rename(bed.path("source"), bed.path("gone")).unwrap();
+    for (path, expected) in &files {
+        for id in ["latest", "1"] {
+            let ran = bed.ok(["dump", id, path]);
+            assert!(
+                ran.out == *expected,
+                "{path} of {id}: {} bytes to a pipe",
+                ran.out.len()
+            );
+        }
+        let to = bed.path("dumped");
+        let mut command = bed.command(["dump", "latest", path]);
+        let ran = command.stdout(File::create(&to).unwrap()).output().unwrap();
+        Ran::from(ran).expect(0);
+        assert!(fs::read(&to).unwrap() == *expected, "{path} to a file");
+    }
+    // By its whole path, and with as little memory as anybody would give.
+    let path = bed.path("source/large").display().to_string();
+    let ran = bed.ok(["dump", "--memory", "1M", "latest", &path]);
+    assert!(ran.out == files[3].1);
+}
+
+#[test]
+fn what_cannot_be_dumped_says_so_and_ends_with_1() {
+    let bed = Bed::new();
+    let files = files(&bed);
+    bed.ok(["backup", "source"]);
+    for (path, words) in [
+        ("source/missing", ["source/missing", "onefold ls"]),
+        ("source/inside", ["source/inside", "onefold ls"]),
+    ] {
+        let ran = bed.run(["dump", "latest", path]).expect(1).says(&words);
+        assert_eq!(ran.out, b"");
+    }
+    let ran = bed
+        .run(["dump", "latest"])
+        .expect(1)
+        .says(&["which file", "onefold ls"]);
+    assert_eq!(ran.out, b"");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ran = bed
+        .command(["dump", "latest", "source/large"])
+        .stdout(full)
+        .output();
+    Ran::from(ran.unwrap()).expect(1).says(&["source/large"]);
+
+    // Rot in the midst of each full container: what comes before it is right, and nothing passes for the rest.
+    for object in bed.objects("data") {
+        let mut bytes = fs::read(&object).unwrap();
+        let middle = bytes.len() / 2;
+        // The last has the listing, without which nothing is found at all.
+        if middle < 400 << 10 {
+            continue;
+        }
+        bytes[middle] ^= 1;
+        fs::write(&object, bytes).unwrap();
+    }
+    let (path, expected) = &files[3];
+    let ran = bed.run(["dump", "latest", path]).expect(1);
+    let ran = ran.says(&["source/large", "container", "damaged"]);
+    assert!(ran.out.len() < expected.len() && expected.starts_with(&ran.out));
+    let ran = bed.run(["dump", "latest", "source/empty"]).expect(0);
+    assert_eq!(ran.out, b"");
+}
