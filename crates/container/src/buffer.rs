@@ -79,6 +79,41 @@ impl Default for RegionBuffer {
 }
 
 impl RegionBuffer {
+    /// An empty one in memory that was another's.
+    #[must_use]
+    pub fn of(mut stored: AlignedBuffer, mut plain: PlainBuffer) -> Self {
+        stored.clear();
+        plain.clear();
+        Self {
+            stored,
+            plain,
+            regions: Vec::new(),
+        }
+    }
+
+    /// Its memory, for the next one: what was read into, and what was decompressed into.
+    #[must_use]
+    pub fn into_memory(self) -> (AlignedBuffer, PlainBuffer) {
+        (self.stored, self.plain)
+    }
+
+    /// Takes away the memory in which no region stands: what was read into, where all were compressed, and what
+    /// was decompressed into, where none was.
+    pub fn take_unused(&mut self) -> (Option<AlignedBuffer>, Option<PlainBuffer>) {
+        let is_used = |half| self.regions.iter().any(|(_, at)| at.half == half);
+        let (stored, plain) = (is_used(Half::Stored), is_used(Half::Plain));
+        (
+            (!stored).then(|| std::mem::replace(&mut self.stored, AlignedBuffer::with_capacity(0))),
+            (!plain).then(|| std::mem::take(&mut self.plain)),
+        )
+    }
+
+    /// Bytes that stand in it, wanted or not.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.stored.len() + self.plain.len
+    }
+
     /// Memory that it holds, used or not.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -128,14 +163,20 @@ impl RegionBuffer {
     }
 }
 
-/// Bytes added one after another to memory that is never cleared.
+/// Bytes added one after another to memory that is never cleared: what regions are decompressed into.
 #[derive(Debug, Default)]
-pub(crate) struct PlainBuffer {
+pub struct PlainBuffer {
     memory: Vec<u8>,
     len: usize,
 }
 
 impl PlainBuffer {
+    /// Memory that it holds, used or not.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.len()
+    }
+
     /// Makes room for so many bytes more, at once.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         let wanted = self.len.saturating_add(bytes);

@@ -30,7 +30,7 @@ mod stats;
 mod verify;
 mod view;
 
-pub use buffer::{BytesAt, RegionBuffer};
+pub use buffer::{BytesAt, PlainBuffer, RegionBuffer};
 pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
 pub use cache::CatalogPin;
 pub use compress::{CompressedRegion, Compression, compress_pieces, compress_region};

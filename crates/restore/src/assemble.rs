@@ -2,7 +2,9 @@
 //! out in order.
 //!
 //! Memory: what was asked for and not sent yet is charged against the budget when a step is submitted; a step
-//! is at most the planner's window, and planning waits while the room is taken (INV-7).
+//! is at most the planner's window, and planning waits while the room is taken (INV-7). What a piece holds beyond
+//! that is charged when it is there, and copied out where the budget has no room for it. Not charged is the memory
+//! that each fetching thread reads into.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -107,7 +109,7 @@ where
     let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<Job>();
     let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
     let pool = Arc::new(RegionPool::default());
-    let room = Room::new(options.budget_bytes / 2);
+    let room = Arc::new(Room::new(options.budget_bytes));
     thread::scope(|scope| {
         // Whatever ends this, the planner must not wait for room any longer.
         let _closing = Closing(&room);
@@ -116,7 +118,7 @@ where
             let (pool, room) = (&pool, &room);
             spawn(scope, format!("fetch-{number}"), move || {
                 let _closing = ClosingInPanic(room);
-                work(containers, printer, pool, &jobs, &messages);
+                work(containers, printer, pool, room, &jobs, &messages);
             })?;
         }
         drop(jobs_rx);
@@ -173,12 +175,13 @@ fn work(
     containers: &Containers,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
+    room: &Arc<Room>,
     jobs: &Receiver<Job>,
     messages: &Sender<Message>,
 ) {
     while let Ok(job) = jobs.recv() {
         let brought = match job {
-            Job::Piece(piece) => vec![fetch(containers, printer, pool, &piece)],
+            Job::Piece(piece) => vec![fetch(containers, printer, pool, Some(room), &piece)],
             Job::Kept(container, fills) => container.take(containers, printer, pool, &fills),
         };
         if messages.send(Message::Brought(brought)).is_err() {

@@ -18,6 +18,7 @@ use types::{Fingerprint, RegionIndex};
 use crate::error::RestoreError;
 use crate::plan::Fill;
 use crate::pool::{Pooled, RegionPool};
+use crate::room::{Extra, Room};
 
 /// What was read is held as it is while at least one of so many parts of its memory is wanted.
 const HELD_SHARE: usize = 3;
@@ -91,6 +92,8 @@ impl FoundAt {
 pub(crate) struct FetchedBytes {
     regions: Option<Pooled>,
     copied: Vec<u8>,
+    /// What the regions take beyond what is wanted of them.
+    extra: Option<Extra>,
 }
 
 impl FetchedBytes {
@@ -107,11 +110,12 @@ impl FetchedBytes {
     }
 }
 
-/// Reads the piece.
+/// Reads the piece. What it holds beyond what is wanted is charged to `room`, where there is one.
 pub(crate) fn fetch(
     containers: &Containers,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
+    room: Option<&Arc<Room>>,
     piece: &Piece,
 ) -> Brought {
     let mut work = Work {
@@ -139,7 +143,7 @@ pub(crate) fn fetch(
         let singly = work.bytes.regions.is_none();
         work.mend(singly);
     }
-    work.copy_if_sparse();
+    work.hold_or_copy(room);
     work.finish()
 }
 
@@ -257,11 +261,12 @@ impl Work<'_> {
         Ok(range)
     }
 
-    /// Memory that is mostly not wanted goes back at once.
-    fn copy_if_sparse(&mut self) {
-        let Some(regions) = &self.bytes.regions else {
+    /// Memory that is mostly not wanted goes back at once, and so does what there is no room for.
+    fn hold_or_copy(&mut self, room: Option<&Arc<Room>>) {
+        let Some(regions) = &mut self.bytes.regions else {
             return;
         };
+        regions.give_back_unused();
         let mut last = None;
         let mut wanted = 0;
         for found in self.found.iter().flatten() {
@@ -272,8 +277,14 @@ impl Work<'_> {
                 last = Some(at);
             }
         }
+        let charged: u64 = self.piece.fills.iter().map(|fill| fill.len).sum();
+        let extra = (regions.used_bytes() as u64).saturating_sub(charged);
         if wanted * HELD_SHARE >= regions.memory_bytes() {
-            return;
+            let taken = room.map(|room| room.take_extra(extra));
+            if !matches!(taken, Some(None)) {
+                self.bytes.extra = taken.flatten();
+                return;
+            }
         }
         self.bytes.copied.reserve_exact(wanted);
         let mut last: Option<(BytesAt, Range<usize>)> = None;

@@ -112,7 +112,7 @@ impl Loaded {
             read_bytes: 0,
         };
         for piece in pieces(&view, &all) {
-            let brought = fetch(containers, printer, pool, &piece);
+            let brought = fetch(containers, printer, pool, None, &piece);
             loaded.read_bytes += brought.read_bytes;
             for run in brought.runs {
                 loaded.keep(&brought.bytes, &run);

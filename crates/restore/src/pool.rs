@@ -1,44 +1,79 @@
 //! Memory for regions, lent and taken back.
 //!
 //! Memory that was touched is kept, as much as was ever in use at once: fresh pages cost the system as much
-//! as filling them. What had to grow for a single huge region is not kept. Any number of threads.
+//! as filling them. What had to grow for a single huge region is not kept. The two halves of a buffer, as read and
+//! decompressed, come back on their own: a piece holds seldom both. Any number of threads.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use container::RegionBuffer;
+use container::{PlainBuffer, RegionBuffer};
+use env::AlignedBuffer;
 
 /// Stored bytes that a piece has at most, unless a single region has more.
 pub(crate) const PIECE_BYTES_MAX: usize = 4 << 20;
-/// Memory of a buffer that is kept: a piece as stored, with the blocks at its ends, and decompressed.
-const KEPT_BYTES_MAX: usize = 4 * PIECE_BYTES_MAX;
+/// Memory of half a buffer that is kept: a piece as stored, with the blocks at its ends, or decompressed.
+const KEPT_BYTES_MAX: usize = 2 * PIECE_BYTES_MAX;
 
-/// The spare buffers of one restore.
+/// The spare memory of one restore.
 #[derive(Debug, Default)]
 pub(crate) struct RegionPool {
-    spare: Mutex<Vec<RegionBuffer>>,
+    spare: Mutex<Spare>,
+}
+
+#[derive(Debug, Default)]
+struct Spare {
+    stored: Vec<AlignedBuffer>,
+    plain: Vec<PlainBuffer>,
 }
 
 impl RegionPool {
     /// An empty buffer.
     pub(crate) fn take(self: &Arc<Self>) -> Pooled {
-        let spare = self.spare().pop();
+        let mut spare = self.spare();
+        let (stored, plain) = (spare.stored.pop(), spare.plain.pop());
+        drop(spare);
+        let stored = stored.unwrap_or_else(|| AlignedBuffer::with_capacity(0));
         Pooled {
-            buffer: spare.unwrap_or_default(),
+            buffer: RegionBuffer::of(stored, plain.unwrap_or_default()),
             pool: Arc::clone(self),
         }
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<RegionBuffer>> {
+    fn keep(&self, stored: Option<AlignedBuffer>, plain: Option<PlainBuffer>) {
+        let kept = 1..=KEPT_BYTES_MAX;
+        let stored = stored.filter(|stored| kept.contains(&stored.capacity()));
+        let plain = plain.filter(|plain| kept.contains(&plain.memory_bytes()));
+        let mut spare = self.spare();
+        spare.stored.extend(stored);
+        spare.plain.extend(plain);
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Spare halves: as read, and decompressed.
+    #[cfg(test)]
+    pub(crate) fn spare_count(&self) -> (usize, usize) {
+        let spare = self.spare();
+        (spare.stored.len(), spare.plain.len())
     }
 }
 
-/// A buffer that goes back to its pool.
+/// A buffer whose memory goes back to its pool.
 #[derive(Debug)]
 pub(crate) struct Pooled {
     buffer: RegionBuffer,
     pool: Arc<RegionPool>,
+}
+
+impl Pooled {
+    /// Gives back at once what nothing stands in.
+    pub(crate) fn give_back_unused(&mut self) {
+        let (stored, plain) = self.buffer.take_unused();
+        self.pool.keep(stored, plain);
+    }
 }
 
 impl Deref for Pooled {
@@ -56,10 +91,7 @@ impl DerefMut for Pooled {
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if buffer.memory_bytes() <= KEPT_BYTES_MAX {
-            buffer.clear();
-            self.pool.spare().push(buffer);
-        }
+        let (stored, plain) = std::mem::take(&mut self.buffer).into_memory();
+        self.pool.keep(Some(stored), Some(plain));
     }
 }

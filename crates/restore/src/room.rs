@@ -3,12 +3,15 @@
 //! What must hold: the planner never waits while nothing is on its way, so that the two cannot wait for each
 //! other; whoever stops, or dies on a piece, wakes the other. Two threads take and give; any may close.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The room.
 #[derive(Debug)]
 pub(crate) struct Room {
+    /// More is asked for up to this.
     bytes_max: u64,
+    /// What comes may take more memory than was asked for, up to this.
+    extra_bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -23,9 +26,11 @@ struct State {
 }
 
 impl Room {
-    pub(crate) fn new(bytes_max: u64) -> Self {
+    /// Half of the budget is for what is asked for; a step of as much may come on top.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
         Self {
-            bytes_max,
+            bytes_max: budget_bytes / 2,
+            extra_bytes_max: budget_bytes,
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -53,6 +58,22 @@ impl Room {
         state.in_flight += pieces;
     }
 
+    /// Room for so many bytes that are held beyond what was taken, as long as the whole budget has it: memory
+    /// that is held with what is wanted in it.
+    pub(crate) fn take_extra(self: &Arc<Self>, bytes: u64) -> Option<Extra> {
+        let mut state = self.state();
+        let held_bytes = state.held_bytes.saturating_add(bytes);
+        if held_bytes > self.extra_bytes_max {
+            return None;
+        }
+        state.held_bytes = held_bytes;
+        state.most_bytes = state.most_bytes.max(held_bytes);
+        Some(Extra {
+            room: Arc::clone(self),
+            bytes,
+        })
+    }
+
     /// So many bytes have left.
     pub(crate) fn free(&self, bytes: u64) {
         let mut state = self.state();
@@ -78,5 +99,18 @@ impl Room {
     /// Most bytes ever held.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.state().most_bytes
+    }
+}
+
+/// Room that is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        self.room.free(self.bytes);
     }
 }

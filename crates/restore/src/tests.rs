@@ -17,6 +17,7 @@ use crate::error::RestoreError;
 use crate::lru::LruPlanner;
 use crate::pieces::pieces;
 use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Planner, Reference};
+use crate::room::Room;
 use crate::send::Sink;
 
 const CONTAINERS: u32 = 5;
@@ -643,4 +644,85 @@ fn pieces_with_gaps_are_of_equal_size_as_they_are_read() {
         .map(|piece| piece.regions.len())
         .collect();
     assert_eq!(counts, [10, 10], "5 MiB to read, half of which is wanted");
+}
+
+#[test]
+fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
+    let containers = containers(Arc::new(MemoryStorage::new()));
+    let random = SeededEntropy::new(4);
+    let mut noise = vec![0; 64 << 10];
+    random.fill(&mut noise);
+    let text: Vec<u8> = noise.iter().map(|byte| b"abcd"[usize::from(byte % 4)]).collect();
+    let store = |sequence, regions: &[&[u8]]| {
+        let mut builder = ContainerBuilder::new(id(sequence), Generation::FIRST);
+        let mut fills = Vec::new();
+        for (spot, bytes) in (0..).zip(regions) {
+            let fingerprint = containers.fingerprinter().chunk(bytes);
+            let len = bytes.len() as u64;
+            let entry = PendingEntry::chunk(fingerprint, u32::try_from(len).unwrap());
+            let slot = builder.append(compress_region(bytes.to_vec(), Compression::Level(1)), &[entry]);
+            let location = ChunkLocation {
+                container: id(sequence),
+                slot,
+            };
+            let part = ChunkPart {
+                location,
+                fingerprint,
+                chunk_len: len,
+                skip: 0,
+            };
+            fills.push(Fill { spot, part, len });
+        }
+        containers.put(&builder.seal(&containers).unwrap()).unwrap();
+        let view = containers.catalog(id(sequence)).unwrap();
+        let [piece] = <[_; 1]>::try_from(pieces(&view, &fills)).unwrap();
+        piece
+    };
+    let (text, noise) = (&text[..], &noise[..]);
+    let (compressed, raw) = (store(1, &[text, text]), store(2, &[noise, noise]));
+    let (mixed, wanted) = (store(3, &[text, noise, noise]), 3 * (64_u64 << 10));
+    let pool = Arc::new(crate::pool::RegionPool::default());
+    let fetch = |room: &Arc<Room>, piece| {
+        let brought = crate::fetch::fetch(&containers, containers.fingerprinter(), &pool, Some(room), piece);
+        for run in &brought.runs {
+            assert!(brought.bytes.get(run.found.as_ref().unwrap()).len() as u64 == run.len);
+        }
+        brought
+    };
+    let room = Arc::new(Room::new(1 << 20));
+    let one = fetch(&room, &compressed);
+    assert_eq!(
+        (pool.spare_count(), room.most_bytes()),
+        ((1, 0), 0),
+        "decompressed alone is held"
+    );
+    drop(one);
+    let one = fetch(&room, &raw);
+    assert_eq!(pool.spare_count(), (0, 1), "as read alone is held");
+    let before = room.most_bytes();
+    assert!(before < 100, "the seals: {before}");
+    drop(one);
+    let one = fetch(&room, &mixed);
+    let extra = room.most_bytes();
+    assert!(
+        extra > 10_000 && extra < wanted,
+        "what was compressed is held twice: {extra}"
+    );
+    assert_eq!(pool.spare_count(), (0, 0));
+    drop(one);
+    assert_eq!(pool.spare_count(), (1, 1));
+
+    let full = Arc::new(Room::new(wanted + extra - 1));
+    full.take(wanted, 1);
+    let one = fetch(&full, &mixed);
+    assert_eq!(
+        (full.most_bytes(), pool.spare_count()),
+        (wanted, (1, 1)),
+        "what is wanted is copied"
+    );
+    drop(one);
+    full.free(1);
+    drop(fetch(&full, &mixed));
+    assert_eq!(full.most_bytes(), wanted - 1 + extra);
+    assert!(full.take_extra(extra).is_some(), "and given back");
 }
