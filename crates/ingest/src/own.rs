@@ -116,7 +116,12 @@ impl OwnChunks {
         };
         let place = u32::try_from(open.prints.len()).expect("a batch has fewer chunks than bytes");
         open.prints.push(*fingerprint);
-        self.cache.insert(batch, [(*fingerprint, place)]);
+        if place > 0 && !self.cache.contains(batch) {
+            // It was pushed out meanwhile, and comes back whole: its hooks lead to none that counts as cached.
+            self.cache.insert(batch, open.prints.iter().copied().zip(0..));
+        } else {
+            self.cache.insert(batch, [(*fingerprint, place)]);
+        }
         self.add_hook(fingerprint, batch);
     }
 
@@ -225,6 +230,40 @@ impl OwnChunks {
                     self.sealed.remove(&span.first.container);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn print(n: u64) -> Fingerprint {
+        let mut bytes = [0; 32];
+        let bits = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bytes[8..16].copy_from_slice(&bits.to_be_bytes());
+        bytes[16..24].copy_from_slice(&n.to_be_bytes());
+        Fingerprint::from_bytes(bytes)
+    }
+
+    /// A batch that goes on after it was pushed out of the cache is there whole, or not at all.
+    #[test]
+    fn an_open_batch_comes_back_whole() {
+        let mut own = OwnChunks::new(0, 1 << 30, Eviction::ContainerLru, Default::default());
+        let mut next = [0; Lane::COUNT];
+        let mut add = |own: &mut OwnChunks, lane: Lane, n: u64| {
+            let ordinal = next[lane.number()];
+            next[lane.number()] += 1;
+            own.add(&print(n), 1000, NewChunk { lane, ordinal });
+        };
+        (0..5).for_each(|n| add(&mut own, Lane::Metadata, n));
+        (1000..1100).for_each(|n| add(&mut own, Lane::Content, n));
+        let of_metadata = |batch: Batch| batch.lane == Lane::Metadata;
+        assert!(own.newest(&print(0), of_metadata).is_none(), "it was pushed out");
+        add(&mut own, Lane::Metadata, 5);
+        for n in 0..6 {
+            let found = own.newest(&print(n), of_metadata);
+            assert_eq!(found.map(|new| new.ordinal), Some(n));
         }
     }
 }
