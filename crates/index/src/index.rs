@@ -248,6 +248,13 @@ impl Index {
         self.rates_of(&self.runs())
     }
 
+    /// The rates at which look-ups find hooks: those of memory, where it holds them all, else [`Self::rates`].
+    #[must_use]
+    pub fn rates_of_answers(&self) -> SamplingRates {
+        let held = self.held().map(|held| held.memory().rates());
+        held.unwrap_or_else(|| self.rates())
+    }
+
     pub(crate) fn rates_of(&self, runs: &[Arc<Run>]) -> SamplingRates {
         let loads: Vec<Load> = runs.iter().map(|run| run.load()).collect();
         rates::in_force(&loads, self.inner.options.bytes_max)

@@ -6,7 +6,7 @@
 //! that they hold and those ranked before do not; of equal ones the newer counts more. Without a cap a hook's
 //! catalog is loaded when the hook is met, and all that is found is referred to. With a cap, the hooks of a sample of
 //! the chunks alone rank what is not prefetched, catalogs are loaded in the order of that rank, and when as many
-//! containers are chosen as the cap leaves, all other chunks are stored again.
+//! containers are chosen as the cap leaves, what no container has that is free is stored again.
 //!
 //! What must hold: the decision follows from the order of chunks, the index and the session's view alone. A
 //! catalog is never loaded for a chunk that the caches answer. No allocation for a chunk. One thread.
@@ -31,6 +31,8 @@ struct Wanted {
     fingerprint: Fingerprint,
     len: u32,
     is_offered: bool,
+    /// Whether a hook was left alone for the cap's sake.
+    is_passed_over: bool,
     place: Option<PlacedAt>,
 }
 
@@ -60,6 +62,9 @@ pub(crate) struct Decider {
     pub(crate) chunks: Resolver<Index>,
     /// Batches of the session's own chunks that began so recently are not charged.
     recent_batches: u64,
+    /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at later depends on
+    /// when containers are sealed.
+    hooks_halved: u8,
     wanted: Vec<Wanted>,
     candidates: Vec<Candidate>,
     offers: Vec<Offer>,
@@ -72,6 +77,7 @@ impl Decider {
     pub(crate) fn new(own: OwnChunks, chunks: Resolver<Index>, recent_batches: u64) -> Self {
         Self {
             own,
+            hooks_halved: chunks.index().rates_of_answers().data.halvings(),
             chunks,
             recent_batches,
             wanted: Vec::new(),
@@ -86,6 +92,11 @@ impl Decider {
     /// Whether an own batch is charged nothing.
     pub(crate) fn is_recent(&self, batch: Batch) -> bool {
         self.own.age(batch) < self.recent_batches
+    }
+
+    /// Whether a reference is charged nothing.
+    fn is_free(&self, accounts: &Accounts, holder: Holder) -> bool {
+        accounts.is_free(holder) || matches!(holder, Holder::Own(batch) if self.is_recent(batch))
     }
 
     /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
@@ -108,6 +119,7 @@ impl Decider {
             fingerprint: child.fingerprint,
             len: u32::try_from(child.len).expect("a chunk is at most some MiB"),
             is_offered: false,
+            is_passed_over: false,
             place: None,
         }));
         for chunk in 0..self.wanted.len() {
@@ -119,12 +131,13 @@ impl Decider {
             self.ask_samples();
             self.choose(lookup, accounts, &mut left)?;
         }
-        if left > 0 {
-            self.ask_hooks(lookup, accounts, left)?;
-        }
+        // Also where nothing is left: what is charged nothing is still to be had.
+        self.ask_hooks(lookup, accounts, left)?;
         self.choose(lookup, accounts, &mut left)?;
         let open = |offer: &Offer| self.wanted[offer.chunk as usize].place.is_none();
+        let passed_over = |wanted: &Wanted| wanted.is_passed_over && !wanted.is_offered;
         Ok(self.offers.iter().any(open)
+            || self.wanted.iter().any(passed_over)
             || self
                 .candidates
                 .iter()
@@ -226,11 +239,11 @@ impl Decider {
             if is_offered || SampleLevel::of(&fingerprint).get() < RANKING_LEVEL {
                 continue;
             }
-            let promised = u64::from(len) << RANKING_LEVEL;
             if let Some(batch) = self.own.hinted(&fingerprint) {
                 let candidate = self.candidate(Holder::Own(batch), false);
-                self.candidates[candidate].promised += promised;
+                self.candidates[candidate].promised += promised(len, self.own.hooks_halved());
             }
+            let promised = promised(len, self.hooks_halved);
             self.chunks.hinted(&fingerprint, &mut hinted);
             for id in &hinted {
                 let candidate = self.candidate(Holder::Container(*id), false);
@@ -243,7 +256,7 @@ impl Decider {
     }
 
     /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most `left` catalogs
-    /// that are charged.
+    /// that are charged; where more are named, that is noted.
     fn ask_hooks(
         &mut self,
         lookup: &Lookup<'_>,
@@ -257,20 +270,24 @@ impl Decider {
                 continue;
             }
             let fingerprint = self.wanted[chunk].fingerprint;
-            if let Some(batch) = self.own.hinted(&fingerprint)
-                && loads < left
-            {
-                self.own.load(batch, lookup.containers());
-                loads += usize::from(!accounts.is_free(Holder::Own(batch)));
-                loaded = true;
-                if self.ask_caches(lookup, chunk) {
-                    continue;
+            if let Some(batch) = self.own.hinted(&fingerprint) {
+                let is_free = self.is_free(accounts, Holder::Own(batch));
+                if is_free || loads < left {
+                    self.own.load(batch, lookup.containers());
+                    loads += usize::from(!is_free);
+                    loaded = true;
+                    if self.ask_caches(lookup, chunk) {
+                        continue;
+                    }
+                } else {
+                    self.wanted[chunk].is_passed_over = true;
                 }
             }
             self.chunks.hinted(&fingerprint, &mut hinted);
             for id in hinted.iter().take(LOADS_MAX) {
-                let is_free = accounts.is_free(Holder::Container(*id));
+                let is_free = self.is_free(accounts, Holder::Container(*id));
                 if !is_free && loads >= left {
+                    self.wanted[chunk].is_passed_over = true;
                     continue;
                 }
                 loads += usize::from(!is_free);
@@ -302,30 +319,30 @@ impl Decider {
         let mut loads = *left;
         loop {
             self.rank();
-            let is_free = |decider: &Self, holder: Holder| {
-                accounts.is_free(holder) || matches!(holder, Holder::Own(batch) if decider.is_recent(batch))
+            let may_be = |number: usize| {
+                let candidate = &self.candidates[number];
+                let is_free = self.is_free(accounts, candidate.holder);
+                let has_room = is_free || *left > 0 && (candidate.is_loaded || loads > 0);
+                (has_room && self.gains[number] > 0).then_some((is_free, number))
             };
             let best = (0..self.candidates.len())
-                .filter(|number| self.gains[*number] > 0)
-                .filter(|number| *left > 0 || is_free(self, self.candidates[*number].holder))
-                .filter(|number| loads > 0 || self.candidates[*number].is_loaded)
-                .max_by_key(|number| {
+                .filter_map(may_be)
+                .max_by_key(|(is_free, number)| {
                     let holder = self.candidates[*number].holder;
-                    (is_free(self, holder), self.gains[*number], newness(holder))
+                    (*is_free, self.gains[*number], newness(holder))
                 });
-            let Some(best) = best else {
+            let Some((is_free, best)) = best else {
                 return Ok(());
             };
+            // Without a cap nothing is used up.
+            let charge = usize::from(!is_free && *left != usize::MAX);
             if !self.candidates[best].is_loaded {
-                loads -= 1;
+                loads -= charge;
                 self.load(lookup, best)?;
                 continue;
             }
             self.candidates[best].is_chosen = true;
-            let holder = self.candidates[best].holder;
-            if !is_free(self, holder) && *left != usize::MAX {
-                *left -= 1;
-            }
+            *left -= charge;
             for offer in &self.offers {
                 let wanted = &mut self.wanted[offer.chunk as usize];
                 if offer.candidate as usize == best && wanted.place.is_none() {
@@ -391,10 +408,34 @@ impl Decider {
     }
 }
 
+/// The bytes that a hook of a sampled chunk stands for, where one in 2^n has a hook.
+fn promised(len: u32, hooks_halved: u8) -> u64 {
+    u64::from(len) << RANKING_LEVEL.max(hooks_halved)
+}
+
 /// Of equal ranks the newer is preferred: the session's own before others'.
 fn newness(holder: Holder) -> (u64, u32) {
     match holder {
         Holder::Container(id) => (age_order(id), 0),
         Holder::Own(batch) => (u64::MAX, batch.number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample of all chunks speaks for all, whoever thinned it out.
+    #[test]
+    fn a_hook_stands_for_all_that_have_none() {
+        let chunks = 1 << 12;
+        for hooks_halved in 0..10 {
+            let hooks = chunks >> hooks_halved.max(RANKING_LEVEL);
+            assert_eq!(
+                hooks * promised(9000, hooks_halved),
+                chunks * 9000,
+                "{hooks_halved}"
+            );
+        }
     }
 }

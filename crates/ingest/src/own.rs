@@ -176,6 +176,11 @@ impl OwnChunks {
         (!self.cache.contains(hook.batch)).then_some(hook.batch)
     }
 
+    /// One chunk in 2^n of what the session has stored has a hook.
+    pub(crate) fn hooks_halved(&self) -> u8 {
+        self.zeros_min
+    }
+
     /// How many batches of its lane began after this one.
     pub(crate) fn age(&self, batch: Batch) -> u64 {
         (self.lanes[batch.lane.number()].firsts.len() as u64).saturating_sub(u64::from(batch.number) + 1)

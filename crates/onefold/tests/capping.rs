@@ -258,3 +258,57 @@ fn what_a_session_forgot_of_its_own_comes_back() {
     assert_restores_bytes(&store, &snapshot(&store, made.id), "/stream", &bytes, "its own");
     assert_sound(&store, "its own");
 }
+
+/// New bytes of a backup of `again` where one of `old` is.
+fn new_bytes(old: &[u8], again: &[u8], how: &How) -> u64 {
+    let machine = Process::new(87);
+    machine.init();
+    back_up_bytes(&machine.open(), "/old", old, &How::plain()).unwrap();
+    let store = machine.open();
+    let made = back_up_bytes(&store, "/again", again, how).unwrap();
+    assert_restores_bytes(&store, &snapshot(&store, made.id), "/again", again, "again");
+    made.totals.bytes_new
+}
+
+/// Containers that a window before referred to are charged nothing, and are found whether or not their catalogs were
+/// forgotten meanwhile.
+#[test]
+fn what_is_free_is_found_although_its_catalog_was_forgotten() {
+    let old = noise(87, 400 << 10);
+    let mut again = old.clone();
+    for n in 0..40 {
+        again.extend(noise(8700 + n, 3000));
+        let at = usize::try_from(mixed(n)).unwrap_or(0) % (380 << 10);
+        again.extend_from_slice(&old[at..at + (19 << 10)]);
+    }
+    let stored = |cap, catalog_bytes| {
+        let mut how = how(Cap::Fixed(cap), 1000);
+        how.ingest.lookup.catalog_bytes = catalog_bytes;
+        new_bytes(&old, &again, &how)
+    };
+    for (cap, share) in [(1, 2), (2, 3)] {
+        for catalog_bytes in [1 << 20, 4 << 10] {
+            let stored = stored(cap, catalog_bytes);
+            assert!(
+                stored < again.len() as u64 / share,
+                "cap {cap}: {stored} of {}",
+                again.len()
+            );
+        }
+    }
+}
+
+/// What a segment's share of the cap leaves out is had at the window's end, if the cap has room then.
+#[test]
+fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
+    let old = noise(89, 800 << 10);
+    let mut again = Vec::new();
+    for n in 0..20 {
+        for piece in [n, 39 - n] {
+            again.extend_from_slice(&old[piece * (20 << 10)..][..14 << 10]);
+        }
+        again.extend(noise(8900 + n as u64, 70 << 10));
+    }
+    let uncapped = new_bytes(&old, &again, &how(Cap::None, 0));
+    assert_eq!(new_bytes(&old, &again, &how(Cap::Fixed(4), 0)), uncapped);
+}
