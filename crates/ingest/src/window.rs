@@ -3,7 +3,8 @@
 //! A segment is taken at once where it is known whole, or where its chunks need no more containers than the
 //! window's share up to it: so buffers are held for a window's length only where a stream is fragmented. One that
 //! needs more waits, and all after it, until the window is complete: then the containers of all their chunks are ranked
-//! together [Lillibridge 3.2], whether a segment is known whole or not. Without a cap nothing waits.
+//! together [Lillibridge 3.2], whether a segment is known whole or not, and of known ones those are referred to whole
+//! that need no more than the rest of the cap. Without a cap nothing waits.
 //!
 //! What must hold: what is decided goes to the packer in stream order, under the permit by which it was looked up;
 //! decisions follow from the order of segments alone. One thread.
@@ -120,9 +121,15 @@ impl LookupStage<'_> {
         let lookup = door.look_up();
         let left = self.streams[at].accounts.left_so_far(len);
         let known = self.find_whole(&lookup, &segment)?;
-        if let Some(known) = known.filter(|known| known.charge(&self.streams[at].accounts) <= left) {
+        let charge = known
+            .as_ref()
+            .map(|known| known.charge(&self.streams[at].accounts));
+        if let Some(known) = known.filter(|_| charge <= Some(left)) {
             let body = self.refer_to_whole(at, known);
             self.send(stream, placed(&segment, body))?;
+        } else if charge.is_some_and(|charge| charge <= self.streams[at].accounts.left()) {
+            // More than its share, and yet the window may have room for it.
+            self.streams[at].waiting.push(Waiting::Open(segment));
         } else {
             let accounts = &self.streams[at].accounts;
             let is_bound = self.decider.decide(&lookup, [&segment], accounts, left)?;
@@ -184,9 +191,10 @@ impl LookupStage<'_> {
                 let segment = match item {
                     Waiting::Placed(segment) => segment,
                     Waiting::Open(segment) => {
-                        // A known one that needs no more than was chosen costs no new node.
+                        // A known one costs no new node, and no more than what was chosen leaves.
                         let known = self.find_whole(&lookup, &segment)?;
-                        let body = match known.filter(|known| known.charge(&self.streams[at].accounts) == 0) {
+                        let accounts = &self.streams[at].accounts;
+                        let body = match known.filter(|known| known.charge(accounts) <= accounts.left()) {
                             Some(known) => {
                                 chunk += segment.chunks_read();
                                 self.refer_to_whole(at, known)

@@ -312,3 +312,25 @@ fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
     let uncapped = new_bytes(&old, &again, &how(Cap::None, 0));
     assert_eq!(new_bytes(&old, &again, &how(Cap::Fixed(4), 0)), uncapped);
 }
+
+/// A segment that is known whole is referred to where the window has room, whether or not its chunks can be found.
+#[test]
+fn known_segments_are_taken_while_the_window_has_room() {
+    let versions = generations(91, 4, 400 << 10);
+    let machine = Process::new(91);
+    machine.init();
+    // Few chunks have a hook.
+    let options = OpenOptions {
+        index_bytes_max: 1 << 10,
+        ..OpenOptions::default()
+    };
+    let open = || Store::open(&machine.env, &onefold::Credential::None, &options).unwrap();
+    for bytes in &versions {
+        back_up_bytes(&open(), "/stream", bytes, &How::plain()).unwrap();
+    }
+    let made = back_up_bytes(&open(), "/other", &versions[3], &how(Cap::Fixed(9), 0)).unwrap();
+    assert_eq!(
+        (made.totals.segments_known, made.totals.bytes_new),
+        (made.totals.segments, 0)
+    );
+}
