@@ -130,6 +130,9 @@ def figures(rows):
     yield stored(rows, "(c) stored, equal zstd level", "source")
     yield stored(rows, "(e) stored, equal zstd level", "image")
     yield beside_peer(rows, "(d) first backup", "small", "first", 3, 5)
+    yield beside_peer(rows, "(d) first backup, among peers that compress", "small", "first", 3, 5, among=COMPRESSING)
+    theirs, who = rows.best("small", "first")
+    yield faster("(d) first backup, no compression", rows.median("small", "first", "onefold-off"), theirs, who, 3, 5)
     yield beside_limit(
         rows, "(d) restore, against `tar x`", "small", ("restore", "onefold"), ("restore", "tar"), 0.7, 0.9
     )
