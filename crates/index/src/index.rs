@@ -313,7 +313,8 @@ impl Index {
         }
         let mut runs = self.runs_mut();
         self.inner.changes.fetch_add(1, Ordering::Release);
-        runs.retain(|run| !old.contains(&run.id));
+        // A reload between its writing and now has found the new one, too.
+        runs.retain(|run| !old.contains(&run.id) && new.as_ref().is_none_or(|new| new.id != run.id));
         runs.extend(new);
     }
 
@@ -369,5 +370,26 @@ impl HookIndex for Index {
             }
         }
         chosen_of(out, apart);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::fault::FaultStorage;
+
+    use super::*;
+
+    /// A run that a reload has found before its writer takes it into use is there once.
+    #[test]
+    fn no_run_is_there_twice() {
+        let storage = Arc::new(FaultStorage::new());
+        let index =
+            Index::open(storage, StoreId::from_bytes([7; 16]), IndexOptions::default()).expect("opens");
+        let session = SessionId::new(1).expect("a session");
+        index.add_session(session, []).expect("the storage is sound");
+        index.reload().expect("the storage is sound");
+        let found = Arc::clone(&index.runs()[0]);
+        index.replace(Some(found), &[]);
+        assert_eq!(index.runs().len(), 1);
     }
 }
