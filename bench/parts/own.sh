@@ -37,11 +37,11 @@ own() {
       ;;
     small)
       [ -e "$folder.tar" ] || tar cf "$folder.tar" -C "$folder" .
-      remove_tree "$work/out"
+      discard "$work/out"
       mkdir "$work/out"
       prepare "$restore_state" "$folder.tar"
       timed small restore tar "$restore_state" tar xf "$folder.tar" -C "$work/out"
-      remove_tree "$work/out"
+      discard "$work/out"
       prepare "$backup_state" "$folder"
       timed small unchanged find "$backup_state" find "$folder" -printf '%s %T@ %p\n'
       ;;

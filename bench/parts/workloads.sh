@@ -49,11 +49,13 @@ restore() {
   local result=0
   if ! wants "$1" "$2"; then return; fi
   prepare "$restore_state" "$store"
-  remove_tree "$work/out"
+  discard_restored "$1"
   "${driver}_restore" "$3" "$4" "$work/out" && step "$1" "$2" "$restore_state" && verify "$5" "$2" || result=1
-  remove_tree "$work/out"
+  discard_restored "$1"
   return $result
 }
+# discard_restored DATA: where files are few, their space is wanted back at once.
+discard_restored() { if [ "$1" = small ]; then discard "$work/out"; else remove_tree "$work/out"; fi; }
 
 # largest_mib DATA: MiB of what is backed up at once.
 largest_mib() {
