@@ -1,6 +1,7 @@
 //! Deep checks name every damage.
 
 use container::{ContainerError, CopyOf, Depth, Part, verify_digests};
+use env::fault::FaultStorage;
 use env::{Storage, StorageError};
 use format::names;
 use types::{ByteRange, ContainerKind, ObjectName, RegionIndex, SlotRange};
@@ -44,6 +45,39 @@ fn all_damages_are_listed_not_only_the_first() {
     }
     let keyless = verify_digests(&store.storage, &name(data(1), 0)).unwrap();
     assert_eq!(keyless.damages.len(), 3);
+}
+
+/// Seals and digests are right, the fingerprints are another domain's: each chunk is a finding of its own.
+#[test]
+fn a_deep_check_compares_every_chunk_with_its_fingerprint() {
+    let storage = FaultStorage::new();
+    Store::on(storage.clone(), store_id(1), &keys(1)).put(data(1), &regions());
+    let mixed = crypto::MasterKeys {
+        domain: keys(9).domain,
+        encryption: keys(1).encryption,
+    };
+    let other = Store::on(storage, store_id(1), &mixed);
+    let found = other.containers.verify(data(1), Depth::Full).unwrap();
+    assert_eq!(found.damages.len(), 12);
+    for (number, damage) in (0..).zip(&found.damages) {
+        assert_eq!(
+            (damage.part, &damage.entries),
+            (part(number / 3), &(number..number + 1))
+        );
+        assert_eq!(damage.slots, [SlotRange::one(slot(number))]);
+        assert!(
+            matches!(damage.error, ContainerError::FingerprintMismatch { slot: at, .. } if at == slot(number)),
+            "{}",
+            damage.error
+        );
+    }
+    assert!(
+        other
+            .containers
+            .verify(data(1), Depth::Digests)
+            .unwrap()
+            .is_sound()
+    );
 }
 
 #[test]
