@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-# Counted as peers that compress, and as peers at the same zstd level as Onefold's default.
+# Counted as peers that compress, and as peers at zstd level 3, which `onefold-zstd` is told to take.
 COMPRESSING = ("restic", "rustic", "kopia-zstd", "borg", "borg-zstd")
 EQUAL_LEVEL = ("restic", "rustic", "kopia-zstd", "borg-zstd")
 MEMORY_MB_MOST, MEMORY_MB_GOAL = 300, 200
@@ -73,7 +73,7 @@ def next_versions(rows):
 
 def stored(rows, what, data):
     least, who = rows.best(data, "stored", EQUAL_LEVEL, "bytes")
-    ours = rows.median(data, "stored", "onefold", "bytes")
+    ours = rows.median(data, "stored", "onefold-zstd", "bytes")
     value = ours / least if ours is not None and least else None
     shown = ["" if n is None else f"{n / 2**20:.1f} MiB" for n in (ours, least)]
     beside = f"{shown[1]}, {who}" if least is not None else ""

@@ -17,7 +17,7 @@ from collections import defaultdict
 from figures import EQUAL_LEVEL, figures
 
 PEERS = ("restic", "rustic", "kopia", "kopia-zstd", "borg", "borg-zstd")
-ORDER = ("onefold", "onefold-off", "onefold-image") + PEERS + ("bupstash",)
+ORDER = ("onefold", "onefold-off", "onefold-zstd", "onefold-image") + PEERS + ("bupstash",)
 NAMES = {
     "random": "(a), (b): one incompressible file",
     "source": "(c): releases of a source tree",

@@ -76,6 +76,10 @@ workload() {
     many_versions || result=$?
   fi
   if [ "$result" -eq 2 ] || [ "$variant" = off ]; then return "$result"; fi
+  if [ "$who" = onefold-zstd ]; then
+    json_row data "$data" step stored who "$who" run "$run" bytes "$(stored_bytes "$store")"
+    return
+  fi
   if wants "$data" check && "${driver}_check"; then
     prepare "$restore_state" "$store"
     step "$data" check "$restore_state" || result=1
@@ -114,6 +118,7 @@ many_versions() {
     backup "$data" unchanged "$source" unchanged no || return 2
   fi
   unplace "$folder"
+  if [ "$who" = onefold-zstd ]; then return; fi
   restore "$data" restore-newest "$(basename "$version")" "$source" "$version" || result=1
   restore "$data" restore-oldest "$(basename "${versions[0]}")" "$source" "${versions[0]}" || result=1
   return $result

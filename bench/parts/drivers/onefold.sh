@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
 # How Onefold is told to do each step. A driver only says commands: it sets `command`, and `restored`, the folder
-# where the source's copy will be. Reads: store, state, variant, onefold. Variants: off (no compression), image
-# (a disk image in fixed chunks of 4 KiB).
+# where the source's copy will be. Reads: store, state, variant, onefold. Variants: off (no compression), zstd
+# (at level 3, which is the peers'), image (a disk image in fixed chunks of 4 KiB).
 
 onefold_version() { "$onefold" --version; }
 onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init; }
@@ -11,6 +11,7 @@ onefold_backup() {
   if [ "$3" = yes ]; then command+=(--force); fi
   case $variant in
     off) command+=(--compression off "$1") ;;
+    zstd) command+=(--compression-level 3 "$1") ;;
     image) command+=(--image-kib 4 "$1/disk.img") ;;
     *) command+=("$1") ;;
   esac
