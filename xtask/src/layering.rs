@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("tree", 5),
     ("ingest", 6),
     ("restore", 6),
+    ("reclaim", 6),
     ("onefold", 7),
     ("cli", 9),
 ];

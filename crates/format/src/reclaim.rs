@@ -3,7 +3,11 @@
 //! Lists of slots are written as differences: containers in order, each with its slots as gaps and
 //! lengths, so that a densely marked store costs a few bytes a container.
 
-use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, Slot, SlotRange};
+mod list;
+
+pub use list::{SlotCursor, SlotList};
+
+use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
 
 use crate::error::Result;
 use crate::payload::{Payload, payload, rule};
@@ -36,8 +40,61 @@ pub struct Removed {
     pub epoch: Epoch,
     /// Sorted by container; whole containers' names stay taken for ever.
     pub slots: Vec<ContainerSlots>,
-    /// The mark revisions that take effect with this list, and are exactly those.
+    /// The marks of all groups from this epoch on: those that it was computed from, and exactly those.
     pub marks: Vec<(GroupId, Revision)>,
+    /// What was condemned and not removed: stays in place until a later epoch removes it. Sorted by container.
+    pub left: Vec<ContainerSlots>,
+    /// The names of whole containers that earlier epochs removed: taken for ever.
+    pub gone: Vec<ContainerRun>,
+    /// About how many bytes all containers take once the list is executed.
+    pub stored_bytes: u64,
+}
+
+/// Containers of one session and kind whose sequence numbers follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContainerRun {
+    /// The first.
+    pub first: ContainerId,
+    /// How many, at least 1.
+    pub count: u32,
+}
+
+impl ContainerRun {
+    /// The packed id of the last one.
+    #[must_use]
+    pub const fn last_u64(self) -> u64 {
+        self.first.to_u64() + self.count.saturating_sub(1) as u64
+    }
+
+    /// Sorts containers into runs.
+    #[must_use]
+    pub fn collect(containers: impl IntoIterator<Item = ContainerId>) -> Vec<Self> {
+        let mut ids: Vec<ContainerId> = containers.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut runs: Vec<Self> = Vec::new();
+        for id in ids {
+            match runs.last_mut() {
+                Some(run) if run.is_followed_by(id) => run.count += 1,
+                _ => runs.push(Self { first: id, count: 1 }),
+            }
+        }
+        runs
+    }
+
+    /// The containers of the run.
+    pub fn ids(self) -> impl Iterator<Item = ContainerId> {
+        (self.first.to_u64()..=self.last_u64()).filter_map(ContainerId::from_u64)
+    }
+
+    const fn is_followed_by(self, id: ContainerId) -> bool {
+        self.last_u64() + 1 == id.to_u64() && is_one_folder(self.first.to_u64(), id.to_u64())
+    }
+}
+
+/// Whether session and kind are the same.
+const fn is_one_folder(a: u64, b: u64) -> bool {
+    a >> 24 == b >> 24
 }
 
 /// A group of backups whose marks are kept together: a series and a span of sessions (Guo 3.3).
@@ -54,10 +111,13 @@ pub struct GroupId {
 pub struct Marks {
     /// The group.
     pub group: GroupId,
-    /// The manifest revisions it covers, with a digest of each object's stored bytes.
+    /// `None`: they only add to the marks before them, and count at once. Else they count from the moment when
+    /// the removed list of this epoch exists and names them.
+    pub epoch: Option<Epoch>,
+    /// The manifest revisions it covers, with a digest of each object's stored bytes; a tombstone is one.
     pub covers: Vec<CoveredManifest>,
     /// Live slots by container, sorted.
-    pub live: Vec<ContainerSlots>,
+    pub live: SlotList,
 }
 
 /// One manifest revision that marks were computed from.
@@ -114,6 +174,14 @@ impl Payload for Removed {
         w.epoch(self.epoch);
         write_slots(w, &self.slots);
         w.list(&self.marks, write_mark_revision);
+        write_slots(w, &self.left);
+        let mut end = 0;
+        w.list(&self.gone, |w, run| {
+            w.varint(run.first.to_u64().wrapping_sub(end));
+            w.varint32(run.count);
+            end = run.last_u64() + 1;
+        });
+        w.varint(self.stored_bytes);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -121,11 +189,27 @@ impl Payload for Removed {
             epoch: r.epoch()?,
             slots: read_slots(r)?,
             marks: r.list(18, read_mark_revision)?,
+            left: read_slots(r)?,
+            gone: read_runs(r)?,
+            stored_bytes: r.varint()?,
         })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        slots_rules(&self.slots)
+        slots_rules(&self.slots)?;
+        slots_rules(&self.left)?;
+        let counted = self.gone.iter().all(|run| run.count > 0);
+        rule(counted, "a run of containers is empty")?;
+        let apart = self.gone.windows(2).all(|pair| {
+            let (run, next) = (pair[0], pair[1].first.to_u64());
+            run.last_u64() < next && !run.is_followed_by(pair[1].first)
+        });
+        rule(apart, "runs of containers are not sorted, or not merged")?;
+        let within = |run: &ContainerRun| is_one_folder(run.first.to_u64(), run.last_u64());
+        rule(
+            self.gone.iter().all(within),
+            "a run of containers leaves its session and kind",
+        )
     }
 }
 
@@ -135,16 +219,18 @@ impl Payload for Marks {
 
     fn write(&self, w: &mut Writer<'_>) {
         write_group(w, self.group);
+        w.option(self.epoch, Writer::epoch);
         w.list(&self.covers, |w, c| {
             w.session(c.session);
             w.revision(c.revision);
             w.u128(c.digest);
         });
-        write_slots(w, &self.live);
+        self.live.write(w);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let group = read_group(r)?;
+        let epoch = r.option(Reader::epoch)?;
         let covers = r.list(18, |r| {
             Ok(CoveredManifest {
                 session: r.session()?,
@@ -154,13 +240,14 @@ impl Payload for Marks {
         })?;
         Ok(Self {
             group,
+            epoch,
             covers,
-            live: read_slots(r)?,
+            live: SlotList::read(r)?,
         })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        slots_rules(&self.live)
+        Ok(())
     }
 }
 
@@ -206,19 +293,31 @@ fn read_mark_revision(r: &mut Reader<'_>) -> Result<(GroupId, Revision)> {
     Ok((read_group(r)?, r.revision()?))
 }
 
-fn write_slots(w: &mut Writer<'_>, list: &[ContainerSlots]) {
+fn read_runs(r: &mut Reader<'_>) -> Result<Vec<ContainerRun>> {
+    let mut end = 0u64;
+    r.list(2, |r| {
+        let wrong = r.fault("there is no such container id");
+        let id = r.varint()?.checked_add(end).and_then(ContainerId::from_u64);
+        let first = id.ok_or_else(|| wrong.clone())?;
+        let run = ContainerRun {
+            first,
+            count: r.varint32()?,
+        };
+        let last = first.to_u64().checked_add(u64::from(run.count));
+        end = last.ok_or(wrong)?;
+        Ok(run)
+    })
+}
+
+fn write_slots(w: &mut Writer<'_>, slots: &[ContainerSlots]) {
     let mut previous = 0;
-    w.list(list, |w, entry| {
-        let id = entry.container.to_u64();
-        w.varint(id.wrapping_sub(previous));
-        previous = id;
-        let ranges = entry.slots.as_deref().unwrap_or_default();
-        let mut end = 0;
-        w.list(ranges, |w, range| {
-            w.varint32(range.first().get().wrapping_sub(end));
-            w.varint32(range.count());
-            end = range.end();
-        });
+    w.list(slots, |w, entry| {
+        list::write_entry(
+            w,
+            &mut previous,
+            entry.container,
+            entry.slots.as_deref().unwrap_or_default(),
+        );
     });
 }
 
@@ -226,24 +325,8 @@ fn write_slots(w: &mut Writer<'_>, list: &[ContainerSlots]) {
 fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
     let mut previous = 0u64;
     r.list(2, |r| {
-        let wrong = r.fault("there is no such container id");
-        let id = r.varint()?.checked_add(previous);
-        let container = id.and_then(ContainerId::from_u64).ok_or(wrong)?;
-        previous = container.to_u64();
-        let mut end = 0u32;
-        let ranges = r.list(2, |r| {
-            let wrong = r.fault("a slot range is empty or out of range");
-            let first = r
-                .varint32()?
-                .checked_add(end)
-                .and_then(|first| Slot::new(first).ok());
-            let count = r.varint32()?;
-            let range = first
-                .and_then(|first| SlotRange::new(first, count))
-                .ok_or(wrong)?;
-            end = range.end();
-            Ok(range)
-        })?;
+        let mut ranges = Vec::new();
+        let container = list::read_entry(r, &mut previous, &mut ranges)?;
         Ok(ContainerSlots {
             container,
             slots: (!ranges.is_empty()).then_some(ranges),
@@ -256,10 +339,16 @@ fn slots_rules(list: &[ContainerSlots]) -> Result<(), &'static str> {
     rule(sorted, "the containers are not sorted, or one stands twice")?;
     for ranges in list.iter().filter_map(|entry| entry.slots.as_ref()) {
         rule(!ranges.is_empty(), "a container is listed with no slots")?;
-        let apart = ranges
-            .windows(2)
-            .all(|pair| pair[0].end() < pair[1].first().get());
-        rule(apart, "the slots of a container are not sorted, or not merged")?;
+        rule(
+            are_apart(ranges),
+            "the slots of a container are not sorted, or not merged",
+        )?;
     }
     Ok(())
+}
+
+fn are_apart(ranges: &[SlotRange]) -> bool {
+    ranges
+        .windows(2)
+        .all(|pair| pair[0].end() < pair[1].first().get())
 }

@@ -69,6 +69,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
                 Listed::Gone => return Ok(None),
                 Listed::Read(removed) => {
                     view.absent(&removed.slots);
+                    view.absent_runs(&removed.gone);
                     known = true;
                 }
                 Listed::Unreadable => {}

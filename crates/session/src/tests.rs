@@ -101,6 +101,9 @@ impl Host {
             epoch: epoch(epoch_number),
             slots,
             marks: Vec::new(),
+            left: Vec::new(),
+            gone: Vec::new(),
+            stored_bytes: 0,
         };
         let put = self
             .objects()

@@ -1,6 +1,6 @@
 //! What a look-up must treat as absent.
 //!
-//! Built from every removed list that is kept, every condemned list whose epoch has no removed list yet
+//! Built from every removed list that is kept and the names on record in it, every condemned list whose epoch has no removed list yet
 //! (what an epoch condemned and then left in place is kept, and may be found again), and the lists of
 //! damaged slots. An epoch with a list that cannot be read blinds the view: everything but the session's
 //! own containers is absent, which is safe and costs deduplication only, until reclamation closes that
@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use format::reclaim::ContainerSlots;
+use format::reclaim::{ContainerRun, ContainerSlots};
 use types::{ChunkLocation, ContainerId, Epoch, SessionId, SlotRange};
 
 use crate::objects::DamagedObject;
@@ -77,7 +77,7 @@ impl ReclaimView {
 #[derive(Debug, Default)]
 pub(crate) struct ViewBuilder {
     view: ReclaimView,
-    whole: Vec<u64>,
+    runs: Vec<(u64, u64)>,
     parts: HashMap<ContainerId, Vec<SlotRange>>,
 }
 
@@ -106,8 +106,13 @@ impl ViewBuilder {
         }
     }
 
+    pub(crate) fn absent_runs(&mut self, runs: &[ContainerRun]) {
+        self.runs
+            .extend(runs.iter().map(|run| (run.first.to_u64(), run.last_u64())));
+    }
+
     pub(crate) fn absent_container(&mut self, container: ContainerId) {
-        self.whole.push(container.to_u64());
+        self.runs.push((container.to_u64(), container.to_u64()));
     }
 
     pub(crate) fn unreadable(&mut self, object: DamagedObject) {
@@ -119,12 +124,12 @@ impl ViewBuilder {
     }
 
     pub(crate) fn build(mut self) -> ReclaimView {
-        self.whole.sort_unstable();
+        self.runs.sort_unstable();
         let mut whole: Vec<(u64, u64)> = Vec::new();
-        for id in self.whole {
+        for (first, end) in self.runs {
             match whole.last_mut() {
-                Some((_, last)) if id.saturating_sub(*last) <= 1 => *last = id,
-                _ => whole.push((id, id)),
+                Some((_, last)) if first.saturating_sub(*last) <= 1 => *last = end.max(*last),
+                _ => whole.push((first, end)),
             }
         }
         let mut parts = self.parts;

@@ -4,8 +4,8 @@ use format::container::{Catalog, MergedRange};
 use format::listing::{EntryKind, ListingEntry};
 use format::manifest::{Backup, Manifest};
 use format::node::{Node, NodeEntry};
-use format::reclaim::{Condemned, ContainerSlots};
-use types::{ContainerKind, Level, SlotRange};
+use format::reclaim::{Condemned, ContainerRun, ContainerSlots, Removed};
+use types::{ContainerId, ContainerKind, Level, SlotRange};
 
 use crate::samples::{self, id, slot};
 
@@ -335,4 +335,32 @@ fn manifests_are_sorted_where_they_say_so() {
 #[should_panic(expected = "could not be read back")]
 fn what_could_not_be_read_back_is_not_written() {
     node(1, vec![NodeEntry::Zeros { len: 0 }]).encode(&mut Vec::new());
+}
+
+#[test]
+fn runs_of_containers_are_sorted_merged_and_of_one_folder() {
+    let run = |kind, n, count| ContainerRun {
+        first: id(kind, 1, n),
+        count,
+    };
+    let list = |gone| Removed {
+        gone,
+        ..samples::removed()
+    };
+    let data = ContainerKind::Data;
+    list(vec![run(data, 1, 2), run(data, 4, 1)]).check().unwrap();
+    for (why, gone) in [
+        ("empty", vec![run(data, 1, 0)]),
+        ("not sorted", vec![run(data, 4, 1), run(data, 1, 1)]),
+        ("not merged", vec![run(data, 1, 2), run(data, 3, 1)]),
+        ("overlapping", vec![run(data, 1, 2), run(data, 2, 1)]),
+        ("two kinds", vec![run(data, 0xff_ffff, 2)]),
+    ] {
+        assert!(list(gone).check().is_err(), "{why}");
+    }
+    let ids = [5, 1, 2, 3, 2].map(|n| id(data, 1, n));
+    assert_eq!(ContainerRun::collect(ids), [run(data, 1, 3), run(data, 5, 1)]);
+    let last = id(data, 1, 0xff_ffff);
+    let next = ContainerId::from_u64(last.to_u64() + 1).unwrap();
+    assert_eq!(ContainerRun::collect([last, next]).len(), 2);
 }

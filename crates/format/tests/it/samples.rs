@@ -9,7 +9,9 @@ use format::frame::{FrameHeader, ObjectKind, append_digest};
 use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
-use format::reclaim::{Condemned, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed};
+use format::reclaim::{
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed,
+};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
 use types::{
@@ -440,6 +442,18 @@ pub(crate) fn removed() -> Removed {
         epoch: epoch(6),
         slots: slot_lists(),
         marks: vec![(group(), revision(5))],
+        left: slot_lists().split_off(1),
+        gone: vec![
+            ContainerRun {
+                first: id(ContainerKind::Data, 1, 7),
+                count: 3,
+            },
+            ContainerRun {
+                first: id(ContainerKind::Recipe, 1, 10),
+                count: 1,
+            },
+        ],
+        stored_bytes: 1 << 40,
     }
 }
 
@@ -451,8 +465,9 @@ pub(crate) fn marks() -> Marks {
     }];
     Marks {
         group: group(),
+        epoch: Some(epoch(6)),
         covers,
-        live: slot_lists(),
+        live: slot_lists().into_iter().collect(),
     }
 }
 

@@ -8,7 +8,9 @@ use format::container::{
 use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
-use format::reclaim::{Condemned, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed};
+use format::reclaim::{
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed,
+};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -569,11 +571,18 @@ pub(crate) fn condemned() -> impl Strategy<Value = Condemned> {
 }
 
 pub(crate) fn removed() -> impl Strategy<Value = Removed> {
-    (epoch(), mark_revisions(), slot_lists()).prop_map(|(epoch, marks, slots)| Removed {
-        epoch,
-        slots,
-        marks,
-    })
+    let gone = vec(container_id(), 0..8).prop_map(ContainerRun::collect);
+    let lists = (slot_lists(), slot_lists());
+    (epoch(), mark_revisions(), lists, gone, any::<u64>()).prop_map(
+        |(epoch, marks, (slots, left), gone, stored_bytes)| Removed {
+            epoch,
+            slots,
+            marks,
+            left,
+            gone,
+            stored_bytes,
+        },
+    )
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {
@@ -583,11 +592,14 @@ pub(crate) fn marks() -> impl Strategy<Value = Marks> {
             revision,
             digest,
         });
-    (group(), vec(covered, 0..5), slot_lists()).prop_map(|(group, covers, live)| Marks {
-        group,
-        covers,
-        live,
-    })
+    (group(), option::of(epoch()), vec(covered, 0..5), slot_lists()).prop_map(
+        |(group, epoch, covers, live)| Marks {
+            group,
+            epoch,
+            covers,
+            live: live.into_iter().collect(),
+        },
+    )
 }
 
 pub(crate) fn damaged() -> impl Strategy<Value = Damaged> {

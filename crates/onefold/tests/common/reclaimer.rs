@@ -191,6 +191,9 @@ impl Reclaimer {
             epoch: Epoch::new(epoch).unwrap(),
             slots: self.by_container(slots),
             marks: Vec::new(),
+            left: Vec::new(),
+            gone: Vec::new(),
+            stored_bytes: 0,
         };
         self.sealer
             .put(&names::removed(list.epoch), ObjectKind::Removed, &list.to_bytes())

@@ -11,7 +11,7 @@ use format::config::Settings;
 use format::frame::ObjectKind;
 use format::manifest::{Manifest, SeriesName};
 use format::names::{self, LeaseRole};
-use format::reclaim::{Condemned, ContainerSlots, Damaged, GroupId, Marks, Removed};
+use format::reclaim::{Condemned, ContainerSlots, Damaged, GroupId, Marks, Removed, SlotList};
 use object::config::{self, NewSlot};
 use onefold::{Credential, Monitor, OpenOptions, ReaderSource, SessionPolicy, Snapshot, Store};
 use recipe::{ChunkRefs, NodeCache, TreeRoot};
@@ -204,6 +204,9 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         epoch,
         slots: vec![nobodys],
         marks: Vec::new(),
+        left: Vec::new(),
+        gone: Vec::new(),
+        stored_bytes: 0,
     };
     put(&names::removed(epoch), ObjectKind::Removed, &removed.to_bytes());
     let alone = store.snapshots().unwrap().snapshots[2].clone();
@@ -231,8 +234,9 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
     };
     let marks = Marks {
         group,
+        epoch: None,
         covers: Vec::new(),
-        live: Vec::new(),
+        live: SlotList::default(),
     };
     for revision in 0..2 {
         let name = names::marks(group, Revision::new(revision).unwrap());

@@ -1,0 +1,5 @@
+//! Space comes back: retention, grouped mark-and-sweep, removal beside running backups [Guo 2.2, 3.3] (G7-G9).
+//!
+//! What must hold: nothing is removed that a kept backup, a running session, a declared parent or an adoption
+//! that counts may reach (INV-3); no look-up returns what is about to go (INV-9); every step may be repeated, and
+//! any process may die or sleep between any two (docs/protocol.md, "The reclaimer's half").
