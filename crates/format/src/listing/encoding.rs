@@ -30,7 +30,17 @@ macro_rules! record {
             /// # Panics
             /// When [`Self::check`] fails: what could not be read back is never written.
             pub fn encode(&self, out: &mut Vec<u8>) {
-                encode_record(self, out);
+                if let Err(error) = self.try_encode(out) {
+                    panic!("about to write what could not be read back: {error}");
+                }
+            }
+
+            /// Appends the one record of this value, or nothing when [`Self::check`] fails.
+            ///
+            /// # Errors
+            /// As [`Self::check`].
+            pub fn try_encode(&self, out: &mut Vec<u8>) -> Result<()> {
+                try_encode_record(self, out)
             }
 
             /// The record as a vector of its own.
@@ -54,7 +64,8 @@ macro_rules! record {
             }
 
             /// Whether the value follows the rules of its encoding (docs/format.md). Values come from
-            /// a file system: call it before [`Self::encode`].
+            /// a file system: call it before [`Self::encode`], or encode with
+            /// [`Self::try_encode`].
             ///
             /// # Errors
             /// `Invalid` names the rule that is broken.
@@ -68,14 +79,15 @@ macro_rules! record {
 record!(ListingEntry);
 record!(Fence);
 
-fn encode_record<T: Payload>(value: &T, out: &mut Vec<u8>) {
+fn try_encode_record<T: Payload>(value: &T, out: &mut Vec<u8>) -> Result<()> {
     let begin = out.len();
-    payload::encode(value, out);
+    payload::try_encode(value, out)?;
     let body = out.len() - begin;
     Writer::new(out).count(body);
     if let Some(record) = out.get_mut(begin..) {
         record.rotate_left(body);
     }
+    Ok(())
 }
 
 fn decode_record<T: Payload>(bytes: &[u8]) -> Result<Option<(T, usize)>> {
@@ -294,8 +306,14 @@ fn path_rules(path: &[u8]) -> Result<(), &'static str> {
     let Some(parts) = path.strip_prefix(b"/") else {
         return Err("a path is not absolute");
     };
+    // Most paths have no part that is empty or begins with a dot: a quick look at all pairs of bytes tells.
+    let pairs = path.iter().zip(parts);
+    let is_dubious = pairs.fold(false, |is, (&a, &b)| {
+        is | ((a == b'/') & ((b == b'/') | (b == b'.')))
+    });
     let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
-    let fits = parts.is_empty() || parts.split(|&b| b == b'/').all(plain);
+    let fits =
+        parts.is_empty() || (!is_dubious && !parts.ends_with(b"/")) || parts.split(|&b| b == b'/').all(plain);
     rule(fits, "a path has an empty part, or one that is '.' or '..'")
 }
 

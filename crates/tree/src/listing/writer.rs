@@ -57,7 +57,6 @@ impl ListingWriter {
             path: entry.path.clone(),
             why,
         };
-        entry.check().map_err(|e| unlistable(e.to_string()))?;
         let content_offset = self.content_offset;
         let len = if let EntryKind::File { len, .. } = entry.kind {
             len
@@ -67,6 +66,8 @@ impl ListingWriter {
         let content_end = content_offset
             .checked_add(len)
             .ok_or_else(|| unlistable("the files are longer than any stream".into()))?;
+        let begin = listing.len();
+        entry.try_encode(listing).map_err(|e| unlistable(e.to_string()))?;
 
         if self.previous.is_none() || self.listing_offset - self.part_begin >= PART_BYTES {
             let fence = Fence {
@@ -77,8 +78,6 @@ impl ListingWriter {
             fence.encode(fences);
             self.part_begin = self.listing_offset;
         }
-        let begin = listing.len();
-        entry.encode(listing);
         self.listing_offset += (listing.len() - begin) as u64;
         self.content_offset = content_end;
         match &mut self.previous {
