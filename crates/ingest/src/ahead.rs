@@ -1,10 +1,10 @@
 //! Ahead of a directory backup: the walk, what has changed, and the content of small files, on threads of
 //! their own.
 //!
-//! One thread walks. The feeding thread compares what comes with the previous backup and gathers it into
-//! groups, in listing order; reading threads open and read the small files of whole groups, each group's
-//! one after another into one buffer of the pipeline, which goes on as it is. No file costs a message, and on
-//! a cold disk as many files are under way as there are readers (B10).
+//! The walk has threads of its own ([`crate::walked`]). The feeding thread compares what comes with the
+//! previous backup and gathers it into groups, in listing order; reading threads open and read the small files
+//! of whole groups, each group's one after another into one buffer of the pipeline, which goes on as it is. No
+//! file costs a message, and on a cold disk as many files are under way as there are readers (B10).
 //!
 //! What must hold: groups come back in listing order, so that what is stored does not depend on which
 //! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no file
@@ -15,12 +15,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::{Receiver, Sender};
 use env::Clock;
 use format::listing::EntryKind;
 use recipe::{StreamBytes, TreeRoot};
 use tree::{
-    Comparison, Piece, ReadFile, SmallRead, TreeError, Unchanged, Walk, WalkEntry, WalkOptions, read_small,
+    Comparison, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
 };
 use types::ByteRange;
 
@@ -28,7 +28,8 @@ use crate::buffer::{Buffer, BufferPool};
 use crate::error::IngestError;
 use crate::feeder::Around;
 use crate::sound::Soundness;
-use crate::stage::{received, sent};
+use crate::stage::received;
+use crate::walked::{Next, Walked};
 
 /// Threads that read small files: most of their time on a cold disk is waiting.
 const READERS: usize = 4;
@@ -36,9 +37,6 @@ const READERS: usize = 4;
 const GROUPS_AHEAD: usize = 6;
 /// Entries in a group, at most.
 const GROUP_ENTRIES: usize = 512;
-/// Entries that the walk hands on at once, and how often it may do so unasked.
-const WALK_ENTRIES: usize = 256;
-const WALKS_AHEAD: usize = 8;
 
 /// The previous backup, followed along the walk.
 pub(crate) struct Previous<'a> {
@@ -173,13 +171,10 @@ enum InFlight {
     Reading(Receiver<Group>),
 }
 
-type Found = Vec<Result<WalkEntry, TreeError>>;
-
 /// Groups, as they come.
 pub(crate) struct Ahead<'a> {
     clock: &'a dyn Clock,
-    walked: Receiver<Found>,
-    next: std::vec::IntoIter<Result<WalkEntry, TreeError>>,
+    walked: Walked<'a>,
     previous: Option<Previous<'a>>,
     /// The group being gathered; an entry that did not fit into the one before is its first.
     open: Group,
@@ -210,15 +205,7 @@ impl<'a> Ahead<'a> {
             offset: 0,
             source,
         };
-        let (walked_tx, walked) = crossbeam_channel::bounded(WALKS_AHEAD);
-        thread::Builder::new()
-            .name("walk".to_owned())
-            .spawn_scoped(scope, move || {
-                stages
-                    .walk
-                    .run(clock, || hand_on(Walk::new(walk), &walked_tx, clock));
-            })
-            .map_err(no_thread)?;
+        let walked = Walked::start(scope, walk, around).map_err(no_thread)?;
         let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
         for number in 0..READERS {
             let (queue, pool) = (queue.clone(), pool.clone());
@@ -238,7 +225,6 @@ impl<'a> Ahead<'a> {
         Ok(Self {
             clock,
             walked,
-            next: Vec::new().into_iter(),
             previous,
             open: Group::default(),
             jobs,
@@ -256,7 +242,7 @@ impl<'a> Ahead<'a> {
         const DIED: IngestError = IngestError::Internal("a reading thread died");
         loop {
             while self.in_flight.len() < GROUPS_AHEAD {
-                let Some(group) = self.gather() else { break };
+                let Some(group) = self.gather()? else { break };
                 self.in_flight.push_back(if group.wants_reader {
                     let (done, reading) = crossbeam_channel::bounded(1);
                     self.jobs.send((group, done)).map_err(|_| DIED)?;
@@ -278,20 +264,15 @@ impl<'a> Ahead<'a> {
 
     /// The next group, complete. None at the end, and while the walk has no more yet and something else
     /// can be done meanwhile.
-    fn gather(&mut self) -> Option<Group> {
+    fn gather(&mut self) -> Result<Option<Group>, IngestError> {
         while !self.ended {
-            let Some(found) = self.next.next() else {
-                let more = if self.in_flight.is_empty() {
-                    received(self.clock, &self.walked).ok_or(TryRecvError::Disconnected)
-                } else {
-                    self.walked.try_recv()
-                };
-                match more {
-                    Ok(more) => self.next = more.into_iter(),
-                    Err(TryRecvError::Empty) => return None,
-                    Err(TryRecvError::Disconnected) => self.ended = true,
+            let found = match self.walked.next(self.in_flight.is_empty())? {
+                Next::Item(found) => found,
+                Next::NotYet => return Ok(None),
+                Next::End => {
+                    self.ended = true;
+                    continue;
                 }
-                continue;
             };
             let item = match found {
                 Ok(found) => self.judge(found),
@@ -319,11 +300,11 @@ impl<'a> Ahead<'a> {
             self.open.wants_reader |= bytes.is_some();
             self.open.bytes += bytes.unwrap_or(0);
             if complete.is_some() {
-                return complete;
+                return Ok(complete);
             }
         }
         let rest = std::mem::take(&mut self.open);
-        (!rest.items.is_empty()).then_some(rest)
+        Ok((!rest.items.is_empty()).then_some(rest))
     }
 
     /// What is to be done with an entry.
@@ -366,20 +347,4 @@ impl<'a> Ahead<'a> {
         };
         Item::File { found, is_new, read }
     }
-}
-
-/// Walks, and hands on what is found.
-fn hand_on(walk: Walk, walked: &Sender<Found>, clock: &dyn Clock) {
-    let mut found = Vec::with_capacity(WALK_ENTRIES);
-    for item in walk {
-        found.push(item);
-        if found.len() == WALK_ENTRIES {
-            let full = std::mem::replace(&mut found, Vec::with_capacity(WALK_ENTRIES));
-            if !sent(clock, walked, full) {
-                return;
-            }
-        }
-    }
-    // Without a receiver the backup has stopped.
-    sent(clock, walked, found);
 }

@@ -32,6 +32,7 @@ mod segment;
 mod sound;
 mod stage;
 mod stream;
+mod walked;
 mod window;
 mod workers;
 mod write;

@@ -11,9 +11,9 @@
 //! - Nothing here knows of containers or recipes: bytes in, bytes out.
 //! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files (INV-7).
 //!
-//! Concurrency: [`Walk`], [`ListingWriter`], [`ListingReader`] and [`Unchanged`] belong to one thread
-//! each and may be moved. [`WalkEntry`] and [`FileReader`] are `Send`: files may be opened and read ahead
-//! on other threads. [`Restorer`] takes entries in order from one thread; every [`FileWriter`] may be
+//! Concurrency: [`Walk`], [`Lister`], [`Looker`], [`ListingWriter`], [`ListingReader`] and [`Unchanged`]
+//! belong to one thread each and may be moved. [`WalkEntry`] and [`FileReader`] are `Send`: files may be opened
+//! and read ahead on other threads. [`Restorer`] takes entries in order from one thread; every [`FileWriter`] may be
 //! written by several threads at once.
 
 mod accounts;
@@ -50,4 +50,4 @@ pub use restore::{
 };
 pub use roots::Roots;
 pub use unchanged::{Comparison, Trust, Unchanged};
-pub use walk::{FolderId, Marker, Walk, WalkEntry, WalkOptions};
+pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkEntry, WalkOptions};

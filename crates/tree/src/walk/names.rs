@@ -2,41 +2,65 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::RawDir;
+use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
 /// Names in byte order, handed out once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
-    /// Where each name lies in `bytes`.
-    spans: Vec<(usize, usize)>,
+    spans: Vec<Span>,
     handed_out: usize,
 }
 
+/// Where a name lies in the bytes.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    from: usize,
+    to: usize,
+    /// Whether the folder's listing says that it is no folder.
+    is_file: bool,
+}
+
 impl Names {
-    pub(super) fn push(&mut self, name: &[u8]) {
-        self.spans.push((self.bytes.len(), self.bytes.len() + name.len()));
+    /// Adds a name, and what kind the folder's listing says it has.
+    pub(super) fn push(&mut self, name: &[u8], kind: FileType) {
+        self.spans.push(Span {
+            from: self.bytes.len(),
+            to: self.bytes.len() + name.len(),
+            is_file: !matches!(kind, FileType::Directory | FileType::Unknown),
+        });
         self.bytes.extend_from_slice(name);
     }
 
     /// Puts them in order, each once.
     pub(super) fn sort(&mut self) {
         let bytes = &self.bytes;
-        self.spans.sort_unstable_by_key(|&(from, to)| &bytes[from..to]);
-        self.spans.dedup_by_key(|&mut (from, to)| &bytes[from..to]);
+        self.spans.sort_unstable_by_key(|span| &bytes[span.from..span.to]);
+        self.spans.dedup_by_key(|span| &bytes[span.from..span.to]);
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {
         self.spans
-            .binary_search_by_key(&name, |&(from, to)| &self.bytes[from..to])
+            .binary_search_by_key(&name, |span| &self.bytes[span.from..span.to])
             .is_ok()
     }
 
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
-        let &(from, to) = self.spans.get(self.handed_out)?;
+        let span = self.spans.get(self.handed_out)?;
         self.handed_out += 1;
-        Some(self.bytes[from..to].to_vec())
+        Some(self.bytes[span.from..span.to].to_vec())
+    }
+
+    /// The next name if it is no folder's; it is handed out by [`Self::skip`].
+    pub(super) fn peek_file(&self) -> Option<&[u8]> {
+        let span = self.spans.get(self.handed_out).filter(|span| span.is_file)?;
+        Some(&self.bytes[span.from..span.to])
+    }
+
+    /// Hands out the name that was seen.
+    pub(super) fn skip(&mut self) {
+        self.handed_out += 1;
     }
 }
 
@@ -60,7 +84,7 @@ impl NameReader {
             match entry {
                 Ok(entry) => match entry.file_name().to_bytes() {
                     b"." | b".." => {}
-                    name => names.push(name),
+                    name => names.push(name, entry.file_type()),
                 },
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),

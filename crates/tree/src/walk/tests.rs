@@ -325,3 +325,100 @@ fn counting_skips_attributes() {
     assert_eq!(counted.last().unwrap().len, 1);
     assert!(counted.iter().all(|e| e.entry.user.is_empty()));
 }
+
+/// What the parts of a walk give when others look at the files, the last stretch first.
+fn in_parts(options: WalkOptions) -> Vec<Result<super::WalkEntry, TreeError>> {
+    let (lister, mut walk) = Walk::apart(options);
+    let stretches: Vec<super::Stretch> = lister.collect();
+    let walk_ref = &walk;
+    let looked: Vec<super::Looked> = std::thread::scope(|scope| {
+        let threads: Vec<_> = stretches
+            .into_iter()
+            .rev()
+            .map(|stretch| scope.spawn(move || walk_ref.looker().look(stretch)))
+            .collect();
+        threads.into_iter().rev().map(|t| t.join().unwrap()).collect()
+    });
+    let mut found = Vec::new();
+    for looked in looked {
+        walk.accept(looked);
+        found.extend(walk.by_ref());
+    }
+    found
+}
+
+#[test]
+fn others_may_look_at_files_in_any_order() {
+    let many: Vec<String> = (0..900).map(|n| format!("{}/{n}", n % 40)).collect();
+    let mut files: Vec<&str> = many.iter().map(String::as_str).collect();
+    let flat: Vec<String> = (0..700).map(|n| format!("flat/{n}")).collect();
+    files.extend(flat.iter().map(String::as_str));
+    files.extend(["a/x.o", "z/", "large"]);
+    let dir = tree(&files);
+    fs::hard_link(dir.path().join("flat/3"), dir.path().join("0/link")).unwrap();
+    fs::hard_link(dir.path().join("flat/3"), dir.path().join("zz")).unwrap();
+    symlink("large", dir.path().join("flat/link")).unwrap();
+    let mut patterns = ExcludeBuilder::new();
+    patterns.add("*.o", false).unwrap();
+    let excludes = patterns.build().unwrap();
+    let options = || WalkOptions {
+        excludes: excludes.clone(),
+        ..options(dir.path())
+    };
+    let whole: Vec<_> = walk(options()).into_iter().map(|found| found.entry).collect();
+    let parts: Vec<_> = in_parts(options())
+        .into_iter()
+        .map(|found| found.unwrap().entry)
+        .collect();
+    assert!(whole == parts);
+    assert!(
+        Walk::apart(options()).0.count() > 4,
+        "more than one has something to do"
+    );
+    let linked = |e: &&format::listing::ListingEntry| matches!(e.kind, EntryKind::HardLink { .. });
+    assert_eq!(whole.iter().filter(linked).count(), 2);
+    assert!(!whole.iter().any(|e| e.path.ends_with(b".o")));
+}
+
+/// Where a folder's listing is not, or is no longer, right about what has a name.
+#[test]
+fn what_changed_its_kind_since_it_was_listed_is_what_it_is_now() {
+    let dir = tree(&["a", "b", "c", "gone", "y/z"]);
+    let path = |name: &str| dir.path().join(name);
+    let (mut lister, mut walk) = Walk::apart(options(dir.path()));
+    let stretch = lister.next().unwrap();
+    assert!(lister.next().is_none());
+    for name in ["b", "c", "gone"] {
+        fs::remove_file(path(name)).unwrap();
+    }
+    symlink("a", path("c")).unwrap();
+    for folder in ["b/in", "b/in2/deep"] {
+        fs::create_dir_all(path(folder)).unwrap();
+        fs::write(path(folder).join("file"), folder).unwrap();
+    }
+    let looked = walk.looker().look(stretch);
+    walk.accept(looked);
+    let (mut found, mut faults) = (Vec::new(), Vec::new());
+    for item in walk {
+        match item {
+            Ok(entry) => found.push(entry),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let want = [
+        "/a",
+        "/b",
+        "/b/in",
+        "/b/in/file",
+        "/b/in2",
+        "/b/in2/deep",
+        "/b/in2/deep/file",
+        "/c",
+        "/y",
+        "/y/z",
+    ];
+    assert_eq!(names(dir.path(), &found), want);
+    let link = found.iter().find(|e| e.entry.path.ends_with(b"/c")).unwrap();
+    assert!(matches!(link.entry.kind, EntryKind::Symlink { .. }));
+    assert!(matches!(&faults[..], [TreeError::Vanished { path }] if path.ends_with(b"/gone")));
+}

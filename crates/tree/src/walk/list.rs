@@ -1,0 +1,359 @@
+//! Going through the folders, in listing order.
+//!
+//! What a folder's own listing says of its names is enough to tell which are folders; those, and whatever
+//! the way to a root leads over, are looked at here. All other names are left for others to look at
+//! ([`super::Looker`]). They may have changed their kind meanwhile: who looks at them tells.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, OFlags, statat};
+use rustix::io::{Errno, pread};
+
+use super::look::{Common, Place, Record, Step};
+use super::names::{NameReader, Names};
+use super::{FolderId, Marker, WalkOptions};
+use crate::folder::{Folder, open_quietly, retry};
+use crate::metadata::Facts;
+use crate::roots::RootNode;
+use crate::{Accounts, Action, TreeError, order};
+
+/// Names in a stretch, about.
+const STRETCH_ENTRIES: usize = 256;
+/// Folders that are opened for one stretch, at most: they are best not closed before their files were
+/// looked at, and few are kept open ([`crate::folder`]).
+const STRETCH_FOLDERS: usize = 12;
+
+/// A part of a walk whose files are still to be looked at.
+#[derive(Debug)]
+pub struct Stretch {
+    pub(super) steps: Vec<Step>,
+    /// Entries that it has, or names of such.
+    pub(super) entries: usize,
+}
+
+/// Names in a folder that follow one another and are no folders, as the folder's listing has it.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) folder: Arc<Folder>,
+    pub(super) path: Arc<[u8]>,
+    /// The device of the root above.
+    pub(super) device: u64,
+    /// One after another.
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Files {
+    fn push(&mut self, name: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.bytes[start..end])
+    }
+
+    /// The same place with one of its names.
+    pub(super) fn only(&self, name: &[u8]) -> Self {
+        Self {
+            folder: Arc::clone(&self.folder),
+            path: Arc::clone(&self.path),
+            device: self.device,
+            bytes: name.to_vec(),
+            ends: vec![name.len()],
+        }
+    }
+}
+
+/// Goes through the folders of a walk.
+#[derive(Debug)]
+pub struct Lister {
+    record: Record,
+    names: NameReader,
+    frames: Vec<Frame>,
+    steps: Vec<Step>,
+    /// Entries in `steps`, or names of such.
+    entries: usize,
+    /// Folders opened for them.
+    folders: usize,
+}
+
+/// A folder being walked.
+#[derive(Debug)]
+struct Frame {
+    folder: Arc<Folder>,
+    path: Arc<[u8]>,
+    names: Names,
+    /// What of the roots lies in this folder.
+    roots: BTreeMap<Vec<u8>, RootNode>,
+    /// None above the roots, where only the way to them is of interest; else the root's device.
+    inside: Option<u64>,
+    /// Only this name, where a marker said so.
+    only: Option<Vec<u8>>,
+}
+
+impl Lister {
+    pub(super) fn new(mut options: WalkOptions) -> (Self, Record) {
+        let top = std::mem::take(&mut options.roots.top);
+        let accounts = if options.count_only {
+            Accounts::default()
+        } else {
+            Accounts::of_system()
+        };
+        let common = Arc::new(Common { options, accounts });
+        let mut lister = Self::empty(Record::new(Arc::clone(&common)));
+        if (top.is_root || !top.children.is_empty())
+            && let Err(fault) = lister.begin(top)
+        {
+            lister.steps.push(Step::Fault(fault));
+        }
+        (lister, Record::new(common))
+    }
+
+    /// Walks names that are folders after all.
+    pub(super) fn within(record: Record, files: Files) -> Self {
+        let mut names = Names::default();
+        for name in files.names() {
+            names.push(name, FileType::Unknown);
+        }
+        let mut lister = Self::empty(record);
+        lister.frames.push(Frame {
+            folder: files.folder,
+            path: files.path,
+            names,
+            roots: BTreeMap::new(),
+            inside: Some(files.device),
+            only: None,
+        });
+        lister
+    }
+
+    fn empty(record: Record) -> Self {
+        Self {
+            record,
+            names: NameReader::new(),
+            frames: Vec::new(),
+            steps: Vec::new(),
+            entries: 0,
+            folders: 0,
+        }
+    }
+
+    fn begin(&mut self, top: RootNode) -> Result<(), TreeError> {
+        let path = b"/".to_vec();
+        let opened = |errno| TreeError::system(&b"/"[..], Action::Open, errno);
+        let folder = Folder::top(&path).map_err(opened)?;
+        let descriptor = folder.descriptor().map_err(opened)?;
+        let stat = retry(|| statat(&*descriptor, ".", AtFlags::empty()));
+        let facts = Facts::of(&stat.map_err(|e| TreeError::system(&b"/"[..], Action::ReadMetadata, e))?);
+        let place = Place {
+            folder: &folder,
+            name: b".",
+            at: &descriptor,
+            follow: true,
+        };
+        self.record.add(&place, path.clone(), &facts, &mut self.steps);
+        let inside = top.is_root.then_some(facts.device);
+        self.push(folder, path, top.children, inside, &descriptor);
+        Ok(())
+    }
+
+    /// Looks at one name of the innermost folder.
+    fn visit(&mut self, name: &[u8]) -> Result<(), TreeError> {
+        let options = &self.record.common.options;
+        let frame = self
+            .frames
+            .last_mut()
+            .expect("a name comes from a folder being walked");
+        let folder = frame.folder.clone();
+        let path = order::join(&frame.path, name);
+        let root = frame.roots.remove(name);
+        let is_root = root.as_ref().is_some_and(|r| r.is_root);
+        let on_the_way = root.as_ref().is_some_and(|r| !r.children.is_empty());
+        let mut inside = frame.inside;
+        if inside.is_some() && !is_root {
+            let marked = frame.only.as_ref().is_some_and(|only| *only != name);
+            if marked || options.excludes.excludes(&path) {
+                if !on_the_way {
+                    return Ok(());
+                }
+                inside = None;
+            }
+        }
+
+        let descriptor = folder
+            .descriptor()
+            .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
+        let flags = if on_the_way {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
+        let facts = match retry(|| statat(&*descriptor, name, flags)) {
+            Ok(stat) => Facts::of(&stat),
+            // A root that does not exist never did, as far as we know.
+            Err(errno) if is_root || on_the_way => {
+                return Err(TreeError::system(path, Action::ReadMetadata, errno));
+            }
+            Err(errno) => return Err(TreeError::reading(path, Action::ReadMetadata, errno)),
+        };
+        let is_folder = facts.kind == FileType::Directory;
+        if on_the_way && !is_folder {
+            return Err(TreeError::NotAFolder { path });
+        }
+        if is_folder
+            && options.leave_out.contains(&FolderId {
+                device: facts.device,
+                inode: facts.inode,
+            })
+        {
+            return Ok(());
+        }
+        if is_root {
+            inside = Some(facts.device);
+        } else if let Some(device) = inside {
+            let taken = options.takes(&facts, device);
+            if !taken && !is_folder {
+                return Ok(());
+            }
+            inside = taken.then_some(device);
+        }
+
+        let place = Place {
+            folder: &folder,
+            name,
+            at: &descriptor,
+            follow: on_the_way,
+        };
+        self.record.add(&place, path.clone(), &facts, &mut self.steps);
+        if !is_folder || (inside.is_none() && !on_the_way) {
+            return Ok(());
+        }
+        let entered = folder
+            .enter(name, on_the_way, inside.is_some())
+            .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
+        let now = &entered.facts;
+        if (now.device, now.inode) != (facts.device, facts.inode) {
+            return Err(TreeError::Vanished { path });
+        }
+        let roots = root.map(|r| r.children).unwrap_or_default();
+        self.push(entered.folder, path, roots, inside, &entered.descriptor);
+        Ok(())
+    }
+
+    /// Begins a folder that was opened.
+    fn push(
+        &mut self,
+        folder: Arc<Folder>,
+        path: Vec<u8>,
+        roots: BTreeMap<Vec<u8>, RootNode>,
+        inside: Option<u64>,
+        descriptor: &OwnedFd,
+    ) {
+        let mut names = Names::default();
+        if inside.is_some()
+            && let Err(errno) = self.names.read(descriptor, &mut names)
+        {
+            let fault = TreeError::reading(&path[..], Action::List, errno);
+            self.steps.push(Step::Fault(fault));
+        }
+        for name in roots.keys() {
+            names.push(name, FileType::Unknown);
+        }
+        names.sort();
+        let mut markers = self.record.common.options.markers.iter();
+        let marker = markers.find(|m| names.contains(&m.name) && carries(descriptor, m));
+        let only = marker.map(|m| m.name.clone());
+        self.folders += 1;
+        self.frames.push(Frame {
+            folder,
+            path: path.into(),
+            names,
+            roots,
+            inside,
+            only,
+        });
+    }
+}
+
+/// Puts the names that come next in the folder, and need not be looked at to go on, into the steps.
+fn leave_files(frame: &mut Frame, steps: &mut Vec<Step>, room: usize) -> usize {
+    let Some(device) = frame.inside else { return 0 };
+    let mut files: Option<Files> = None;
+    let mut count = 0;
+    while count < room
+        && let Some(name) = frame.names.peek_file()
+        && !frame.roots.contains_key(name)
+    {
+        if frame.only.as_ref().is_none_or(|only| *only == name) {
+            let files = files.get_or_insert_with(|| Files {
+                folder: Arc::clone(&frame.folder),
+                path: Arc::clone(&frame.path),
+                device,
+                bytes: Vec::new(),
+                ends: Vec::new(),
+            });
+            files.push(name);
+            count += 1;
+        }
+        frame.names.skip();
+    }
+    steps.extend(files.map(Step::Files));
+    count
+}
+
+impl Iterator for Lister {
+    type Item = Stretch;
+
+    fn next(&mut self) -> Option<Stretch> {
+        while self.entries < STRETCH_ENTRIES && self.folders < STRETCH_FOLDERS {
+            let Some(frame) = self.frames.last_mut() else {
+                break;
+            };
+            let room = STRETCH_ENTRIES - self.entries;
+            let left = leave_files(frame, &mut self.steps, room);
+            if left > 0 {
+                self.entries += left;
+                continue;
+            }
+            let Some(name) = frame.names.next() else {
+                self.frames.pop();
+                continue;
+            };
+            self.entries += 1;
+            if let Err(fault) = self.visit(&name) {
+                self.steps.push(Step::Fault(fault));
+            }
+        }
+        let entries = std::mem::take(&mut self.entries);
+        self.folders = 0;
+        let steps = std::mem::take(&mut self.steps);
+        (!steps.is_empty() || !self.frames.is_empty()).then_some(Stretch { steps, entries })
+    }
+}
+
+/// Whether the marker's file in the folder is one. A file that cannot be read is not.
+fn carries(folder: &OwnedFd, marker: &Marker) -> bool {
+    if marker.header.is_empty() {
+        return true;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut found = vec![0; marker.header.len()];
+    let read = open_quietly(folder, &marker.name, flags).and_then(|file| {
+        let mut filled = 0;
+        while filled < found.len() {
+            match retry(|| pread(&file, &mut found[filled..], filled as u64))? {
+                0 => return Err(Errno::NODATA),
+                n => filled += n,
+            }
+        }
+        Ok(())
+    });
+    read.is_ok() && found == marker.header
+}
