@@ -24,12 +24,6 @@ impl Output {
         }
     }
 
-    /// Whether somebody is told of progress, and so wants to know how much there will be.
-    pub(crate) fn shows_progress(&self) -> bool {
-        use std::io::IsTerminal;
-        self.json || (!self.quiet && io::stderr().is_terminal())
-    }
-
     /// One JSON line; nothing in text mode.
     pub(crate) fn object(&self, value: &impl Serialize) -> io::Result<()> {
         if !self.json {

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
@@ -95,31 +96,40 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         },
     };
     let monitor = Monitor::new(super::cancel_flag()?);
-    let status = || Status {
-        bytes_done: monitor.counters.bytes_logical.get(),
-        bytes_total: monitor.work_total(),
-        files_done: monitor.counters.files.get(),
-        errors: monitor.counters.files_failed.get(),
-        current: monitor.counters.current(),
+    let tree = if args.stdin || args.image_kib.is_some() {
+        None
+    } else {
+        Some(tree_options(global, args)?)
+    };
+    let counting = Once::new();
+    let status = || {
+        // Counting asks for every file's metadata once more: a backup that ends before anybody asks how far
+        // it is does without.
+        if let Some(tree) = &tree {
+            counting.call_once(|| count_ahead(tree, &monitor));
+        }
+        Status {
+            bytes_done: monitor.counters.bytes_logical.get(),
+            bytes_total: monitor.work_total(),
+            files_done: monitor.counters.files.get(),
+            errors: monitor.counters.files_failed.get(),
+            current: monitor.counters.current(),
+        }
     };
     let mut faults = |fault: &TreeError| {
         // Standard error is gone: nothing is left to tell anybody.
         drop(output.warn(format!("warning: {fault}")));
     };
     let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
-        if args.stdin {
+        let Some(tree) = &tree else {
+            if let Some(kib) = args.image_kib.filter(|_| !args.stdin) {
+                return image(&store, args, kib, &options, &monitor);
+            }
             let mut source = ReaderSource(std::io::stdin());
             let name = PathBuf::from(&args.stdin_filename);
             return Ok(store.backup_stream(&options, &name, None, &mut source, &monitor)?);
-        }
-        if let Some(kib) = args.image_kib {
-            return image(&store, args, kib, &options, &monitor);
-        }
-        let tree = tree_options(global, args)?;
-        if output.shows_progress() {
-            count_ahead(&tree, &monitor);
-        }
-        Ok(store.backup_tree(&options, &tree, &monitor, &mut faults)?)
+        };
+        Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
     })?;
     print(output, &report)?;
     Ok(if report.totals.files_failed > 0 {
