@@ -188,6 +188,56 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
     );
 }
 
+/// A manifest on a bad sector costs its own backup: the others are listed, restored, checked, and built on.
+#[test]
+fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
+    let process = Process::new(61);
+    let store = process.init();
+    let tree = Tree::plant(61, 256 << 10);
+    let first = back_up(&store, &tree, &How::plain()).unwrap();
+    tree.change(1);
+    let second = back_up(&store, &tree, &How::plain()).unwrap();
+    drop(store);
+    let is_of = |name: &types::ObjectName, id| {
+        format::names::parse_manifest(name).is_some_and(|(_, session, _)| session == id)
+    };
+    let folder = format::names::BACKUPS_FOLDER;
+    let bad = make_unreadable(&process, folder, |number| number == 1);
+    assert!(bad.len() == 1 && is_of(&bad[0], second.id), "{bad:?}");
+    // As after a crash between the ending and the tidying: a torn manifest would be a leftover.
+    let beat = format::names::heartbeat(second.id, 0);
+    process.storage.put(&beat, &[b"anything"]).unwrap();
+
+    let store = process.beside(62).open();
+    let list = store.snapshots().unwrap();
+    let listed: Vec<_> = list.snapshots.iter().map(|snapshot| snapshot.id).collect();
+    assert_eq!(listed, [first.id]);
+    assert_eq!(list.damaged.len(), 1);
+    assert_eq!(list.damaged[0].name, bad[0]);
+    assert!(store.find("latest", &onefold::Filter::default()).is_err());
+    assert!(
+        store
+            .find(&first.id.to_string(), &onefold::Filter::default())
+            .is_ok()
+    );
+    let report = store.check(ReadData::None, &Monitor::default()).unwrap();
+    assert!(report.damaged_backups.contains(&second.id), "{report:?}");
+
+    let third = back_up(&store, &tree, &How::plain()).unwrap();
+    assert_eq!(third.parent, Some(first.id));
+    assert!(third.untidy.is_empty(), "{:?}", third.untidy);
+    let store = process.beside(63).open();
+    store.rebuild_index(&Monitor::default()).unwrap();
+    let whole = snapshot(&store, third.id);
+    assert_restores(
+        &store,
+        &whole,
+        &tree.root(),
+        &tree.picture(),
+        "of the older parent",
+    );
+}
+
 /// What is lost behind the back of an open store, which has its catalogs and nodes in memory.
 #[test]
 fn an_open_store_refers_to_nothing_that_is_gone() {

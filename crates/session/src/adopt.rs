@@ -73,7 +73,7 @@ impl Session {
     ///
     /// # Errors
     /// `NotAdoptable` where it has ended otherwise meanwhile; `EndedElsewhere`, `GaveUp` for this session;
-    /// of the storage.
+    /// `Damaged` where it may have adopted one whose ending the storage does not give; of the storage.
     pub fn adopt(&self, dead: &Adoptable) -> Result<Adopted> {
         let inner = &self.inner;
         let old = dead.session();
@@ -150,6 +150,15 @@ fn with_those_it_adopted(
     checkpoint: Option<u32>,
 ) -> Result<Vec<(SessionId, Option<u32>)>> {
     let list = session.inner.manifests.list_series(session.series())?;
+    for (unread, object) in list.unread(session.series()).filter(|(unread, _)| *unread < old) {
+        // Of sessions that were adopted, and of no other once it is tidied, a checkpoint is kept.
+        if !roster::one_folder(&session.inner.objects, unread)?
+            .checkpoints
+            .is_empty()
+        {
+            return Err(SessionError::Damaged(object.clone()));
+        }
+    }
     let mut all = vec![(old, checkpoint)];
     let mut adopters = BTreeSet::from([old]);
     // Adopters have higher numbers than what they adopted: one pass from the highest down finds chains.

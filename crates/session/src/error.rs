@@ -132,6 +132,17 @@ pub enum SessionError {
     /// An object cannot be read: rot, a torn write, a foreign file, or a later format.
     #[error("{0}")]
     Damaged(DamagedObject),
+    /// The storage does not give a manifest that may be of a later backup than the latest that can be read.
+    #[error(
+        "{unread}: this may be the latest backup, and cannot be read now; of those that can, {latest} is the \
+         latest: name it by its number, or run the command again"
+    )]
+    LatestUnread {
+        /// The manifest.
+        unread: DamagedObject,
+        /// The latest that can be read.
+        latest: SessionId,
+    },
     /// Others were quicker, again and again.
     #[error("{name}: others create the same names all the time; run the command again")]
     Contended {

@@ -2,15 +2,16 @@
 //!
 //! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final whatever
 //! follows. A listing costs one listing and one read a backup, several at a time; what was read is kept, for
-//! an object never changes. A manifest that cannot be read is named and hides no other. Cheap to clone; may
-//! be used from many threads.
+//! an object never changes. A manifest that cannot be read, be it that the disk does not give its sectors, is
+//! named and hides no other; who decides what is live asks for [`ManifestList::whole`]. Cheap to clone; may be
+//! used from many threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use env::ObjectMeta;
+use env::{ObjectMeta, StorageError};
 use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::{Backup, Manifest};
 use format::session::READ_SERIES;
@@ -112,6 +113,26 @@ impl ManifestList {
         self.entries.iter().filter(|entry| entry.backup().is_some())
     }
 
+    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a backup.
+    ///
+    /// # Errors
+    /// `Damaged` when a revision exists that cannot be read.
+    pub fn whole(self) -> Result<Self> {
+        match self.damaged.first() {
+            Some(damaged) => Err(SessionError::Damaged(damaged.clone())),
+            None => Ok(self),
+        }
+    }
+
+    /// The revisions of the series that the storage did not give, by session.
+    pub(crate) fn unread(&self, series: SeriesId) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
+        let unread = self.damaged.iter().filter(|object| object.is_unread);
+        unread.filter_map(move |object| {
+            let (of, session, _) = names::parse_manifest(&object.name)?;
+            (of == series).then_some((session, object))
+        })
+    }
+
     /// The entry of one session, whatever it says.
     #[must_use]
     pub fn get(&self, session: SessionId) -> Option<&ManifestEntry> {
@@ -151,7 +172,8 @@ impl Manifests {
     /// sessions.
     ///
     /// # Errors
-    /// Of the storage. An unreadable manifest is none: it is in the list's `damaged`.
+    /// Of the storage. An unreadable manifest is none, and one that fails to be read is neither: they are in
+    /// the list's `damaged`.
     pub fn list(&self) -> Result<ManifestList> {
         let list = self.list_folder(names::BACKUPS_FOLDER)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,7 +345,11 @@ impl Manifests {
         }
         let stored = match self.objects.storage().get(&name) {
             Ok(stored) => stored,
-            Err(env::StorageError::NotFound { .. }) => return Ok(Read::Missing),
+            Err(StorageError::NotFound { .. }) => return Ok(Read::Missing),
+            // A bad sector costs this manifest, as rot would.
+            Err(error @ StorageError::Io { .. }) => {
+                return Ok(Read::Damaged(DamagedObject::unread(name, &error)));
+            }
             Err(error) => return Err(error.into()),
         };
         let digest = wire::digest(&stored);

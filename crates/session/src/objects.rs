@@ -25,6 +25,20 @@ pub struct DamagedObject {
     pub name: ObjectName,
     /// What was found, and where, in words.
     pub why: String,
+    /// The storage did not give its bytes, for this moment or for good: nobody knows what it says, and it is
+    /// neither torn nor absent.
+    pub is_unread: bool,
+}
+
+impl DamagedObject {
+    /// One that a bad sector keeps, or a storage that may answer later.
+    pub(crate) fn unread(name: ObjectName, error: &StorageError) -> Self {
+        Self {
+            name,
+            why: error.to_string(),
+            is_unread: true,
+        }
+    }
 }
 
 impl fmt::Display for DamagedObject {
@@ -148,6 +162,7 @@ impl Objects {
             Read::Damaged(DamagedObject {
                 name: name.clone(),
                 why,
+                is_unread: false,
             })
         };
         match self.sealer.open_bytes(name, P::KIND, stored) {

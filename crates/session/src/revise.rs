@@ -26,8 +26,8 @@ impl Manifests {
     /// on return. Returns the entry's revision after the call.
     ///
     /// # Errors
-    /// `NoBackup`, `Forgotten` (a tombstone is final), `Contended`, whatever `change` returns, or of the
-    /// storage.
+    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where the storage does not give a revision
+    /// that may count, `Contended`, whatever `change` returns, or of the storage.
     pub fn revise(
         &self,
         series: SeriesId,
@@ -36,6 +36,10 @@ impl Manifests {
     ) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let list = self.list_series(series)?;
+            // What it says may come back, and would be undone by what an older revision says.
+            if let Some((_, unread)) = list.unread(series).find(|(of, _)| *of == session) {
+                return Err(SessionError::Damaged(unread.clone()));
+            }
             let entry = list.get(session).ok_or_else(|| no_backup(session))?;
             if entry.is_forgotten() {
                 return Err(SessionError::Forgotten { session });

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use env::StorageError;
 use format::names::{self, SessionObject};
 use format::session::{Checkpoint, Claim, Heartbeat};
 use object::Sealer;
@@ -209,9 +210,11 @@ fn all_checkpoints(objects: &Objects, info: &SessionInfo) -> Result<Vec<Checkpoi
     }
     let name = names::checkpoint(info.id, answer.unwrap_or_default());
     let why = format!("{name}: is named by a heartbeat, and missing");
-    Err(SessionError::Damaged(
-        damaged.unwrap_or(DamagedObject { name, why }),
-    ))
+    Err(SessionError::Damaged(damaged.unwrap_or(DamagedObject {
+        name,
+        why,
+        is_unread: false,
+    })))
 }
 
 pub(crate) fn adopted_checkpoint(
@@ -219,9 +222,14 @@ pub(crate) fn adopted_checkpoint(
     id: SessionId,
     number: u32,
 ) -> Result<Option<Checkpoint>> {
-    match objects.read::<Checkpoint>(&names::checkpoint(id, number))? {
-        Read::Whole(checkpoint) => Ok(Some(checkpoint)),
-        Read::Missing => Ok(None),
-        Read::Damaged(object) => Err(SessionError::Damaged(object)),
+    let name = names::checkpoint(id, number);
+    match objects.read::<Checkpoint>(&name) {
+        Ok(Read::Whole(checkpoint)) => Ok(Some(checkpoint)),
+        Ok(Read::Missing) => Ok(None),
+        Ok(Read::Damaged(object)) => Err(SessionError::Damaged(object)),
+        Err(SessionError::Storage(error @ StorageError::Io { .. })) => {
+            Err(SessionError::Damaged(DamagedObject::unread(name, &error)))
+        }
+        Err(error) => Err(error),
     }
 }

@@ -8,6 +8,7 @@ use types::SessionId;
 
 use crate::error::{Result, SessionError};
 use crate::manifests::{ManifestEntry, ManifestList};
+use crate::objects::DamagedObject;
 
 /// Which backups to consider; an empty filter lets all through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,19 +51,43 @@ impl ManifestList {
             .find(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
     }
 
+    /// A manifest that the storage did not give, of a session after `latest`, which the filter may let through:
+    /// not one of a series of which it lets nothing else through.
+    fn may_be_later(&self, latest: &ManifestEntry, filter: &Filter) -> Option<&DamagedObject> {
+        let mut unread = self.damaged.iter().filter(|object| object.is_unread);
+        unread.find(|object| {
+            let Some((series, session, _)) = format::names::parse_manifest(&object.name) else {
+                return false;
+            };
+            let of_series = self.backups().filter(|entry| entry.series() == series);
+            let mut passes = of_series
+                .filter_map(ManifestEntry::backup)
+                .map(|backup| filter.lets_through(backup));
+            session > latest.session() && passes.next().is_none_or(|first| first || passes.any(|one| one))
+        })
+    }
+
     /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id, whatever
     /// the filter.
     ///
     /// # Errors
     /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup;
-    /// `Damaged` where its manifest cannot be read.
+    /// `Damaged` where its manifest cannot be read; `LatestUnread` where the storage does not give one that may
+    /// be of a later backup.
     pub fn resolve(&self, text: &str, filter: &Filter) -> Result<&ManifestEntry> {
         if text == "latest" {
             let missing = || SessionError::NoBackup {
                 asked: text.to_owned(),
                 among: filter.words(),
             };
-            return self.latest(filter).ok_or_else(missing);
+            let latest = self.latest(filter).ok_or_else(missing)?;
+            return match self.may_be_later(latest, filter) {
+                Some(unread) => Err(SessionError::LatestUnread {
+                    unread: unread.clone(),
+                    latest: latest.session(),
+                }),
+                None => Ok(latest),
+            };
         }
         let missing = || SessionError::NoBackup {
             asked: text.to_owned(),

@@ -6,12 +6,13 @@
 //! itself the claim and then the ending go too, unless it is the highest claim, which is never deleted:
 //! numbers are given out above it. Removing twice is nothing; any number of processes may tidy at once.
 
+use env::StorageError;
 use format::manifest::Manifest;
 use format::names;
 use format::session::READ_SERIES;
 use types::{Revision, SessionId};
 
-use crate::error::{EndedBy, Result};
+use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Objects, Read};
 use crate::roster::{self, Folder};
 use crate::session::Session;
@@ -57,8 +58,14 @@ impl Session {
         // The endings that are acted on, and the claim that makes others expendable, must not be lost.
         objects.barrier()?;
         for (id, folder, is_read, name) in left {
-            let Read::Whole(ending) = objects.read::<Manifest>(&name)? else {
-                continue;
+            let ending = match objects.read::<Manifest>(&name) {
+                Ok(Read::Whole(ending)) => ending,
+                // What it says is not known: all stays, and of the others nothing has to.
+                Ok(Read::Missing | Read::Damaged(_))
+                | Err(SessionError::Storage(StorageError::Io { .. })) => {
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             let keep = match EndedBy::of(&ending) {
                 EndedBy::Adopted { checkpoint, .. } => checkpoint,

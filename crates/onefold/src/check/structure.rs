@@ -35,7 +35,7 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
     }
     let list = store.manifests.list()?;
     for damaged in &list.damaged {
-        if was_cut_short(store, &damaged.name)? {
+        if !damaged.is_unread && was_cut_short(store, &damaged.name)? {
             report.leave(&damaged.name, &damaged.why);
             continue;
         }

@@ -135,7 +135,7 @@ impl Reclaimer {
                 }
             }
         }
-        for entry in self.manifests.list().unwrap().backups() {
+        for entry in self.manifests.list().unwrap().whole().unwrap().backups() {
             let backup = entry.backup().unwrap();
             self.mark_streams(backup, &mut live);
             for location in self.slots(entry.session(), &backup.containers) {

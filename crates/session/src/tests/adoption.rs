@@ -201,6 +201,61 @@ fn a_chain_of_adoptions_comes_along_though_no_checkpoint_tells_of_it() {
     );
 }
 
+/// What the dead session had adopted is not known: its containers are not taken for nobody's, and the
+/// adopter goes without.
+#[test]
+fn an_ending_on_a_bad_sector_may_be_one_of_the_chain() {
+    for is_of_chain in [true, false] {
+        let host = Host::new();
+        let (first_host, second_host) = (host.beside(), host.beside());
+        let first = first_host.begin(1);
+        checkpoint(&first, draft(5));
+        let backup = host.begin(1);
+        backup.commit(backup_of(&backup, 0)).unwrap();
+        first_host.storage.kill();
+        let second = second_host.begin(1);
+        second.adopt(&only(second.find_adoptable().unwrap())).unwrap();
+        second_host.storage.kill();
+        // The backup left no checkpoint: it is no link.
+        let bad = if is_of_chain { first.id() } else { backup.id() };
+        let bad = names::manifest(super::series(1), bad, Revision::FIRST);
+        host.storage
+            .make_unreadable(&bad, types::ByteRange { offset: 60, len: 1 });
+
+        let third = host.begin(1);
+        let adopted = third.adopt(&only(third.find_adoptable().unwrap()));
+        if is_of_chain {
+            let refused = adopted.unwrap_err();
+            assert!(
+                matches!(&refused, SessionError::Damaged(object) if object.name == bad && object.is_unread),
+                "{refused}"
+            );
+            assert!(third.adopted().is_empty());
+        } else {
+            assert_eq!(adopted.unwrap().containers, [(first.id(), span(0, 5))]);
+        }
+        third.commit(backup_of(&third, 0)).unwrap();
+    }
+}
+
+#[test]
+fn an_adopted_checkpoint_on_a_bad_sector_names_nothing_and_ends_nothing() {
+    let host = Host::new();
+    let dying = host.beside();
+    let old = dying.begin(1);
+    checkpoint(&old, draft(5));
+    dying.storage.kill();
+    let new = host.begin(1);
+    new.adopt(&only(new.find_adoptable().unwrap())).unwrap();
+    new.commit(backup_of(&new, 0)).unwrap();
+    let sector = types::ByteRange { offset: 60, len: 1 };
+    host.storage
+        .make_unreadable(&names::checkpoint(old.id(), 0), sector);
+    let manifests = Manifests::new(&host.sealer);
+    let named = NamedContainers::load(&manifests, &manifests.list().unwrap()).unwrap();
+    assert!(!named.contains(data(old.id(), 4)));
+}
+
 /// The adopter has read checkpoint 0 and sleeps before it wins the name. The old session wakes, lets go of a
 /// reference, answers the epoch with checkpoint 1, and goes to sleep for good. A reclaimer that keeps what
 /// any checkpoint names loses nothing; one that reads the newest alone (as here) removes what was let go, and

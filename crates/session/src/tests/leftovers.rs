@@ -2,8 +2,9 @@
 
 use env::fault::Fault;
 use format::names;
+use types::{ByteRange, Revision};
 
-use super::{Host, backup_of, checkpoint, draft, id};
+use super::{Host, backup_of, checkpoint, draft, id, series};
 use crate::{Roster, Tidied};
 
 #[test]
@@ -30,6 +31,31 @@ fn the_next_session_removes_what_a_committed_one_left() {
         [names::claim(session.id()).to_string()]
     );
     assert_eq!(next.tidy().unwrap(), Tidied::default());
+}
+
+#[test]
+fn an_ending_on_a_bad_sector_keeps_what_its_session_left_and_nothing_else() {
+    let host = Host::new();
+    let left: Vec<_> = [(); 2]
+        .map(|()| {
+            let dying = host.beside();
+            let session = dying.begin(1);
+            checkpoint(&session, draft(1));
+            dying.storage.inject_here(Fault::kill(4));
+            session.commit(backup_of(&session, 1)).unwrap();
+            session.id()
+        })
+        .into();
+    let bad = names::manifest(series(1), left[0], Revision::FIRST);
+    let sector = ByteRange { offset: 60, len: 1 };
+    host.storage.make_unreadable(&bad, sector);
+    let before = left
+        .iter()
+        .map(|id| host.names(&names::session_folder(*id)).len());
+    let before: Vec<_> = before.collect();
+    assert_eq!(host.begin(2).tidy().unwrap().sessions, 1);
+    assert_eq!(host.names(&names::session_folder(left[0])).len(), before[0]);
+    assert_eq!(host.names(&names::session_folder(left[1])).len(), 1);
 }
 
 #[test]

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use env::Storage;
-use env::fault::Fault;
+use env::fault::{Counted, FailWith, Fault};
 use format::manifest::{Backup, Manifest};
 use format::{names, wire};
 use proptest::prelude::*;
 use types::{Revision, SessionId};
 
 use super::{Host, backup_of, id, plain_backup, series};
-use crate::{Filter, Manifests, SessionError};
+use crate::{Filter, Manifests, NamedContainers, SessionError};
 
 fn revision(n: u32) -> Revision {
     Revision::new(n).unwrap()
@@ -152,6 +152,115 @@ fn a_damaged_manifest_is_named_and_hides_no_other() {
         manifests.list().unwrap().get(id(2)).unwrap().is_forgotten(),
         "a way out"
     );
+}
+
+fn take_sector(host: &Host, name: &types::ObjectName) {
+    host.storage
+        .make_unreadable(name, types::ByteRange { offset: 60, len: 1 });
+}
+
+#[test]
+fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
+    let host = Host::new();
+    // So many that threads read them.
+    for n in 1..=40 {
+        put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
+    }
+    put(&host, 3, 1, &Manifest::Revised(tagged("x")));
+    let bad = [(2, 0), (3, 1)].map(|(session, n)| names::manifest(series(1), id(session), revision(n)));
+    bad.iter().for_each(|name| take_sector(&host, name));
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
+    let damaged: Vec<_> = list.damaged.iter().map(|object| object.name.clone()).collect();
+    assert_eq!(damaged, bad);
+    assert!(list.damaged.iter().all(|object| object.is_unread), "{list:?}");
+    assert_eq!(list.backups().count(), 39);
+    assert!(list.get(id(3)).unwrap().newer_unreadable);
+    assert!(list.get(id(2)).is_none());
+    assert!(
+        matches!(list.resolve("2", &Filter::default()), Err(SessionError::Damaged(object)) if object.name == bad[0])
+    );
+    assert!(NamedContainers::load(&manifests, &list).is_ok());
+
+    let refused = manifests.revise(series(1), id(3), |_| Ok(Some(tagged("of an older revision"))));
+    assert!(matches!(refused, Err(SessionError::Damaged(object)) if object.name == bad[1]));
+    manifests
+        .revise(series(1), id(4), |_| Ok(Some(tagged("y"))))
+        .unwrap();
+    manifests.forget(series(1), id(2)).unwrap();
+    assert!(
+        manifests.list().unwrap().get(id(2)).unwrap().is_forgotten(),
+        "a way out"
+    );
+}
+
+#[test]
+fn who_decides_what_is_live_gets_no_list_in_which_a_manifest_is_unread() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));
+    let manifests = Manifests::new(&host.sealer);
+    assert_eq!(manifests.list().unwrap().whole().unwrap().entries.len(), 2);
+    let bad = names::manifest(series(1), id(2), Revision::FIRST);
+    take_sector(&host, &bad);
+    let refused = Manifests::new(&host.sealer).list().unwrap().whole();
+    assert!(matches!(refused, Err(SessionError::Damaged(object)) if object.name == bad));
+}
+
+#[test]
+fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let other = names::manifest(series(2), id(2), Revision::FIRST);
+    for n in [2, 3] {
+        let name = names::manifest(series(2), id(n), Revision::FIRST);
+        host.objects()
+            .put_durably(&name, &Manifest::Commit(plain_backup(2)))
+            .unwrap();
+    }
+    let latest = |filter: &Filter| {
+        let list = Manifests::new(&host.sealer).list().unwrap();
+        list.resolve("latest", filter).map(crate::ManifestEntry::session)
+    };
+    let of_first = Filter {
+        host: Some(plain_backup(1).series.host),
+        ..Filter::default()
+    };
+    take_sector(&host, &other);
+    assert_eq!(latest(&Filter::default()).unwrap(), id(3), "that one is older");
+    let newest = names::manifest(series(2), id(3), Revision::FIRST);
+    take_sector(&host, &newest);
+    let refused = latest(&Filter::default()).unwrap_err();
+    assert!(
+        matches!(&refused, SessionError::LatestUnread { latest, .. } if *latest == id(1)),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains(newest.as_str()) || refused.to_string().contains(other.as_str()));
+    put(&host, 4, 0, &Manifest::Commit(plain_backup(1)));
+    assert_eq!(latest(&Filter::default()).unwrap(), id(4));
+    // Of a series whose others the filter does not let through.
+    let name = names::manifest(series(2), id(5), Revision::FIRST);
+    let second = Manifest::Commit(plain_backup(2));
+    host.objects().put_durably(&name, &second).unwrap();
+    let last = names::manifest(series(2), id(6), Revision::FIRST);
+    host.objects().put_durably(&last, &second).unwrap();
+    take_sector(&host, &last);
+    assert_eq!(latest(&of_first).unwrap(), id(4));
+    assert!(latest(&Filter::default()).is_err());
+}
+
+#[test]
+fn a_storage_that_fails_as_a_whole_ends_a_listing() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    for with in [FailWith::Io, FailWith::Denied] {
+        let beside = host.beside();
+        beside
+            .storage
+            .inject_here(Fault::fail_from(1, with).counting(Counted::All));
+        let error = Manifests::new(&beside.sealer).list().unwrap_err();
+        assert!(matches!(error, SessionError::Storage(_)), "{error}");
+    }
 }
 
 #[test]
