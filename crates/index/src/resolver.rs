@@ -45,7 +45,7 @@ pub struct ResolverStats {
     pub catalog_loads: u64,
     /// Catalogs prefetched that did not have the fingerprint that they were loaded for.
     pub false_loads: u64,
-    /// Catalogs that could not be loaded: missing or damaged.
+    /// Catalogs that could not be loaded: missing, damaged, or on a bad sector.
     pub failed_loads: u64,
 }
 
@@ -190,7 +190,8 @@ impl<I: HookIndex> Resolver<I> {
         self.cache.contains(id)
     }
 
-    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing or damaged.
+    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing, damaged, or on a bad
+    /// sector.
     ///
     /// # Errors
     /// When the storage does not answer.
@@ -201,7 +202,7 @@ impl<I: HookIndex> Resolver<I> {
     ) -> Result<Option<Arc<CatalogView>>, IndexError> {
         let view = match self.containers.catalog(id) {
             Ok(view) => view,
-            Err(e) if stops(&e) => return Err(e.into()),
+            Err(e) if stops(&self.containers, id, &e) => return Err(e.into()),
             Err(_) => {
                 self.stats.failed_loads += 1;
                 if self.lost.len() < LOST_MAX {

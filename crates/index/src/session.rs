@@ -9,6 +9,7 @@ use std::sync::{Arc, RwLock};
 use container::{CatalogView, ContainerError, Containers};
 use env::StorageError;
 use format::container::CatalogCopy;
+use format::names;
 use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
 
 use crate::cover;
@@ -85,7 +86,7 @@ impl Index {
     /// costs a little time and nothing else.
     ///
     /// # Errors
-    /// Of the storage. A catalog that is damaged or missing is a [`Warning`].
+    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`].
     pub fn catch_up(
         &self,
         containers: &Containers,
@@ -167,7 +168,7 @@ impl Index {
             }
             match containers.catalog(*id) {
                 Ok(view) => writer.add(&view)?,
-                Err(e) if stops(&e) => return Err(e.into()),
+                Err(e) if stops(containers, *id, &e) => return Err(e.into()),
                 Err(e) => self.warn(Warning::BadCatalog {
                     container: *id,
                     why: e.to_string(),
@@ -180,9 +181,19 @@ impl Index {
     }
 }
 
-/// Whether an error is the storage's, so that trying the next container would not help.
-pub(crate) fn stops(error: &ContainerError) -> bool {
-    matches!(error, ContainerError::Storage(e) if !matches!(e, StorageError::NotFound { .. }))
+/// Whether an error of reading a container's catalog is the storage's as a whole, so that trying the next one
+/// would not help. A sector that the disk does not give is damage of the container that it is in, as long as the
+/// storage answers: it is asked.
+pub(crate) fn stops(containers: &Containers, id: ContainerId, error: &ContainerError) -> bool {
+    match error {
+        ContainerError::Storage(StorageError::NotFound { .. }) => false,
+        ContainerError::Storage(StorageError::Io { .. }) => {
+            let folder = names::container_folder(id.kind, id.session);
+            containers.env().storage.list(&folder).is_err()
+        }
+        ContainerError::Storage(_) => true,
+        _ => false,
+    }
 }
 
 fn span_of(sessions: &[SessionId]) -> Option<(SessionId, SessionId)> {

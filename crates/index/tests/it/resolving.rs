@@ -2,10 +2,10 @@
 
 use container::Containers;
 use env::Storage;
-use env::fault::FaultStorage;
+use env::fault::{Counted, FailWith, Fault, FaultStorage};
 use format::names;
 use index::{Eviction, Hook, HookKind, IndexOptions, Resolver, ResolverOptions, SessionContainers};
-use types::{ChunkLocation, ContainerKind, Generation, Slot};
+use types::{ByteRange, ChunkLocation, ContainerKind, Generation, Slot};
 
 use crate::store::*;
 
@@ -126,6 +126,35 @@ fn a_lost_or_damaged_container_costs_deduplication_alone() {
     assert_eq!(find(&mut resolver, 5, &[]), None);
     assert_eq!(find(&mut resolver, 105, &[]), None);
     assert_eq!(resolver.stats().failed_loads, 2);
+}
+
+/// All of the container, in a storage that otherwise answers.
+fn make_unreadable(storage: &FaultStorage, n: u64) {
+    let name = names::container(data(n, 0), Generation::FIRST);
+    let len = storage.head(&name).unwrap().len;
+    storage.make_unreadable(&name, ByteRange { offset: 0, len });
+}
+
+#[test]
+fn a_catalog_on_a_bad_sector_is_a_damaged_one() {
+    let (storage, mut resolver) = stored(3);
+    make_unreadable(&storage, 1);
+    for _ in 0..2 {
+        assert_eq!(find(&mut resolver, 5, &[]), None);
+        assert_eq!(find(&mut resolver, 105, &[]), Some(at(2, 5)));
+    }
+    assert_eq!(resolver.stats().failed_loads, 1, "nobody tries again");
+}
+
+#[test]
+fn a_storage_that_fails_as_a_whole_ends_a_look_up() {
+    for with in [FailWith::Io, FailWith::Denied] {
+        let (storage, mut resolver) = stored(1);
+        storage.inject(Fault::fail_from(1, with).counting(Counted::All));
+        let mut out = Vec::new();
+        let asked = resolver.resolve(&fingerprint(5), &|_| false, &|_| false, &mut out);
+        assert!(asked.is_err(), "{with:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Hooks of running, crashed and committed sessions.
 
 use env::Storage;
-use env::fault::FaultStorage;
+use env::fault::{Counted, FailWith, Fault, FaultStorage};
 use index::{HookKind, IndexOptions, SessionContainers, Warning, hooks_of, hooks_of_copy};
 use types::ContainerKind;
 
@@ -143,6 +143,39 @@ fn a_container_that_cannot_be_read_is_a_warning() {
     );
     let bits = containers.fingerprinter().chunk(&chunk(1)).index_bits();
     assert_eq!(ask(&index, bits, HookKind::Data), [data(1, 0)]);
+}
+
+#[test]
+fn a_catalog_on_a_bad_sector_is_a_warning_and_a_storage_that_fails_ends_it() {
+    let storage = FaultStorage::new();
+    let writing = containers(&storage);
+    for n in 0..3 {
+        put(&writing, data(1, n), &[u64::from(n)]);
+    }
+    let committed = [SessionContainers {
+        session: session(1),
+        containers: (0..3).map(|n| data(1, n)).collect(),
+    }];
+    let name = format::names::container(data(1, 1), types::Generation::FIRST);
+    let len = storage.head(&name).unwrap().len;
+    storage.make_unreadable(&name, types::ByteRange { offset: 0, len });
+    let containers = containers(&storage);
+    let index = open(&storage, IndexOptions::default());
+    index.catch_up(&containers, &committed).unwrap();
+    let warnings = index.take_warnings();
+    assert!(
+        matches!(warnings.as_slice(), [Warning::BadCatalog { container, .. }] if *container == data(1, 1)),
+        "{warnings:?}"
+    );
+    for n in [0, 2] {
+        let bits = containers.fingerprinter().chunk(&chunk(n)).index_bits();
+        let expected = data(1, u32::try_from(n).unwrap());
+        assert_eq!(ask(&index, bits, HookKind::Data), [expected]);
+    }
+
+    let fails = Fault::fail_from(1, FailWith::Io).counting(Counted::All);
+    storage.inject(fails);
+    assert!(index.rebuild(&containers, &committed).is_err());
 }
 
 #[test]
