@@ -14,10 +14,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use env::{Storage, StorageError};
 use format::names;
-use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
+use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId, UnixNanos};
 
 use crate::cover;
 use crate::error::{IndexError, Warning};
@@ -151,10 +152,13 @@ impl Index {
             .flat_map(|run| run.parts.iter().map(|part| (part.meta().name, Arc::clone(part))))
             .collect();
         let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
+        let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
         for object in self.inner.storage.list(names::INDEX_FOLDER)? {
             let Some(name) = names::parse_index_run(&object.name) else {
                 continue;
             };
+            let newest = put_at.entry(RunId::of(name).0).or_insert(object.put_at);
+            *newest = object.put_at.max(*newest);
             let part = match known.get(&name) {
                 Some(part) => Some(Arc::clone(part)),
                 None => self.open_part(&object.name)?,
@@ -164,9 +168,14 @@ impl Index {
                 parts.entry(run).or_default().insert(number, part);
             }
         }
-        let runs = parts
-            .into_iter()
-            .map(|(id, parts)| Arc::new(Run::new(id, parts.into_values().collect())));
+        let newest = put_at.values().map(|put_at| put_at.get()).max().unwrap_or(0);
+        let runs = parts.into_iter().map(|(id, parts)| {
+            let idle = put_at
+                .get(&id)
+                .map_or(0, |put_at| newest.saturating_sub(put_at.get()));
+            let idle = Duration::from_nanos(u64::try_from(idle).unwrap_or(0));
+            Arc::new(Run::new(id, parts.into_values().collect()).put_within(idle))
+        });
         Ok(runs.collect())
     }
 
@@ -263,7 +272,7 @@ impl Index {
     /// Whether [`Self::merge`] would do something.
     #[must_use]
     pub fn wants_merge(&self) -> bool {
-        let loads: Vec<Load> = self.runs().iter().map(|run| run.load()).collect();
+        let loads: Vec<Load> = self.settled_runs().iter().map(|run| run.load()).collect();
         let budget = self.inner.options.bytes_max;
         loads.len() > RUNS_MAX
             || !rates::too_large(&loads, rates::in_force(&loads, budget), budget).is_empty()
@@ -291,6 +300,12 @@ impl Index {
 
     pub(crate) fn runs(&self) -> RwLockReadGuard<'_, Vec<Arc<Run>>> {
         self.inner.runs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that may be merged: all but what another process is writing.
+    pub(crate) fn settled_runs(&self) -> Vec<Arc<Run>> {
+        let runs = self.runs();
+        runs.iter().filter(|run| run.is_settled()).cloned().collect()
     }
 
     fn runs_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<Run>>> {

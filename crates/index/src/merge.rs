@@ -206,7 +206,8 @@ impl Index {
 
     /// Merges runs while there are more than [`RUNS_MAX`], writes those anew that were written at higher
     /// rates when all together exceed the budget, and deletes bad ones. Hooks that do not stay at the rates
-    /// in force are dropped, and those of containers for which `keep` is false.
+    /// in force are dropped, and those of containers for which `keep` is false. What another process is
+    /// writing at this moment is left to it, and does not count.
     ///
     /// # Errors
     /// Of the storage. What is left behind is whole: at worst a run is there twice.
@@ -218,7 +219,7 @@ impl Index {
         let mut out = Merged::default();
         self.reload()?;
         loop {
-            let runs: Vec<Arc<Run>> = self.runs().clone();
+            let runs = self.settled_runs();
             let loads: Vec<Load> = runs.iter().map(|run| run.load()).collect();
             let budget = self.options().bytes_max;
             let rates = rates::in_force(&loads, budget);

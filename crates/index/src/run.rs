@@ -1,6 +1,7 @@
 //! A run: its parts in order, and which sessions it answers for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use types::{ContainerId, SessionId};
 
@@ -11,6 +12,10 @@ use crate::rates::Load;
 use crate::sampling::SamplingRates;
 use crate::writer::RunId;
 
+/// Time between two parts of a run that is being written, at most: one takes seconds to fill and put. Where it
+/// takes longer after all, time is lost and nothing else.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+
 /// All parts of a run that could be opened.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -18,6 +23,8 @@ pub(crate) struct Run {
     pub(crate) parts: Vec<Arc<Part>>,
     /// Whether no part is missing at either end or between.
     is_whole: bool,
+    /// Whether another process may be writing its next part at this moment.
+    is_under_way: bool,
 }
 
 impl Run {
@@ -31,8 +38,23 @@ impl Run {
         Self {
             id,
             is_whole: numbers_fit && ends,
+            is_under_way: false,
             parts,
         }
+    }
+
+    /// With what the storage's times tell: whether something was put long after the run's newest part. A run
+    /// with an end is under way no more, and one without was given up, or cut short by a crash.
+    pub(crate) fn put_within(mut self, idle: Duration) -> Self {
+        let ends = self.parts.last().is_some_and(|part| part.meta().is_last);
+        self.is_under_way = !ends && idle < IDLE_MAX;
+        self
+    }
+
+    /// Whether the run may be merged and deleted. Of one that is under way, its writer would be left with parts
+    /// that make no run, and its sessions would be read again.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_under_way
     }
 
     /// The sessions whose hooks are all here: none when a part is missing or damaged.

@@ -1,7 +1,10 @@
 //! Merging keeps every answer and the number of runs small.
 
-use env::Storage;
-use env::fault::{CrashPolicy, Fault, FaultStorage};
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::fault::{Counted, CrashPolicy, Fault, FaultStorage, OpKind};
+use env::{ManualClock, Storage};
 use index::{HookKind, IndexError, IndexOptions, RUNS_MAX};
 
 use crate::store::*;
@@ -71,6 +74,76 @@ fn readers_keep_what_a_merge_deletes() {
     reader.reload().unwrap();
     model.check(&reader);
     assert!(reader.stats().runs <= RUNS_MAX as u64);
+}
+
+/// Dies before putting its n-th part of a run of many; returns how many it has put.
+fn cut_short(storage: &FaultStorage, number: u64, parts: u64) {
+    let writer = storage.handle();
+    let hooks: Vec<_> = (0..600).map(|m| hook(bits(m * 5 + 1), data(number, 0))).collect();
+    // All at once: none are written early.
+    writer.inject_here(Fault::kill(parts + 1).counting(Counted::Only(OpKind::Put)));
+    let options = IndexOptions {
+        pending_bytes_max: 1 << 20,
+        ..SMALL
+    };
+    let stopped = open(&writer, options).add_session(session(number), hooks);
+    assert!(stopped.is_err());
+}
+
+/// A run as another process is writing it: its parts stay, and once it has its end it answers for its session.
+#[test]
+fn a_run_that_is_being_written_is_left_alone() {
+    let storage = FaultStorage::new();
+    with_sessions(&storage, 20);
+    // What the writer will have written, part by part.
+    let other = FaultStorage::new();
+    let whole = IndexOptions {
+        pending_bytes_max: 1 << 20,
+        ..SMALL
+    };
+    let hooks: Vec<_> = (0..600).map(|m| hook(bits(m * 5 + 1), data(40, 0))).collect();
+    open(&other, whole)
+        .add_session(session(40), hooks.iter().copied())
+        .unwrap();
+    let parts = runs(&other);
+    assert!(parts.len() > 5);
+    let (before, after) = parts.split_at(3);
+    let put = |name: &types::ObjectName| {
+        let bytes = other.get(name).unwrap();
+        storage.put(name, &[&bytes]).unwrap();
+    };
+    before.iter().for_each(put);
+
+    let index = open(&storage, SMALL);
+    assert!(index.wants_merge());
+    assert!(index.merge(&|| true, &|_| true).unwrap().runs > RUNS_MAX);
+    assert!(!index.wants_merge(), "what is under way does not count");
+    assert!(before.iter().all(|name| storage.head(name).is_ok()));
+    after.iter().for_each(put);
+    let index = open(&storage, SMALL);
+    assert!(index.covers(session(40)), "nothing is read again");
+    for hook in &hooks {
+        assert!(ask(&index, hook.bits, HookKind::Data).contains(&data(40, 0)));
+    }
+}
+
+/// Its writer died: it is merged away when an hour has passed by the storage's clock.
+#[test]
+fn a_run_without_an_end_is_merged_away_later() {
+    let clock = ManualClock::default();
+    let storage = FaultStorage::with_clock(Arc::new(clock.clone()));
+    cut_short(&storage, 40, 3);
+    let left = runs(&storage);
+    assert_eq!(left.len(), 3);
+    for (minutes, is_there) in [(30, true), (40, false)] {
+        clock.advance(Duration::from_secs(minutes * 60));
+        with_sessions(&storage, 20);
+        open(&storage, SMALL).merge(&|| true, &|_| true).unwrap();
+        assert!(
+            left.iter().all(|name| storage.head(name).is_ok() == is_there),
+            "{minutes}"
+        );
+    }
 }
 
 #[test]
