@@ -132,6 +132,14 @@ impl CatalogCache {
         }
     }
 
+    /// Drops a container's catalog, unless it is pinned.
+    pub(crate) fn forget_id(&self, id: ContainerId) {
+        let mut state = self.lock();
+        if state.held.get(&id).is_some_and(|held| held.pins == 0) {
+            state.remove(id);
+        }
+    }
+
     /// Drops every catalog that is not pinned.
     pub(crate) fn clear(&self) {
         self.lock().evict(0);

@@ -97,6 +97,10 @@ impl Containers {
         &self.inner.encryption
     }
 
+    pub(crate) fn cache(&self) -> &CatalogCache {
+        &self.inner.cache
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
     }

@@ -54,6 +54,11 @@ impl Generations {
         let known = seen.entry(id).or_insert(generation);
         *known = generation.max(*known);
     }
+
+    pub(crate) fn forget(&self, id: ContainerId) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(&id);
+    }
 }
 
 impl Containers {

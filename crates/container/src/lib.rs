@@ -26,6 +26,7 @@ mod load;
 mod lookup;
 mod moves;
 mod regions;
+mod rewrite;
 mod stats;
 mod verify;
 mod view;

@@ -221,6 +221,12 @@ impl CatalogView {
         &self.contents.catalog.merged
     }
 
+    /// Of a stub: the container that took this one's slots over. Views that followed stubs have none.
+    #[must_use]
+    pub fn moved_to(&self) -> Option<ContainerId> {
+        self.contents.catalog.moved_to
+    }
+
     /// Where a slot of [`Self::requested`] is now: the same place, unless the container was merged.
     #[must_use]
     pub fn location_of(&self, slot: Slot) -> Option<ChunkLocation> {

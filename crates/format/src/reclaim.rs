@@ -43,11 +43,22 @@ pub struct Removed {
     /// The marks of all groups from this epoch on: those that it was computed from, and exactly those.
     pub marks: Vec<(GroupId, Revision)>,
     /// What was condemned and not removed: stays in place until a later epoch removes it. Sorted by container.
-    pub left: Vec<ContainerSlots>,
+    pub left: Vec<LeftSlots>,
     /// The names of whole containers that earlier epochs removed: taken for ever.
     pub gone: Vec<ContainerRun>,
     /// About how many bytes all containers take once the list is executed.
     pub stored_bytes: u64,
+}
+
+/// Dead slots that stay in their container, and what removing them would free and copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftSlots {
+    /// The container and its dead slots.
+    pub slots: ContainerSlots,
+    /// About how many stored bytes they take.
+    pub dead_bytes: u64,
+    /// About how many stored bytes of the container live.
+    pub live_bytes: u64,
 }
 
 /// Containers of one session and kind whose sequence numbers follow each other.
@@ -129,6 +140,8 @@ pub struct CoveredManifest {
     pub revision: Revision,
     /// XXH3-128 of the object as stored.
     pub digest: u128,
+    /// Whether it is a tombstone. A manifest that is gone and was none is lost, and not forgotten.
+    pub forgotten: bool,
 }
 
 /// `damaged/<kind>-<session>-<sequence>.<n>`: slots known bad; absent to look-ups until healed.
@@ -162,7 +175,7 @@ impl Payload for Condemned {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        slots_rules(&self.slots)
+        slots_rules(self.slots.iter())
     }
 }
 
@@ -174,7 +187,13 @@ impl Payload for Removed {
         w.epoch(self.epoch);
         write_slots(w, &self.slots);
         w.list(&self.marks, write_mark_revision);
-        write_slots(w, &self.left);
+        let mut previous = 0;
+        w.list(&self.left, |w, left| {
+            let ranges = left.slots.slots.as_deref().unwrap_or_default();
+            list::write_entry(w, &mut previous, left.slots.container, ranges);
+            w.varint(left.dead_bytes);
+            w.varint(left.live_bytes);
+        });
         let mut end = 0;
         w.list(&self.gone, |w, run| {
             w.varint(run.first.to_u64().wrapping_sub(end));
@@ -189,15 +208,16 @@ impl Payload for Removed {
             epoch: r.epoch()?,
             slots: read_slots(r)?,
             marks: r.list(18, read_mark_revision)?,
-            left: read_slots(r)?,
+            left: read_left(r)?,
             gone: read_runs(r)?,
             stored_bytes: r.varint()?,
         })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        slots_rules(&self.slots)?;
-        slots_rules(&self.left)?;
+        slots_rules(self.slots.iter())?;
+        let left = self.left.iter().map(|left| &left.slots);
+        slots_rules(left)?;
         let counted = self.gone.iter().all(|run| run.count > 0);
         rule(counted, "a run of containers is empty")?;
         let apart = self.gone.windows(2).all(|pair| {
@@ -224,6 +244,7 @@ impl Payload for Marks {
             w.session(c.session);
             w.revision(c.revision);
             w.u128(c.digest);
+            w.flag(c.forgotten);
         });
         self.live.write(w);
     }
@@ -231,11 +252,12 @@ impl Payload for Marks {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let group = read_group(r)?;
         let epoch = r.option(Reader::epoch)?;
-        let covers = r.list(18, |r| {
+        let covers = r.list(19, |r| {
             Ok(CoveredManifest {
                 session: r.session()?,
                 revision: r.revision()?,
                 digest: r.u128()?,
+                forgotten: r.flag()?,
             })
         })?;
         Ok(Self {
@@ -268,7 +290,7 @@ impl Payload for Damaged {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        slots_rules(std::slice::from_ref(&self.slots))
+        slots_rules(std::iter::once(&self.slots))
     }
 }
 
@@ -291,6 +313,20 @@ fn write_mark_revision(w: &mut Writer<'_>, &(group, revision): &(GroupId, Revisi
 
 fn read_mark_revision(r: &mut Reader<'_>) -> Result<(GroupId, Revision)> {
     Ok((read_group(r)?, r.revision()?))
+}
+
+fn read_left(r: &mut Reader<'_>) -> Result<Vec<LeftSlots>> {
+    let mut previous = 0u64;
+    r.list(4, |r| {
+        let mut ranges = Vec::new();
+        let container = list::read_entry(r, &mut previous, &mut ranges)?;
+        let slots = (!ranges.is_empty()).then_some(ranges);
+        Ok(LeftSlots {
+            slots: ContainerSlots { container, slots },
+            dead_bytes: r.varint()?,
+            live_bytes: r.varint()?,
+        })
+    })
 }
 
 fn read_runs(r: &mut Reader<'_>) -> Result<Vec<ContainerRun>> {
@@ -334,15 +370,19 @@ fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
     })
 }
 
-fn slots_rules(list: &[ContainerSlots]) -> Result<(), &'static str> {
-    let sorted = list.windows(2).all(|pair| pair[0].container < pair[1].container);
-    rule(sorted, "the containers are not sorted, or one stands twice")?;
-    for ranges in list.iter().filter_map(|entry| entry.slots.as_ref()) {
-        rule(!ranges.is_empty(), "a container is listed with no slots")?;
-        rule(
-            are_apart(ranges),
-            "the slots of a container are not sorted, or not merged",
-        )?;
+fn slots_rules<'a>(list: impl Iterator<Item = &'a ContainerSlots>) -> Result<(), &'static str> {
+    let mut last = None;
+    for entry in list {
+        let sorted = last < Some(entry.container);
+        rule(sorted, "the containers are not sorted, or one stands twice")?;
+        last = Some(entry.container);
+        if let Some(ranges) = &entry.slots {
+            rule(!ranges.is_empty(), "a container is listed with no slots")?;
+            rule(
+                are_apart(ranges),
+                "the slots of a container are not sorted, or not merged",
+            )?;
+        }
     }
     Ok(())
 }

@@ -83,8 +83,10 @@ pub(crate) struct MergedHooks<'a> {
 struct Head(Hook, usize);
 
 impl Head {
-    fn key(&self) -> Reverse<(HookOrder, usize)> {
-        Reverse((self.0.order(), self.1))
+    /// Of equal hooks an anchor comes first and so is the one that is kept: a container that was rewritten has
+    /// another anchor than its older runs know.
+    fn key(&self) -> Reverse<(HookOrder, bool, usize)> {
+        Reverse((self.0.order(), !self.0.standing.is_anchor, self.1))
     }
 }
 

@@ -116,6 +116,25 @@ impl Index {
         Ok(read)
     }
 
+    /// Publishes the hooks of containers that were rewritten, as a run that covers the session of the process
+    /// that rewrote them. Of a container that lost its anchor another fingerprint is one now, and none of its
+    /// older hooks may be left at the rates in force. The nodes in them are those of committed sessions, as
+    /// they were (INV-9).
+    ///
+    /// # Errors
+    /// Of the storage; what was not published is found again by [`Self::rebuild`].
+    pub fn add_rewritten<'a>(
+        &self,
+        by: SessionId,
+        catalogs: impl IntoIterator<Item = &'a CatalogView>,
+    ) -> Result<(), IndexError> {
+        let mut writer = HookWriter::new(self, (by, by), Nodes::AtOnce);
+        for catalog in catalogs {
+            writer.add(catalog)?;
+        }
+        writer.publish(&[by])
+    }
+
     /// As [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`] of catalogs'
     /// copies. Memory is bounded by the options, whatever their number.
     ///

@@ -23,6 +23,7 @@ use types::{Revision, SeriesId, SessionId};
 
 use crate::epochs;
 use crate::error::{Result, SessionError};
+use crate::manifests::Manifests;
 use crate::objects::{Objects, Put};
 use crate::policy::SessionPolicy;
 use crate::session::{Parts, Session};
@@ -49,7 +50,11 @@ impl Session {
     /// # Errors
     /// `Contended` where others claim without end; `NumbersExhausted`; of the storage.
     pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
-        let objects = Objects::new(sealer);
+        Self::begin_with(&Manifests::new(sealer), begin)
+    }
+
+    fn begin_with(manifests: &Manifests, begin: Begin) -> Result<Self> {
+        let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
         let claim = Claim {
             series: begin.series,
@@ -58,7 +63,7 @@ impl Session {
             has_lock: true,
         };
         let id = claim_number(&objects, &claim)?;
-        match establish(&objects, id, begin, spoke_at) {
+        match establish(manifests, id, begin, spoke_at) {
             Ok(session) => Ok(session),
             Err(error) => {
                 let ending = names::manifest(claim.series, id, Revision::FIRST);
@@ -75,12 +80,20 @@ impl Session {
     /// # Errors
     /// As [`Session::begin`].
     pub fn begin_read(sealer: &Sealer, process: u32, policy: SessionPolicy) -> Result<Self> {
+        Self::begin_read_with(&Manifests::new(sealer), process, policy)
+    }
+
+    /// As [`Session::begin_read`]; what `manifests` has read it need not read again.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
         let name = SeriesName {
             host: Vec::new(),
             paths: Vec::new(),
         };
-        Self::begin(
-            sealer,
+        Self::begin_with(
+            manifests,
             Begin {
                 series: READ_SERIES,
                 name,
@@ -134,11 +147,12 @@ fn free_number(objects: &Objects) -> Result<SessionId> {
 }
 
 fn establish(
-    objects: &Objects,
+    manifests: &Manifests,
     id: SessionId,
     begin: Begin,
     spoke_at: std::time::Duration,
 ) -> Result<Session> {
+    let objects = manifests.objects();
     let lock = objects.storage().lock(&names::session_lock(id))?;
     let (epochs, view) = epochs::load(objects, id)?;
     let Begin {
@@ -147,13 +161,14 @@ fn establish(
         process: _,
         policy,
     } = begin;
-    let objects = objects.clone();
+    let (objects, manifests) = (objects.clone(), manifests.clone());
     let session = Session::new(Parts {
         id,
         series,
         name,
         policy,
         objects,
+        manifests,
         view,
         epochs,
         spoke_at,

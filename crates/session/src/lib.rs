@@ -50,6 +50,7 @@ pub use objects::DamagedObject;
 pub use policy::SessionPolicy;
 pub use pulse::{Pulse, Tick};
 pub use read::ReadEnd;
+pub use revise::Forgetting;
 pub use roster::{Roster, SessionInfo};
 pub use select::Filter;
 pub use session::Session;

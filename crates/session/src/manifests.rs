@@ -164,6 +164,12 @@ impl Manifests {
         }
     }
 
+    /// The store's small objects.
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
+        self.objects.sealer()
+    }
+
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use format::manifest::{Backup, ContainerSpan, Manifest};
-use types::{ContainerId, SessionId};
+use types::{ContainerId, Revision, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::manifests::{ManifestEntry, ManifestList, Manifests};
@@ -32,7 +32,7 @@ impl NamedContainers {
             match entry.backup() {
                 Some(backup) => named.add_backup(manifests, entry.session(), backup)?,
                 None if entry.is_forgotten() => {
-                    if let Some(backup) = before_tombstone(manifests, entry)? {
+                    if let Some((_, backup)) = manifests.last_backup(entry)? {
                         named.add_backup(manifests, entry.session(), &backup)?;
                     }
                 }
@@ -74,14 +74,24 @@ impl NamedContainers {
     }
 }
 
-fn before_tombstone(manifests: &Manifests, entry: &ManifestEntry) -> Result<Option<Backup>> {
-    for revision in entry.revisions.iter().rev() {
-        let read = manifests.fetch(entry.series(), entry.session(), *revision)?;
-        if let Read::Whole(stored) = read
-            && let Manifest::Commit(backup) | Manifest::Revised(backup) = &stored.manifest
-        {
-            return Ok(Some(backup.clone()));
+impl Manifests {
+    /// What the entry's highest readable revision that is no tombstone says, and which that is: what the backup
+    /// reached until it was forgotten. `None` where the session became no backup, or no such revision is left.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn last_backup(&self, entry: &ManifestEntry) -> Result<Option<(Revision, Backup)>> {
+        if let Some(backup) = entry.backup() {
+            return Ok(Some((entry.stored.revision, backup.clone())));
         }
+        for revision in entry.revisions.iter().rev() {
+            let read = self.fetch(entry.series(), entry.session(), *revision)?;
+            if let Read::Whole(stored) = read
+                && let Manifest::Commit(backup) | Manifest::Revised(backup) = &stored.manifest
+            {
+                return Ok(Some((*revision, backup.clone())));
+            }
+        }
+        Ok(None)
     }
-    Ok(None)
 }

@@ -1,7 +1,8 @@
 //! Heartbeats: the session lives, and has answered these epochs.
 //!
 //! Every tick looks whether somebody ended the session, lists epochs and swaps the view when there is a new
-//! one, then writes the next heartbeat and deletes all but the newest two. A session that could write none
+//! one, then writes the next heartbeat and deletes all but the newest two. A read session then answers the new
+//! epoch at once; a backup's checkpoint is its owner's to write. A session that could write none
 //! for a day gives up, by a clock that counts suspended time, asked before and after each write, so that
 //! no sleep goes unnoticed. The caller drives [`Session::tick`], or lets a [`Pulse`] thread do so.
 
@@ -37,8 +38,8 @@ pub struct Tick {
 }
 
 impl Session {
-    /// One round: was the session ended? is there a new epoch? then a heartbeat. To be called every
-    /// [`crate::SessionPolicy::heartbeat_every`].
+    /// One round: was the session ended? is there a new epoch? then a heartbeat, and of a read session the
+    /// answer. To be called every [`crate::SessionPolicy::heartbeat_every`].
     ///
     /// # Errors
     /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick tries again;
@@ -50,8 +51,12 @@ impl Session {
         let new_epoch = self.inner.see_epochs();
         self.inner.speak()?;
         looked?;
+        let new_epoch = new_epoch?;
+        if self.is_read() {
+            self.answer_reading()?;
+        }
         Ok(Tick {
-            new_epoch: new_epoch?,
+            new_epoch,
             checkpoint_wanted: self.checkpoint_wanted(),
         })
     }

@@ -4,11 +4,18 @@
 //! a session which knows that it has ended and will never wake, so [`Session::tidy`] may remove the marker
 //! of a read session together with its claim. A backup that failed and may be resumed is *not* ended:
 //! dropping its handle leaves it to be adopted.
+//!
+//! A read session's ending waits for no barrier: after a restore that would write back all that was restored.
+//! Until it is durable, what the session leaves is what a killed one leaves, but for its lock: whoever meets
+//! it after a power cut ends it. So its heartbeats and checkpoints stay, for [`Session::tidy`].
+//!
+//! What a read session refers to is what it has declared, so it answers epochs by itself.
 
 use format::manifest::Manifest;
 use format::names;
 use types::Revision;
 
+use crate::checkpoint::Draft;
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Put;
 use crate::session::{End, Session, locked};
@@ -23,7 +30,8 @@ pub enum ReadEnd {
 }
 
 impl Session {
-    /// Ends the session without a backup. What it declared is no longer kept for it.
+    /// Ends the session without a backup. What it declared is no longer kept for it. Durable on return, but
+    /// for a read session's.
     ///
     /// # Errors
     /// `Closed` where it has ended itself before; of the storage.
@@ -37,10 +45,13 @@ impl Session {
             Ok(()) | Err(_) => {}
         }
         let name = names::manifest(inner.series, inner.id, Revision::FIRST);
-        if inner
-            .objects
-            .put_durably(&name, &Manifest::Expired { by: inner.id })?
-            == Put::Taken
+        let ending = Manifest::Expired { by: inner.id };
+        let put = if self.is_read() {
+            inner.objects.put(&name, &ending)?
+        } else {
+            inner.objects.put_durably(&name, &ending)?
+        };
+        if put == Put::Taken
             && let Some(how) = inner.objects.ending(inner.series, inner.id)?
             && how != (EndedBy::Expired { by: inner.id })
         {
@@ -49,7 +60,28 @@ impl Session {
             return Ok(ReadEnd::Elsewhere(how));
         }
         drop(inner.end(End::Closed));
-        inner.remove_traces()?;
+        if self.is_read() {
+            inner.unlock()?;
+        } else {
+            inner.remove_traces()?;
+        }
         Ok(ReadEnd::Clean)
+    }
+
+    /// Answers the epochs that this read session has seen, by a checkpoint of what it has declared. Does
+    /// nothing while a look-up is under way: the next beat tries again.
+    pub(crate) fn answer_reading(&self) -> Result<()> {
+        if !self.checkpoint_wanted() || !self.is_drained() {
+            return Ok(());
+        }
+        let turn = self.begin_checkpoint()?;
+        let record = locked(&self.inner.record);
+        let draft = Draft {
+            containers: record.containers.clone(),
+            references: record.references.clone(),
+        };
+        drop(record);
+        turn.write(draft)?;
+        Ok(())
     }
 }

@@ -18,6 +18,25 @@ use crate::objects::Put;
 /// A number that keeps being lost is tried so often.
 const REVISIONS_MAX: usize = 64;
 
+/// What came of forgetting a backup as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgetting {
+    /// It is forgotten now.
+    Done,
+    /// It was forgotten before.
+    Before,
+    /// It was revised since it was seen, and stays.
+    Revised,
+}
+
+/// What the revisions of a backup come to for who would forget it.
+enum Standing {
+    /// There is a tombstone.
+    Forgotten(Revision),
+    /// This is the highest revision.
+    At(Revision),
+}
+
 impl Manifests {
     /// Creates the next revision of a backup from what the present one says. It must reach nothing that the
     /// present one does not: an archival rewrite first commits its new root as a backup of its own session,
@@ -66,28 +85,54 @@ impl Manifests {
     /// storage.
     pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
-            let listed = self.objects().storage().list(&names::backups_folder(series))?;
-            let Some(revisions) = by_session(listed).remove(&(series, session)) else {
-                return Err(no_backup(session));
+            let at = match self.before_tombstone(series, session)? {
+                Standing::Forgotten(tombstone) => return Ok(tombstone),
+                Standing::At(highest) => above(highest),
             };
-            let mut damaged = Vec::new();
-            if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
-                if entry.is_forgotten() {
-                    return Ok(entry.stored.revision);
-                }
-                if entry.backup().is_none() {
-                    return Err(no_backup(session));
-                }
-            }
-            let Some(highest) = revisions.keys().next_back() else {
-                return Err(no_backup(session));
-            };
-            let revision = above(*highest);
-            if self.create(series, session, revision, &Manifest::Forgotten)? == Put::Created {
-                return Ok(revision);
+            if self.create(series, session, at, &Manifest::Forgotten)? == Put::Created {
+                return Ok(at);
             }
         }
         Err(contended(series, session))
+    }
+
+    /// As [`Self::forget`], of a backup whose highest revision, readable or not, is still the one that the
+    /// decision to forget it was made from: who holds or tags it meanwhile is not overruled.
+    ///
+    /// # Errors
+    /// As [`Self::forget`].
+    pub fn forget_as_seen(&self, series: SeriesId, session: SessionId, seen: Revision) -> Result<Forgetting> {
+        for _ in 0..REVISIONS_MAX {
+            match self.before_tombstone(series, session)? {
+                Standing::Forgotten(_) => return Ok(Forgetting::Before),
+                Standing::At(highest) if highest != seen => return Ok(Forgetting::Revised),
+                Standing::At(_) => {}
+            }
+            if self.create(series, session, above(seen), &Manifest::Forgotten)? == Put::Created {
+                return Ok(Forgetting::Done);
+            }
+        }
+        Err(contended(series, session))
+    }
+
+    fn before_tombstone(&self, series: SeriesId, session: SessionId) -> Result<Standing> {
+        let listed = self.objects().storage().list(&names::backups_folder(series))?;
+        let Some(revisions) = by_session(listed).remove(&(series, session)) else {
+            return Err(no_backup(session));
+        };
+        let mut damaged = Vec::new();
+        if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
+            if entry.is_forgotten() {
+                return Ok(Standing::Forgotten(entry.stored.revision));
+            }
+            if entry.backup().is_none() {
+                return Err(no_backup(session));
+            }
+        }
+        match revisions.keys().next_back() {
+            Some(highest) => Ok(Standing::At(*highest)),
+            None => Err(no_backup(session)),
+        }
     }
 
     /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and

@@ -57,6 +57,7 @@ impl Session {
         }
         // The endings that are acted on, and the claim that makes others expendable, must not be lost.
         objects.barrier()?;
+        let mut endings = Vec::new();
         for (id, folder, is_read, name) in left {
             let ending = match objects.read::<Manifest>(&name) {
                 Ok(Read::Whole(ending)) => ending,
@@ -74,12 +75,18 @@ impl Session {
             let mut removed = remove(objects, id, folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
                 objects.delete(&names::claim(id))?;
-                objects.barrier()?;
-                objects.delete(&name)?;
+                endings.push(name);
                 removed += 2;
             }
             tidied.objects += removed;
             tidied.sessions += usize::from(removed > 0);
+        }
+        // A claim without its ending would be a session that runs.
+        if !endings.is_empty() {
+            objects.barrier()?;
+        }
+        for ending in &endings {
+            objects.delete(ending)?;
         }
         Ok(tidied)
     }

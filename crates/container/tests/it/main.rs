@@ -8,6 +8,7 @@ mod generations;
 mod io_counts;
 mod mirror;
 mod moves;
+mod rewrite;
 mod round_trip;
 mod store;
 mod verify;

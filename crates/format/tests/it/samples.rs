@@ -10,7 +10,7 @@ use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
@@ -442,7 +442,14 @@ pub(crate) fn removed() -> Removed {
         epoch: epoch(6),
         slots: slot_lists(),
         marks: vec![(group(), revision(5))],
-        left: slot_lists().split_off(1),
+        left: slot_lists()
+            .into_iter()
+            .map(|slots| LeftSlots {
+                slots,
+                dead_bytes: 5000,
+                live_bytes: 1 << 20,
+            })
+            .collect(),
         gone: vec![
             ContainerRun {
                 first: id(ContainerKind::Data, 1, 7),
@@ -462,6 +469,7 @@ pub(crate) fn marks() -> Marks {
         session: session(39),
         revision: revision(1),
         digest: u128::MAX - 1,
+        forgotten: true,
     }];
     Marks {
         group: group(),

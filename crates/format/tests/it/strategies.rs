@@ -9,7 +9,7 @@ use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, Marks, Removed,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -572,7 +572,15 @@ pub(crate) fn condemned() -> impl Strategy<Value = Condemned> {
 
 pub(crate) fn removed() -> impl Strategy<Value = Removed> {
     let gone = vec(container_id(), 0..8).prop_map(ContainerRun::collect);
-    let lists = (slot_lists(), slot_lists());
+    let left = |(slots, dead_bytes, live_bytes)| LeftSlots {
+        slots,
+        dead_bytes,
+        live_bytes,
+    };
+    let lefts = (slot_lists(), any::<u64>(), any::<u64>()).prop_map(move |(lists, dead, live)| {
+        lists.into_iter().map(|slots| left((slots, dead, live))).collect()
+    });
+    let lists = (slot_lists(), lefts);
     (epoch(), mark_revisions(), lists, gone, any::<u64>()).prop_map(
         |(epoch, marks, (slots, left), gone, stored_bytes)| Removed {
             epoch,
@@ -586,12 +594,14 @@ pub(crate) fn removed() -> impl Strategy<Value = Removed> {
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {
-    let covered =
-        (session(), revision(), any::<u128>()).prop_map(|(session, revision, digest)| CoveredManifest {
+    let covered = (session(), revision(), any::<u128>(), any::<bool>()).prop_map(
+        |(session, revision, digest, forgotten)| CoveredManifest {
             session,
             revision,
             digest,
-        });
+            forgotten,
+        },
+    );
     (group(), option::of(epoch()), vec(covered, 0..5), slot_lists()).prop_map(
         |(group, epoch, covers, live)| Marks {
             group,

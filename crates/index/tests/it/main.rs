@@ -13,6 +13,7 @@ mod image;
 mod memory;
 mod merging;
 mod resolving;
+mod rewritten;
 mod sampling;
 mod sessions;
 mod store;

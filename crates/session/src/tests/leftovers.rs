@@ -1,11 +1,12 @@
 //! What stays behind, and who removes it.
 
+use env::Storage;
 use env::fault::Fault;
 use format::names;
 use types::{ByteRange, Revision};
 
-use super::{Host, backup_of, checkpoint, draft, id, series};
-use crate::{Roster, Tidied};
+use super::{Host, LONG, backup_of, checkpoint, draft, id, series};
+use crate::{DeathWatch, Life, Roster, SessionPolicy, Tidied};
 
 #[test]
 fn the_next_session_removes_what_a_committed_one_left() {
@@ -150,6 +151,8 @@ fn tidying_killed_at_every_operation_never_gives_a_number_out_twice() {
         let session = host.begin(1);
         session.commit(backup_of(&session, 0)).unwrap();
         host.begin_read().end().unwrap();
+        // A read session's ending waits for nobody.
+        host.storage.barrier().unwrap();
         host
     };
     let quiet = build();
@@ -171,5 +174,33 @@ fn tidying_killed_at_every_operation_never_gives_a_number_out_twice() {
                 "operation {n}, {policy:?}: {roster:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_read_session_whose_ending_a_power_cut_undid_is_found_dead_and_ended() {
+    for policy in super::crashes::POLICIES {
+        let host = Host::new();
+        let parent = host.begin(1);
+        parent.commit(backup_of(&parent, 0)).unwrap();
+        let reader = host.begin_read();
+        reader.choose_parents(|_| vec![parent.id()]).unwrap();
+        reader.end().unwrap();
+        let host = Host::of(host.storage.crash(policy), host.clock.clone());
+        let next = host.begin(1);
+        let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
+        for _ in 0..2 {
+            let roster = Roster::list(&host.sealer).unwrap();
+            if let Some(info) = roster.get(reader.id())
+                && matches!(watch.observe(info), Life::Dead(_))
+            {
+                next.expire(info).unwrap();
+            }
+            host.clock.advance(LONG);
+        }
+        next.tidy().unwrap();
+        let running = Roster::list(&host.sealer).unwrap().running;
+        let running: Vec<_> = running.iter().map(|info| info.id).collect();
+        assert_eq!(running, [next.id()], "{policy:?}");
     }
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use types::{Revision, SessionId};
 
 use super::{Host, backup_of, id, plain_backup, series};
-use crate::{Filter, Manifests, NamedContainers, SessionError};
+use crate::{Filter, Forgetting, Manifests, NamedContainers, SessionError};
 
 fn revision(n: u32) -> Revision {
     Revision::new(n).unwrap()
@@ -74,6 +74,32 @@ fn the_highest_revision_counts_but_a_tombstone_is_final() {
         revision(2),
         "twice is once"
     );
+}
+
+#[test]
+fn who_forgets_what_was_seen_overrules_nobody() {
+    let host = Host::new();
+    let manifests = Manifests::new(&host.sealer);
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let forget = |seen| {
+        manifests
+            .forget_as_seen(series(1), id(1), revision(seen))
+            .unwrap()
+    };
+    // Somebody holds it between the look and the deed.
+    manifests
+        .revise(series(1), id(1), |_| Ok(Some(tagged("hold"))))
+        .unwrap();
+    assert_eq!(forget(0), Forgetting::Revised);
+    assert!(manifests.list().unwrap().get(id(1)).unwrap().backup().is_some());
+    assert_eq!(forget(1), Forgetting::Done);
+    assert_eq!(forget(1), Forgetting::Before);
+    assert!(manifests.list().unwrap().get(id(1)).unwrap().is_forgotten());
+    put(&host, 3, 0, &Manifest::Expired { by: id(9) });
+    for session in [2, 3] {
+        let forgot = manifests.forget_as_seen(series(1), id(session), revision(0));
+        assert!(matches!(forgot, Err(SessionError::NoBackup { .. })));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use format::names;
 use types::Revision;
 
-use super::{Host, backup_of, checkpoint, draft, epoch, id, series};
+use super::{Host, backup_of, checkpoint, data, draft, epoch, id, series, whole};
 use crate::{Manifests, Roster, SessionError};
 
 fn declared(host: &Host, session: &crate::Session) -> Vec<(types::SeriesId, types::SessionId, Revision)> {
@@ -139,4 +139,32 @@ fn a_parent_that_could_not_be_declared_is_not_declared_later() {
     assert!(session.parents().is_empty());
     session.choose_parents(|_| vec![parent.id()]).unwrap();
     assert_eq!(session.parents(), [(parent.id(), Revision::FIRST)]);
+}
+
+#[test]
+fn a_read_session_answers_an_epoch_by_itself_and_with_what_it_has_declared() {
+    let host = Host::new();
+    let old = host.begin(1);
+    old.commit(backup_of(&old, 1)).unwrap();
+    let reader = host.begin_read();
+    reader.choose_parents(|_| vec![old.id()]).unwrap();
+    host.condemn(1, vec![whole(data(old.id(), 0))]);
+    let info = |host: &Host| {
+        let roster = Roster::list(&host.sealer).unwrap();
+        roster.get(reader.id()).unwrap().clone()
+    };
+    assert!(!info(&host).has_answered(epoch(1)));
+
+    // The answer waits for look-ups, and a beat does not.
+    let permit = reader.look_up();
+    assert!(reader.tick().unwrap().checkpoint_wanted);
+    assert!(!info(&host).has_answered(epoch(1)));
+    drop(permit);
+    assert!(!reader.tick().unwrap().checkpoint_wanted);
+    let answered = info(&host);
+    assert!(answered.has_answered(epoch(1)));
+    let checkpoints = Roster::checkpoints(&host.sealer, &answered).unwrap();
+    let last = checkpoints.last().unwrap();
+    assert_eq!(last.answered, Some(epoch(1)));
+    assert_eq!(last.parents, [(series(1), old.id(), Revision::FIRST)]);
 }

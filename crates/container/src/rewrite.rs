@@ -1,0 +1,53 @@
+//! What whoever rewrites containers needs: one exact generation, and to be forgotten what went.
+//!
+//! A rewriter must not be told of a generation that happened to be cached or guessed, nor be led through
+//! stubs to another container: what it reads is what it deletes. Any number of threads.
+
+use std::sync::Arc;
+
+use types::{ContainerId, Generation};
+
+use crate::containers::Containers;
+use crate::error::ContainerError;
+use crate::generations::is_absent;
+use crate::identity::Identity;
+use crate::view::CatalogView;
+
+impl Containers {
+    /// The catalog of exactly this generation, read now, from its mirror copy where the main one cannot be
+    /// read. Nothing is cached, and a stub is not followed ([`CatalogView::moved_to`]).
+    ///
+    /// # Errors
+    /// `Vanished` when no copy of it exists; else what is wrong with its main copy.
+    pub fn generation(
+        &self,
+        container: ContainerId,
+        generation: Generation,
+    ) -> Result<CatalogView, ContainerError> {
+        let error = match self.load_copy(Identity::main(container, generation)) {
+            Ok(contents) => return Ok(CatalogView::of(Arc::new(contents))),
+            Err(error) => error,
+        };
+        if (is_absent(&error) || error.is_damage())
+            && let Some(mirror) = Identity::mirror(container, generation)
+            && let Ok(contents) = self.load_copy(mirror)
+        {
+            return Ok(CatalogView::of(Arc::new(contents)));
+        }
+        Err(if is_absent(&error) {
+            ContainerError::Vanished {
+                container,
+                generation,
+            }
+        } else {
+            error
+        })
+    }
+
+    /// Drops what is cached and remembered of a container whose objects were deleted. A catalog that is
+    /// pinned stays.
+    pub fn forget(&self, container: ContainerId) {
+        self.cache().forget_id(container);
+        self.known_generations().forget(container);
+    }
+}

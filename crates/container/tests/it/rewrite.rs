@@ -1,0 +1,58 @@
+//! What a rewriter asks for: exactly one generation, and that what it deleted is forgotten.
+
+use container::{ContainerBuilder, ContainerError};
+use env::Storage;
+use types::ContainerKind;
+
+use crate::store::*;
+
+#[test]
+fn exactly_the_generation_asked_for_is_read_and_nothing_is_cached() {
+    let mut store = Store::new();
+    store.put(data(1), &sample());
+    store.put_survivors(data(1), 1, &[(4, &[7; 300])]);
+    store.reopen();
+    for (n, slots) in [(0, 6), (1, 1)] {
+        let view = store.containers.generation(data(1), generation(n)).unwrap();
+        assert_eq!((view.generation(), view.entries().len()), (generation(n), slots));
+    }
+    assert!(store.containers.cached_catalog(data(1)).is_none());
+    let error = store.containers.generation(data(1), generation(2)).unwrap_err();
+    assert!(matches!(error, ContainerError::Vanished { .. }), "{error}");
+}
+
+#[test]
+fn a_generation_is_read_from_its_mirror_and_a_stub_is_not_followed() {
+    let store = Store::new();
+    let small = id(ContainerKind::Small, 2, 1);
+    store.put(small, &sample());
+    let stub = ContainerBuilder::stub(small, generation(1), data(9));
+    store
+        .containers
+        .put(&stub.seal(&store.containers).unwrap())
+        .unwrap();
+    for n in [0, 1] {
+        assert!(store.storage.lose(&name(small, n)));
+        let view = store.containers.generation(small, generation(n)).unwrap();
+        assert_eq!(view.moved_to(), (n == 1).then_some(data(9)));
+    }
+}
+
+#[test]
+fn what_was_deleted_is_forgotten() {
+    let store = Store::new();
+    store.put(data(1), &sample());
+    store.put_survivors(data(1), 1, &[(4, &[7; 300])]);
+    for n in [0, 1] {
+        store.storage.delete(&name(data(1), n)).unwrap();
+    }
+    store.containers.forget(data(1));
+    let before = store.storage.counters();
+    let error = store.read(data(1), 4).unwrap_err();
+    assert!(matches!(error, ContainerError::Missing { .. }), "{error}");
+    assert_eq!(
+        store.storage.counters().since(&before).gets,
+        1,
+        "the first is asked for, as ever"
+    );
+}
