@@ -4,7 +4,7 @@
 # (at level 3, which is the peers'), image (a disk image in fixed chunks of 4 KiB).
 
 onefold_version() { "$onefold" --version; }
-onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init; }
+onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init --reserve-mib 0; }
 # SOURCE LABEL yes|no (read all again)
 onefold_backup() {
   command=("$onefold" -q --json -r "$store" backup --tag "$2")

@@ -1,9 +1,15 @@
 //! The arguments. Verbs and options are those that hands know from restic.
 
+mod prune;
+mod retention;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
+
+pub(crate) use prune::{Prune, PruneLimits};
+pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 
 /// Deduplicating backups: every byte is stored once.
 #[derive(Debug, Parser)]
@@ -61,6 +67,9 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) index_memory_mib: Option<u32>,
+    /// Read without writing to the store: a backup that is forgotten and pruned meanwhile is not kept
+    #[arg(long, global = true, alias = "no-lock")]
+    pub(crate) no_pin: bool,
     /// Print JSON lines instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -86,6 +95,16 @@ pub(crate) enum Command {
     Snapshots(Filter),
     /// List the files in a backup
     Ls(Ls),
+    /// Forget backups, by rules or by name; what they held alone can be reclaimed then
+    Forget(Forget),
+    /// Reclaim the space that no backup needs
+    Prune(Prune),
+    /// Change the tags of backups
+    Tag(Tag),
+    /// Hold backups: whatever the rules say, they are not forgotten before a date
+    Hold(Hold),
+    /// End the hold of backups
+    Unhold(Unhold),
     /// Check the store for damage
     Check(Check),
     /// Say what the store holds and how well it is laid out
@@ -117,6 +136,10 @@ pub(crate) struct Init {
     /// Target size of a container in MiB, 1 to 256
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
+    /// Space to set aside in MiB, given up when the disk is full so that pruning can begin: 1 grows with the store, up
+    /// to 64; any other size stays; 0 for none
+    #[arg(long, default_value_t = 1, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(crate) reserve_mib: u16,
 }
 
 /// How regions are compressed.

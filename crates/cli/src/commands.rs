@@ -3,19 +3,22 @@
 mod backup;
 mod check;
 mod dump;
+mod forget;
 mod index;
 mod init;
 mod key;
 mod ls;
 mod pipeline;
+mod prune;
 mod restore;
+mod revise;
 mod snapshots;
 mod stats;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use onefold::{OpenOptions, Store};
+use onefold::{Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global};
 use crate::exit::Code;
@@ -29,9 +32,14 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Init(args) => init::run(global, args, output),
         Command::Backup(args) => backup::run(global, args, output),
         Command::Restore(args) => restore::run(global, args, output),
-        Command::Dump(args) => dump::run(global, args),
+        Command::Dump(args) => dump::run(global, args, output),
         Command::Snapshots(args) => snapshots::run(global, args, output),
         Command::Ls(args) => ls::run(global, args, output),
+        Command::Prune(args) => prune::run(global, args, output),
+        Command::Forget(args) => forget::run(global, args, output),
+        Command::Tag(args) => revise::tag(global, args, output),
+        Command::Hold(args) => revise::hold(global, args, output),
+        Command::Unhold(args) => revise::unhold(global, args, output),
         Command::Check(args) => check::run(global, args, output),
         Command::Stats(args) => stats::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),
@@ -57,6 +65,7 @@ fn open(global: &Global) -> Result<Store> {
     let options = OpenOptions {
         index_bytes_max: u64::from(global.index_mib) << 20,
         index_memory_bytes_max: global.index_memory_mib.map(|mib| (mib as usize) << 20),
+        pin_reads: !global.no_pin,
         ..OpenOptions::default()
     };
     Store::open(&env, &credential, &options).with_context(place)
@@ -79,6 +88,14 @@ fn nothing_there(paths: &[PathBuf], id: onefold::SessionId) -> anyhow::Error {
         "backup {id} has nothing under {}; `onefold ls {id}` lists what it has",
         paths.join(", ")
     )
+}
+
+/// Prints what went wrong beside an operation that is over.
+fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
+    for note in monitor.notes() {
+        output.warn(format!("warning: {note}"))?;
+    }
+    Ok(())
 }
 
 fn filter(args: &Filter) -> Result<onefold::Filter> {

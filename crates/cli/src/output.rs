@@ -169,6 +169,14 @@ pub(crate) fn local_time(nanos: i64) -> String {
     }
 }
 
+/// Time in UTC as `2026-01-31 13:05`.
+pub(crate) fn utc_minute(nanos: i64) -> String {
+    match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M").to_string(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
 /// Time for JSON: RFC 3339 in UTC.
 pub(crate) fn utc_time(nanos: i64) -> String {
     jiff::Timestamp::from_nanosecond(i128::from(nanos))

@@ -37,7 +37,10 @@ pub enum StorageError {
         name: ObjectName,
     },
     /// The disk, quota or bucket is full.
-    #[error("{name}: no space left in the store; free some space there and run the command again")]
+    #[error(
+        "{name}: no space left in the store; forget backups and run `onefold prune`, or free space there by \
+         other means, and run the command again"
+    )]
     NoSpace {
         /// The object that could not be written (or the folder, for a barrier).
         name: String,

@@ -233,6 +233,9 @@ impl<'a> Run<'a> {
             policy: store.options.policy,
         };
         let session = Session::begin(&store.sealer, begin)?;
+        // Catalogs that this process read before: what was removed from their containers since may be on no list that
+        // is kept, for lists are kept for sessions that run (docs/protocol.md, "Caches").
+        store.containers.clear_catalogs();
         let pulse = session.start_pulse()?;
         // The first heartbeat is durable before any container is put: who left containers and no trace
         // besides had a manifest.
@@ -256,6 +259,13 @@ impl<'a> Run<'a> {
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
         let parent = session.choose_parents(latest)?.into_iter().next();
+        let stored = list.backups().filter_map(ManifestEntry::backup);
+        let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
+        untidy.extend(
+            reclaim::reserve::grow(&store.env, stored, store.settings().container_bytes)
+                .err()
+                .map(|error| error.to_string()),
+        );
         let mut named = NamedContainers::load(session.manifests(), &list)?;
         let index = Index::open(Arc::clone(&store.env.storage), store.id(), store.index_options())?;
         let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));

@@ -15,10 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{ContainerSlots, Damaged};
+use session::ManifestEntry;
 use types::{ContainerId, SessionId, Slot, SlotRange};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::reading::Reading;
 use crate::store::Store;
 
 /// How deep to check.
@@ -99,21 +101,29 @@ impl Store {
     /// Checks the store.
     ///
     /// # Errors
-    /// When the storage refuses or has gone, or someone asked to stop. Damage is no error: it is in the report.
+    /// When the storage refuses or has gone, or someone asked to stop; `Forgotten` where something is missing
+    /// because a backup was forgotten and pruned meanwhile. Damage is no error: it is in the report.
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        let reading = Reading::begin(self, |list| list.backups().map(ManifestEntry::session).collect())?;
         let mut report = CheckReport::default();
-        let structure = structure::check(self, monitor, &mut report)?;
+        let structure = structure::check(self, reading.list(), monitor, &mut report)?;
         let mut bad = structure.bad;
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
             monitor.set_total(chosen.len() as u64);
             data::read(self, &chosen, monitor, &mut report, &mut bad)?;
         }
+        if !report.is_sound()
+            && let Some(id) = reading.forgotten()
+        {
+            return Err(Error::Forgotten { id, why: None });
+        }
         // A store that may only be read is left as it is.
-        if !bad.is_empty() && self.ensure_writable().is_ok() {
+        if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
             self.list_damaged(&bad)?;
         }
         files::find_touched(self, &structure.backups, &bad, &mut report)?;
+        reading.end(monitor);
         Ok(report)
     }
 

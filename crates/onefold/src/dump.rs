@@ -10,6 +10,7 @@ use types::ByteRange;
 use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -21,8 +22,23 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound` when there is no such file, or no path was given and the backup is of a directory; the first
-    /// byte that cannot be had or written: what was written before is right.
+    /// byte that cannot be had or written: what was written before is right. `Forgotten` as [`Self::restore`].
     pub fn dump(
+        &self,
+        snapshot: &Snapshot,
+        path: Option<&[u8]>,
+        output: &mut dyn Output,
+        assembling: AssembleOptions,
+        monitor: &Monitor,
+    ) -> Result<AssembleStats> {
+        let (reading, snapshot) = Reading::of(self, snapshot)?;
+        let dumped = self.dump_kept(&snapshot, path, output, assembling, monitor);
+        let stats = dumped.map_err(|error| reading.explain(error))?;
+        reading.end(monitor);
+        Ok(stats)
+    }
+
+    fn dump_kept(
         &self,
         snapshot: &Snapshot,
         path: Option<&[u8]>,

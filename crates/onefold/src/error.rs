@@ -1,8 +1,13 @@
 //! What can go wrong, by what a caller would do about it.
 
+use ::index::IndexError;
+use container::ContainerError;
+use env::StorageError;
 use ingest::IngestError;
 use object::ObjectError;
+use reclaim::ReclaimError;
 use restore::RestoreError;
+use session::SessionError;
 
 /// What a caller would do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +47,9 @@ pub enum Error {
     /// A recipe.
     #[error(transparent)]
     Recipe(#[from] recipe::RecipeError),
+    /// Reclaiming space.
+    #[error(transparent)]
+    Reclaim(#[from] reclaim::ReclaimError),
     /// The index.
     #[error(transparent)]
     Index(#[from] index::IndexError),
@@ -51,9 +59,28 @@ pub enum Error {
     /// The storage.
     #[error(transparent)]
     Storage(#[from] env::StorageError),
+    /// A policy that cannot be followed.
+    #[error(transparent)]
+    Retention(#[from] reclaim::retention::RetentionError),
+    /// A backup that stays, whoever asks: the message says why and what to do.
+    #[error("{0}")]
+    Held(String),
     /// A setting that no store can have.
     #[error("{0}")]
     Setting(String),
+    /// A backup that was forgotten while it was read, or before, and was not kept for the reader.
+    #[error(
+        "backup {id} has been forgotten{}; `onefold snapshots` lists the backups that are left",
+        why.as_ref().map_or_else(String::new, |why| {
+            format!(" and pruned while it was being read, without a pin that would have kept it ({why})")
+        })
+    )]
+    Forgotten {
+        /// The backup.
+        id: types::SessionId,
+        /// What could not be read for that.
+        why: Option<Box<Error>>,
+    },
     /// Something that is not there.
     #[error("{0}")]
     NotFound(String),
@@ -63,6 +90,19 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether something stored could not be had.
+    pub(crate) fn is_of_stored(&self) -> bool {
+        match self {
+            Self::Restore(error) => !matches!(
+                error,
+                RestoreError::Interrupted | RestoreError::Target { .. } | RestoreError::Tree(_)
+            ),
+            // A listing is read through there.
+            Self::Container(_) | Self::Recipe(_) | Self::Tree(_) | Self::Storage(_) => true,
+            _ => false,
+        }
+    }
+
     /// What a caller would do about it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -84,10 +124,54 @@ impl Error {
             {
                 ErrorKind::NoStore
             }
-            Self::Ingest(IngestError::Interrupted) | Self::Restore(RestoreError::Interrupted) => {
-                ErrorKind::Interrupted
-            }
+            Self::Ingest(IngestError::Interrupted)
+            | Self::Restore(RestoreError::Interrupted)
+            | Self::Reclaim(reclaim::ReclaimError::Interrupted) => ErrorKind::Interrupted,
             _ => ErrorKind::Other,
         }
+    }
+
+    /// Whether the disk was full, wherever that showed.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        self.of_storage()
+            .is_some_and(|error| matches!(error, StorageError::NoSpace { .. }))
+    }
+
+    /// The storage's own error, where that is what it was.
+    fn of_storage(&self) -> Option<&StorageError> {
+        match self {
+            Self::Storage(error)
+            | Self::Ingest(IngestError::Storage(error))
+            | Self::Restore(RestoreError::Storage(error))
+            | Self::Reclaim(ReclaimError::Storage(error)) => Some(error),
+            Self::Object(error) | Self::Reclaim(ReclaimError::Object(error)) => of_object(error),
+            Self::Session(error) | Self::Reclaim(ReclaimError::Session(error)) => match error {
+                SessionError::Storage(error) => Some(error),
+                SessionError::Object(error) => of_object(error),
+                _ => None,
+            },
+            Self::Container(error)
+            | Self::Reclaim(ReclaimError::Container(error))
+            | Self::Index(IndexError::Container(error))
+            | Self::Reclaim(ReclaimError::Index(IndexError::Container(error))) => of_container(error),
+            Self::Index(IndexError::Storage(error))
+            | Self::Reclaim(ReclaimError::Index(IndexError::Storage(error))) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn of_object(error: &ObjectError) -> Option<&StorageError> {
+    match error {
+        ObjectError::Storage(error) => Some(error),
+        _ => None,
+    }
+}
+
+fn of_container(error: &ContainerError) -> Option<&StorageError> {
+    match error {
+        ContainerError::Storage(error) => Some(error),
+        _ => None,
     }
 }

@@ -1,13 +1,24 @@
 //! Making the index anew: it is a hint, and can be thrown away at any time (INV-4).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use index::{Index, Warning};
+use format::names;
+use index::{Index, SessionContainers, Warning};
+use session::{EndedBy, ManifestList};
+use types::{ContainerId, ContainerKind, SessionId};
 
-use crate::backup::committed;
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;
+
+/// Kinds that have catalogs to hook.
+const KINDS: [ContainerKind; 4] = [
+    ContainerKind::Data,
+    ContainerKind::Recipe,
+    ContainerKind::Archive,
+    ContainerKind::Small,
+];
 
 /// What a rebuild did.
 #[derive(Debug, Clone, Default)]
@@ -23,14 +34,15 @@ pub struct RebuildReport {
 }
 
 impl Store {
-    /// Makes the index anew from the catalogs of all committed backups.
+    /// Makes the index anew from the catalogs of all containers that sessions have left which ended: of forgotten
+    /// backups too, for others may use them.
     ///
     /// # Errors
     /// Of the storage; the old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
         let list = self.manifests.list()?;
-        let sessions = committed(&self.sealer, &list, |_| true)?;
+        let sessions = self.to_index(&list)?;
         monitor.set_total(
             sessions
                 .iter()
@@ -56,5 +68,33 @@ impl Store {
             runs: stats.runs,
             unreadable,
         })
+    }
+
+    /// What is stored, by session: of backups, forgotten ones, adopted sessions, and those whose manifests were dropped.
+    /// Not of sessions that run, whose containers are not all there, nor of expired ones, which are swept.
+    fn to_index(&self, list: &ManifestList) -> Result<Vec<SessionContainers>> {
+        let folders = self.env.storage.list_folders(names::SESSIONS_FOLDER)?;
+        let claimed: BTreeSet<SessionId> = folders
+            .iter()
+            .filter_map(|folder| names::parse_session(folder))
+            .collect();
+        let is_wanted = |session: &SessionId| match list.get(*session) {
+            Some(entry) => !matches!(entry.ended_by(), Some(EndedBy::Expired { .. })),
+            None => !claimed.contains(session),
+        };
+        let mut sessions: BTreeMap<SessionId, BTreeSet<ContainerId>> = BTreeMap::new();
+        for kind in KINDS {
+            for meta in self.env.storage.list(kind.folder())? {
+                if let Some((id, _)) = names::parse_container(&meta.name) {
+                    sessions.entry(id.session).or_default().insert(id);
+                }
+            }
+        }
+        let wanted = sessions.into_iter().filter(|(session, _)| is_wanted(session));
+        let of = |(session, containers): (SessionId, BTreeSet<ContainerId>)| SessionContainers {
+            session,
+            containers: containers.into_iter().collect(),
+        };
+        Ok(wanted.map(of).collect())
     }
 }

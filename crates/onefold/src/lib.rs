@@ -9,10 +9,14 @@ mod check;
 mod credential;
 mod dump;
 mod error;
+mod forget;
 mod image;
 mod index_rebuild;
 mod monitor;
+mod prune;
+mod reading;
 mod restore;
+mod revise;
 mod snapshots;
 mod stats;
 mod store;
@@ -26,6 +30,7 @@ pub use container::Compression;
 pub use credential::Credential;
 pub use env::Env;
 pub use error::{Error, ErrorKind, Result};
+pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::listing::{EntryKind, ListingEntry};
 pub use format::manifest::BackupTotals;
 pub use image::ImageSource;
@@ -36,7 +41,12 @@ pub use ingest::{
     StreamSource,
 };
 pub use monitor::Monitor;
+pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
+pub use reclaim::retention::{
+    Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,
+};
 pub use restore::{RestoreReport, RestoreRequest};
+pub use revise::{HoldEnd, Retagged, TagChange, Which};
 pub use session::{DamagedObject, Filter, SessionPolicy};
 pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};

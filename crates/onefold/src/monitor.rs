@@ -1,7 +1,7 @@
 //! How a long operation is watched and stopped.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ingest::Counters;
 use restore::RestoreCounters;
@@ -17,6 +17,7 @@ pub struct Monitor {
     done: AtomicU64,
     total: Arc<AtomicU64>,
     errors: AtomicU64,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Monitor {
@@ -66,10 +67,30 @@ impl Monitor {
         self.total.store(n, Ordering::Relaxed);
     }
 
+    /// Another part of the operation begins, which counts from nothing.
+    pub(crate) fn begin_part(&self, total: u64) {
+        self.done.store(0, Ordering::Relaxed);
+        self.set_total(total);
+    }
+
     /// Where a thread beside the operation says how much there will be.
     #[must_use]
     pub fn total_handle(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.total)
+    }
+
+    /// What went wrong beside the operation and did not touch its result, such as a store that cannot be
+    /// written and so keeps nothing for its reader. To be shown when the operation is over.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn add_note(&self, note: String) {
+        self.notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(note);
     }
 
     pub(crate) fn add_error(&self) {

@@ -15,6 +15,7 @@ use types::ByteRange;
 use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -50,8 +51,29 @@ impl Store {
     /// Restores a backup below `target`. Faults of single entries go to `faults`; the others are restored.
     ///
     /// # Errors
-    /// When nothing further can be restored; what was written before is right.
+    /// When nothing further can be restored; what was written before is right. `Forgotten` where something is
+    /// missing because the backup was forgotten and pruned meanwhile.
     pub fn restore(
+        &self,
+        snapshot: &Snapshot,
+        target: &Path,
+        request: &RestoreRequest,
+        monitor: &Monitor,
+        faults: &mut (dyn FnMut(&Fault) + Send),
+    ) -> Result<RestoreReport> {
+        let (reading, snapshot) = Reading::of(self, snapshot)?;
+        let restored = self.restore_kept(&snapshot, target, request, monitor, faults);
+        let report = restored.map_err(|error| reading.explain(error))?;
+        if report.faults > 0
+            && let Some(id) = reading.forgotten()
+        {
+            return Err(Error::Forgotten { id, why: None });
+        }
+        reading.end(monitor);
+        Ok(report)
+    }
+
+    fn restore_kept(
         &self,
         snapshot: &Snapshot,
         target: &Path,
@@ -162,20 +184,26 @@ impl Store {
     /// (all, when there are none). A backup of a single stream has no entries.
     ///
     /// # Errors
-    /// Where the listing cannot be read on; what `each` fails with.
+    /// Where the listing cannot be read on; `Forgotten` as [`Self::restore`]; what `each` fails with.
     pub fn list_entries<E: From<Error>>(
         &self,
         snapshot: &Snapshot,
         paths: &[Vec<u8>],
         mut each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        if role(&snapshot.backup, StreamRole::Listing).is_none() {
+            return Ok(());
+        }
+        let (reading, snapshot) = Reading::of(self, snapshot)?;
         let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
             return Ok(());
         };
+        let failed = |error: Error| reading.explain(error);
         let nodes = self.nodes();
-        let bytes = StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(Error::from)?;
+        let bytes =
+            StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(|error| failed(error.into()))?;
         let mut reader = ListingReader::new(bytes);
-        while let Some(listed) = reader.next_entry().map_err(Error::from)? {
+        while let Some(listed) = reader.next_entry().map_err(|error| failed(error.into()))? {
             if paths.is_empty()
                 || paths
                     .iter()

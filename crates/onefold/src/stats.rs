@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use format::names;
 use index::{Index, IndexStats};
 use recipe::{StreamLayout, TreeRoot};
+use session::ManifestEntry;
 use types::{ByteLen, ContainerKind, SessionId};
 
 use crate::error::Result;
 use crate::monitor::Monitor;
+use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -31,17 +34,24 @@ pub struct StoreStats {
     pub backups: u64,
     /// Bytes of all backups' streams together.
     pub logical_bytes: u64,
-    /// Containers by kind, and everything else under `other` and `mirror`.
+    /// Containers by kind, and everything else under `mirror`, `index`, `reserve` and `other`.
     pub kinds: BTreeMap<&'static str, KindStats>,
     /// The index, as a backup with the same options would find it.
     pub index: IndexStats,
 }
 
 impl StoreStats {
-    /// Bytes in the storage.
+    /// Bytes in the storage, but for the reserve: it holds nothing.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
-        self.kinds.values().map(|kind| kind.bytes).sum()
+        let kinds = self.kinds.iter().filter(|(kind, _)| **kind != names::RESERVE);
+        kinds.map(|(_, kind)| kind.bytes).sum()
+    }
+
+    /// Bytes that are set aside to be given up when the disk is full.
+    #[must_use]
+    pub fn reserve_bytes(&self) -> u64 {
+        self.kinds.get(names::RESERVE).map_or(0, |kind| kind.bytes)
     }
 }
 
@@ -87,6 +97,7 @@ impl Store {
                 (Some(kind), _) => kind,
                 (None, "mirror") => "mirror",
                 (None, "index") => "index",
+                (None, names::RESERVE) => names::RESERVE,
                 (None, _) => "other",
             };
             let entry = stats.kinds.entry(kind).or_default();
@@ -96,11 +107,27 @@ impl Store {
         Ok(stats)
     }
 
-    /// How a backup lies in the store: from recipes and catalogs alone, no data is read.
+    /// How these backups lie in the store: from recipes and catalogs alone, no data is read. One that was
+    /// forgotten meanwhile is left out.
     ///
     /// # Errors
-    /// Where a recipe or catalog cannot be read.
-    pub fn layout(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<BackupLayout> {
+    /// Where a recipe or catalog cannot be read; `Forgotten` as [`Self::restore`].
+    pub fn layouts(&self, snapshots: &[Snapshot], monitor: &Monitor) -> Result<Vec<BackupLayout>> {
+        let reading = Reading::begin(self, |list| {
+            let are_there = list.backups().map(ManifestEntry::session);
+            are_there
+                .filter(|id| snapshots.iter().any(|snapshot| snapshot.id == *id))
+                .collect()
+        })?;
+        let current = |snapshot: &Snapshot| Snapshot::of(reading.list().get(snapshot.id)?);
+        let of = |snapshot| self.layout(&snapshot, monitor);
+        let layouts: Result<Vec<_>> = snapshots.iter().filter_map(current).map(of).collect();
+        let layouts = layouts.map_err(|error| reading.explain(error))?;
+        reading.end(monitor);
+        Ok(layouts)
+    }
+
+    fn layout(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<BackupLayout> {
         let nodes = self.nodes();
         let mut layout = BackupLayout {
             id: snapshot.id,

@@ -40,6 +40,9 @@ pub struct InitOptions {
     pub label: String,
     /// What one guess at the password costs.
     pub cost: Argon2Cost,
+    /// Bytes that are set aside to be given up when the disk is full; 0: none, as for a storage that does not
+    /// fill up.
+    pub reserve_bytes: usize,
 }
 
 impl Default for InitOptions {
@@ -51,6 +54,7 @@ impl Default for InitOptions {
             node_avg_children: 512,
             label: String::new(),
             cost: Argon2Cost::default(),
+            reserve_bytes: 0,
         }
     }
 }
@@ -73,6 +77,9 @@ pub struct OpenOptions {
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
     pub process: u32,
+    /// Whether reading a backup (restore, dump, listing, check, layout) keeps it from being pruned meanwhile.
+    /// That writes a few small objects; without it reading writes nothing.
+    pub pin_reads: bool,
 }
 
 impl Default for OpenOptions {
@@ -85,6 +92,7 @@ impl Default for OpenOptions {
             index_pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
             policy: SessionPolicy::default(),
             process: std::process::id(),
+            pin_reads: true,
         }
     }
 }
@@ -147,6 +155,12 @@ impl Store {
             cost: options.cost,
         };
         let domain = domain_of.map(|store| store.config.keys.domain.clone());
+        // Before the config: where there is no room for it there is no store, and init can be run again. In a
+        // store that is there already nothing is made.
+        let is_new = || matches!(Self::probe(env), Err(Error::Object(ObjectError::NotAStore)));
+        if options.reserve_bytes > 0 && is_new() {
+            reclaim::reserve::make(env, options.reserve_bytes)?;
+        }
         let config = config::create(env, &settings, &[slot], domain)?;
         Ok(Self::assemble(env, config, OpenOptions::default()))
     }

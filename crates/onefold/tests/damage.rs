@@ -88,7 +88,14 @@ fn the_undamaged_store_is_sound_and_has_every_kind_of_object() {
     let fixture = fixture();
     let damaged = check(&fixture.objects);
     assert!(damaged.report.is_sound(), "{:#?}", damaged.report);
-    assert!(damaged.report.leftovers.is_empty(), "{:#?}", damaged.report);
+    // The fixture has the objects of an epoch that nobody has finished.
+    let leftovers: Vec<_> = damaged
+        .report
+        .leftovers
+        .iter()
+        .map(|left| &*left.object)
+        .collect();
+    assert_eq!(leftovers, ["condemned/00000000000000000001"]);
     damaged.judge_restores(fixture, &BTreeSet::new(), "undamaged");
     for folder in [
         "config",

@@ -304,3 +304,32 @@ fn one_failed_put_ends_a_backup_of_any_length() {
     back_up_bytes(&store, "/endless", &noise(0, 1 << 20), &How::plain()).unwrap();
     assert_sound(&process.open(), "after the failure");
 }
+
+#[test]
+fn the_reserve_is_made_with_the_store_or_neither_is() {
+    let with_reserve = onefold::InitOptions {
+        reserve_bytes: 100 << 10,
+        ..tiny()
+    };
+    let process = Process::new(60);
+    process.storage.set_capacity_bytes(Some(50 << 10));
+    let error = process.try_init(&with_reserve).unwrap_err().to_string();
+    assert!(error.contains("reserve: no space left"), "{error}");
+    assert_eq!(process.names(""), Vec::<String>::new(), "nothing is left of it");
+    process.storage.set_capacity_bytes(None);
+    let store = process.try_init(&with_reserve).unwrap();
+    back_up_bytes(&store, "/one", &noise(60, 50 << 10), &How::plain()).unwrap();
+    let stats = store.stats().unwrap();
+    assert_eq!(stats.reserve_bytes(), 100 << 10);
+    assert_eq!(stats.kinds["reserve"].objects, 1);
+    assert!(
+        stats.stored_bytes() < 100 << 10,
+        "the reserve holds nothing: {stats:?}"
+    );
+    assert_sound(&store, "with a reserve");
+
+    // A store that gave it up, or never had one, does not get one by an init that fails.
+    assert!(reclaim::reserve::give_up(&process.storage).unwrap());
+    assert!(process.try_init(&with_reserve).is_err());
+    assert_eq!(store.stats().unwrap().reserve_bytes(), 0);
+}

@@ -3,3 +3,29 @@
 //! What must hold: nothing is removed that a kept backup, a running session, a declared parent or an adoption
 //! that counts may reach (INV-3); no look-up returns what is about to go (INV-9); every step may be repeated, and
 //! any process may die or sleep between any two (docs/protocol.md, "The reclaimer's half").
+
+mod compact;
+mod condemn;
+mod decide;
+mod epochs;
+mod error;
+mod finish;
+mod housekeeping;
+mod live;
+mod mark;
+mod marks;
+mod objects;
+mod plan;
+mod progress;
+mod prune;
+mod remove;
+mod slots;
+mod sweep;
+
+pub use compact::Packing;
+pub use error::{ReclaimError, Result};
+pub use plan::{Limits, Unused};
+pub use progress::Progress;
+pub use prune::{Context, Preview, PruneOptions, PruneReport, preview, prune};
+pub mod reserve;
+pub mod retention;

@@ -50,6 +50,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
         ..Status::default()
     };
     let report = progress::beside(output, "check", &status, || store.check(read_data, &monitor))?;
+    super::tell_notes(&monitor, output)?;
     for finding in &report.findings {
         let covered = if finding.is_covered {
             " (a second copy is good)"

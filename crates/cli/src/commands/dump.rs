@@ -9,6 +9,7 @@ use onefold::Monitor;
 
 use crate::args::{Dump, Global};
 use crate::exit::Code;
+use crate::output::Output;
 
 /// Shorter pieces are gathered; longer ones go as they are.
 const GATHERED_BYTES: usize = 64 << 10;
@@ -32,7 +33,7 @@ impl onefold::StreamOutput for Stdout {
     }
 }
 
-pub(crate) fn run(global: &Global, args: &Dump) -> Result<Code> {
+pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code> {
     if io::stdout().is_terminal() {
         bail!("standard output is a terminal; send it to a file or a program");
     }
@@ -53,5 +54,6 @@ pub(crate) fn run(global: &Global, args: &Dump) -> Result<Code> {
     let assembling = args.assembling.options();
     store.dump(&snapshot, path.as_deref(), &mut output, assembling, &monitor)?;
     output.0.flush()?;
+    super::tell_notes(&monitor, messages)?;
     Ok(Code::Success)
 }

@@ -61,6 +61,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let report = progress::beside(output, "restore", &status, || {
         store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
     })?;
+    super::tell_notes(&monitor, output)?;
     let has_nothing = report.files + report.others + report.kept + report.faults == 0;
     if has_nothing && !args.include.is_empty() {
         return Err(super::nothing_there(&args.include, snapshot.id));

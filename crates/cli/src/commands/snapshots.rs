@@ -22,6 +22,7 @@ struct Row {
     new_bytes: u64,
     stored_bytes: u64,
     program_version: String,
+    hold_until: Option<String>,
 }
 
 pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code> {
@@ -47,8 +48,12 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
         } else {
             format!("  [{}]", backup.tags.join(", "))
         };
+        let hold = match backup.hold_until {
+            Some(until) => format!("  held until {}", local_time(until.get())),
+            None => String::new(),
+        };
         output.result(format!(
-            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{tags}",
+            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{tags}{hold}",
             snapshot.id,
             local_time(backup.source_time.get()),
             lossy(&backup.series.host),
@@ -70,6 +75,7 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             new_bytes: backup.totals.bytes_new,
             stored_bytes: backup.totals.bytes_stored,
             program_version: backup.program.clone(),
+            hold_until: backup.hold_until.map(|until| utc_time(until.get())),
         })?;
     }
     output.line(count(shown.len() as u64, "backup", "backups"))?;

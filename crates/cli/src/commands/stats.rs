@@ -64,11 +64,18 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         0.0
     };
     output.result(format!("stored   {:>12}  (1 : {ratio:.2})", bytes(stored)))?;
-    for (kind, of_kind) in &stats.kinds {
+    let holding = stats.kinds.iter().filter(|(kind, _)| **kind != "reserve");
+    for (kind, of_kind) in holding {
         output.result(format!(
             "  {kind:8} {:>10}  {:>10} objects",
             bytes(of_kind.bytes),
             thousands(of_kind.objects)
+        ))?;
+    }
+    if stats.reserve_bytes() > 0 {
+        output.result(format!(
+            "reserve  {:>12}  given up when the disk is full",
+            bytes(stats.reserve_bytes())
         ))?;
     }
     let kind = |(name, kind): (&&'static str, &onefold::KindStats)| {
@@ -113,10 +120,8 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         bytes_total: monitor.work_total(),
         ..Status::default()
     };
-    let layouts = progress::beside(output, "stats", &status, || -> Result<Vec<_>> {
-        let of = |snapshot| Ok(store.layout(snapshot, &monitor)?);
-        chosen.iter().map(of).collect()
-    })?;
+    let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
+    super::tell_notes(&monitor, output)?;
     for layout in layouts {
         let is_finite = layout.speed_factor.is_finite();
         let factor = if is_finite {

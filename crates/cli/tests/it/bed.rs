@@ -76,7 +76,8 @@ impl Bed {
     /// A folder with a store that needs no password; small containers, so that little data fills several.
     pub(crate) fn new() -> Self {
         let bed = Self::bare();
-        bed.run(["init", "--container-mib", "1"]).expect(0);
+        bed.run(["init", "--container-mib", "1", "--reserve-mib", "0"])
+            .expect(0);
         bed
     }
 

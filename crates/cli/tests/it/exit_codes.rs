@@ -121,7 +121,13 @@ fn unknown_backups_paths_and_arguments_are_1_or_2() {
         .says(&["missing", "No such file"]);
     assert_eq!(bed.backups(), [1], "a mistyped path makes no backup");
     bed.run(["backup"]).expect(2);
-    bed.run(["prune"]).expect(2).says(&["prune"]);
+    bed.run(["shred"]).expect(2).says(&["shred"]);
+    bed.run(["prune", "--max-unused", "150%"])
+        .expect(2)
+        .says(&["0% to 100%"]);
+    bed.run(["prune", "--max-repack", "some"])
+        .expect(2)
+        .says(&["a size"]);
     bed.run(["check", "--read-data=0%"]).expect(1).says(&["share"]);
     bed.run(["init", "--repo", "other", "--chunk-kib", "3"])
         .expect(1)

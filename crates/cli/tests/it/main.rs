@@ -10,6 +10,7 @@ mod backups;
 mod bed;
 mod dump;
 mod exit_codes;
+mod forget;
 mod interruptions;
 mod json;
 mod main_job;

@@ -136,6 +136,7 @@ fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
     bed.assert_sound();
     bed.ok(["check", "--read-data=5%"]);
     let stats = bed.ok(["stats", "all"]);
+    assert!(stats.out().contains("reserve      1.00 MiB"), "{}", stats.out());
     assert!(stats.out().contains("backup      1:") && stats.out().contains("backup      2:"));
     for path in bed.objects("index") {
         fs::remove_file(path).unwrap();
@@ -146,7 +147,8 @@ fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
         third["data_added"].as_u64().unwrap() < 20_000,
         "the index knows all again: {third}"
     );
-    bed.ok(["restore", "3", "--target", "after"]);
+    let third = third["snapshot_id"].to_string();
+    bed.ok(["restore", &third, "--target", "after"]);
     assert_same(&was, &picture(&bed.restored("after", "src")));
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup nothing
 //! here is needed but its manifest. An object of another kind that cannot be read may be what a crash tore;
-//! it costs resuming, deduplication or reclamation, and is named as a leftover.
+//! it costs resuming, deduplication or reclamation, and is named as a leftover; so is an epoch of reclamation that
+//! is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +49,12 @@ pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport
                 continue;
             };
             traces.note(&object.name);
+            // An epoch is open as long as its condemned list exists.
+            if kind == ObjectKind::Condemned {
+                let what = "reclamation has not ended: a prune is running, or was interrupted; then run \
+                            `onefold prune` again";
+                report.leave(&object.name, what);
+            }
             if read.contains(&object.name) {
                 continue;
             }

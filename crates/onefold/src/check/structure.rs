@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use format::frame::DIGEST_BYTES;
+use format::frame::{DIGEST_BYTES, ObjectKind};
 use format::manifest::StreamRoot;
 use format::names::{self, SessionObject};
 use format::node::NodeEntry;
+use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
+use session::ManifestList;
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, Revision, SequenceNumber,
     SessionId, SlotRange,
@@ -29,11 +31,15 @@ pub(super) struct Structure {
 }
 
 /// Follows everything; findings go to the report.
-pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) -> Result<Structure> {
+pub(super) fn check(
+    store: &Store,
+    list: &ManifestList,
+    monitor: &Monitor,
+    report: &mut CheckReport,
+) -> Result<Structure> {
     for damage in &store.config.damage {
         report.find(&damage.name, damage, true);
     }
-    let list = store.manifests.list()?;
     for damaged in &list.damaged {
         if !damaged.is_unread && was_cut_short(store, &damaged.name)? {
             report.leave(&damaged.name, &damaged.why);
@@ -44,7 +50,7 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
             report.damaged_backups.insert(session);
         }
     }
-    objects::check(store, &list, report)?;
+    objects::check(store, list, report)?;
     let backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
     let nodes = store.nodes();
     let mut walk = Walk {
@@ -55,6 +61,7 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
         bad: BTreeMap::new(),
     };
     monitor.set_total(backups.len() as u64);
+    let mut named = BTreeSet::new();
     for snapshot in &backups {
         report.backups += 1;
         for stream in &snapshot.backup.streams {
@@ -67,10 +74,14 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
             .containers
             .iter()
             .flat_map(|span| span.ids(snapshot.id));
-        walk.reached.extend(own);
+        named.extend(own);
         monitor.add_done(1);
     }
-    let Walk { reached, mut bad, .. } = walk;
+    let Walk {
+        mut reached, mut bad, ..
+    } = walk;
+    leave_out_removed(store, &mut named)?;
+    reached.append(&mut named);
     let containers: Vec<ContainerId> = reached.into_iter().collect();
     catalogs(store, &containers, report, &mut bad)?;
     Ok(Structure {
@@ -78,6 +89,27 @@ pub(super) fn check(store: &Store, monitor: &Monitor, report: &mut CheckReport) 
         containers,
         bad,
     })
+}
+
+/// Of the containers that manifests name, those that reclamation has removed whole need not be there; what a
+/// backup reaches must be, whatever lists say. A list that cannot be read is named elsewhere.
+fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result<()> {
+    for object in store.env.storage.list(names::REMOVED_FOLDER)? {
+        if names::parse_removed(&object.name).is_none() {
+            continue;
+        }
+        let read = store
+            .sealer
+            .read(&object.name, ObjectKind::Removed, Removed::decode);
+        let Ok(list) = read else { continue };
+        for slots in list.slots.iter().filter(|slots| slots.slots.is_none()) {
+            named.remove(&slots.container);
+        }
+        for id in list.gone.iter().flat_map(|run| run.ids()) {
+            named.remove(&id);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:

@@ -44,6 +44,10 @@ impl Reclaimer {
         }
     }
 
+    pub fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
     pub fn roster(&self) -> Roster {
         Roster::list(&self.sealer).unwrap()
     }
@@ -208,6 +212,25 @@ impl Reclaimer {
             }
         }
         storage.barrier().unwrap();
+    }
+
+    /// `removed/<epoch>`, of one whole container; nothing is done about it.
+    pub fn put_removed(&self, epoch: u64, container: ContainerId) {
+        let list = Removed {
+            epoch: Epoch::new(epoch).unwrap(),
+            slots: vec![ContainerSlots {
+                container,
+                slots: None,
+            }],
+            marks: Vec::new(),
+            left: Vec::new(),
+            gone: Vec::new(),
+            stored_bytes: 0,
+        };
+        let name = names::removed(list.epoch);
+        self.sealer
+            .put(&name, ObjectKind::Removed, &list.to_bytes())
+            .unwrap();
     }
 
     fn by_container(&self, slots: &Slots) -> Vec<ContainerSlots> {

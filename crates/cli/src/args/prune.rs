@@ -1,0 +1,69 @@
+//! Arguments of reclaiming space.
+
+use clap::Args;
+use onefold::{PruneLimits as Limits, PruneUnused};
+
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    #[command(flatten)]
+    pub(crate) limits: PruneLimits,
+    /// Say what would be reclaimed, and change nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Look at every container, not only at those that may have lost something since the last prune
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Let backups go whose manifests have vanished without having been forgotten
+    #[arg(long)]
+    pub(crate) accept_lost: bool,
+}
+
+/// How much is copied to free the rest.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Space")]
+pub(crate) struct PruneLimits {
+    /// How much of what is stored may be unused afterwards: a share as `5%`, a size as `500M`, or `unlimited`
+    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
+    max_unused: PruneUnused,
+    /// Copy at most so much, as `10G`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_repack: Option<u64>,
+}
+
+impl PruneLimits {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            unused_max: self.max_unused,
+            repack_bytes_max: self.max_repack.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn unused(text: &str) -> Result<PruneUnused, String> {
+    if text == "unlimited" {
+        return Ok(PruneUnused::Unlimited);
+    }
+    match text.strip_suffix('%') {
+        None => size(text).map(PruneUnused::Bytes),
+        Some(share) => match share.parse::<f64>() {
+            Ok(share) if (0.0..=100.0).contains(&share) => Ok(PruneUnused::Share(share / 100.0)),
+            _ => Err("a share is 0% to 100%".to_owned()),
+        },
+    }
+}
+
+/// Bytes, or with a letter at the end KiB, MiB, GiB or TiB.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is a number, or one followed by K, M, G or T".to_owned();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "b" | "B" => 0,
+        "k" | "K" => 10,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        "t" | "T" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}

@@ -1,0 +1,238 @@
+//! Arguments of what forgets, tags and holds backups.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::Args;
+use onefold::{GroupBy, Limit, Period, Policy, Rule, TimeSpan, UnixNanos};
+
+use super::{Filter, PruneLimits};
+
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// Forget these backups: ids, or `latest`
+    #[arg(value_name = "ID", conflicts_with_all = ["Keep", "host", "path", "tag", "group_by", "unsafe_allow_remove_all"])]
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
+    /// Only consider backups of this host
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Only consider backups of this path
+    #[arg(long, value_name = "PATH")]
+    path: Vec<PathBuf>,
+    /// Only consider backups with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// Ask the rules of each group of backups by itself: of the same `host`, `paths` and `tags`, or any of these;
+    /// empty: of all backups together
+    #[arg(short, long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
+    pub(crate) group_by: GroupBy,
+    /// Let a group lose all its backups
+    #[arg(long)]
+    unsafe_allow_remove_all: bool,
+    /// Say what would be forgotten, why the rest is kept, and how much space would come back; forget nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Reclaim space afterwards, as `prune` does
+    #[arg(long)]
+    pub(crate) prune: bool,
+    #[command(flatten)]
+    pub(crate) limits: PruneLimits,
+}
+
+impl Forget {
+    pub(crate) fn filter(&self) -> Filter {
+        Filter {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            tag: self.tag.clone(),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            rules: self.keep.rules(),
+            may_remove_all: self.unsafe_allow_remove_all,
+        }
+    }
+}
+
+/// The rules.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rules (N: a number, or `unlimited`; DURATION: as 2y5m7d3h)")]
+#[group(id = "Keep", multiple = true)]
+pub(crate) struct Keep {
+    /// Keep the last N backups
+    #[arg(short = 'l', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_last: Option<Count>,
+    /// Keep the newest backup of each of the last N hours that have one
+    #[arg(short = 'H', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_hourly: Option<Count>,
+    /// Of days
+    #[arg(short = 'd', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_daily: Option<Count>,
+    /// Of weeks
+    #[arg(short = 'w', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_weekly: Option<Count>,
+    /// Of months
+    #[arg(short = 'm', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_monthly: Option<Count>,
+    /// Of years
+    #[arg(short = 'y', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    keep_yearly: Option<Count>,
+    /// Keep backups that are no older than the newest one by DURATION
+    #[arg(long, value_name = "DURATION")]
+    keep_within: Option<TimeSpan>,
+    /// Of those, the newest of each hour
+    #[arg(long, value_name = "DURATION")]
+    keep_within_hourly: Option<TimeSpan>,
+    /// Of each day
+    #[arg(long, value_name = "DURATION")]
+    keep_within_daily: Option<TimeSpan>,
+    /// Of each week
+    #[arg(long, value_name = "DURATION")]
+    keep_within_weekly: Option<TimeSpan>,
+    /// Of each month
+    #[arg(long, value_name = "DURATION")]
+    keep_within_monthly: Option<TimeSpan>,
+    /// Of each year
+    #[arg(long, value_name = "DURATION")]
+    keep_within_yearly: Option<TimeSpan>,
+    /// Keep backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated)
+    #[arg(long, value_name = "TAG[,TAG]")]
+    keep_tag: Vec<String>,
+}
+
+impl Keep {
+    fn rules(&self) -> Vec<Rule> {
+        let newest = [
+            (Period::Each, self.keep_last),
+            (Period::Hour, self.keep_hourly),
+            (Period::Day, self.keep_daily),
+            (Period::Week, self.keep_weekly),
+            (Period::Month, self.keep_monthly),
+            (Period::Year, self.keep_yearly),
+        ];
+        let within = [
+            (Period::Each, self.keep_within),
+            (Period::Hour, self.keep_within_hourly),
+            (Period::Day, self.keep_within_daily),
+            (Period::Week, self.keep_within_weekly),
+            (Period::Month, self.keep_within_monthly),
+            (Period::Year, self.keep_within_yearly),
+        ];
+        let newest = newest.into_iter().filter_map(|(period, count)| {
+            let limit = count?.0?;
+            Some(Rule::Newest { period, limit })
+        });
+        let within = within
+            .into_iter()
+            .filter_map(|(period, span)| Some(Rule::Within { period, span: span? }));
+        let tagged = self.keep_tag.iter().map(|list| {
+            let tags = list.split(',').filter(|tag| !tag.is_empty());
+            Rule::Tagged(tags.map(str::to_owned).collect())
+        });
+        newest.chain(within).chain(tagged).collect()
+    }
+}
+
+/// How many backups a rule keeps; `None` with 0, which is no rule.
+#[derive(Debug, Clone, Copy)]
+struct Count(Option<Limit>);
+
+fn count(text: &str) -> Result<Count, String> {
+    if matches!(text, "unlimited" | "-1") {
+        return Ok(Count(Some(Limit::None)));
+    }
+    let number: u32 = text
+        .parse()
+        .map_err(|_| "a number of backups, or `unlimited`".to_owned())?;
+    Ok(Count(NonZeroU32::new(number).map(Limit::Count)))
+}
+
+fn group_by(text: &str) -> Result<GroupBy, String> {
+    let mut by = GroupBy {
+        host: false,
+        paths: false,
+        tags: false,
+    };
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        match word {
+            "host" => by.host = true,
+            "path" | "paths" => by.paths = true,
+            "tag" | "tags" => by.tags = true,
+            _ => {
+                return Err(format!(
+                    "`{word}` is nothing to group by; `host`, `paths` and `tags` are"
+                ));
+            }
+        }
+    }
+    Ok(by)
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub(crate) struct Tag {
+    /// The backups: ids, or `latest`
+    #[arg(value_name = "ID", conflicts_with_all = ["host", "path", "tag"])]
+    pub(crate) ids: Vec<String>,
+    /// Add this tag (may be repeated, or separated by commas)
+    #[arg(
+        long,
+        value_name = "TAG",
+        value_delimiter = ',',
+        group = "change",
+        conflicts_with = "set"
+    )]
+    pub(crate) add: Vec<String>,
+    /// Remove this tag
+    #[arg(
+        long,
+        value_name = "TAG",
+        value_delimiter = ',',
+        group = "change",
+        conflicts_with = "set"
+    )]
+    pub(crate) remove: Vec<String>,
+    /// Replace all tags by these; empty: by none
+    #[arg(long, value_name = "TAG", value_delimiter = ',', group = "change")]
+    pub(crate) set: Option<Vec<String>>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("end").required(true))]
+pub(crate) struct Hold {
+    /// The backups: ids, or `latest`
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Until this date, or date and time, such as 2030-01-31 or `2030-01-31 12:00`, local; or RFC 3339
+    #[arg(long, value_name = "DATE", group = "end", value_parser = moment)]
+    pub(crate) until: Option<UnixNanos>,
+    /// For so long from now on, such as 2y6m
+    #[arg(long = "for", value_name = "DURATION", group = "end")]
+    pub(crate) span: Option<TimeSpan>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unhold {
+    /// The backups: ids, or `latest`
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+}
+
+fn moment(text: &str) -> Result<UnixNanos, String> {
+    let local = |text: &str| {
+        let time: jiff::civil::DateTime = text.parse()?;
+        Ok::<_, jiff::Error>(time.to_zoned(jiff::tz::TimeZone::system())?.timestamp())
+    };
+    let time = text.parse::<jiff::Timestamp>().or_else(|_| local(text));
+    let nanos = time
+        .ok()
+        .and_then(|time| i64::try_from(time.as_nanosecond()).ok());
+    let wrong = || "a date as 2030-01-31, or `2030-01-31 12:00`, before the year 2262".to_owned();
+    nanos.map(UnixNanos::new).ok_or_else(wrong)
+}

@@ -1,0 +1,167 @@
+//! `onefold prune`, and what `forget --prune` does after forgetting.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use onefold::{Monitor, PruneOptions, PrunePreview, PruneReport, SessionId, Store};
+use serde::Serialize;
+
+use crate::args::{Global, Prune, PruneLimits};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count};
+use crate::progress::{self, Status};
+
+#[derive(Serialize)]
+struct Summary {
+    message_type: &'static str,
+    dry_run: bool,
+    bytes_freed: u64,
+    bytes_copied: u64,
+    bytes_left_dead: u64,
+    containers_removed: u64,
+    containers_compacted: u64,
+    nodes_read: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_stored: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sessions_expired: Vec<u64>,
+}
+
+pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let options = PruneOptions {
+        all: args.all,
+        accept_lost: args.accept_lost,
+        ..options(&args.limits)
+    };
+    if args.dry_run {
+        preview(&store, &options, &BTreeSet::new(), output)?;
+        return Ok(Code::Success);
+    }
+    prune(&store, &options, output)
+}
+
+/// What the arguments say of it.
+pub(crate) fn options(limits: &PruneLimits) -> PruneOptions {
+    PruneOptions {
+        limits: limits.limits(),
+        process: std::process::id(),
+        ..PruneOptions::default()
+    }
+}
+
+/// Says what a prune would do, were these backups forgotten; the bytes it would free come back.
+pub(crate) fn preview(
+    store: &Store,
+    options: &PruneOptions,
+    forget: &BTreeSet<SessionId>,
+    output: Output,
+) -> Result<u64> {
+    let (preview, warnings) = watched("prune", output, |monitor| {
+        store.preview_prune(options, forget, monitor)
+    })?;
+    for warning in warnings {
+        output.warn(warning)?;
+    }
+    let PrunePreview {
+        containers_removed,
+        containers_compacted,
+        bytes_freed,
+        bytes_copied,
+        bytes_left_dead,
+        nodes_read,
+    } = preview;
+    output.line(format!(
+        "would free {}: {} go, {} lose a part; {} would be copied for it, and {} would stay unused",
+        bytes(bytes_freed),
+        count(containers_removed, "container", "containers"),
+        containers_compacted,
+        bytes(bytes_copied),
+        bytes(bytes_left_dead),
+    ))?;
+    output.object(&Summary {
+        message_type: "prune_summary",
+        dry_run: true,
+        bytes_freed,
+        bytes_copied,
+        bytes_left_dead,
+        containers_removed,
+        containers_compacted,
+        nodes_read,
+        bytes_stored: None,
+        sessions_expired: Vec::new(),
+    })?;
+    Ok(bytes_freed)
+}
+
+/// Prunes, and says what came of it.
+pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Result<Code> {
+    let (report, warnings) = watched("prune", output, |monitor| store.prune(options, monitor))?;
+    for id in &report.sessions_expired {
+        output.warn(format!(
+            "session {id} was dead or did not answer, and was ended: a backup that it was making begins anew"
+        ))?;
+    }
+    for warning in warnings {
+        output.warn(warning)?;
+    }
+    for (container, why) in &report.damaged {
+        output.warn(format!(
+            "{container} stays as it is: {why}; run `onefold check --read-data`"
+        ))?;
+    }
+    say(&report, output)?;
+    Ok(if report.damaged.is_empty() {
+        Code::Success
+    } else {
+        Code::Failure
+    })
+}
+
+fn say(report: &PruneReport, output: Output) -> Result<()> {
+    if report.bytes_deleted == 0 {
+        output.line("nothing to reclaim")?;
+    } else {
+        output.line(format!(
+            "freed {}: {} went, {} lost a part; {} were copied for it",
+            bytes(report.bytes_freed()),
+            count(report.containers_removed, "container", "containers"),
+            report.containers_compacted,
+            bytes(report.bytes_copied),
+        ))?;
+    }
+    if report.bytes_left_dead > 0 {
+        output.line(format!(
+            "{} of about {} stay unused",
+            bytes(report.bytes_left_dead),
+            bytes(report.bytes_stored)
+        ))?;
+    }
+    output.object(&Summary {
+        message_type: "prune_summary",
+        dry_run: false,
+        bytes_freed: report.bytes_freed(),
+        bytes_copied: report.bytes_copied,
+        bytes_left_dead: report.bytes_left_dead,
+        containers_removed: report.containers_removed,
+        containers_compacted: report.containers_compacted,
+        nodes_read: report.nodes_read,
+        bytes_stored: Some(report.bytes_stored),
+        sessions_expired: report.sessions_expired.iter().map(|id| id.get()).collect(),
+    })?;
+    Ok(())
+}
+
+fn watched<T>(
+    verb: &'static str,
+    output: Output,
+    work: impl FnOnce(&Monitor) -> onefold::Result<T>,
+) -> Result<T> {
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let status = || Status {
+        bytes_done: monitor.work_done(),
+        bytes_total: monitor.work_total(),
+        ..Status::default()
+    };
+    Ok(progress::beside(output, verb, &status, || work(&monitor))?)
+}

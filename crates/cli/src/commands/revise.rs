@@ -1,0 +1,97 @@
+//! `onefold tag`, `onefold hold`, `onefold unhold`
+
+use anyhow::{Result, bail};
+use onefold::{HoldEnd, TagChange, Which};
+use serde::Serialize;
+
+use crate::args::{Filter, Global, Hold, Tag, Unhold};
+use crate::exit::Code;
+use crate::output::{Output, count, local_time, utc_time};
+
+#[derive(Serialize)]
+struct Changed {
+    message_type: &'static str,
+    snapshot_id: u64,
+    tags: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    message_type: &'static str,
+    changed_snapshots: u64,
+}
+
+#[derive(Serialize)]
+struct Held {
+    message_type: &'static str,
+    snapshot_id: u64,
+    hold_until: Option<String>,
+}
+
+pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
+    let Filter { host, path, tag } = &args.filter;
+    let which = if !args.ids.is_empty() {
+        Which::Named(args.ids.clone())
+    } else if host.is_none() && path.is_empty() && tag.is_empty() {
+        bail!("which backups? Name their ids, or choose some with --host, --path or --tag");
+    } else {
+        Which::All(super::filter(&args.filter)?)
+    };
+    let change = match &args.set {
+        Some(tags) => TagChange::Set(tags.clone()),
+        None => TagChange::Alter {
+            add: args.add.clone(),
+            remove: args.remove.clone(),
+        },
+    };
+    let store = super::open(global)?;
+    let mut changed = 0;
+    for backup in store.tag(&which, &change)? {
+        if !backup.is_changed {
+            continue;
+        }
+        changed += 1;
+        output.line(format!("backup {}: [{}]", backup.id, backup.tags.join(", ")))?;
+        output.object(&Changed {
+            message_type: "changed",
+            snapshot_id: backup.id.get(),
+            tags: backup.tags,
+        })?;
+    }
+    output.line(format!(
+        "changed the tags of {}",
+        count(changed, "backup", "backups")
+    ))?;
+    output.object(&Summary {
+        message_type: "summary",
+        changed_snapshots: changed,
+    })?;
+    Ok(Code::Success)
+}
+
+pub(crate) fn hold(global: &Global, args: &Hold, output: Output) -> Result<Code> {
+    let until = args.until.map(HoldEnd::At);
+    let end = until.or_else(|| args.span.map(HoldEnd::After));
+    set(global, &args.ids, end, output)
+}
+
+pub(crate) fn unhold(global: &Global, args: &Unhold, output: Output) -> Result<Code> {
+    set(global, &args.ids, None, output)
+}
+
+fn set(global: &Global, ids: &[String], end: Option<HoldEnd>, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    let (ids, until) = store.hold(ids, end)?;
+    for id in ids {
+        output.line(match until {
+            Some(until) => format!("backup {id} is held until {}", local_time(until.get())),
+            None => format!("backup {id} is not held"),
+        })?;
+        output.object(&Held {
+            message_type: "hold",
+            snapshot_id: id.get(),
+            hold_until: until.map(|until| utc_time(until.get())),
+        })?;
+    }
+    Ok(Code::Success)
+}

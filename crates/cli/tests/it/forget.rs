@@ -1,0 +1,167 @@
+//! `forget`, `tag`, `hold` and `unhold`.
+
+use std::fs;
+
+use crate::bed::{Bed, last, lines};
+
+/// A store with backups 1 to `n`, each with new content.
+fn bed(n: u64) -> Bed {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    for round in 0..n {
+        fs::write(bed.path("src/file"), round.to_string()).unwrap();
+        bed.ok(["backup", "src", "--host", "here"]);
+    }
+    bed
+}
+
+#[test]
+fn rules_keep_and_say_why() {
+    let bed = bed(4);
+    let dry = bed.ok(["forget", "--keep-last", "2", "-n"]).out();
+    assert!(dry.contains("would forget 2 backups"), "{dry}");
+    assert_eq!(bed.backups(), [1, 2, 3, 4]);
+    let text = bed.ok(["forget", "-l", "2"]).out();
+    let line = |words: &[&str]| {
+        text.lines()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(line(&["host here, paths /", "/src", "keeps 2 of 4"]), "{text}");
+    assert!(line(&["keep ", " 4 ", "here", "last 1"]), "{text}");
+    assert!(line(&["remove", " 1 "]) && line(&["forgot 2 backups"]), "{text}");
+    assert_eq!(bed.backups(), [3, 4]);
+    bed.ok(["restore", "3", "-t", "out"]);
+    assert_eq!(fs::read_to_string(bed.restored("out", "src/file")).unwrap(), "2");
+    bed.run(["restore", "1", "-t", "out"])
+        .expect(1)
+        .says(&["backup 1 is forgotten"]);
+    bed.assert_sound();
+    let quiet = bed.ok(["forget", "-l", "1", "--quiet"]);
+    assert_eq!((quiet.out(), quiet.err()), (String::new(), String::new()));
+    assert_eq!(bed.backups(), [4]);
+}
+
+#[test]
+fn without_a_rule_nothing_goes() {
+    let bed = bed(2);
+    for args in [&["forget"][..], &["forget", "--keep-last", "0"]] {
+        bed.run(args).expect(1).says(&["no rule", "--keep-last"]);
+    }
+    bed.run(["forget", "--keep-tag", "x"])
+        .expect(1)
+        .says(&["none of the 2 backups of host here", "--unsafe-allow-remove-all"]);
+    bed.run(["forget", "--unsafe-allow-remove-all"])
+        .expect(1)
+        .says(&["every backup"]);
+    for args in [
+        &["forget", "1", "--keep-last", "1"][..],
+        &["forget", "--keep-within", "5"],
+        &["forget", "--keep-last", "-2"],
+        &["forget", "-l", "1", "--group-by", "moon"],
+        &["hold", "1"],
+        &["tag", "1"],
+    ] {
+        bed.run(args).expect(2);
+    }
+    assert_eq!(bed.backups(), [1, 2]);
+    bed.ok(["forget", "--keep-last", "-1", "--keep-daily", "unlimited"]);
+    assert_eq!(bed.backups(), [1, 2]);
+    bed.ok(["forget", "--unsafe-allow-remove-all", "--host", "here"]);
+    assert_eq!(bed.backups(), [0_u64; 0]);
+}
+
+#[test]
+fn groups_and_filters_narrow_what_goes() {
+    let bed = bed(2);
+    bed.ok(["backup", "src", "--host", "there"]);
+    bed.ok(["backup", "src", "--host", "there", "--tag", "old"]);
+    bed.ok(["forget", "-l", "1", "--host", "nowhere"]);
+    bed.ok(["forget", "-l", "1", "--group-by", "host,tags"]);
+    assert_eq!(bed.backups(), [2, 3, 4]);
+    bed.ok(["forget", "-l", "1", "--host", "there"]);
+    assert_eq!(bed.backups(), [2, 4]);
+    bed.ok(["forget", "-l", "1", "--group-by", ""]);
+    assert_eq!(bed.backups(), [4]);
+}
+
+#[test]
+fn ids_are_forgotten_by_name() {
+    let bed = bed(3);
+    bed.run(["forget", "1", "77"]).expect(1).says(&["no backup 77"]);
+    assert_eq!(bed.backups(), [1, 2, 3]);
+    bed.ok(["forget", "1", "latest"]);
+    let text = bed.ok(["forget", "1"]).out();
+    assert!(
+        text.contains("forgot 0 backups") && text.contains("forgotten before"),
+        "{text}"
+    );
+    assert_eq!(bed.backups(), [2]);
+}
+
+#[test]
+fn holds_are_shown_and_kept() {
+    let bed = bed(3);
+    bed.ok(["hold", "1", "--until", "2200-01-31"]);
+    let text = bed.ok(["snapshots"]).out();
+    assert!(text.contains("held until 2200-01-31 00:00:00"), "{text}");
+    bed.run(["forget", "1"])
+        .expect(1)
+        .says(&["backup 1 is held until 2200-01-3", "onefold unhold 1"]);
+    bed.run(["hold", "2", "--until", "2001-01-31"])
+        .expect(1)
+        .says(&["name a later time"]);
+    bed.run(["hold", "2", "--until", "soon"]).expect(2);
+    let dry = bed.ok(["forget", "-l", "1", "--dry-run"]).out();
+    assert!(dry.contains("held until 2200-01-3"), "{dry}");
+    bed.ok(["forget", "-l", "1"]);
+    assert_eq!(bed.backups(), [1, 3]);
+    bed.ok(["unhold", "1"]);
+    bed.ok(["hold", "3", "--for", "1y"]);
+    bed.ok(["forget", "1"]);
+    assert_eq!(bed.backups(), [3]);
+    bed.assert_sound();
+}
+
+#[test]
+fn tags_change() {
+    let bed = bed(2);
+    bed.ok(["tag", "--add", "a,b", "1"]);
+    bed.ok(["tag", "--remove", "a", "--add", "c", "--tag", "b"]);
+    assert!(bed.ok(["snapshots"]).out().contains("[b, c]"));
+    bed.run(["tag", "--add", "x"]).expect(1).says(&["which backups"]);
+    bed.run(["tag", "--add", "x", "--set", "y", "1"]).expect(2);
+    bed.ok(["tag", "--set", "", "1"]);
+    let out = bed.ok(["tag", "--set", "", "1"]).out();
+    assert!(out.contains("changed the tags of 0 backups"), "{out}");
+    bed.ok(["tag", "--set", "keep", "1"]);
+    bed.ok(["forget", "--keep-tag", "keep"]);
+    assert_eq!(bed.backups(), [1]);
+}
+
+#[test]
+fn json_lines_say_it_all() {
+    let bed = bed(3);
+    let held = last(&bed.ok(["hold", "1", "--until", "2200-01-31T00:00:00Z", "--json"]));
+    assert_eq!(held["message_type"], "hold");
+    assert_eq!(held["hold_until"], "2200-01-31T00:00:00Z");
+    let listed = lines(&bed.ok(["snapshots", "--json"]).out);
+    assert_eq!(listed[0]["hold_until"], "2200-01-31T00:00:00Z");
+    assert!(listed[1]["hold_until"].is_null());
+    let said = lines(&bed.ok(["forget", "-l", "1", "--json", "--dry-run"]).out);
+    let (group, summary) = (&said[0], &said[1]);
+    assert_eq!(group["message_type"], "group");
+    assert_eq!(group["host"], "here");
+    assert!(group["tags"].is_null());
+    assert_eq!(group["keep"][0]["id"], 3);
+    assert_eq!(group["keep"][0]["reasons"][0], "last 1");
+    assert_eq!(group["keep"][1]["reasons"][0], "held until 2200-01-31 00:00 UTC");
+    assert_eq!(group["remove"][0]["id"], 2);
+    assert_eq!(summary["forgotten"], serde_json::json!([2]));
+    assert_eq!(summary["dry_run"], true);
+    let tagged = lines(&bed.ok(["tag", "--add", "x", "1", "2", "--json"]).out);
+    assert_eq!(tagged[0]["message_type"], "changed");
+    assert_eq!(tagged[0]["tags"], serde_json::json!(["x"]));
+    assert_eq!(tagged[2]["changed_snapshots"], 2);
+    let unheld = last(&bed.ok(["unhold", "1", "--json"]));
+    assert!(unheld["hold_until"].is_null());
+}

@@ -1,0 +1,230 @@
+//! Forgetting backups: those that a policy does not keep, or those that are named.
+//!
+//! All is decided, and every objection found, before the first tombstone is put; each tombstone is durable by itself,
+//! so that a run which ends early has forgotten some and harmed none, and running it again does the rest. What was
+//! held or tagged between the decision and the deed stays. Forgetting frees no space.
+
+use format::names;
+use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
+use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Session, SessionError};
+use types::{Revision, SeriesId, SessionId, UnixNanos};
+
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::store::Store;
+
+/// Which backups are forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForgetWhat {
+    /// These: ids, or `latest`.
+    Named(Vec<String>),
+    /// Those that the policy does not keep, of those that the filter lets through.
+    ByPolicy {
+        /// The policy.
+        policy: Policy,
+        /// For what it is asked by itself.
+        group_by: GroupBy,
+        /// Which backups are considered.
+        filter: Filter,
+    },
+}
+
+/// How to forget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgetRequest {
+    /// What.
+    pub what: ForgetWhat,
+    /// Decide and report alone.
+    pub is_dry_run: bool,
+}
+
+/// What forgetting did, or would do in a dry run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForgetReport {
+    /// What a policy decided, with reasons.
+    pub groups: Vec<Group>,
+    /// Forgotten by this run, by id.
+    pub forgotten: Vec<SessionId>,
+    /// To be forgotten, but somebody had done so already.
+    pub already_forgotten: Vec<SessionId>,
+    /// To be forgotten, but held or tagged by somebody meanwhile: they stay, and may be asked for again.
+    pub revised_meanwhile: Vec<SessionId>,
+    /// Manifests that cannot be read; a policy leaves those backups alone.
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// A backup that shall go, as it was seen.
+struct Doomed {
+    series: SeriesId,
+    session: SessionId,
+    /// Its highest revision, readable or not.
+    seen: Revision,
+}
+
+impl Doomed {
+    fn of(entry: &ManifestEntry) -> Self {
+        Self {
+            series: entry.series(),
+            session: entry.session(),
+            seen: entry.revisions.last().copied().unwrap_or(entry.stored.revision),
+        }
+    }
+}
+
+impl Store {
+    /// Forgets backups.
+    ///
+    /// # Errors
+    /// A policy that keeps nothing; a backup that is named and held, in doubt, or not there: nothing is forgotten
+    /// then. When interrupted, or of the storage: some may be.
+    pub fn forget(&self, request: &ForgetRequest, monitor: &Monitor) -> Result<ForgetReport> {
+        if !request.is_dry_run {
+            self.ensure_writable()?;
+        }
+        let list = self.manifests.list()?;
+        let mut report = ForgetReport::default();
+        let mut doomed = match &request.what {
+            ForgetWhat::Named(ids) => self.named(&list, ids, request.is_dry_run, &mut report)?,
+            ForgetWhat::ByPolicy {
+                policy,
+                group_by,
+                filter,
+            } => {
+                if policy.rules.is_empty() && policy.may_remove_all && *filter == Filter::default() {
+                    return Err(Error::Setting(
+                        "this would forget every backup in the store; choose some with --host, --path or --tag".into(),
+                    ));
+                }
+                let candidates = chosen(&list, filter);
+                let now = self.now_for_holds(&candidates, request.is_dry_run)?;
+                report.groups = retention::decide(candidates, policy, *group_by, now)?;
+                report.damaged.clone_from(&list.damaged);
+                condemned(&list, &report.groups)
+            }
+        };
+        doomed.sort_by_key(|one| one.session);
+        doomed.dedup_by_key(|one| one.session);
+        monitor.set_total(doomed.len() as u64);
+        for one in doomed {
+            if monitor.is_cancelled() {
+                return Err(::restore::RestoreError::Interrupted.into());
+            }
+            let done = if request.is_dry_run {
+                Forgetting::Done
+            } else {
+                self.manifests.forget_as_seen(one.series, one.session, one.seen)?
+            };
+            match done {
+                Forgetting::Done => report.forgotten.push(one.session),
+                Forgetting::Before => report.already_forgotten.push(one.session),
+                Forgetting::Revised => report.revised_meanwhile.push(one.session),
+            }
+            monitor.add_done(1);
+        }
+        Ok(report)
+    }
+
+    fn named(
+        &self,
+        list: &ManifestList,
+        ids: &[String],
+        is_dry_run: bool,
+        report: &mut ForgetReport,
+    ) -> Result<Vec<Doomed>> {
+        let candidates = retention::candidates(list);
+        let mut doomed = Vec::new();
+        let mut wanted = Vec::new();
+        for id in ids {
+            match list.resolve(id, &Filter::default()) {
+                Ok(entry) => {
+                    doomed.push(Doomed::of(entry));
+                    wanted.extend(
+                        candidates
+                            .iter()
+                            .filter(|one| one.session == entry.session())
+                            .cloned(),
+                    );
+                }
+                Err(SessionError::Forgotten { session }) => report.already_forgotten.push(session),
+                // Nobody can restore it, and nothing but this makes an end of it.
+                Err(SessionError::Damaged(object)) => doomed.extend(unreadable(list, &object)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        report.already_forgotten.sort_unstable();
+        report.already_forgotten.dedup();
+        let now = self.now_for_holds(&wanted, is_dry_run)?;
+        for one in &wanted {
+            let id = one.session;
+            if one.newer_unreadable {
+                return Err(Error::Held(format!(
+                    "backup {id} is not forgotten: its newest manifest revision cannot be read and may be a hold; \
+                     `onefold unhold {id}` writes a new one without, and then it can be"
+                )));
+            }
+            if let Some(until) = one.held(now) {
+                let reason = Reason::HeldUntil(until);
+                return Err(Error::Held(format!(
+                    "backup {id} is {reason}, and none is forgotten; `onefold unhold {id}` ends the hold"
+                )));
+            }
+        }
+        Ok(doomed)
+    }
+
+    /// A time that the storage's clock has told, where one of these has a hold; without one, no time matters.
+    fn now_for_holds(&self, backups: &[Candidate], is_dry_run: bool) -> Result<UnixNanos> {
+        let before_all_holds = UnixNanos::new(i64::MIN);
+        if backups.iter().all(|one| one.hold_until.is_none()) {
+            return Ok(before_all_holds);
+        }
+        match self.storage_now() {
+            // Who only looks may lack the right to write; then holds are taken to last.
+            Err(_) if is_dry_run => Ok(before_all_holds),
+            told => told,
+        }
+    }
+
+    /// What time it is by the storage's clock: that of an object put just now, a read session's claim.
+    pub(crate) fn storage_now(&self) -> Result<UnixNanos> {
+        let session = Session::begin_read(&self.sealer, self.options.process, self.options.policy)?;
+        let told = self.env.storage.head(&names::claim(session.id()));
+        session.end()?;
+        Ok(told?.put_at)
+    }
+}
+
+/// What a policy is asked of.
+fn chosen(list: &ManifestList, filter: &Filter) -> Vec<Candidate> {
+    let mut candidates = retention::candidates(list);
+    candidates.retain(|one| {
+        let backup = list.get(one.session).and_then(ManifestEntry::backup);
+        backup.is_some_and(|backup| filter.lets_through(backup))
+    });
+    candidates
+}
+
+fn condemned(list: &ManifestList, groups: &[Group]) -> Vec<Doomed> {
+    let decisions = groups.iter().flat_map(|group| &group.decisions);
+    decisions
+        .filter(|decision: &&Decision| !decision.is_kept())
+        .filter_map(|decision| list.get(decision.backup.session))
+        .map(Doomed::of)
+        .collect()
+}
+
+/// A backup of which no revision can be read.
+fn unreadable(list: &ManifestList, object: &DamagedObject) -> Option<Doomed> {
+    let (series, session, _) = names::parse_manifest(&object.name)?;
+    let named = list
+        .damaged
+        .iter()
+        .filter_map(|other| names::parse_manifest(&other.name));
+    let of_it = named.filter(|(of_series, of, _)| (*of_series, *of) == (series, session));
+    let seen = of_it.map(|(_, _, revision)| revision).max()?;
+    Some(Doomed {
+        series,
+        session,
+        seen,
+    })
+}

@@ -1,0 +1,144 @@
+//! Reclaiming space: what `reclaim` does, with this store's doors.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::index::Index;
+use container::Compression;
+use env::StorageError;
+use reclaim::{Context, Packing, Progress, reserve};
+use types::SessionId;
+
+use crate::error::Result;
+use crate::monitor::Monitor;
+use crate::store::Store;
+
+pub use reclaim::{
+    Limits as PruneLimits, Preview as PrunePreview, PruneOptions, PruneReport, Unused as PruneUnused,
+};
+
+/// Level at which what is copied is compressed again, where it was compressed.
+const COPY_LEVEL: i32 = 1;
+
+/// What is said beside the report.
+#[derive(Debug, Default)]
+struct Watcher<'a> {
+    monitor: Option<&'a Monitor>,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Progress for Watcher<'_> {
+    fn add_nodes(&self, nodes: u64) {
+        self.add_done(nodes);
+    }
+    fn set_total(&self, containers: u64) {
+        if let Some(monitor) = self.monitor {
+            monitor.begin_part(containers);
+        }
+    }
+    fn add_done(&self, containers: u64) {
+        if let Some(monitor) = self.monitor {
+            monitor.add_done(containers);
+        }
+    }
+    fn warn(&self, warning: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(warning.to_owned());
+    }
+    fn is_cancelled(&self) -> bool {
+        self.monitor.is_some_and(Monitor::is_cancelled)
+    }
+}
+
+impl Store {
+    /// Reclaims what no backup reaches, beside whoever else works on the store. What should be said besides the report
+    /// comes back with it. On a disk that is full the reserve is given up first, and made again afterwards.
+    ///
+    /// # Errors
+    /// When what lives cannot be told, another prunes, or someone asks to stop; of the storage. The store is as readable as
+    /// before, and the next prune goes on from there.
+    pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<String>)> {
+        self.ensure_writable()?;
+        let storage = &*self.env.storage;
+        let reserve = match storage.head(&format::names::reserve()) {
+            Ok(meta) => Some(meta.len),
+            Err(StorageError::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let run = || {
+            let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
+            self.reclaiming(Some(&index), monitor, |context| reclaim::prune(context, options))
+        };
+        self.containers.clear_catalogs();
+        let mut done = run();
+        if let Err(error) = &done
+            && error.is_no_space()
+            && reserve::give_up(storage)?
+        {
+            done = run();
+            // Also where that failed: the next one will need it.
+            let short = reserve.and_then(|bytes| self.make_reserve_again(bytes));
+            if let Ok((_, warnings)) = &mut done {
+                warnings.extend(short);
+            }
+        }
+        done
+    }
+
+    /// What should be said where there is no room for it yet.
+    fn make_reserve_again(&self, bytes: u64) -> Option<String> {
+        let made = usize::try_from(bytes)
+            .ok()
+            .map(|bytes| reserve::make(&self.env, bytes));
+        let error = made?.err()?;
+        Some(format!(
+            "the reserve was given up, and could not be made again: {error}; the next prune may need some free space"
+        ))
+    }
+
+    /// What [`Self::prune`] would do, were these backups forgotten too. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    pub fn preview_prune(
+        &self,
+        options: &PruneOptions,
+        forget: &BTreeSet<SessionId>,
+        monitor: &Monitor,
+    ) -> Result<(PrunePreview, Vec<String>)> {
+        self.reclaiming(None, monitor, |context| {
+            reclaim::preview(context, options, forget)
+        })
+    }
+
+    fn reclaiming<T>(
+        &self,
+        index: Option<&Index>,
+        monitor: &Monitor,
+        work: impl FnOnce(&Context<'_>) -> reclaim::Result<T>,
+    ) -> Result<(T, Vec<String>)> {
+        let nodes = self.nodes();
+        let watcher = Watcher {
+            monitor: Some(monitor),
+            ..Watcher::default()
+        };
+        let context = Context {
+            sealer: &self.sealer,
+            manifests: &self.manifests,
+            containers: &self.containers,
+            nodes: &nodes,
+            packing: Packing {
+                region_bytes: self.settings().region_bytes as usize,
+                compression: Compression::Level(COPY_LEVEL),
+            },
+            index,
+            progress: &watcher,
+        };
+        let done = work(&context)?;
+        let warnings = watcher
+            .warnings
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        Ok((done, warnings))
+    }
+}

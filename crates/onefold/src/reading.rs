@@ -1,0 +1,161 @@
+//! Reading backups while others forget and prune them.
+//!
+//! Who reads a backup's content (restore, dump, listing, check, layout) declares it first, in a read session, as a
+//! backup declares its parent: reclamation keeps what the declared revision reaches until the session ends, though
+//! the backup is forgotten meanwhile; the pulse answers epochs. A process that dies is found by its free lock.
+//!
+//! Nothing cached is dropped when an epoch appears. What is declared is not removed, and slots change neither
+//! number nor content in any generation (INV-2): nodes and catalogs in memory stay right, and a generation that
+//! was compacted away is followed to the newer one where its bytes are read.
+//!
+//! A store that cannot be written is read without a pin: a restore matters more. A backup that is then forgotten
+//! and pruned under the reader is told apart from damage, by listing the backups again ([`Reading::explain`]).
+
+use session::{ManifestList, Pulse, ReadEnd, Session};
+use types::SessionId;
+
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::snapshots::Snapshot;
+use crate::store::Store;
+
+/// Every so many sessions a reader removes what ended ones have left: each leaves a few small objects, and a
+/// store may be read often between two backups.
+const SESSIONS_A_TIDY: u64 = 16;
+
+/// Backups that are being read. Dropping it lets go of them.
+pub(crate) struct Reading<'a> {
+    store: &'a Store,
+    pin: Option<(Session, Pulse)>,
+    chosen: Vec<SessionId>,
+    list: ManifestList,
+    notes: Vec<String>,
+}
+
+impl<'a> Reading<'a> {
+    /// Pins the backups that `choose` names of the list; may ask it several times.
+    ///
+    /// # Errors
+    /// Of the storage, where not even the backups can be listed.
+    pub(crate) fn begin(store: &'a Store, choose: impl Fn(&ManifestList) -> Vec<SessionId>) -> Result<Self> {
+        let mut reading = Self {
+            store,
+            pin: None,
+            chosen: Vec::new(),
+            list: ManifestList::default(),
+            notes: Vec::new(),
+        };
+        if store.options.pin_reads {
+            match reading.pin(&choose) {
+                Ok(()) => return Ok(reading),
+                Err(error) => reading.notes.push(format!(
+                    "what is read is not kept, should `forget` and `prune` run now: {error}"
+                )),
+            }
+        }
+        reading.list = store.manifests.list()?;
+        reading.chosen = choose(&reading.list);
+        Ok(reading)
+    }
+
+    /// Pins one backup. It is read by the revision that counts now: [`Self::snapshot`].
+    ///
+    /// # Errors
+    /// `Forgotten`; as [`Self::begin`].
+    pub(crate) fn of(store: &'a Store, snapshot: &Snapshot) -> Result<(Self, Snapshot)> {
+        let id = snapshot.id;
+        let is_there = |list: &ManifestList| list.get(id).and_then(Snapshot::of).is_some();
+        let reading = Self::begin(store, |list| is_there(list).then_some(id).into_iter().collect())?;
+        let current = reading.list.get(id).and_then(Snapshot::of);
+        let current = current.ok_or(Error::Forgotten { id, why: None })?;
+        Ok((reading, current))
+    }
+
+    fn pin(&mut self, choose: &impl Fn(&ManifestList) -> Vec<SessionId>) -> Result<()> {
+        let store = self.store;
+        store.ensure_writable()?;
+        let session =
+            Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
+        let pulse = session.start_pulse();
+        let (list, chosen) = (&mut self.list, &mut self.chosen);
+        let declared = session.choose_parents(|listed| {
+            list.clone_from(listed);
+            chosen.clone_from(&choose(listed));
+            chosen.clone()
+        });
+        match (pulse, declared) {
+            (Ok(pulse), Ok(_)) => {
+                if session.id().get().is_multiple_of(SESSIONS_A_TIDY) {
+                    // What stays is for the next one.
+                    self.notes
+                        .extend(session.tidy().err().map(|error| error.to_string()));
+                }
+                self.pin = Some((session, pulse));
+                Ok(())
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                // Without an ending it is found dead by its lock.
+                drop(session.end());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The manifests that the choice was made from.
+    pub(crate) fn list(&self) -> &ManifestList {
+        &self.list
+    }
+
+    /// What a failure comes to: where what is read was not kept and has been forgotten since, it says so.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        if !error.is_of_stored() {
+            return error;
+        }
+        match self.forgotten() {
+            Some(id) => Error::Forgotten {
+                id,
+                why: Some(Box::new(error)),
+            },
+            None => error,
+        }
+    }
+
+    /// A backup that was not kept for this reader and has been forgotten since: what is missing of it is no
+    /// damage.
+    pub(crate) fn forgotten(&self) -> Option<SessionId> {
+        let is_kept = self
+            .pin
+            .as_ref()
+            .is_some_and(|(session, _)| session.tick().is_ok());
+        if is_kept {
+            return None;
+        }
+        let now = self.store.manifests.list().ok()?;
+        let is_gone = |id: &&SessionId| now.get(**id).is_none_or(|entry| entry.backup().is_none());
+        self.chosen.iter().find(is_gone).copied()
+    }
+
+    /// Lets go; what went wrong beside the reading is noted.
+    pub(crate) fn end(mut self, monitor: &Monitor) {
+        let mut notes = std::mem::take(&mut self.notes);
+        match self.pin.take().map(|(session, _)| session.end()) {
+            None | Some(Ok(ReadEnd::Clean)) => {}
+            Some(Ok(ReadEnd::Elsewhere(how))) => notes.push(format!(
+                "what was read was not kept to the end: {how}; all that was read is verified"
+            )),
+            Some(Err(error)) => notes.push(format!(
+                "ending the read session failed; the next backup ends it: {error}"
+            )),
+        }
+        notes.into_iter().for_each(|note| monitor.add_note(note));
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if let Some((session, _)) = self.pin.take() {
+            // Whoever failed has its own error to tell; without an ending the session is found dead by its lock.
+            drop(session.end());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Space comes back: what is forgotten goes, what is kept restores, whatever happens beside it.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use env::Storage;
+use onefold::{Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId, Store};
+
+fn everything() -> PruneOptions {
+    PruneOptions {
+        limits: PruneLimits {
+            unused_max: PruneUnused::Bytes(0),
+            ..PruneLimits::default()
+        },
+        ..PruneOptions::default()
+    }
+}
+
+fn prune(store: &Store, options: &PruneOptions) -> PruneReport {
+    let (report, warnings) = store.prune(options, &Monitor::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    report
+}
+
+fn forget(machine: &Process, id: SessionId) {
+    common::reclaimer::Reclaimer::new(machine.beside(id.get() + 500)).forget(id);
+}
+
+/// Manifests, but for the endings of sessions that only read.
+fn manifests(machine: &Process) -> usize {
+    let reading = format!("backups/{}/", "0".repeat(32));
+    let names = machine.names("backups");
+    names.iter().filter(|name| !name.starts_with(&reading)).count()
+}
+
+fn stored(machine: &Process) -> u64 {
+    ["data", "recipe", "small", "catalog", "mirror"]
+        .iter()
+        .flat_map(|folder| machine.storage.list(folder).unwrap())
+        .map(|object| object.len)
+        .sum()
+}
+
+#[test]
+fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
+    let machine = Process::new(1);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, 60 << 10)).collect();
+    let of = |which: &[usize]| which.iter().flat_map(|n| parts[*n].clone()).collect::<Vec<u8>>();
+    let contents = [of(&[0, 1, 2]), of(&[1, 2, 3]), of(&[3, 4, 5]), of(&[0, 5])];
+    let mut ids = Vec::new();
+    for bytes in &contents {
+        ids.push(
+            back_up_bytes(&machine.open(), "/file", bytes, &How::plain())
+                .unwrap()
+                .id,
+        );
+    }
+    let before = stored(&machine);
+    let nothing = prune(&machine.open(), &everything());
+    assert_eq!(nothing.bytes_deleted, 0, "{nothing:?}");
+    assert_eq!(nothing.groups_marked, 1);
+    let again = prune(&machine.open(), &everything());
+    assert_eq!((again.groups_marked, again.nodes_read), (0, 0), "marks are kept");
+    forget(&machine, ids[0]);
+    let preview = machine
+        .open()
+        .preview_prune(&everything(), &BTreeSet::new(), &Monitor::default())
+        .unwrap()
+        .0;
+    let report = prune(&machine.open(), &everything());
+    assert!(
+        report.bytes_deleted == 0 || preview.bytes_freed > 0,
+        "{preview:?} {report:?}"
+    );
+    forget(&machine, ids[1]);
+    let report = prune(&machine.open(), &everything());
+    assert!(
+        report.bytes_freed() > 60 << 10,
+        "parts 1 and 2 are nobody's: {report:?}"
+    );
+    let after = stored(&machine);
+    assert!(after + (100 << 10) < before, "{before} {after}");
+    let store = machine.open();
+    for (id, bytes) in ids.iter().zip(&contents).skip(2) {
+        assert_restores_bytes(&store, &snapshot(&store, *id), "/file", bytes, "kept");
+    }
+    assert_sound(&store, "after pruning");
+    forget(&machine, ids[2]);
+    forget(&machine, ids[3]);
+    prune(&machine.open(), &everything());
+    assert_eq!(stored(&machine), 0, "nothing is left of nothing");
+    let more = back_up_bytes(&machine.open(), "/file", &contents[0], &How::plain()).unwrap();
+    let store = machine.open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, more.id),
+        "/file",
+        &contents[0],
+        "after all",
+    );
+    assert_sound(&store, "after all");
+}
+
+#[test]
+fn tombstones_and_endings_go_when_they_are_old() {
+    let machine = Process::new(2);
+    machine.init();
+    let first = back_up_bytes(&machine.open(), "/file", &noise(1, 50 << 10), &How::plain()).unwrap();
+    back_up_bytes(&machine.open(), "/file", &noise(2, 50 << 10), &How::plain()).unwrap();
+    forget(&machine, first.id);
+    prune(&machine.open(), &everything());
+    assert_eq!(manifests(&machine), 3);
+    machine.clock.advance(Duration::from_secs(31 * 24 * 60 * 60));
+    let none = PruneOptions {
+        keep_endings_for: Duration::ZERO,
+        ..everything()
+    };
+    prune(&machine.open(), &none);
+    assert_eq!(manifests(&machine), 1, "{:?}", machine.names("backups"));
+    prune(&machine.open(), &none);
+    assert_sound(&machine.open(), "after the tombstone went");
+}

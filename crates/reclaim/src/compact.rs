@@ -1,0 +1,180 @@
+//! The next generation of a container: its survivors, under the slots that they always had (INV-2).
+//!
+//! Pure but for reads; nothing is put here. Survivors keep their physical order. Regions of few survivors are
+//! gathered up to the store's size of regions. What was stored raw stays raw without being tried; what was
+//! compressed is compressed again.
+//!
+//! What must hold: no rot is copied. Every region is opened under its seal, every chunk is compared with its
+//! fingerprint, and the first that fails ends the rewriting. Nodes have the seal alone: their fingerprints are
+//! over their children's.
+
+use container::{
+    CatalogView, CompressedRegion, Compression, ContainerBuilder, ContainerError, Containers, RegionBuffer,
+    SealedContainer, compress_region,
+};
+use env::AlignedBuffer;
+use format::container::{CatalogEntry, Codec, MergedRange};
+use types::{Generation, RegionIndex, Slot, SlotRange};
+
+/// Stored bytes of one read.
+const READ_BYTES_MAX: u64 = 4 << 20;
+/// Stored bytes between two regions that are read rather than asked for apart.
+const GAP_BYTES_MAX: u64 = 256 << 10;
+
+/// How survivors are packed: the store's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packing {
+    /// Plain bytes at which a region closes.
+    pub region_bytes: usize,
+    /// For regions that were compressed.
+    pub compression: Compression,
+}
+
+/// Whether a slot is on a list of sorted ranges.
+pub(crate) fn is_listed(list: &[SlotRange], slot: Slot) -> bool {
+    let after = list.partition_point(|range| range.first() <= slot);
+    after > 0 && list[after - 1].contains(slot)
+}
+
+/// Whether a generation holds nothing of what is listed.
+pub(crate) fn is_rid_of(view: &CatalogView, dead: &[SlotRange]) -> bool {
+    !view.entries().iter().any(|entry| is_listed(dead, entry.slot))
+}
+
+/// What is left of `view` without the dead slots, sealed as that generation; `None` when nothing is.
+///
+/// # Errors
+/// Of the storage; what is wrong with the first region or chunk that no copy has whole.
+pub(crate) fn rewrite(
+    containers: &Containers,
+    view: &CatalogView,
+    dead: &[SlotRange],
+    generation: Generation,
+    packing: Packing,
+) -> Result<Option<SealedContainer>, ContainerError> {
+    let survives = |entry: &CatalogEntry| !is_listed(dead, entry.slot);
+    let wanted: Vec<RegionIndex> = (0u32..)
+        .zip(view.rows())
+        .filter_map(|(number, _)| RegionIndex::new(number).ok())
+        .filter(|region| view.entries()[view.positions_in(*region)].iter().any(survives))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let len = usize::try_from(view.object_len()).unwrap_or(0);
+    let room = AlignedBuffer::with_capacity(len);
+    let mut regions = Regions {
+        builder: ContainerBuilder::in_buffer(view.id(), generation, room),
+        packing,
+        plain: Vec::new(),
+        entries: Vec::new(),
+        is_raw: true,
+    };
+    let mut buffer = RegionBuffer::default();
+    for together in reads(view, &wanted) {
+        containers.read_regions_into(view, together, &mut buffer)?;
+        for (region, bytes) in buffer.regions() {
+            let is_raw = view.row(region).is_none_or(|row| row.codec == Codec::Raw);
+            let mut rest = bytes;
+            for entry in &view.entries()[view.positions_in(region)] {
+                let (chunk, after) = rest.split_at(rest.len().min(entry.len as usize));
+                rest = after;
+                if survives(entry) {
+                    containers.verify_chunk(view, entry.slot, chunk)?;
+                    regions.add(*entry, chunk, is_raw);
+                }
+            }
+        }
+    }
+    regions.close();
+    let mut builder = regions.builder;
+    builder.set_merged(surviving(view.merged(), view, dead));
+    builder.seal(containers).map(Some)
+}
+
+/// Regions that are read at once.
+fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [RegionIndex]> {
+    let place = |region: RegionIndex| {
+        let row = view.row(region);
+        row.map_or((0, 0), |row| (row.offset, row.offset + u64::from(row.stored_len)))
+    };
+    let mut out = Vec::new();
+    while let Some(first) = wanted.first() {
+        let begin = place(*first).0;
+        let ends = wanted.windows(2).position(|pair| {
+            let (end, (next, next_end)) = (place(pair[0]).1, place(pair[1]));
+            next - end > GAP_BYTES_MAX || next_end - begin > READ_BYTES_MAX
+        });
+        let (together, rest) = wanted.split_at(ends.map_or(wanted.len(), |at| at + 1));
+        out.push(together);
+        wanted = rest;
+    }
+    out
+}
+
+/// Survivors on their way to regions.
+struct Regions {
+    builder: ContainerBuilder,
+    packing: Packing,
+    plain: Vec<u8>,
+    entries: Vec<CatalogEntry>,
+    /// Whether all that is gathered was stored raw.
+    is_raw: bool,
+}
+
+impl Regions {
+    /// A region of both kinds is better than two tiny ones, and worse than two that are not.
+    fn add(&mut self, entry: CatalogEntry, chunk: &[u8], is_raw: bool) {
+        if is_raw != self.is_raw && self.plain.len() >= self.packing.region_bytes / 4 {
+            self.close();
+        }
+        self.is_raw = is_raw && (self.is_raw || self.entries.is_empty());
+        self.plain.extend_from_slice(chunk);
+        self.entries.push(entry);
+        if self.plain.len() >= self.packing.region_bytes {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let plain = std::mem::take(&mut self.plain);
+        let region = if self.is_raw {
+            CompressedRegion::raw(plain)
+        } else {
+            compress_region(plain, self.packing.compression)
+        };
+        self.builder
+            .append_survivors(region, &std::mem::take(&mut self.entries));
+        self.is_raw = true;
+    }
+}
+
+/// The ranges of what was merged here, as far as their slots survive.
+fn surviving(merged: &[MergedRange], view: &CatalogView, dead: &[SlotRange]) -> Vec<MergedRange> {
+    let mut out: Vec<MergedRange> = Vec::new();
+    for range in merged {
+        let mut open: Option<MergedRange> = None;
+        for (ahead, old) in (0u32..).zip(range.slots.iter()) {
+            let here = range.first_here.checked_add(ahead);
+            let here = here.filter(|here| !is_listed(dead, *here) && view.entry(*here).is_some());
+            let longer = open.and_then(|open| SlotRange::new(open.slots.first(), open.slots.count() + 1));
+            open = match (here, open, longer) {
+                (Some(_), Some(open), Some(slots)) => Some(MergedRange { slots, ..open }),
+                (Some(first_here), _, _) => Some(MergedRange {
+                    from: range.from,
+                    slots: SlotRange::one(old),
+                    first_here,
+                }),
+                (None, open, _) => {
+                    out.extend(open);
+                    None
+                }
+            };
+        }
+        out.extend(open);
+    }
+    out
+}

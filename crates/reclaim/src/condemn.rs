@@ -1,0 +1,277 @@
+//! Mark what changed, and find what is dead: the first half of an epoch, which removes nothing.
+//!
+//! Groups whose manifests are as their marks cover them are not marked again [Guo 3.3] (G8): backups that came add to
+//! marks, whose bits of nodes tell what was visited; a group that lost one is marked anew, alone.
+
+use std::collections::BTreeSet;
+
+use format::manifest::{Backup, Manifest};
+use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
+use session::{EndedBy, ManifestEntry, ManifestList};
+use types::{ContainerId, Epoch, Revision, SessionId};
+
+use crate::error::{ReclaimError, Result};
+use crate::live::has_ended;
+use crate::mark::{self, Marker, Walk};
+use crate::marks::{self, Change, InForce, StoredMarks};
+use crate::prune::{Context, PruneOptions};
+use crate::slots::{SlotSet, entry};
+use crate::sweep;
+
+/// What marking came to.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Groups marked anew, by number of their new marks.
+    pub(crate) marked: Vec<(GroupId, Revision)>,
+    /// All groups' marks as they will be.
+    pub(crate) after: InForce,
+    /// Dead slots, in order of their containers.
+    pub(crate) condemned: Vec<ContainerSlots>,
+    /// Whether any of them was not left in place knowingly by an earlier epoch.
+    pub(crate) has_news: bool,
+    /// Whether marks lost bits, or a group is no more.
+    pub(crate) has_dropped: bool,
+    /// Nodes read.
+    pub(crate) nodes: u64,
+}
+
+/// What is known before.
+pub(crate) struct Before<'a> {
+    pub(crate) in_force: &'a InForce,
+    pub(crate) removed: Option<&'a Removed>,
+    /// Whether every container is to be swept.
+    pub(crate) sweep_all: bool,
+    /// The epoch that the marks are for.
+    pub(crate) epoch: Epoch,
+}
+
+/// Marks and sweeps. Writes nothing.
+pub(crate) fn plan(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    list: &ManifestList,
+    before: &Before<'_>,
+) -> Result<Plan> {
+    ensure_readable(list)?;
+    let mut planning = Planning {
+        context,
+        options,
+        list,
+        before,
+        covers: before.in_force.covers().into_keys().collect(),
+        swept: BTreeSet::new(),
+        plan: Plan::default(),
+    };
+    for (group, entries) in marks::members(list, before.in_force) {
+        planning.group(group, &entries)?;
+    }
+    planning.ended_by_others()?;
+    planning.sweep()
+}
+
+/// What manifests that cannot be read would keep alive is not known.
+pub(crate) fn ensure_readable(list: &ManifestList) -> Result<()> {
+    for object in &list.damaged {
+        let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
+        if object.is_unread || session.is_none_or(|session| list.get(session).is_none()) {
+            let what = object.why.clone();
+            return Err(ReclaimError::DamagedManifest { what });
+        }
+    }
+    Ok(())
+}
+
+struct Planning<'a> {
+    context: &'a Context<'a>,
+    options: &'a PruneOptions,
+    list: &'a ManifestList,
+    before: &'a Before<'a>,
+    /// Sessions that some marks cover.
+    covers: BTreeSet<SessionId>,
+    swept: BTreeSet<ContainerId>,
+    plan: Plan,
+}
+
+impl Planning<'_> {
+    fn group(&mut self, group: GroupId, entries: &[&ManifestEntry]) -> Result<()> {
+        let old = self.before.in_force.groups.get(&group);
+        let covered = old.map_or(&[][..], |old| &old.marks.covers);
+        let (mut change, lost) = marks::change(covered, entries, &|old, new| self.has_same_reach(old, new));
+        if let Some(session) = lost.filter(|_| !self.options.accept_lost) {
+            let what = format!(
+                "the manifest of backup {session} was there when the store was marked, was not forgotten, and is gone \
+                 (bring it back from a copy of the storage, or say --accept-lost to let that backup go)"
+            );
+            return Err(ReclaimError::DamagedManifest { what });
+        }
+        // What stands there unreadable is replaced, or everything would be swept each time.
+        if self.before.in_force.missing.contains(&group) || old.is_none() {
+            change = change.max(Change::Added);
+        }
+        match old {
+            Some(old) if change == Change::None => {
+                self.plan.after.groups.insert(group, old.clone());
+                return Ok(());
+            }
+            _ => {}
+        }
+        if entries.is_empty() && old.is_none_or(|old| old.marks.covers.is_empty()) {
+            return Ok(());
+        }
+        let marks = self.mark(group, old, change, entries)?;
+        for entry in entries {
+            if !self.covers.contains(&entry.session()) {
+                self.first_seen(entry)?;
+            }
+        }
+        let revision = self.before.in_force.next_revision(group);
+        self.plan.marked.push((group, revision));
+        self.plan
+            .after
+            .groups
+            .insert(group, StoredMarks { revision, marks });
+        Ok(())
+    }
+
+    /// Whether only words of a manifest have changed: tags, a hold.
+    fn has_same_reach(&self, old: &CoveredManifest, new: &ManifestEntry) -> bool {
+        let before = self
+            .context
+            .manifests
+            .read(new.series(), old.session, old.revision);
+        let before = before.ok().filter(|before| before.digest == old.digest);
+        let before = before.as_ref().and_then(|before| match &before.manifest {
+            Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
+            _ => None,
+        });
+        before
+            .zip(new.backup())
+            .is_some_and(|(before, now)| before.streams == now.streams && before.containers == now.containers)
+    }
+
+    fn mark(
+        &mut self,
+        group: GroupId,
+        old: Option<&StoredMarks>,
+        change: Change,
+        entries: &[&ManifestEntry],
+    ) -> Result<Marks> {
+        let mut marker = Marker::default();
+        let kept = old.filter(|_| change == Change::Added);
+        if let Some(kept) = kept {
+            marker.marks.add_list(&kept.marks.live);
+        }
+        let mut walk = Walk::new(self.context.nodes, self.context.progress);
+        for entry in entries {
+            let is_marked = kept.is_some_and(|kept| kept.marks.covers.contains(&marks::covered(entry)));
+            if let Some(backup) = entry.backup().filter(|_| !is_marked) {
+                mark::backup(&mut walk, backup, &mut marker).map_err(|error| error.of(entry.session()))?;
+            }
+        }
+        self.plan.nodes += walk.read;
+        let live = marker.marks.into_list();
+        if let Some(old) = old.filter(|_| change == Change::Dropped) {
+            self.swept.extend(sweep::lost_bits(&old.marks.live, &live));
+            self.plan.has_dropped = true;
+        }
+        Ok(Marks {
+            group,
+            epoch: Some(self.before.epoch),
+            covers: entries.iter().map(|entry| marks::covered(entry)).collect(),
+            live,
+        })
+    }
+
+    /// What a backup wrote and does not reach is found when it is marked for the first time.
+    fn first_seen(&mut self, entry: &ManifestEntry) -> Result<()> {
+        let session = entry.session();
+        let Some((_, backup)) = self.context.manifests.last_backup(entry)? else {
+            self.swept
+                .extend(sweep::listed(self.context.containers, session)?);
+            return Ok(());
+        };
+        self.add_written(session, &backup);
+        for (old, _) in &backup.adopted {
+            self.swept.extend(sweep::listed(self.context.containers, *old)?);
+        }
+        Ok(())
+    }
+
+    fn add_written(&mut self, session: SessionId, backup: &Backup) {
+        let spans = backup.containers.iter();
+        self.swept.extend(spans.flat_map(|span| span.ids(session)));
+    }
+
+    /// Sessions that others ended may still have put containers since: they are looked at each time.
+    fn ended_by_others(&mut self) -> Result<()> {
+        for entry in &self.list.entries {
+            let is_over = match entry.ended_by() {
+                Some(EndedBy::Expired { .. }) => true,
+                Some(EndedBy::Adopted { by, .. }) => has_ended(self.list, by),
+                _ => false,
+            };
+            if is_over {
+                self.swept
+                    .extend(sweep::listed(self.context.containers, entry.session())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep(mut self) -> Result<Plan> {
+        let context = self.context;
+        if self.before.sweep_all {
+            self.swept = sweep::everything(context.containers)?;
+            self.plan.has_dropped = true;
+        }
+        let running = context.running()?;
+        self.swept.retain(|id| !running.contains(&id.session));
+        // What stayed knowingly is as dead as it was, but for what later backups have taken since.
+        let left = self.before.removed.map_or(&[][..], |removed| &removed.left);
+        let in_part = |left: &&LeftSlots| left.slots.slots.is_some();
+        let whole = left.iter().filter(|left| !in_part(left));
+        self.swept.extend(whole.map(|left| left.slots.container));
+        let known: Vec<_> = left
+            .iter()
+            .filter(in_part)
+            .filter(|left| !self.swept.contains(&left.slots.container))
+            .collect();
+        let mut asked = self.swept.clone();
+        asked.extend(known.iter().map(|left| left.slots.container));
+        let lists = self.plan.after.groups.values().map(|stored| &stored.marks.live);
+        let merged = sweep::merge(lists, &asked);
+        let is_ended = |session: SessionId| !running.contains(&session);
+        let mut dead = sweep::dead(
+            context.containers,
+            &self.swept,
+            &merged,
+            &is_ended,
+            context.progress,
+        )?;
+        let was_left = |slots: &ContainerSlots| {
+            let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
+            at.is_ok_and(|at| left[at].slots == *slots)
+        };
+        self.plan.has_news = !dead.iter().all(was_left);
+        for left in known {
+            let id = left.slots.container;
+            match merged.live.get(id) {
+                None => {
+                    self.plan.has_news = true;
+                    dead.push(entry(id, None));
+                }
+                Some(live) => {
+                    let was: SlotSet = left.slots.slots.clone().unwrap_or_default().into_iter().collect();
+                    let still = was.without(live);
+                    if !still.is_empty() {
+                        dead.push(entry(id, Some(&still)));
+                    }
+                }
+            }
+        }
+        dead.sort_unstable_by_key(|slots| slots.container);
+        dead.dedup_by_key(|slots| slots.container);
+        self.plan.condemned = dead;
+        Ok(self.plan)
+    }
+}

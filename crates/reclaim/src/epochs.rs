@@ -1,0 +1,151 @@
+//! The objects of epochs: which there are, which is open, which one's lists count.
+//!
+//! An epoch is open as long as its condemned list stands. One that was created below the highest is void, and its
+//! list is nobody's (docs/protocol.md, "Condemn, wait, remove"). The removed list of the highest finished epoch says
+//! where the next one begins.
+
+use std::collections::BTreeSet;
+
+use env::StorageError;
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{Condemned, Removed};
+use object::{ObjectError, Sealer};
+use types::{Epoch, ObjectName, UnixNanos};
+
+use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
+
+/// The epochs that have lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Epochs {
+    pub(crate) condemned: BTreeSet<Epoch>,
+    pub(crate) removed: BTreeSet<Epoch>,
+}
+
+impl Epochs {
+    pub(crate) fn list(sealer: &Sealer) -> Result<Self> {
+        // In this order, as sessions do: a condemned list is dropped only when its removed list exists.
+        let condemned = sealer.list(names::CONDEMNED_FOLDER, names::parse_condemned)?;
+        let removed = sealer.list(names::REMOVED_FOLDER, names::parse_removed)?;
+        Ok(Self {
+            condemned: condemned.into_iter().map(|(epoch, _)| epoch).collect(),
+            removed: removed.into_iter().map(|(epoch, _)| epoch).collect(),
+        })
+    }
+
+    pub(crate) fn highest(&self) -> Option<Epoch> {
+        self.condemned.last().copied().max(self.removed.last().copied())
+    }
+
+    /// The number of the next epoch.
+    pub(crate) fn next(&self) -> Epoch {
+        match self.highest() {
+            Some(highest) => highest.next(),
+            None => Epoch::new(1).expect("1 is an epoch"),
+        }
+    }
+
+    /// The epoch that is to be finished first.
+    pub(crate) fn open(&self) -> Option<Epoch> {
+        self.highest().filter(|highest| self.condemned.contains(highest))
+    }
+
+    /// Removed lists of finished epochs, the newest first.
+    pub(crate) fn finished(&self) -> impl Iterator<Item = Epoch> + '_ {
+        let finished = |epoch: &Epoch| !self.condemned.contains(epoch);
+        self.removed.iter().rev().copied().filter(finished)
+    }
+
+    /// The removed list of the newest finished epoch, and when it was put; and whether one could not be read: then it is
+    /// not known what was marked and what stayed, and everything must be swept.
+    pub(crate) fn last_removed(
+        &self,
+        sealer: &Sealer,
+        progress: &dyn Progress,
+    ) -> Result<(Option<(Removed, UnixNanos)>, bool)> {
+        let mut unreadable = false;
+        for epoch in self.finished() {
+            match read_removed(sealer, epoch)? {
+                Found::Whole(removed) => {
+                    let put_at = sealer.env().storage.head(&names::removed(epoch))?.put_at;
+                    return Ok((Some((removed, put_at)), unreadable));
+                }
+                Found::Missing => unreadable = true,
+                Found::Damaged(why) => {
+                    progress.warn(&format!("{why}; all containers are looked at instead"));
+                    unreadable = true;
+                }
+            }
+        }
+        Ok((None, unreadable))
+    }
+
+    /// Whether the lists of the open epoch cannot be read: then it is superseded, and what it condemned is swept again
+    /// with everything else. Its number is not used again: sessions have answered it.
+    pub(crate) fn is_illegible(&self, sealer: &Sealer, open: Epoch) -> Result<bool> {
+        Ok(match read_removed(sealer, open)? {
+            Found::Whole(_) => false,
+            Found::Damaged(_) => true,
+            Found::Missing => matches!(read_condemned(sealer, open)?, Found::Damaged(_)),
+        })
+    }
+}
+
+/// What reading a list found.
+pub(crate) enum Found<T> {
+    Whole(T),
+    Missing,
+    Damaged(String),
+}
+
+pub(crate) fn read_condemned(sealer: &Sealer, epoch: Epoch) -> Result<Found<Condemned>> {
+    found(sealer.read(&names::condemned(epoch), ObjectKind::Condemned, Condemned::decode))
+}
+
+pub(crate) fn read_removed(sealer: &Sealer, epoch: Epoch) -> Result<Found<Removed>> {
+    found(sealer.read(&names::removed(epoch), ObjectKind::Removed, Removed::decode))
+}
+
+fn found<T>(read: Result<T, ObjectError>) -> Result<Found<T>> {
+    match read {
+        Ok(list) => Ok(Found::Whole(list)),
+        Err(error) if error.is_not_found() => Ok(Found::Missing),
+        Err(error) if is_lost(&error) => Ok(Found::Damaged(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether an object cannot be had: rot, or a bad sector. A storage that fails as a whole fails the listings too.
+pub(crate) fn is_lost(error: &ObjectError) -> bool {
+    error.is_damage() || matches!(error, ObjectError::Storage(StorageError::Io { .. }))
+}
+
+/// Creates a list durably, with all that it follows from. Whether it is ours.
+pub(crate) fn create(sealer: &Sealer, name: &ObjectName, kind: ObjectKind, bytes: &[u8]) -> Result<bool> {
+    sealer.barrier()?;
+    match sealer.put(name, kind, bytes) {
+        Ok(()) => {
+            sealer.barrier()?;
+            Ok(true)
+        }
+        Err(error) if error.is_already_exists() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Deletes; that somebody else has done so already is as good.
+pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
+    match sealer.env().storage.delete(name) {
+        Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a higher epoch exists: then this one is void, or another has finished it.
+pub(crate) fn ensure_highest(sealer: &Sealer, epoch: Epoch) -> Result<()> {
+    if Epochs::list(sealer)?.highest() > Some(epoch) {
+        return Err(ReclaimError::Overtaken);
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What can go wrong when space is reclaimed.
+
+use container::ContainerError;
+use env::StorageError;
+use object::ObjectError;
+use recipe::RecipeError;
+use session::SessionError;
+use types::SessionId;
+
+/// Reclaiming that did not succeed. The store is as readable as before, and another run goes on from here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReclaimError {
+    /// The storage.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A small object.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// Sessions, manifests, the lease.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A container.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// The index.
+    #[error(transparent)]
+    Index(#[from] index::IndexError),
+    /// What a backup reaches cannot be told.
+    #[error(
+        "what backup {backup} reaches cannot be told, so nothing may be removed: {source}; run `check`, and forget \
+         the backups that it names as damaged"
+    )]
+    Unmarkable {
+        /// The backup, or the session that refers to it.
+        backup: SessionId,
+        /// What is wrong.
+        source: RecipeError,
+    },
+    /// Manifests that cannot be read.
+    #[error(
+        "{what}; what it reaches cannot be told, so nothing may be removed: run `check`, and forget that backup if \
+         it is lost"
+    )]
+    DamagedManifest {
+        /// Which, and what is wrong with it.
+        what: String,
+    },
+    /// An object that reclamation needs cannot be read.
+    #[error("{what}; nothing was removed")]
+    Damaged {
+        /// Which, and what is wrong with it.
+        what: String,
+    },
+    /// Another reclaimer was quicker.
+    #[error("another prune works on this store; it will do what there is to do. Run again when it has ended")]
+    Overtaken,
+    /// Someone asked to stop.
+    #[error("interrupted; what was begun is finished by the next prune")]
+    Interrupted,
+}
+
+impl ReclaimError {
+    /// Whether something stored cannot be read or is not there, so that what is in use cannot be told.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Unmarkable { .. }
+                | Self::DamagedManifest { .. }
+                | Self::Damaged { .. }
+                | Self::Session(SessionError::Damaged(_) | SessionError::NoBackup { .. })
+        )
+    }
+}
+
+/// Results of this crate.
+pub type Result<T, E = ReclaimError> = std::result::Result<T, E>;

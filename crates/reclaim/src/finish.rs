@@ -1,0 +1,371 @@
+//! From `condemned/<epoch>` to the end of the epoch: wait, decide, remove, put marks in force.
+//!
+//! Everything here begins from what the storage says, so that a successor does what its predecessor would have done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{Condemned, ContainerRun, LeftSlots, Removed};
+use session::{
+    DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionInfo,
+};
+use types::{ContainerId, Epoch, SessionId, UnixNanos};
+
+use crate::condemn::{self, Plan};
+use crate::decide::{self, Decided};
+use crate::epochs::{self, Epochs, Found};
+use crate::error::{ReclaimError, Result};
+use crate::live::Finder;
+use crate::marks::InForce;
+use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
+use crate::remove::{self, Execution};
+use crate::sweep;
+
+/// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
+const COPIES_BYTES_MAX: u64 = 48 << 20;
+/// Sessions are looked at this often while they have not answered.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Creates `condemned/<epoch>`; whether it is ours. Durable, with all that it was computed from.
+pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Result<bool> {
+    let condemned = Condemned {
+        epoch,
+        marks: plan.after.revisions(),
+        slots: plan.condemned.clone(),
+    };
+    let name = names::condemned(epoch);
+    epochs::create(
+        context.sealer,
+        &name,
+        ObjectKind::Condemned,
+        &condemned.to_bytes(),
+    )
+}
+
+/// Takes an epoch to its end.
+pub(crate) fn epoch(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+    epoch: Epoch,
+    report: &mut PruneReport,
+) -> Result<()> {
+    epochs::ensure_highest(context.sealer, epoch)?;
+    let mut refused = None;
+    let removed = match epochs::read_removed(context.sealer, epoch)? {
+        Found::Whole(removed) => removed,
+        Found::Missing => {
+            let Found::Whole(condemned) = epochs::read_condemned(context.sealer, epoch)? else {
+                return Err(ReclaimError::Overtaken);
+            };
+            let decided = match wait_and_decide(context, options, session, lease, &condemned, report) {
+                Ok(removed) => removed,
+                // What is in use cannot be told, so all of it stays; with the epoch closed that can be mended.
+                Err(error) if error.is_damage() => {
+                    refused = Some(error);
+                    nothing(context, &condemned)?
+                }
+                Err(error) => return Err(error),
+            };
+            publish(context, decided)?
+        }
+        Found::Damaged(what) => return Err(ReclaimError::Damaged { what }),
+    };
+    // Void, or finished by another: not to be executed from here.
+    epochs::ensure_highest(context.sealer, epoch)?;
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    let done = remove::execute(
+        context.containers,
+        &removed,
+        &Execution {
+            packing: context.packing,
+            copies_bytes_max: COPIES_BYTES_MAX,
+            has_merged: &|_| false,
+            progress: context.progress,
+        },
+    )?;
+    report.epochs += 1;
+    report.containers_removed += done.removed;
+    report.containers_compacted += done.compacted;
+    report.bytes_deleted += done.freed_bytes;
+    report.bytes_copied += done.copied_bytes;
+    report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
+    report.bytes_stored = removed.stored_bytes;
+    for (container, error) in &done.damaged {
+        report.damaged.push((container.to_string(), error.to_string()));
+    }
+    // Executing took a while: whoever slept meanwhile puts nobody's marks in force.
+    epochs::ensure_highest(context.sealer, epoch)?;
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    close(context, &removed)?;
+    hook_again(context, session, &done.kept)?;
+    refused.map_or(Ok(()), Err)
+}
+
+/// Containers that were rewritten may have lost the fingerprints that led to them.
+fn hook_again(context: &Context<'_>, session: &Session, kept: &[ContainerId]) -> Result<()> {
+    let Some(index) = context.index else { return Ok(()) };
+    let mut views = Vec::with_capacity(kept.len());
+    for id in kept {
+        views.extend(sweep::catalog(context.containers, *id, context.progress)?);
+    }
+    if !views.is_empty() {
+        index.add_rewritten(session.id(), views.iter().map(std::convert::AsRef::as_ref))?;
+    }
+    Ok(())
+}
+
+/// The end of an epoch that removes nothing of what it condemned.
+fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
+    let epochs = Epochs::list(context.sealer)?;
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let left = condemned.slots.iter().map(|slots| LeftSlots {
+        slots: slots.clone(),
+        dead_bytes: 0,
+        live_bytes: 0,
+    });
+    Ok(Removed {
+        epoch: condemned.epoch,
+        slots: Vec::new(),
+        marks: condemned.marks.clone(),
+        left: left.collect(),
+        gone: names_on_record(context, &epochs, condemned.epoch)?,
+        stored_bytes: before.map_or(0, |(before, _)| before.stored_bytes),
+    })
+}
+
+fn wait_and_decide(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+    condemned: &Condemned,
+    report: &mut PruneReport,
+) -> Result<Removed> {
+    let listed = answers(context, options, session, condemned.epoch, report)?;
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    let named = InForce::named(context.sealer, &condemned.marks)?;
+    let containers: BTreeSet<_> = condemned.slots.iter().map(|slots| slots.container).collect();
+    let mut finder = Finder::new(
+        context.manifests,
+        context.nodes,
+        context.progress,
+        &named,
+        containers,
+    );
+    for info in &listed {
+        for checkpoint in Roster::checkpoints(context.sealer, info)? {
+            finder.checkpoint(info.id, &checkpoint)?;
+        }
+    }
+    // What was read is acted on; and only then manifests are listed, once.
+    context.sealer.barrier()?;
+    let list = context.manifests.list()?;
+    condemn::ensure_readable(&list)?;
+    finder.manifests(&list, &named.covers())?;
+    let live = finder.into_live();
+
+    let epochs = Epochs::list(context.sealer)?;
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let stored = stored_bytes(before.as_ref(), &list, context.manifests)?;
+    let known = before.as_ref().map_or(&[][..], |(before, _)| &before.left);
+    let Decided {
+        slots,
+        left,
+        stored_bytes,
+        ..
+    } = decide::decide(context, &condemned.slots, &live, known, stored, options.limits)?;
+    Ok(Removed {
+        epoch: condemned.epoch,
+        slots,
+        marks: condemned.marks.clone(),
+        left,
+        gone: names_on_record(context, &epochs, condemned.epoch)?,
+        stored_bytes,
+    })
+}
+
+/// The names that are taken for ever by what was removed until then. Of an epoch whose removed list cannot be read all
+/// count that it condemned whole.
+fn names_on_record(context: &Context<'_>, epochs: &Epochs, before: Epoch) -> Result<Vec<ContainerRun>> {
+    let mut taken = Vec::new();
+    for epoch in epochs.removed.range(..before) {
+        let slots = match epochs::read_removed(context.sealer, *epoch)? {
+            Found::Whole(removed) => {
+                taken.extend(removed.gone.iter().flat_map(|run| run.ids()));
+                removed.slots
+            }
+            _ => match epochs::read_condemned(context.sealer, *epoch)? {
+                Found::Whole(condemned) => condemned.slots,
+                _ => continue,
+            },
+        };
+        let whole = slots.iter().filter(|slots| slots.slots.is_none());
+        taken.extend(whole.map(|slots| slots.container));
+    }
+    Ok(ContainerRun::collect(taken))
+}
+
+/// About how many bytes all containers take: as many as the list before said, and what was committed since, by the
+/// storage's clock.
+pub(crate) fn stored_bytes(
+    before: Option<&(Removed, UnixNanos)>,
+    list: &ManifestList,
+    manifests: &Manifests,
+) -> Result<u64> {
+    let mut bytes = before.map_or(0, |(before, _)| before.stored_bytes);
+    for entry in &list.entries {
+        if before.is_some_and(|(_, put_at)| entry.committed_at <= *put_at) {
+            continue;
+        }
+        if let Some((_, backup)) = manifests.last_backup(entry)? {
+            bytes += backup.totals.bytes_stored;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Waits until every session that runs has answered or ended; those that have answered come back.
+fn answers(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    epoch: Epoch,
+    report: &mut PruneReport,
+) -> Result<Vec<SessionInfo>> {
+    let env = context.sealer.env();
+    let watch = DeathWatch::new(env.clone(), options.policy);
+    let began = env.clock.monotonic();
+    let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
+    loop {
+        let roster = Roster::list(context.sealer)?;
+        context.ensure_all_can_answer(&roster)?;
+        let running = || roster.running.iter().filter(|info| info.id != session.id());
+        let listed = listed.get_or_insert_with(|| running().map(|info| (info.id, info.clone())).collect());
+        listed.retain(|id, _| roster.get(*id).is_some());
+        let mut waiting = false;
+        for info in running() {
+            let Some(known) = listed.get_mut(&info.id) else {
+                continue;
+            };
+            known.clone_from(info);
+            let is_dead = matches!(
+                watch.observe(info),
+                Life::Dead(DeadBecause::LockFree | DeadBecause::Unmoved(_))
+            );
+            if info.has_answered(epoch) && !(is_dead && Roster::checkpoints(context.sealer, info).is_err()) {
+                continue;
+            }
+            let is_deaf = env.clock.monotonic().saturating_sub(began) >= options.answer_within;
+            if is_dead || is_deaf {
+                session.expire(info)?;
+                report.sessions_expired.push(info.id);
+            }
+            waiting = true;
+        }
+        if !waiting {
+            return Ok(listed.values().cloned().collect());
+        }
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+        session.ensure_running()?;
+        env.clock.sleep(LOOK_EVERY.min(options.policy.heartbeat_every));
+    }
+}
+
+/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would.
+pub(crate) fn expire_abandoned(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    report: &mut PruneReport,
+) -> Result<()> {
+    let storage = &context.sealer.env().storage;
+    let watch = DeathWatch::new(context.sealer.env().clone(), options.policy);
+    let now = storage.head(&names::claim(session.id()))?.put_at;
+    for info in Roster::list(context.sealer)?.running {
+        if info.id == session.id() || !matches!(watch.observe(&info), Life::Dead(_)) {
+            continue;
+        }
+        let last = match info.counter {
+            Some(counter) => names::heartbeat(info.id, counter),
+            None => names::claim(info.id),
+        };
+        let Ok(meta) = storage.head(&last) else { continue };
+        let age = u64::try_from(now.get().saturating_sub(meta.put_at.get())).unwrap_or(0);
+        if Duration::from_nanos(age) >= options.abandoned_after {
+            session.expire(&info)?;
+            report.sessions_expired.push(info.id);
+        }
+    }
+    Ok(())
+}
+
+/// Creates the removed list, or takes the one that another created for this epoch.
+fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
+    let name = names::removed(removed.epoch);
+    if epochs::create(context.sealer, &name, ObjectKind::Removed, &removed.to_bytes())? {
+        if let Err(error) = epochs::ensure_highest(context.sealer, removed.epoch) {
+            // Ours is void.
+            epochs::delete(context.sealer, &name)?;
+            return Err(error);
+        }
+        return Ok(removed);
+    }
+    context.sealer.barrier()?;
+    match epochs::read_removed(context.sealer, removed.epoch)? {
+        Found::Whole(theirs) => Ok(theirs),
+        Found::Missing => Err(ReclaimError::Overtaken),
+        Found::Damaged(what) => Err(ReclaimError::Damaged { what }),
+    }
+}
+
+/// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished.
+fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
+    let sealer = context.sealer;
+    let in_force = InForce::load(sealer, Some(removed))?;
+    drop_lower_marks(context, &removed.marks, &in_force)?;
+    sealer.barrier()?;
+    epochs::delete(sealer, &names::condemned(removed.epoch))?;
+    // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
+    let epochs = Epochs::list(sealer)?;
+    for epoch in epochs.condemned.iter().filter(|epoch| **epoch < removed.epoch) {
+        if let Found::Damaged(_) = epochs::read_removed(sealer, *epoch)? {
+            epochs::delete(sealer, &names::removed(*epoch))?;
+            sealer.barrier()?;
+        }
+        epochs::delete(sealer, &names::condemned(*epoch))?;
+    }
+    Ok(sealer.barrier()?)
+}
+
+/// Deletes marks below those that count, and those of groups that are no more.
+pub(crate) fn drop_lower_marks(context: &Context<'_>, kept: &MarkRevisions, listed: &InForce) -> Result<()> {
+    let kept: BTreeMap<_, _> = kept.iter().copied().collect();
+    for (group, revisions) in &listed.listed {
+        for revision in revisions {
+            let is_old = match kept.get(group) {
+                Some(in_force) => revision < in_force,
+                // A group that has no backups any more, and not one that came since.
+                None => listed
+                    .groups
+                    .get(group)
+                    .is_none_or(|stored| stored.marks.epoch.is_some() && stored.marks.covers.is_empty()),
+            };
+            if is_old {
+                epochs::delete(context.sealer, &names::marks(*group, *revision))?;
+            }
+        }
+    }
+    Ok(())
+}

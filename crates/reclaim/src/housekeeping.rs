@@ -1,0 +1,161 @@
+//! What is kept for a while and then goes: tombstones, endings of dead sessions, lists of old epochs.
+//!
+//! What must hold: a forgotten manifest goes only when marks in force cover its tombstone and no epoch is open; lower
+//! revisions first, a barrier, the tombstone last; its claim before it, or the number would look like a session that
+//! runs, and never the highest claim (docs/protocol-model.md, 3); a session that runs and may have declared it as its
+//! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use env::StorageError;
+use format::names;
+use session::{EndedBy, HeldLease, ManifestEntry, Session};
+use types::{SessionId, UnixNanos};
+
+use crate::epochs::{self, Epochs};
+use crate::error::Result;
+use crate::live::has_ended;
+use crate::marks::InForce;
+use crate::prune::{Context, PruneOptions};
+use crate::sweep;
+
+/// Drops what is old enough, and what nobody can need any more.
+pub(crate) fn tidy(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+) -> Result<()> {
+    let epochs = Epochs::list(context.sealer)?;
+    if epochs.open().is_some() || !lease.is_held()? {
+        return Ok(());
+    }
+    session.tidy()?;
+    drop_old_lists(context, session, &epochs)?;
+    let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+    if unreadable {
+        return Ok(());
+    }
+    let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
+    let covers = in_force.covers();
+    let now = context
+        .sealer
+        .env()
+        .storage
+        .head(&names::claim(session.id()))?
+        .put_at;
+    let eldest = eldest(context, session)?;
+    let list = context.manifests.list()?;
+    let referred: BTreeSet<SessionId> = list
+        .entries
+        .iter()
+        .filter_map(ManifestEntry::backup)
+        .flat_map(|backup| backup.adopted.iter().map(|(old, _)| *old))
+        .collect();
+    let adopters: BTreeSet<SessionId> = list
+        .entries
+        .iter()
+        .filter_map(|entry| match entry.ended_by() {
+            Some(EndedBy::Adopted { by, .. }) => Some(by),
+            _ => None,
+        })
+        .collect();
+    for entry in &list.entries {
+        let id = entry.session();
+        let is_covered = covers.get(&id).is_some_and(|covered| covered.forgotten);
+        let may_go = if entry.is_forgotten() {
+            is_covered
+        } else {
+            // Nothing is left that it wrote, and nobody rests on its checkpoint.
+            let is_over = match entry.ended_by() {
+                Some(EndedBy::Expired { .. }) => true,
+                Some(EndedBy::Adopted { by, .. }) => has_ended(&list, by),
+                _ => false,
+            };
+            is_over && !referred.contains(&id) && sweep::listed(context.containers, id)?.is_empty()
+        };
+        // An adopter goes after what it adopted: without it, it would look like a session that runs.
+        if may_go && !adopters.contains(&id) {
+            let name = names::manifest(entry.series(), id, entry.stored.revision);
+            let put_at = context.sealer.env().storage.head(&name)?.put_at;
+            if is_older(put_at, now, options.keep_endings_for) && eldest.is_none_or(|eldest| put_at < eldest)
+            {
+                drop_manifest(context, entry)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// When the eldest of the other sessions that run began: what was forgotten before that is nobody's parent.
+fn eldest(context: &Context<'_>, session: &Session) -> Result<Option<UnixNanos>> {
+    let mut eldest = None;
+    for id in context.running()?.into_iter().filter(|id| *id != session.id()) {
+        match context.sealer.env().storage.head(&names::claim(id)) {
+            Ok(meta) => eldest = Some(eldest.map_or(meta.put_at, |time: UnixNanos| time.min(meta.put_at))),
+            // Ended meanwhile, and tidied away.
+            Err(StorageError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(eldest)
+}
+
+fn is_older(put_at: UnixNanos, now: UnixNanos, than: Duration) -> bool {
+    let age = now.get().saturating_sub(put_at.get());
+    u64::try_from(age).is_ok_and(|age| Duration::from_nanos(age) >= than)
+}
+
+fn drop_manifest(context: &Context<'_>, entry: &ManifestEntry) -> Result<()> {
+    let (series, id) = (entry.series(), entry.session());
+    let last = entry.stored.revision;
+    let sealer = context.sealer;
+    let claims = sealer.list(names::SESSIONS_FOLDER, |name| {
+        let (id, object) = names::parse_session_object(name)?;
+        (object == names::SessionObject::Claim).then_some(id)
+    })?;
+    let highest = claims.iter().map(|(id, _)| *id).max();
+    if highest <= Some(id) {
+        return Ok(());
+    }
+    for revision in entry.revisions.iter().filter(|revision| **revision != last) {
+        epochs::delete(sealer, &names::manifest(series, id, *revision))?;
+    }
+    // With its heartbeats and checkpoints, of which an adoption may have kept one.
+    for (object, _) in sealer.list(&names::session_folder(id), names::parse_session_object)? {
+        epochs::delete(sealer, &names::session_object(object.0, object.1))?;
+    }
+    sealer.barrier()?;
+    epochs::delete(sealer, &names::manifest(series, id, last))
+}
+
+/// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest
+/// keeps the names on record. A list stays while something on it still stands.
+fn drop_old_lists(context: &Context<'_>, session: &Session, epochs: &Epochs) -> Result<()> {
+    if context.running()?.iter().any(|id| *id != session.id()) {
+        return Ok(());
+    }
+    for epoch in epochs.finished().skip(1) {
+        let epochs::Found::Whole(list) = epochs::read_removed(context.sealer, epoch)? else {
+            epochs::delete(context.sealer, &names::removed(epoch))?;
+            continue;
+        };
+        let mut stands = false;
+        for slots in &list.slots {
+            let Some(ranges) = &slots.slots else { continue };
+            stands |= match context.containers.catalog(slots.container) {
+                Ok(view) => ranges
+                    .iter()
+                    .flat_map(|range| range.iter())
+                    .any(|slot| view.entry(slot).is_some()),
+                Err(container::ContainerError::Missing { .. }) => false,
+                Err(_) => true,
+            };
+        }
+        if !stands {
+            epochs::delete(context.sealer, &names::removed(epoch))?;
+        }
+    }
+    Ok(())
+}

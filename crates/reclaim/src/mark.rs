@@ -1,0 +1,167 @@
+//! Marking: from roots down through nodes, to ranges of slots [Guo 3.3] (G8).
+//!
+//! What must hold: a node is read once for each group, for its own bit says whether it was visited; no catalog of a
+//! data container is read, for a segment names its chunks as ranges of slots. Marks keep the names that nodes say; slots that
+//! were merged into another container are followed where containers are swept.
+//!
+//! Memory: the marks made so far, a range or a few for each container, and one path from the root.
+
+use format::manifest::Backup;
+use format::node::NodeEntry;
+use recipe::{NodeSource, RecipeError};
+use types::{ChunkLocation, ContainerId, Level, Slot, SlotRange};
+
+use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
+use crate::slots::SlotMap;
+
+/// Level of a segment: what it lists are chunks.
+const SEGMENT_LEVEL: u8 = 1;
+
+/// What a walk over nodes does where it comes by.
+pub(crate) trait Visit {
+    /// A node that is referred to; whether to go on below it.
+    fn node(&mut self, at: ChunkLocation) -> bool;
+    /// Chunks that a segment refers to.
+    fn chunks(&mut self, container: ContainerId, slots: SlotRange);
+}
+
+/// Walks nodes; shared by marking and by what looks for what is still in use.
+pub(crate) struct Walk<'a> {
+    nodes: &'a dyn NodeSource,
+    progress: &'a dyn Progress,
+    stack: Vec<(ChunkLocation, Level)>,
+    /// Nodes read.
+    pub(crate) read: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(nodes: &'a dyn NodeSource, progress: &'a dyn Progress) -> Self {
+        Self {
+            nodes,
+            progress,
+            stack: Vec::new(),
+            read: 0,
+        }
+    }
+
+    /// Everything from a node on.
+    pub(crate) fn from(
+        &mut self,
+        root: ChunkLocation,
+        level: Level,
+        visit: &mut dyn Visit,
+    ) -> Result<(), WalkError> {
+        self.stack.clear();
+        self.stack.push((root, level));
+        while let Some((at, level)) = self.stack.pop() {
+            if !visit.node(at) {
+                continue;
+            }
+            if self.progress.is_cancelled() {
+                return Err(WalkError::Interrupted);
+            }
+            let node = self.nodes.node(at)?;
+            self.read += 1;
+            self.progress.add_nodes(1);
+            if node.level != level || level.get() < SEGMENT_LEVEL {
+                let (expected, found) = (level, node.level);
+                return Err(WalkError::Recipe(RecipeError::WrongLevel {
+                    found_at: at,
+                    expected,
+                    found,
+                }));
+            }
+            for entry in node.entries.iter().rev() {
+                self.entry(at, level, entry, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        at: ChunkLocation,
+        level: Level,
+        entry: &NodeEntry,
+        visit: &mut dyn Visit,
+    ) -> Result<(), WalkError> {
+        let (container, first, count) = match *entry {
+            NodeEntry::Zeros { .. } => return Ok(()),
+            NodeEntry::Forward { .. } => return Err(RecipeError::UnexpectedForward { node: at }.into()),
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => (container, first, count),
+        };
+        let missing = || {
+            WalkError::Recipe(RecipeError::MissingSlot {
+                node: at,
+                missing: ChunkLocation {
+                    container,
+                    slot: Slot::MAX,
+                },
+            })
+        };
+        let slots = SlotRange::new(first, count).ok_or_else(missing)?;
+        if level.get() == SEGMENT_LEVEL {
+            visit.chunks(container, slots);
+            return Ok(());
+        }
+        let below = Level::new(level.get() - 1).expect("a level below a level is one");
+        for n in (0..slots.count()).rev() {
+            let slot = first.checked_add(n).ok_or_else(missing)?;
+            self.stack.push((ChunkLocation { container, slot }, below));
+        }
+        Ok(())
+    }
+}
+
+/// Why a walk ended early.
+#[derive(Debug)]
+pub(crate) enum WalkError {
+    Recipe(RecipeError),
+    Interrupted,
+}
+
+impl From<RecipeError> for WalkError {
+    fn from(error: RecipeError) -> Self {
+        Self::Recipe(error)
+    }
+}
+
+impl WalkError {
+    /// Which backup cannot be marked for it; a storage that fails is its own error.
+    pub(crate) fn of(self, backup: types::SessionId) -> ReclaimError {
+        match self {
+            Self::Interrupted => ReclaimError::Interrupted,
+            Self::Recipe(source) => ReclaimError::Unmarkable { backup, source },
+        }
+    }
+}
+
+/// Marks all that is reached.
+#[derive(Debug, Default)]
+pub(crate) struct Marker {
+    pub(crate) marks: SlotMap,
+}
+
+impl Visit for Marker {
+    fn node(&mut self, at: ChunkLocation) -> bool {
+        self.marks.insert(at.container, SlotRange::one(at.slot))
+    }
+
+    fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
+        self.marks.insert(container, slots);
+    }
+}
+
+/// Everything that a backup's roots reach.
+pub(crate) fn backup(walk: &mut Walk<'_>, backup: &Backup, visit: &mut dyn Visit) -> Result<(), WalkError> {
+    for stream in &backup.streams {
+        walk.from(stream.location, stream.level, visit)?;
+    }
+    Ok(())
+}

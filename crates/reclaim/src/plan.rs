@@ -1,0 +1,157 @@
+//! What goes and what stays, of what is dead: pure.
+//!
+//! Whole containers always go, and dead nodes always do: a dead node that stayed would keep all that it reaches. Of
+//! data containers that are dead in part those go first whose removal copies least for each byte freed, until no more
+//! of what is stored stays dead than was asked for.
+
+use types::ContainerId;
+
+use crate::slots::SlotSet;
+
+/// A data container that is dead in part.
+#[derive(Debug, Clone)]
+pub(crate) struct Partial {
+    pub(crate) container: ContainerId,
+    pub(crate) dead: SlotSet,
+    /// Stored bytes of what is dead, catalogs and seals shared out.
+    pub(crate) dead_bytes: u64,
+    /// Stored bytes that a new generation would have.
+    pub(crate) live_bytes: u64,
+}
+
+/// How much of what is stored may stay dead.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unused {
+    /// This share of all stored bytes, 0 to 1.
+    Share(f64),
+    /// So many bytes.
+    Bytes(u64),
+    /// Nothing is copied at all.
+    Unlimited,
+}
+
+/// How much may stay dead, and how much may be copied.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// What may stay dead.
+    pub unused_max: Unused,
+    /// Bytes that may be copied at most.
+    pub repack_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            unused_max: Unused::Share(0.05),
+            repack_bytes_max: u64::MAX,
+        }
+    }
+}
+
+/// Which containers are compacted, and what that comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    pub(crate) compacted: Vec<Partial>,
+    pub(crate) left: Vec<Partial>,
+}
+
+/// Chooses. `stored_bytes` is what stays stored once whole containers are gone.
+pub(crate) fn choose(mut partials: Vec<Partial>, stored_bytes: u64, limits: Limits) -> Choice {
+    // Least copied for each byte freed first; the order is total, so that every process decides alike.
+    partials.sort_by(|a, b| {
+        let cost = |of: &Partial, other: &Partial| u128::from(of.live_bytes) * u128::from(other.dead_bytes);
+        cost(a, b).cmp(&cost(b, a)).then(a.container.cmp(&b.container))
+    });
+    let mut dead: u64 = partials.iter().map(|partial| partial.dead_bytes).sum();
+    let mut stored = stored_bytes.max(dead);
+    let mut copied = 0u64;
+    let mut choice = Choice::default();
+    for partial in partials {
+        let fits = copied.saturating_add(partial.live_bytes) <= limits.repack_bytes_max;
+        if is_above(dead, stored, limits.unused_max) && fits && partial.dead_bytes > 0 {
+            dead -= partial.dead_bytes;
+            stored -= partial.dead_bytes;
+            copied += partial.live_bytes;
+            choice.compacted.push(partial);
+        } else {
+            choice.left.push(partial);
+        }
+    }
+    choice
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+fn is_above(dead: u64, stored: u64, max: Unused) -> bool {
+    match max {
+        Unused::Share(share) => dead as f64 > stored as f64 * share,
+        Unused::Bytes(bytes) => dead > bytes,
+        Unused::Unlimited => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use types::{ContainerKind, SequenceNumber, SessionId};
+
+    use super::*;
+
+    fn partial(n: u32, dead_bytes: u64, live_bytes: u64) -> Partial {
+        Partial {
+            container: ContainerId {
+                session: SessionId::new(1).unwrap(),
+                kind: ContainerKind::Data,
+                sequence: SequenceNumber::new(n).unwrap(),
+            },
+            dead: SlotSet::default(),
+            dead_bytes,
+            live_bytes,
+        }
+    }
+
+    #[test]
+    fn what_is_cheapest_goes_until_little_enough_stays() {
+        let partials = vec![
+            partial(0, 10, 90),
+            partial(1, 90, 10),
+            partial(2, 50, 50),
+            partial(3, 1, 99),
+        ];
+        let choice = choose(partials.clone(), 1000, Limits::default());
+        let chosen: Vec<u32> = choice
+            .compacted
+            .iter()
+            .map(|p| p.container.sequence.get())
+            .collect();
+        assert_eq!(chosen, [1, 2]);
+        let none = choose(partials.clone(), 10_000, Limits::default());
+        assert!(none.compacted.is_empty(), "151 of 10,000 may stay");
+        let all = Limits {
+            unused_max: Unused::Share(0.0),
+            ..Limits::default()
+        };
+        assert_eq!(choose(partials.clone(), 1000, all).left.len(), 0);
+        let few = Limits {
+            repack_bytes_max: 30,
+            ..all
+        };
+        assert_eq!(choose(partials, 1000, few).compacted.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_the_limit_is_kept(
+            sizes in proptest::collection::vec((1..1000u64, 0..1000u64), 0..40),
+            share in 0.0..0.5f64,
+        ) {
+            let partials: Vec<_> = (0u32..).zip(&sizes).map(|(n, (dead, live))| partial(n, *dead, *live)).collect();
+            let stored: u64 = sizes.iter().map(|(dead, live)| dead + live).sum();
+            let limits = Limits { unused_max: Unused::Share(share), ..Limits::default() };
+            let choice = choose(partials, stored, limits);
+            prop_assert_eq!(choice.compacted.len() + choice.left.len(), sizes.len());
+            let dead: u64 = choice.left.iter().map(|p| p.dead_bytes).sum();
+            let freed: u64 = choice.compacted.iter().map(|p| p.dead_bytes).sum();
+            prop_assert!(dead as f64 <= (stored - freed) as f64 * share);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use container::Containers;
+use format::names::{self, LeaseRole};
+use format::reclaim::{GroupId, Removed};
+use index::Index;
+use object::Sealer;
+use recipe::NodeSource;
+use session::{
+    DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionPolicy,
+};
+use types::{Epoch, Revision, SessionId, UnixNanos};
+
+use crate::compact::Packing;
+use crate::condemn::{self, Before, Plan};
+use crate::decide;
+use crate::epochs::Epochs;
+use crate::error::{ReclaimError, Result};
+use crate::finish;
+use crate::housekeeping;
+use crate::marks::{self, InForce};
+use crate::plan::{self, Limits, Partial};
+use crate::progress::Progress;
+
+/// The store, as reclamation sees it.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "doors to a store")]
+pub struct Context<'a> {
+    /// Its small objects.
+    pub sealer: &'a Sealer,
+    /// Its manifests.
+    pub manifests: &'a Manifests,
+    /// Its containers.
+    pub containers: &'a Containers,
+    /// Nodes of recipes, within the caller's budget.
+    pub nodes: &'a dyn NodeSource,
+    /// How survivors are packed.
+    pub packing: Packing,
+    /// Where containers that were rewritten are hooked again.
+    pub index: Option<&'a Index>,
+    /// Watches and stops it.
+    pub progress: &'a dyn Progress,
+}
+
+impl Context<'_> {
+    /// Sessions that have no ending, or may have none.
+    pub(crate) fn running(&self) -> Result<BTreeSet<SessionId>> {
+        let roster = Roster::list(self.sealer)?;
+        let unsure = self.unsure(&roster)?;
+        let unsure = unsure.iter().map(|(id, _)| *id);
+        Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
+    }
+
+    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken. One that never
+    /// spoke never used its number: its crash tore the claim.
+    fn unsure(&self, roster: &Roster) -> Result<Vec<(SessionId, String)>> {
+        let mut unsure = Vec::new();
+        for object in &roster.damaged {
+            let Some((id, names::SessionObject::Claim)) = names::parse_session_object(&object.name) else {
+                continue;
+            };
+            let folder = self
+                .sealer
+                .list(&names::session_folder(id), names::parse_session_object)?;
+            let has_spoken = folder
+                .iter()
+                .any(|((_, what), _)| matches!(what, names::SessionObject::Heartbeat(_)));
+            if has_spoken {
+                unsure.push((id, object.why.clone()));
+            }
+        }
+        Ok(unsure)
+    }
+
+    /// Fails where a session runs that nobody can ask.
+    pub(crate) fn ensure_all_can_answer(&self, roster: &Roster) -> Result<()> {
+        match self.unsure(roster)?.first() {
+            None => Ok(()),
+            Some((id, why)) => Err(ReclaimError::Damaged {
+                what: format!(
+                    "{why}; session {id} may run and cannot be asked: when its process is gone for sure, delete {}",
+                    names::session_folder(*id)
+                ),
+            }),
+        }
+    }
+}
+
+/// How space is reclaimed.
+#[derive(Debug, Clone)]
+pub struct PruneOptions {
+    /// How much may stay dead, how much may be copied.
+    pub limits: Limits,
+    /// Looks at every container, not only at those that may have lost something.
+    pub all: bool,
+    /// Lets backups go whose manifests are gone without having been forgotten.
+    pub accept_lost: bool,
+    /// The times that sessions go by.
+    pub policy: SessionPolicy,
+    /// A session that lives and has not answered for so long is ended.
+    pub answer_within: Duration,
+    /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what it left is swept.
+    pub abandoned_after: Duration,
+    /// Tombstones, and endings of dead sessions, are kept for so long by the storage's clock.
+    pub keep_endings_for: Duration,
+    /// The process id that the session shows, for messages only.
+    pub process: u32,
+}
+
+impl Default for PruneOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            all: false,
+            accept_lost: false,
+            policy: SessionPolicy::default(),
+            answer_within: Duration::from_secs(30 * 60),
+            abandoned_after: Duration::from_secs(24 * 60 * 60),
+            keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
+            process: 0,
+        }
+    }
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PruneReport {
+    /// Epochs finished, one left open by another among them.
+    pub epochs: u64,
+    /// Groups whose marks were made or extended.
+    pub groups_marked: u64,
+    /// Nodes read for that.
+    pub nodes_read: u64,
+    /// Containers that were deleted whole.
+    pub containers_removed: u64,
+    /// Containers that lost a part.
+    pub containers_compacted: u64,
+    /// Bytes of all objects that were deleted, old generations too.
+    pub bytes_deleted: u64,
+    /// Bytes written anew for it.
+    pub bytes_copied: u64,
+    /// Bytes that stay dead, about.
+    pub bytes_left_dead: u64,
+    /// Bytes that all containers take now, about.
+    pub bytes_stored: u64,
+    /// Sessions that were ended because they were dead or deaf.
+    pub sessions_expired: Vec<SessionId>,
+    /// Containers that stay as they are since they are damaged, and what is wrong.
+    pub damaged: Vec<(String, String)>,
+}
+
+impl PruneReport {
+    /// Bytes that the store has got smaller by.
+    #[must_use]
+    pub const fn bytes_freed(&self) -> u64 {
+        self.bytes_deleted.saturating_sub(self.bytes_copied)
+    }
+}
+
+/// What a run would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preview {
+    /// Containers that would be deleted whole, and their bytes.
+    pub containers_removed: u64,
+    /// Containers that would lose a part.
+    pub containers_compacted: u64,
+    /// Bytes that the store would get smaller by, about.
+    pub bytes_freed: u64,
+    /// Bytes that would be written anew.
+    pub bytes_copied: u64,
+    /// Bytes that would stay dead.
+    pub bytes_left_dead: u64,
+    /// Nodes read to find out.
+    pub nodes_read: u64,
+}
+
+/// Reclaims what no backup reaches.
+///
+/// # Errors
+/// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, since what lives cannot be told;
+/// `Interrupted`; of the storage. The store is as readable as before, and the next run goes on from there.
+pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
+    let session = Session::begin_read(context.sealer, options.process, options.policy)?;
+    let pulse = session.start_pulse()?;
+    let done = with_lease(context, options, &session);
+    drop(pulse);
+    // Whatever came of it: what it held is given back.
+    let ended = session.end();
+    let report = done?;
+    ended?;
+    Ok(report)
+}
+
+fn with_lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<PruneReport> {
+    let lease = lease(context, options, session)?;
+    let done = run(context, options, session, &lease);
+    let released = lease.release();
+    let report = done?;
+    released?;
+    Ok(report)
+}
+
+/// Takes the lease. Of a holder that another host's process is, or was, it shows only after a while whether it is dead.
+fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<HeldLease> {
+    let watch = DeathWatch::new(context.sealer.env().clone(), options.policy);
+    let mut told = false;
+    loop {
+        let holder = match session.acquire_lease(LeaseRole::Reclaim) {
+            Err(SessionError::LeaseTaken { holder, .. }) => holder,
+            other => return Ok(other?),
+        };
+        let roster = Roster::list(context.sealer)?;
+        if roster
+            .get(holder)
+            .is_some_and(|info| watch.observe(info) == Life::Alive)
+        {
+            return Err(ReclaimError::Overtaken);
+        }
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+        if !told {
+            told = true;
+            let unmoved = options.policy.unmoved_for.as_secs() / 60;
+            context.progress.warn(&format!(
+                "waited for the prune of session {holder}, which is not on this host: dead if silent for {unmoved} minutes"
+            ));
+        }
+        context
+            .sealer
+            .env()
+            .clock
+            .sleep(finish::LOOK_EVERY.min(options.policy.heartbeat_every));
+    }
+}
+
+fn run(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+) -> Result<PruneReport> {
+    let mut report = PruneReport::default();
+    let epochs = Epochs::list(context.sealer)?;
+    if let Some(epoch) = epochs.open()
+        && !epochs.is_illegible(context.sealer, epoch)?
+    {
+        finish::epoch(context, options, session, lease, epoch, &mut report)?;
+    }
+    finish::expire_abandoned(context, options, session, &mut report)?;
+    if let Some(epoch) = begin(context, options, session, lease, &mut report)? {
+        finish::epoch(context, options, session, lease, epoch, &mut report)?;
+    }
+    housekeeping::tidy(context, options, session, lease)?;
+    Ok(report)
+}
+
+/// What is known when nothing is open.
+struct Known {
+    epochs: Epochs,
+    removed: Option<(Removed, UnixNanos)>,
+    in_force: InForce,
+    sweep_all: bool,
+}
+
+impl Known {
+    fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
+        let epochs = Epochs::list(context.sealer)?;
+        let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+        let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
+        for group in &in_force.missing {
+            let (series, first) = (group.series, group.first);
+            context.progress.warn(&format!(
+                "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
+            ));
+        }
+        // An epoch that is still open here is one whose lists cannot be read.
+        let sweep_all = options.all || unreadable || epochs.open().is_some() || !in_force.missing.is_empty();
+        Ok(Self {
+            epochs,
+            removed,
+            in_force,
+            sweep_all,
+        })
+    }
+
+    fn plan(&self, context: &Context<'_>, options: &PruneOptions, list: &ManifestList) -> Result<Plan> {
+        let before = Before {
+            in_force: &self.in_force,
+            removed: self.removed.as_ref().map(|(removed, _)| removed),
+            sweep_all: self.sweep_all,
+            epoch: self.epochs.next(),
+        };
+        condemn::plan(context, options, list, &before)
+    }
+}
+
+/// Begins an epoch where there is something to remove; else publishes marks of what came.
+fn begin(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+    report: &mut PruneReport,
+) -> Result<Option<Epoch>> {
+    let known = Known::load(context, options)?;
+    let list = context.manifests.list()?;
+    let plan = known.plan(context, options, &list)?;
+    report.groups_marked += plan.marked.len() as u64;
+    report.nodes_read += plan.nodes;
+    if let Some((removed, _)) = &known.removed {
+        report.bytes_stored = removed.stored_bytes;
+        report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
+    }
+    let is_needed = plan.has_news
+        || plan.has_dropped
+        || is_overdue(
+            context,
+            session,
+            known.removed.as_ref().map(|(removed, _)| removed),
+            options.limits,
+        )?;
+    if !is_needed && plan.marked.is_empty() {
+        return Ok(None);
+    }
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    if is_needed {
+        // Before anything is announced: an epoch that nobody can end holds up the next.
+        context.ensure_all_can_answer(&Roster::list(context.sealer)?)?;
+    }
+    // Marks must not outlive what they were made from.
+    context.sealer.barrier()?;
+    for (group, revision) in &plan.marked {
+        if let Some(stored) = plan.after.groups.get(group) {
+            let mut marks = stored.marks.clone();
+            marks.epoch = is_needed.then_some(known.epochs.next());
+            if !marks::put(context.sealer, *revision, &marks)? {
+                return Err(ReclaimError::Overtaken);
+            }
+        }
+    }
+    if !is_needed {
+        context.sealer.barrier()?;
+        finish::drop_lower_marks(context, &plan.after.revisions(), &known.in_force)?;
+        return Ok(None);
+    }
+    let epoch = known.epochs.next();
+    if finish::announce(context, epoch, &plan)? {
+        Ok(Some(epoch))
+    } else {
+        Err(ReclaimError::Overtaken)
+    }
+}
+
+/// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
+fn is_overdue(
+    context: &Context<'_>,
+    session: &Session,
+    removed: Option<&Removed>,
+    limits: Limits,
+) -> Result<bool> {
+    let Some(removed) = removed else { return Ok(false) };
+    let (in_use, dead): (Vec<_>, Vec<_>) = removed.left.iter().partition(|left| left.dead_bytes == 0);
+    let partials = dead.iter().map(|left| Partial {
+        container: left.slots.container,
+        dead: crate::slots::SlotSet::default(),
+        dead_bytes: left.dead_bytes,
+        live_bytes: left.live_bytes,
+    });
+    if !plan::choose(partials.collect(), removed.stored_bytes, limits)
+        .compacted
+        .is_empty()
+    {
+        return Ok(true);
+    }
+    Ok(!in_use.is_empty() && context.running()?.iter().all(|id| *id == session.id()))
+}
+
+/// What [`prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
+/// beside it may keep some of it.
+///
+/// # Errors
+/// As [`prune`].
+pub fn preview(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    forget: &BTreeSet<SessionId>,
+) -> Result<Preview> {
+    let known = Known::load(context, options)?;
+    let mut list = context.manifests.list()?;
+    for entry in &mut list.entries {
+        if forget.contains(&entry.session()) && entry.backup().is_some() {
+            let mut stored = (*entry.stored).clone();
+            stored.manifest = format::manifest::Manifest::Forgotten;
+            // No object of that name: it only has to differ from what marks cover.
+            stored.digest = !stored.digest;
+            entry.stored = std::sync::Arc::new(stored);
+        }
+    }
+    let plan = known.plan(context, options, &list)?;
+    let live = crate::slots::SlotMap::default();
+    let left = known
+        .removed
+        .as_ref()
+        .map_or(&[][..], |(removed, _)| &removed.left);
+    let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
+    let decided = decide::decide(context, &plan.condemned, &live, left, stored, options.limits)?;
+    Ok(Preview {
+        containers_removed: decided.whole,
+        containers_compacted: decided.compacted,
+        bytes_freed: decided.freed_bytes,
+        bytes_copied: decided.copied_bytes,
+        bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),
+        nodes_read: plan.nodes,
+    })
+}
+
+/// Groups and revisions, as lists name them.
+pub(crate) type MarkRevisions = Vec<(GroupId, Revision)>;

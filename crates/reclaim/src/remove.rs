@@ -1,0 +1,415 @@
+//! Executing a removed list: containers go, or lose slots (docs/protocol.md, "The reclaimer's half").
+//!
+//! What must hold: every node on the list is gone, durably, before any slot of a data container is. A
+//! generation is deleted only after a newer one with all survivors is durable in every copy that its kind has.
+//! The list is all that is removed. Executing it again, after any crash, beside another who executes it, or
+//! after it was finished, comes to the same; what is left of an attempt is not trusted before all of it was read.
+//!
+//! Whole containers go first, since a full disk needs their space; what copies take before the old generations
+//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use container::{CatalogView, ContainerError, Containers, Depth, SealedContainer};
+use env::{Storage, StorageError};
+use format::names;
+use format::reclaim::{ContainerSlots, Removed};
+use types::{ContainerId, Generation, SessionId, SlotRange};
+
+use crate::compact::{Packing, is_rid_of, rewrite};
+use crate::error::{ReclaimError, Result};
+use crate::objects::{self, Doomed, Objects};
+use crate::progress::Progress;
+
+/// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
+const ROUNDS_MAX: usize = 5;
+/// Deletes that are gathered over folders.
+const DOOMED_MAX: usize = 1024;
+
+/// How a list is executed.
+#[derive(Clone, Copy)]
+pub(crate) struct Execution<'a> {
+    /// How survivors are packed.
+    pub packing: Packing,
+    /// New generations, in bytes, that may exist beside the old ones.
+    pub copies_bytes_max: u64,
+    /// Whether a session was a reclaimer's: its containers may have been merged from others, whose stubs go
+    /// with them.
+    pub has_merged: &'a dyn Fn(SessionId) -> bool,
+    /// Watches and stops it.
+    pub progress: &'a dyn Progress,
+}
+
+/// What executing a list did.
+#[derive(Debug, Default)]
+pub(crate) struct Executed {
+    /// Bytes of all objects deleted, old generations included.
+    pub freed_bytes: u64,
+    /// Bytes of new generations, mirrors included.
+    pub copied_bytes: u64,
+    /// Containers that were there and are gone.
+    pub removed: u64,
+    /// Containers that were rewritten.
+    pub compacted: u64,
+    /// Containers of which a part is on the list and the rest is in place, whoever rewrote them: their hooks
+    /// are to be published again ([`index::Index::add_rewritten`]).
+    pub kept: Vec<ContainerId>,
+    /// Containers that stayed as they were, since what must be kept of them is damaged, and what is wrong. What
+    /// is listed of them is still there: it has to be on the next list again, before this one is dropped, or
+    /// look-ups would find dead nodes whose chunks are gone.
+    pub damaged: Vec<(ContainerId, ContainerError)>,
+}
+
+/// Executes a removed list. All of it is durable when this returns.
+///
+/// # Errors
+/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes on.
+pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
+    how.progress.set_total(removed.slots.len() as u64);
+    let mut run = Run {
+        containers,
+        storage: &*containers.env().storage,
+        how: *how,
+        out: Executed::default(),
+        batch: Batch::default(),
+    };
+    let (nodes, others): (Vec<_>, Vec<_>) = removed
+        .slots
+        .iter()
+        .partition(|entry| entry.container.kind.is_mirrored());
+    for list in [nodes, others] {
+        run.remove_whole(&list)?;
+        for folder in folders(&list) {
+            run.compact_folder(folder)?;
+        }
+        run.storage.barrier()?;
+    }
+    Ok(run.out)
+}
+
+/// A list cut where session or kind change: each part is of one folder.
+fn folders<'a, 'b>(list: &'a [&'b ContainerSlots]) -> impl Iterator<Item = &'a [&'b ContainerSlots]> {
+    list.chunk_by(|a, b| (a.container.session, a.container.kind) == (b.container.session, b.container.kind))
+}
+
+struct Run<'a> {
+    containers: &'a Containers,
+    storage: &'a dyn Storage,
+    how: Execution<'a>,
+    out: Executed,
+    batch: Batch,
+}
+
+/// New generations that are not durable yet, and what goes when they are.
+#[derive(Default)]
+struct Batch {
+    bytes: u64,
+    doomed: Vec<Doomed>,
+}
+
+/// What was found of a container, or done with it.
+enum Settled {
+    /// One generation without listed slots, or a stub.
+    Fine,
+    /// This one holds the survivors, and the others go with the batch.
+    Replaced(Generation),
+    /// Nothing of it is left, or it stays as it is.
+    Over,
+    /// A rival was here: to be looked at again.
+    Again,
+}
+
+impl Run<'_> {
+    fn check_cancelled(&self) -> Result<()> {
+        if self.how.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+        Ok(())
+    }
+
+    fn remove_whole(&mut self, list: &[&ContainerSlots]) -> Result<()> {
+        let whole: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_none()).copied().collect();
+        let (mut doomed, mut gone) = (Vec::new(), Vec::new());
+        for folder in folders(&whole) {
+            self.check_cancelled()?;
+            for (id, found) in self.list(folder)? {
+                self.remove_stubs(id, &found)?;
+                doomed.extend(found.but(id, None));
+                self.out.removed += 1;
+            }
+            gone.extend(folder.iter().map(|entry| entry.container));
+            if doomed.len() >= DOOMED_MAX {
+                self.delete(&mut doomed, &mut gone)?;
+            }
+        }
+        self.delete(&mut doomed, &mut gone)
+    }
+
+    fn delete(&mut self, doomed: &mut Vec<Doomed>, gone: &mut Vec<ContainerId>) -> Result<()> {
+        for some in doomed.chunks(DOOMED_MAX) {
+            self.check_cancelled()?;
+            self.out.freed_bytes += objects::delete(self.storage, some)?;
+        }
+        self.how.progress.add_done(gone.len() as u64);
+        gone.drain(..).for_each(|id| self.containers.forget(id));
+        doomed.clear();
+        Ok(())
+    }
+
+    fn list(&self, folder: &[&ContainerSlots]) -> Result<BTreeMap<ContainerId, Objects>> {
+        let wanted: Vec<ContainerId> = folder.iter().map(|entry| entry.container).collect();
+        let Some(first) = wanted.first() else {
+            return Ok(BTreeMap::new());
+        };
+        Ok(objects::list(self.storage, first.session, first.kind, &wanted)?)
+    }
+
+    /// The stubs that lead only to this container, and those that lead only to them. They go first, and
+    /// durably: later nothing would tell of them.
+    fn remove_stubs(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
+        if !(self.how.has_merged)(id.session) {
+            return Ok(());
+        }
+        let mut stubs = Vec::new();
+        self.find_stubs(id, found, &mut stubs)?;
+        if stubs.is_empty() {
+            return Ok(());
+        }
+        // Those that lead to others first: what is left after a crash is found again.
+        for (stub, doomed) in stubs.into_iter().rev() {
+            self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
+            self.storage.barrier()?;
+            self.containers.forget(stub);
+        }
+        Ok(())
+    }
+
+    fn find_stubs(
+        &self,
+        to: ContainerId,
+        found: &Objects,
+        out: &mut Vec<(ContainerId, Vec<Doomed>)>,
+    ) -> Result<()> {
+        let Some(view) = self.newest(to, found)? else {
+            return Ok(());
+        };
+        let sources: BTreeSet<ContainerId> = view.merged().iter().map(|range| range.from).collect();
+        for from in sources {
+            if out.iter().any(|(known, _)| *known == from) {
+                continue;
+            }
+            let listed = objects::list(self.storage, from.session, from.kind, &[from])?;
+            let Some(objects) = listed.get(&from) else {
+                continue;
+            };
+            let moved_to = self.newest(from, objects)?.and_then(|stub| stub.moved_to());
+            if moved_to == Some(to) {
+                out.push((from, objects.but(from, None)));
+                self.find_stubs(from, objects, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest generation that can be read, if any can.
+    fn newest(&self, id: ContainerId, found: &Objects) -> Result<Option<CatalogView>> {
+        for generation in found.0.keys().rev() {
+            match self.containers.generation(id, *generation) {
+                Ok(view) => return Ok(Some(view)),
+                Err(error) if is_elsewhere(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rewrites the containers of a folder of which a part is listed, and looks again until nobody came between.
+    fn compact_folder(&mut self, folder: &[&ContainerSlots]) -> Result<()> {
+        let mut open: Vec<&ContainerSlots> = folder.iter().filter(|e| e.slots.is_some()).copied().collect();
+        let parts = open.len() as u64;
+        let mut ours: BTreeMap<ContainerId, Generation> = BTreeMap::new();
+        for _ in 0..ROUNDS_MAX {
+            if open.is_empty() {
+                break;
+            }
+            let found = self.list(&open)?;
+            let mut again = Vec::new();
+            for entry in open {
+                self.check_cancelled()?;
+                let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());
+                let Some(objects) = found.get(&id) else {
+                    continue;
+                };
+                match self.settle(id, dead, objects, ours.get(&id).copied())? {
+                    Settled::Fine => self.out.kept.push(id),
+                    Settled::Over => {}
+                    Settled::Again => again.push(entry),
+                    Settled::Replaced(generation) => {
+                        ours.insert(id, generation);
+                        again.push(entry);
+                    }
+                }
+                if self.batch.bytes >= self.how.copies_bytes_max {
+                    self.finish_batch()?;
+                }
+            }
+            self.finish_batch()?;
+            open = again;
+        }
+        if !open.is_empty() {
+            return Err(ReclaimError::Overtaken);
+        }
+        self.how.progress.add_done(parts);
+        Ok(())
+    }
+
+    /// `ours`: the generation that this process has put in all its copies, durably by now.
+    fn settle(
+        &mut self,
+        id: ContainerId,
+        dead: &[SlotRange],
+        found: &Objects,
+        ours: Option<Generation>,
+    ) -> Result<Settled> {
+        let Some(highest) = found.highest() else {
+            return Ok(Settled::Over);
+        };
+        let is_alone = found.alone(id.kind).is_some();
+        if is_alone && ours == Some(highest) {
+            return Ok(Settled::Fine);
+        }
+        let view = match self.containers.generation(id, highest) {
+            Ok(view) => Some(view),
+            Err(error) if is_elsewhere(&error) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(view) = &view {
+            if view.moved_to().is_some() || (is_alone && is_rid_of(view, dead)) {
+                return Ok(Settled::Fine);
+            }
+            // Left of an attempt, or another's who may not have come to a barrier.
+            if is_rid_of(view, dead) && (ours == Some(highest) || self.is_sound(id, highest)?) {
+                self.batch.doomed.extend(found.but(id, Some(highest)));
+                self.containers.forget(id);
+                return Ok(Settled::Replaced(highest));
+            }
+        }
+        self.replace(id, dead, found, (highest, view))
+    }
+
+    /// Whether every byte of every copy of the highest generation is as it was written.
+    fn is_sound(&self, id: ContainerId, highest: Generation) -> Result<bool> {
+        let verified = self.containers.verify(id, Depth::Digests)?;
+        Ok(verified.generation == Some(highest) && verified.is_sound())
+    }
+
+    /// Puts a generation above all that are there, of the highest whose survivors are whole. The catalog of the
+    /// highest of all was read already, where it can be.
+    fn replace(
+        &mut self,
+        id: ContainerId,
+        dead: &[SlotRange],
+        found: &Objects,
+        (highest, mut view): (Generation, Option<CatalogView>),
+    ) -> Result<Settled> {
+        let mut damage = None;
+        for generation in found.0.keys().rev() {
+            let read = match view.take() {
+                Some(view) => Ok(view),
+                None => self.containers.generation(id, *generation),
+            };
+            let rewritten = read.and_then(|view| {
+                if view.moved_to().is_some() {
+                    return Err(ContainerError::Vanished {
+                        container: id,
+                        generation: *generation,
+                    });
+                }
+                rewrite(self.containers, &view, dead, highest.next(), self.how.packing)
+            });
+            match rewritten {
+                Ok(Some(sealed)) => return self.put(&sealed, found),
+                Ok(None) => {
+                    self.remove_stubs(id, found)?;
+                    self.batch.doomed.extend(found.but(id, None));
+                    self.containers.forget(id);
+                    self.out.removed += 1;
+                    return Ok(Settled::Over);
+                }
+                Err(ContainerError::Vanished { .. }) => {}
+                Err(error) if is_elsewhere(&error) => damage = damage.or(Some(error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(error) = damage else {
+            return Ok(Settled::Again);
+        };
+        self.out.damaged.push((id, error));
+        Ok(Settled::Over)
+    }
+
+    fn put(&mut self, sealed: &SealedContainer, found: &Objects) -> Result<Settled> {
+        let (id, generation) = (sealed.id(), sealed.generation());
+        let mut put = self.containers.put(sealed);
+        if is_full(&put) {
+            // What the batch holds back is space; and half of a generation must not stand in the way.
+            self.take_back(id, generation)?;
+            self.finish_batch()?;
+            put = self.containers.put(sealed);
+        }
+        if is_full(&put) {
+            self.take_back(id, generation)?;
+        }
+        match put {
+            Ok(()) => {}
+            Err(ContainerError::AlreadyExists { .. }) => return Ok(Settled::Again),
+            Err(error) => return Err(error.into()),
+        }
+        let bytes = sealed.stored_bytes_total();
+        self.out.copied_bytes += bytes;
+        self.out.compacted += 1;
+        self.batch.bytes += bytes;
+        self.batch.doomed.extend(found.but(id, Some(generation)));
+        Ok(Settled::Replaced(generation))
+    }
+
+    /// Deletes the main copy for whose mirror there was no space. Where the mirror stands after all, another may
+    /// have found both sound and rely on them.
+    fn take_back(&self, id: ContainerId, generation: Generation) -> Result<()> {
+        let Some(mirror) = names::mirror(id, generation) else {
+            return Ok(());
+        };
+        match self.storage.head(&mirror) {
+            Ok(_) => Ok(()),
+            Err(StorageError::NotFound { .. }) => {
+                objects::delete(self.storage, &[(names::container(id, generation), 0)])?;
+                self.containers.forget(id);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The new generations become durable, and then the old ones go.
+    fn finish_batch(&mut self) -> Result<()> {
+        let doomed = std::mem::take(&mut self.batch).doomed;
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        self.storage.barrier()?;
+        self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
+        Ok(())
+    }
+}
+
+fn is_full(put: &std::result::Result<(), ContainerError>) -> bool {
+    matches!(put, Err(ContainerError::Storage(StorageError::NoSpace { .. })))
+}
+
+/// Whether another generation or copy may have what this one does not.
+fn is_elsewhere(error: &ContainerError) -> bool {
+    error.is_damage() || matches!(error, ContainerError::Vanished { .. })
+}
+
+#[cfg(test)]
+mod tests;

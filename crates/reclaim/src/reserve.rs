@@ -1,0 +1,167 @@
+//! The reserve: an object that is given up first when the disk is full, so that lists can be written which free
+//! more.
+//!
+//! Its bytes mean nothing. They are random, so that no file system compresses them or leaves them out: what is
+//! given up is really there. Only storages that fill up have one: local disks. Making it twice or giving it up
+//! twice is nothing; any number of processes may do either at once.
+
+use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
+use format::names;
+
+/// What a new store begins with: room for the lists of a small store.
+pub const FIRST_BYTES: usize = 1 << 20;
+/// What a large store has: lists, and new generations beside the old ones.
+pub const LAST_BYTES: usize = 64 << 20;
+/// Stores that hold so much get room for a new generation of a container; and so much, all of it.
+const LARGER_FROM: [u64; 2] = [64 << 20, 4 << 30];
+
+/// Makes the reserve, durably, unless there is one, of whatever length.
+///
+/// # Errors
+/// `NoSpace` where there is no room for it, and then there is none; of the storage.
+pub fn make(env: &Env, bytes: usize) -> Result<(), StorageError> {
+    put(env, bytes)?;
+    env.storage.barrier()
+}
+
+/// The sizes that a reserve grows through.
+fn sizes(container_bytes: u32) -> [usize; 3] {
+    let copy = container_bytes as usize / 4 * 5;
+    [FIRST_BYTES, copy.clamp(FIRST_BYTES, LAST_BYTES), LAST_BYTES]
+}
+
+/// Makes a reserve larger when the store has grown: it takes a small part of what is stored, whatever that is. One of
+/// another size was asked for by somebody, and stays; so does a store without. Not durable before the next barrier.
+///
+/// # Errors
+/// Of the storage; where there is no room for more, nothing changes.
+pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), StorageError> {
+    let len = match env.storage.head(&names::reserve()) {
+        Ok(meta) => meta.len,
+        Err(StorageError::NotFound { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let sizes = sizes(container_bytes);
+    let wanted = sizes[LARGER_FROM.iter().filter(|from| stored_bytes >= **from).count()];
+    let is_ours = sizes.iter().any(|size| *size as u64 == len);
+    if !is_ours || len >= wanted as u64 || !give_up(&*env.storage)? {
+        return Ok(());
+    }
+    match (put(env, wanted), usize::try_from(len)) {
+        (Err(StorageError::NoSpace { .. }), Ok(len)) => put(env, len),
+        (put, _) => put,
+    }
+}
+
+fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
+    let mut seed = [0; 8];
+    env.entropy.fill(&mut seed);
+    let mut random = vec![0; bytes];
+    SeededEntropy::new(u64::from_le_bytes(seed)).fill(&mut random);
+    match env.storage.put(&names::reserve(), &[&random]) {
+        Ok(()) | Err(StorageError::AlreadyExists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the reserve. Its space is free on return; says whether there was one.
+///
+/// # Errors
+/// Of the storage.
+pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
+    match storage.delete(&names::reserve()) {
+        Ok(()) => {
+            // File systems free blocks when the deletion is durable.
+            storage.barrier()?;
+            Ok(true)
+        }
+        Err(StorageError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether there is a reserve.
+///
+/// # Errors
+/// Of the storage.
+pub fn exists(storage: &dyn Storage) -> Result<bool, StorageError> {
+    match storage.head(&names::reserve()) {
+        Ok(_) => Ok(true),
+        Err(StorageError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use env::fault::{CrashPolicy, FaultStorage};
+
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_given_up_once() {
+        let storage = FaultStorage::new();
+        let (env, _) = Env::simulated(Arc::new(storage.clone()), 1);
+        assert!(!exists(&storage).unwrap());
+        assert!(!give_up(&storage).unwrap());
+        make(&env, (1 << 20) + 7).unwrap();
+        make(&env, 5).unwrap();
+        let left = storage.crash(CrashPolicy::DropAll);
+        let bytes = left.get(&names::reserve()).unwrap();
+        assert_eq!(bytes.len(), (1 << 20) + 7, "the first stands, and is durable");
+        let mut counts = [0_usize; 256];
+        bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        assert!(
+            counts.iter().all(|count| *count > 3000),
+            "random bytes: {counts:?}"
+        );
+        assert_ne!(bytes[..1000], bytes[1 << 19..][..1000]);
+        assert!(give_up(&storage).unwrap());
+        assert!(!exists(&storage.crash(CrashPolicy::DropAll)).unwrap());
+    }
+
+    #[test]
+    fn it_grows_with_the_store_unless_somebody_chose_its_size() {
+        let storage = FaultStorage::new();
+        let (env, _) = Env::simulated(Arc::new(storage.clone()), 3);
+        let len = || storage.head(&names::reserve()).map(|meta| meta.len >> 10).ok();
+        grow(&env, 1 << 40, 16 << 20).unwrap();
+        assert_eq!(len(), None, "a store without stays without");
+        make(&env, FIRST_BYTES).unwrap();
+        grow(&env, 1 << 20, 16 << 20).unwrap();
+        assert_eq!(len(), Some(1 << 10));
+        grow(&env, 64 << 20, 16 << 20).unwrap();
+        assert_eq!(len(), Some(20 << 10));
+        storage.set_capacity_bytes(Some(30 << 20));
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert_eq!(len(), Some(20 << 10), "there is no room for more");
+        storage.set_capacity_bytes(None);
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert_eq!(len(), Some(64 << 10));
+        grow(&env, 1 << 20, 16 << 20).unwrap();
+        assert_eq!(len(), Some(64 << 10), "it never shrinks");
+        give_up(&storage).unwrap();
+        make(&env, 5 << 20).unwrap();
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert_eq!(len(), Some(5 << 10));
+    }
+
+    #[test]
+    fn a_full_disk_has_no_room_for_it_and_giving_it_up_makes_room() {
+        let storage = FaultStorage::new();
+        let (env, _) = Env::simulated(Arc::new(storage.clone()), 2);
+        storage.set_capacity_bytes(Some(1000));
+        assert!(matches!(make(&env, 2000), Err(StorageError::NoSpace { .. })));
+        assert!(!exists(&storage).unwrap());
+        make(&env, 900).unwrap();
+        let name = names::lease(format::names::LeaseRole::Reclaim, types::Revision::FIRST);
+        assert!(matches!(
+            storage.put(&name, &[&[1; 200]]),
+            Err(StorageError::NoSpace { .. })
+        ));
+        assert!(give_up(&storage).unwrap());
+        storage.put(&name, &[&[1; 200]]).unwrap();
+    }
+}

@@ -1,0 +1,238 @@
+//! Which backups a policy keeps, and why.
+//!
+//! Pure: values in, values out; time is what the storage said of each commit (INV-6), straightened per series
+//! (see `times`). Backups are divided into groups; within each the rules are asked one by one, from the newest
+//! backup to the oldest, and a backup that no rule, hold or doubt keeps may go. Periods (hours, days, ISO weeks,
+//! months, years) begin and end in UTC, so that every host that asks gets the same answer.
+//!
+//! What must hold: nothing is decided without a rule, and no group loses its last backup unless
+//! [`Policy::may_remove_all`] says so; a held backup stays, and one whose newest revision cannot be read.
+
+mod group;
+mod policy;
+mod reason;
+mod span;
+mod times;
+
+#[cfg(test)]
+mod tests;
+
+use session::{ManifestEntry, ManifestList};
+use types::{SeriesId, SessionId, UnixNanos};
+
+use format::manifest::SeriesName;
+
+pub use group::{GroupBy, GroupKey};
+pub use policy::{Limit, Period, Policy, Rule};
+pub use reason::Reason;
+pub use span::{SpanError, TimeSpan};
+
+use times::Buckets;
+
+/// A backup as retention sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The backup.
+    pub session: SessionId,
+    /// Its series' folder.
+    pub series: SeriesId,
+    /// Its series' name.
+    pub name: SeriesName,
+    /// When it was committed, by the storage's clock, never before an earlier backup of its series.
+    pub committed_at: UnixNanos,
+    /// Its tags, sorted.
+    pub tags: Vec<String>,
+    /// Until when it is held, by the storage's clock.
+    pub hold_until: Option<UnixNanos>,
+    /// Whether a revision above the one that counts cannot be read; it may be a hold.
+    pub newer_unreadable: bool,
+}
+
+impl Candidate {
+    fn of(entry: &ManifestEntry) -> Option<Self> {
+        let backup = entry.backup()?;
+        Some(Self {
+            session: entry.session(),
+            series: entry.series(),
+            name: backup.series.clone(),
+            committed_at: entry.committed_at,
+            tags: backup.tags.clone(),
+            hold_until: backup.hold_until,
+            newer_unreadable: entry.newer_unreadable,
+        })
+    }
+
+    /// The hold, while it lasts.
+    #[must_use]
+    pub fn held(&self, now: UnixNanos) -> Option<UnixNanos> {
+        self.hold_until.filter(|until| *until > now)
+    }
+}
+
+/// The backups of a listing that are not forgotten, by session number, with their times straightened. To be
+/// filtered afterwards: a filter must not change what is made of a clock that jumped.
+#[must_use]
+pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
+    let mut candidates: Vec<_> = list.backups().filter_map(Candidate::of).collect();
+    candidates.sort_by_key(|candidate| (candidate.series, candidate.session));
+    for series in candidates.chunk_by_mut(|a, b| a.series == b.series) {
+        let told: Vec<_> = series.iter().map(|candidate| candidate.committed_at).collect();
+        for (candidate, time) in series.iter_mut().zip(times::straightened(&told)) {
+            candidate.committed_at = time;
+        }
+    }
+    candidates.sort_by_key(|candidate| candidate.session);
+    candidates
+}
+
+/// What becomes of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The backup.
+    pub backup: Candidate,
+    /// Why it is kept; it is not where there is no reason.
+    pub reasons: Vec<Reason>,
+}
+
+impl Decision {
+    /// Whether the backup is kept.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        !self.reasons.is_empty()
+    }
+}
+
+/// The decisions of one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// What its backups have in common.
+    pub key: GroupKey,
+    /// Newest first.
+    pub decisions: Vec<Decision>,
+}
+
+/// A policy that decides nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetentionError {
+    /// There is no rule, and everything would go.
+    #[error(
+        "no rule says which backups to keep, so none is forgotten; give at least one, such as --keep-last 5 or \
+         --keep-within 30d"
+    )]
+    NoRule,
+    /// A group would lose all it has.
+    #[error(
+        "the rules keep none of the {backups} backups of {group}, so nothing is forgotten anywhere; change them, \
+         choose other backups, or say --unsafe-allow-remove-all"
+    )]
+    KeepsNothing {
+        /// The group.
+        group: GroupKey,
+        /// How many backups it has.
+        backups: usize,
+    },
+}
+
+/// Decides for each candidate; groups come in the order of their keys. `now` is a time that the storage has told
+/// of late: holds that end before it do not count.
+///
+/// # Errors
+/// `NoRule`; `KeepsNothing`. Neither where the policy may remove all.
+pub fn decide(
+    candidates: Vec<Candidate>,
+    policy: &Policy,
+    group_by: GroupBy,
+    now: UnixNanos,
+) -> Result<Vec<Group>, RetentionError> {
+    if policy.rules.is_empty() && !policy.may_remove_all {
+        return Err(RetentionError::NoRule);
+    }
+    let groups: Vec<_> = group::divide(candidates, group_by)
+        .into_iter()
+        .map(|(key, backups)| Group {
+            key,
+            decisions: decide_group(backups, policy, now),
+        })
+        .collect();
+    let emptied = |group: &&Group| !group.decisions.iter().any(Decision::is_kept);
+    match groups.iter().find(emptied) {
+        Some(group) if !policy.may_remove_all => Err(RetentionError::KeepsNothing {
+            group: group.key.clone(),
+            backups: group.decisions.len(),
+        }),
+        _ => Ok(groups),
+    }
+}
+
+fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) -> Vec<Decision> {
+    // Times agree with numbers within a series; a group may have several.
+    backups.sort_by_key(|backup| std::cmp::Reverse((backup.committed_at, backup.session)));
+    let mut decisions: Vec<_> = backups
+        .into_iter()
+        .map(|backup| Decision {
+            reasons: standing(&backup, now),
+            backup,
+        })
+        .collect();
+    for rule in &policy.rules {
+        apply(rule, &mut decisions);
+    }
+    decisions
+}
+
+/// Reasons that no rule takes away.
+fn standing(backup: &Candidate, now: UnixNanos) -> Vec<Reason> {
+    let held = backup.held(now).map(Reason::HeldUntil);
+    let unreadable = backup.newer_unreadable.then_some(Reason::NewerUnreadable);
+    held.into_iter().chain(unreadable).collect()
+}
+
+fn apply(rule: &Rule, decisions: &mut [Decision]) {
+    let oldest = decisions.len().saturating_sub(1);
+    match rule {
+        Rule::Newest { period, limit } => {
+            let mut buckets = Buckets::new(*period);
+            let mut nth = 0;
+            for (at, decision) in decisions.iter_mut().enumerate() {
+                if limit.is_reached(nth) {
+                    break;
+                }
+                let opens = buckets.opens(decision.backup.committed_at);
+                // A rule that has not had its fill keeps the oldest there is, so that history grows towards it.
+                if opens || at == oldest {
+                    nth += 1;
+                    decision.reasons.push(Reason::Newest {
+                        period: *period,
+                        nth,
+                        is_oldest: !opens,
+                    });
+                }
+            }
+        }
+        Rule::Within { period, span } => {
+            let Some(newest) = decisions.first() else { return };
+            let since = span.before(newest.backup.committed_at);
+            let mut buckets = Buckets::new(*period);
+            for (at, decision) in decisions.iter_mut().enumerate() {
+                if decision.backup.committed_at <= since {
+                    break;
+                }
+                let opens = buckets.opens(decision.backup.committed_at);
+                if opens || at == oldest {
+                    decision.reasons.push(Reason::Within {
+                        period: *period,
+                        span: *span,
+                    });
+                }
+            }
+        }
+        Rule::Tagged(tags) => {
+            for decision in decisions {
+                if policy::bears(&decision.backup.tags, tags) {
+                    decision.reasons.push(Reason::Tagged(tags.clone()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a backup is kept, in few words.
+
+use std::fmt;
+
+use types::UnixNanos;
+
+use super::{Period, TimeSpan, times};
+
+/// Why a backup is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It is the newest of its period.
+    Newest {
+        /// The period.
+        period: Period,
+        /// The how manieth that the rule keeps, from 1.
+        nth: u32,
+        /// It is not, but it is the oldest there is, and the rule wanted more.
+        is_oldest: bool,
+    },
+    /// It is the newest of its period, and recent enough.
+    Within {
+        /// The period.
+        period: Period,
+        /// How recent.
+        span: TimeSpan,
+    },
+    /// It bears these tags; with none, it has none.
+    Tagged(Vec<String>),
+    /// It is held, by the storage's clock.
+    HeldUntil(UnixNanos),
+    /// A revision above the one that counts cannot be read; it may be a hold, or a tombstone.
+    NewerUnreadable,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest {
+                period,
+                nth,
+                is_oldest,
+            } => {
+                let oldest = if *is_oldest { " (the oldest)" } else { "" };
+                write!(f, "{} {nth}{oldest}", word(*period).unwrap_or("last"))
+            }
+            Self::Within { period, span } => match word(*period) {
+                Some(word) => write!(f, "{word} within {span}"),
+                None => write!(f, "within {span}"),
+            },
+            Self::Tagged(tags) if tags.is_empty() => f.write_str("no tags"),
+            Self::Tagged(tags) => write!(f, "tag {}", tags.join(",")),
+            Self::HeldUntil(until) => match times::utc(*until) {
+                Some(time) => write!(f, "held until {}", time.strftime("%Y-%m-%d %H:%M UTC")),
+                None => f.write_str("held"),
+            },
+            Self::NewerUnreadable => f.write_str("its newest revision cannot be read"),
+        }
+    }
+}
+
+fn word(period: Period) -> Option<&'static str> {
+    match period {
+        Period::Each => None,
+        Period::Hour => Some("hourly"),
+        Period::Day => Some("daily"),
+        Period::Week => Some("weekly"),
+        Period::Month => Some("monthly"),
+        Period::Year => Some("yearly"),
+    }
+}

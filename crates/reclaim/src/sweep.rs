@@ -1,0 +1,176 @@
+//! Sweeping: of some containers, which slots nothing marks any more.
+//!
+//! Only containers are looked at that may have lost something (docs/protocol.md, "Sweep list"): the cost follows what
+//! changed. All groups' marks are read once, front to back, beside the sorted list. A catalog is loaded where part of
+//! a container is marked; where nothing is, all of it is dead.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use container::{CatalogView, Containers};
+use format::names;
+use format::reclaim::{ContainerSlots, SlotList};
+use types::{ContainerId, ContainerKind, SessionId};
+
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::slots::{SlotMap, SlotSet, entry};
+
+/// Every kind of container.
+pub(crate) const KINDS: [ContainerKind; 5] = [
+    ContainerKind::Data,
+    ContainerKind::Recipe,
+    ContainerKind::Archive,
+    ContainerKind::Catalog,
+    ContainerKind::Small,
+];
+
+/// Whether containers of this kind hold nodes.
+pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
+    matches!(kind, ContainerKind::Recipe | ContainerKind::Small)
+}
+
+/// What marks say of the containers swept.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// Of the containers swept.
+    pub(crate) live: SlotMap,
+    /// Sessions of which any container is marked, of those whose containers are swept.
+    pub(crate) alive: HashSet<SessionId>,
+}
+
+/// Reads all marks for what they say of `swept`.
+pub(crate) fn merge<'a>(lists: impl Iterator<Item = &'a SlotList>, swept: &BTreeSet<ContainerId>) -> Merged {
+    let sessions: HashSet<SessionId> = swept.iter().map(|id| id.session).collect();
+    let mut merged = Merged::default();
+    for list in lists {
+        let mut cursor = list.cursor();
+        while let Some((container, ranges)) = cursor.next() {
+            if !sessions.contains(&container.session) {
+                continue;
+            }
+            merged.alive.insert(container.session);
+            if swept.contains(&container) {
+                merged.live.add(container, &ranges.iter().copied().collect());
+            }
+        }
+    }
+    merged
+}
+
+/// The containers of the first list that have a slot which the second lacks.
+pub(crate) fn lost_bits(before: &SlotList, now: &SlotList) -> Vec<ContainerId> {
+    let mut lost = Vec::new();
+    let mut now = now.iter().peekable();
+    let mut old = before.cursor();
+    while let Some((container, ranges)) = old.next() {
+        while now.next_if(|entry| entry.container < container).is_some() {}
+        let kept = now.next_if(|entry| entry.container == container);
+        let kept: SlotSet = kept
+            .and_then(|entry| entry.slots)
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        let was: SlotSet = ranges.iter().copied().collect();
+        if !was.without(&kept).is_empty() {
+            lost.push(container);
+        }
+    }
+    lost
+}
+
+/// The containers of a session that its folders list.
+pub(crate) fn listed(containers: &Containers, session: SessionId) -> Result<Vec<ContainerId>> {
+    let mut found = Vec::new();
+    for kind in KINDS {
+        found.extend(listed_kind(containers, session, kind)?);
+    }
+    Ok(found)
+}
+
+fn listed_kind(containers: &Containers, session: SessionId, kind: ContainerKind) -> Result<Vec<ContainerId>> {
+    let listed = containers
+        .env()
+        .storage
+        .list(&names::container_folder(kind, session))?;
+    let mut ids: Vec<ContainerId> = listed
+        .iter()
+        .filter_map(|meta| names::parse_container(&meta.name))
+        .map(|(id, _)| id)
+        .collect();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// All containers of the store: where it is not known which may have lost something.
+pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId>> {
+    let mut all = BTreeSet::new();
+    for kind in KINDS {
+        for meta in containers.env().storage.list(kind.folder())? {
+            all.extend(names::parse_container(&meta.name).map(|(id, _)| id));
+        }
+    }
+    Ok(all)
+}
+
+/// What of the containers is dead, in order. Copies of catalogs are dead when nothing else of their session lives.
+pub(crate) fn dead(
+    containers: &Containers,
+    swept: &BTreeSet<ContainerId>,
+    merged: &Merged,
+    is_ended: &dyn Fn(SessionId) -> bool,
+    progress: &dyn Progress,
+) -> Result<Vec<ContainerSlots>> {
+    let mut dead = Vec::new();
+    for id in swept
+        .iter()
+        .copied()
+        .filter(|id| id.kind != ContainerKind::Catalog)
+    {
+        match merged.live.get(id) {
+            None => dead.push(entry(id, None)),
+            Some(live) => {
+                if let Some(view) = catalog(containers, id, progress)? {
+                    let rest = all_slots(&view).without(live);
+                    if !rest.is_empty() {
+                        dead.push(entry(id, Some(&rest)));
+                    }
+                }
+            }
+        }
+    }
+    let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).collect();
+    for session in sessions {
+        if !merged.alive.contains(&session) && is_ended(session) {
+            let copies = listed_kind(containers, session, ContainerKind::Catalog)?;
+            dead.extend(copies.into_iter().map(|id| entry(id, None)));
+        }
+    }
+    dead.sort_unstable_by_key(|slots| slots.container);
+    dead.dedup_by_key(|slots| slots.container);
+    Ok(dead)
+}
+
+/// The slots that a container has.
+pub(crate) fn all_slots(view: &CatalogView) -> SlotSet {
+    let mut slots: Vec<_> = view.entries().iter().map(|entry| entry.slot).collect();
+    slots.sort_unstable();
+    slots.into_iter().map(types::SlotRange::one).collect()
+}
+
+/// The catalog of a container part of which is in use; `None` where it cannot be read, which `check` will say
+/// and which keeps it as it is.
+pub(crate) fn catalog(
+    containers: &Containers,
+    id: ContainerId,
+    progress: &dyn Progress,
+) -> Result<Option<Arc<CatalogView>>> {
+    match containers.catalog(id) {
+        Ok(view) => Ok(Some(view)),
+        Err(error) if error.is_damage() => {
+            progress.warn(&format!("{id} stays as it is: {error}"));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
