@@ -41,6 +41,8 @@ pub(crate) struct Before<'a> {
     pub(crate) removed: Option<&'a Removed>,
     /// Whether every container is to be swept.
     pub(crate) sweep_all: bool,
+    /// Sessions that ran before manifests were listed.
+    pub(crate) running: &'a BTreeSet<SessionId>,
     /// The epoch that the marks are for.
     pub(crate) epoch: Epoch,
 }
@@ -224,7 +226,17 @@ impl Planning<'_> {
             self.swept = sweep::everything(context.containers)?;
             self.plan.has_dropped = true;
         }
-        let running = context.running()?;
+        let running = if self.before.sweep_all {
+            context.running()?
+        } else {
+            let ended = |id: &SessionId| self.list.get(*id).is_some();
+            self.before
+                .running
+                .iter()
+                .copied()
+                .filter(|id| !ended(id))
+                .collect()
+        };
         self.swept.retain(|id| !running.contains(&id.session));
         // What stayed knowingly is as dead as it was, but for what later backups have taken since.
         let left = self.before.removed.map_or(&[][..], |removed| &removed.left);

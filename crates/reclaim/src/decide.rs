@@ -10,7 +10,7 @@ use format::reclaim::{ContainerSlots, LeftSlots};
 use types::{ContainerId, ContainerKind, Generation, SessionId};
 
 use crate::error::Result;
-use crate::plan::{self, Limits, Partial};
+use crate::plan::{self, Limits, Partial, Price};
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::sweep::{all_slots, catalog, holds_nodes};
@@ -33,6 +33,8 @@ struct Deciding<'a> {
     live: &'a SlotMap,
     known: HashMap<ContainerId, &'a LeftSlots>,
     out: Decided,
+    /// Containers of which nothing is in use, and their bytes.
+    whole: Vec<(ContainerSlots, u64)>,
     partials: Vec<Partial>,
     /// What was condemned of each container of `partials`.
     condemned: BTreeMap<ContainerId, SlotSet>,
@@ -52,6 +54,7 @@ pub(crate) fn decide(
         live,
         known: known.iter().map(|left| (left.slots.container, left)).collect(),
         out: Decided::default(),
+        whole: Vec::new(),
         partials: Vec::new(),
         condemned: BTreeMap::new(),
     };
@@ -77,9 +80,8 @@ impl Deciding<'_> {
         let id = condemned.container;
         let in_use = self.live.get(id);
         if condemned.slots.is_none() && in_use.is_none() {
-            self.out.slots.push(condemned.clone());
-            self.out.whole += 1;
-            self.out.freed_bytes += self.stored_len(id)?;
+            let bytes = self.stored_len(id)?;
+            self.whole.push((condemned.clone(), bytes));
             return Ok(());
         }
         if let (None, Some(known)) = (
@@ -152,8 +154,29 @@ impl Deciding<'_> {
         let (nodes, data): (Vec<_>, Vec<_>) = std::mem::take(&mut self.partials)
             .into_iter()
             .partition(|partial| holds_nodes(partial.container.kind));
-        let stored = stored_bytes.saturating_sub(self.out.freed_bytes);
-        let choice = plan::choose(data, stored, limits);
+        let whole_bytes: u64 = self.whole.iter().map(|(_, bytes)| bytes).sum();
+        let choice = plan::choose(data, stored_bytes.saturating_sub(whole_bytes), limits);
+        let going = || nodes.iter().chain(&choice.compacted);
+        let price = Price {
+            copied_for_nodes: nodes.iter().map(|partial| partial.live_bytes).sum(),
+            copied: going().map(|partial| partial.live_bytes).sum(),
+            freed: whole_bytes + going().map(|partial| partial.dead_bytes).sum::<u64>(),
+            dead: whole_bytes
+                + going()
+                    .chain(&choice.left)
+                    .map(|partial| partial.dead_bytes)
+                    .sum::<u64>(),
+        };
+        if plan::can_wait(&price, stored_bytes, limits) {
+            return self.leave_all(
+                nodes.into_iter().chain(choice.compacted).chain(choice.left),
+                stored_bytes,
+            );
+        }
+        self.out.whole = self.whole.len() as u64;
+        self.out.freed_bytes = whole_bytes;
+        let whole = std::mem::take(&mut self.whole);
+        self.out.slots.extend(whole.into_iter().map(|(slots, _)| slots));
         for partial in nodes.into_iter().chain(choice.compacted) {
             self.out.compacted += 1;
             self.out.freed_bytes += partial.dead_bytes;
@@ -169,11 +192,26 @@ impl Deciding<'_> {
         for partial in choice.left {
             let condemned = self.condemned.remove(&partial.container);
             let slots = entry(partial.container, Some(&condemned.unwrap_or(partial.dead)));
-            self.leave(slots, partial.dead_bytes, partial.live_bytes);
+            self.leave(slots, partial.dead_bytes.max(1), partial.live_bytes);
         }
         self.out.slots.sort_unstable_by_key(|slots| slots.container);
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes.saturating_sub(self.out.freed_bytes);
+        self.out
+    }
+
+    /// Nothing goes now: a dead node that stays keeps all that it reaches.
+    fn leave_all(mut self, partials: impl Iterator<Item = Partial>, stored_bytes: u64) -> Decided {
+        for (slots, bytes) in std::mem::take(&mut self.whole) {
+            self.leave(slots, bytes, 0);
+        }
+        for partial in partials {
+            let condemned = self.condemned.remove(&partial.container);
+            let slots = entry(partial.container, Some(&condemned.unwrap_or(partial.dead)));
+            self.leave(slots, partial.dead_bytes.max(1), partial.live_bytes);
+        }
+        self.out.left.sort_unstable_by_key(|left| left.slots.container);
+        self.out.stored_bytes = stored_bytes;
         self.out
     }
 

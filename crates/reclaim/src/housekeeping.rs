@@ -32,7 +32,11 @@ pub(crate) fn tidy(
         return Ok(());
     }
     session.tidy()?;
-    drop_old_lists(context, session, &epochs)?;
+    let mut others = context.running()?;
+    others.remove(&session.id());
+    if others.is_empty() {
+        drop_old_lists(context, &epochs)?;
+    }
     let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
     if unreadable {
         return Ok(());
@@ -45,7 +49,7 @@ pub(crate) fn tidy(
         .storage
         .head(&names::claim(session.id()))?
         .put_at;
-    let eldest = eldest(context, session)?;
+    let eldest = eldest(context, &others)?;
     let list = context.manifests.list()?;
     let referred: BTreeSet<SessionId> = list
         .entries
@@ -89,10 +93,10 @@ pub(crate) fn tidy(
 }
 
 /// When the eldest of the other sessions that run began: what was forgotten before that is nobody's parent.
-fn eldest(context: &Context<'_>, session: &Session) -> Result<Option<UnixNanos>> {
+fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<UnixNanos>> {
     let mut eldest = None;
-    for id in context.running()?.into_iter().filter(|id| *id != session.id()) {
-        match context.sealer.env().storage.head(&names::claim(id)) {
+    for id in others {
+        match context.sealer.env().storage.head(&names::claim(*id)) {
             Ok(meta) => eldest = Some(eldest.map_or(meta.put_at, |time: UnixNanos| time.min(meta.put_at))),
             // Ended meanwhile, and tidied away.
             Err(StorageError::NotFound { .. }) => {}
@@ -132,10 +136,7 @@ fn drop_manifest(context: &Context<'_>, entry: &ManifestEntry) -> Result<()> {
 
 /// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest
 /// keeps the names on record. A list stays while something on it still stands.
-fn drop_old_lists(context: &Context<'_>, session: &Session, epochs: &Epochs) -> Result<()> {
-    if context.running()?.iter().any(|id| *id != session.id()) {
-        return Ok(());
-    }
+fn drop_old_lists(context: &Context<'_>, epochs: &Epochs) -> Result<()> {
     for epoch in epochs.finished().skip(1) {
         let epochs::Found::Whole(list) = epochs::read_removed(context.sealer, epoch)? else {
             epochs::delete(context.sealer, &names::removed(epoch))?;

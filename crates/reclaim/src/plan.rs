@@ -1,8 +1,9 @@
 //! What goes and what stays, of what is dead: pure.
 //!
-//! Whole containers always go, and dead nodes always do: a dead node that stayed would keep all that it reaches. Of
-//! data containers that are dead in part those go first whose removal copies least for each byte freed, until no more
-//! of what is stored stays dead than was asked for.
+//! A dead node that stays keeps all that it reaches, so dead nodes go with the rest or nothing does: where little enough is
+//! dead, and to let it go would copy much for what it frees, it waits for more. Otherwise whole containers go, and of
+//! data containers that are dead in part those first whose removal copies least for each byte freed, until no more of
+//! what is stored stays dead than was asked for.
 
 use types::ContainerId;
 
@@ -80,6 +81,27 @@ pub(crate) fn choose(mut partials: Vec<Partial>, stored_bytes: u64, limits: Limi
     choice
 }
 
+/// What an epoch would copy and free.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Price {
+    /// Bytes copied so that dead nodes go.
+    pub(crate) copied_for_nodes: u64,
+    pub(crate) copied: u64,
+    pub(crate) freed: u64,
+    /// All that is dead, whether it would go or not.
+    pub(crate) dead: u64,
+}
+
+/// Whether nothing goes for now.
+pub(crate) fn can_wait(price: &Price, stored_bytes: u64, limits: Limits) -> bool {
+    if price.copied_for_nodes == 0 {
+        return false;
+    }
+    let is_dear = price.copied > price.freed / 2;
+    let is_little = !is_above(price.dead, stored_bytes, limits.unused_max);
+    price.copied_for_nodes > limits.repack_bytes_max || (is_dear && is_little)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
 fn is_above(dead: u64, stored: u64, max: Unused) -> bool {
     match max {
@@ -136,6 +158,32 @@ mod tests {
             ..all
         };
         assert_eq!(choose(partials, 1000, few).compacted.len(), 1);
+    }
+
+    #[test]
+    fn what_is_little_and_dear_waits() {
+        let price = |copied_for_nodes, copied, freed, dead| Price {
+            copied_for_nodes,
+            copied,
+            freed,
+            dead,
+        };
+        let limits = Limits::default();
+        assert!(can_wait(&price(10, 10, 15, 40), 1000, limits));
+        assert!(!can_wait(&price(10, 10, 20, 40), 1000, limits), "it is cheap");
+        assert!(
+            !can_wait(&price(10, 10, 15, 60), 1000, limits),
+            "it is more than may stay"
+        );
+        assert!(!can_wait(&price(0, 10, 15, 40), 1000, limits), "no nodes wait");
+        let none = Limits {
+            repack_bytes_max: 9,
+            ..limits
+        };
+        assert!(
+            can_wait(&price(10, 10, 1000, 500), 1000, none),
+            "no more may be copied"
+        );
     }
 
     proptest! {

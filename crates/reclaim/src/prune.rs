@@ -262,6 +262,7 @@ fn run(
 struct Known {
     epochs: Epochs,
     removed: Option<(Removed, UnixNanos)>,
+    running: BTreeSet<SessionId>,
     in_force: InForce,
     sweep_all: bool,
 }
@@ -282,6 +283,7 @@ impl Known {
         Ok(Self {
             epochs,
             removed,
+            running: context.running()?,
             in_force,
             sweep_all,
         })
@@ -292,9 +294,27 @@ impl Known {
             in_force: &self.in_force,
             removed: self.removed.as_ref().map(|(removed, _)| removed),
             sweep_all: self.sweep_all,
+            running: &self.running,
             epoch: self.epochs.next(),
         };
         condemn::plan(context, options, list, &before)
+    }
+
+    /// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
+    fn is_overdue(&self, session: &Session, limits: Limits) -> bool {
+        let Some((removed, _)) = &self.removed else {
+            return false;
+        };
+        let (in_use, dead): (Vec<_>, Vec<_>) = removed.left.iter().partition(|left| left.dead_bytes == 0);
+        let partials = dead.iter().map(|left| Partial {
+            container: left.slots.container,
+            dead: crate::slots::SlotSet::default(),
+            dead_bytes: left.dead_bytes,
+            live_bytes: left.live_bytes,
+        });
+        let choice = plan::choose(partials.collect(), removed.stored_bytes, limits);
+        let is_alone = self.running.iter().all(|id| *id == session.id());
+        !choice.compacted.is_empty() || (!in_use.is_empty() && is_alone)
     }
 }
 
@@ -315,14 +335,7 @@ fn begin(
         report.bytes_stored = removed.stored_bytes;
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     }
-    let is_needed = plan.has_news
-        || plan.has_dropped
-        || is_overdue(
-            context,
-            session,
-            known.removed.as_ref().map(|(removed, _)| removed),
-            options.limits,
-        )?;
+    let is_needed = plan.has_news || plan.has_dropped || known.is_overdue(session, options.limits);
     if !is_needed && plan.marked.is_empty() {
         return Ok(None);
     }
@@ -355,30 +368,6 @@ fn begin(
     } else {
         Err(ReclaimError::Overtaken)
     }
-}
-
-/// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
-fn is_overdue(
-    context: &Context<'_>,
-    session: &Session,
-    removed: Option<&Removed>,
-    limits: Limits,
-) -> Result<bool> {
-    let Some(removed) = removed else { return Ok(false) };
-    let (in_use, dead): (Vec<_>, Vec<_>) = removed.left.iter().partition(|left| left.dead_bytes == 0);
-    let partials = dead.iter().map(|left| Partial {
-        container: left.slots.container,
-        dead: crate::slots::SlotSet::default(),
-        dead_bytes: left.dead_bytes,
-        live_bytes: left.live_bytes,
-    });
-    if !plan::choose(partials.collect(), removed.stored_bytes, limits)
-        .compacted
-        .is_empty()
-    {
-        return Ok(true);
-    }
-    Ok(!in_use.is_empty() && context.running()?.iter().all(|id| *id == session.id()))
 }
 
 /// What [`prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
