@@ -44,3 +44,14 @@ borg_dump() {
 }
 borg_check() { borg_run check --verify-data "$store"; }
 borg_list() { borg_run list "$store"; }
+borg_forget() {
+  local names=() label
+  for label in "$@"; do names+=("$(borg_name "$label")"); done
+  borg_run delete "$store::${names[0]}" "${names[@]:1}"
+}
+# Its limit is one of each segment file, not of the store: a tenth by default.
+borg_prune() {
+  borg_run compact
+  if [ "$1" != default ]; then command+=(--threshold "${1%\%}"); fi
+  command+=("$store")
+}

@@ -38,3 +38,10 @@ kopia_dump() {
 }
 kopia_check() { kopia_run snapshot verify --verify-files-percent=100; }
 kopia_list() { kopia_run snapshot list --all; }
+kopia_forget() {
+  local ids=() label
+  for label in "$@"; do ids+=("$(kopia_id "$label")"); done
+  kopia_run snapshot delete --delete "${ids[@]}"
+}
+# Without its safety margins, with which nothing goes for hours. It has no limit to set.
+kopia_prune() { kopia_run maintenance run --full --safety=none; }

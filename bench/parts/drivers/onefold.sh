@@ -28,3 +28,18 @@ onefold_dump() {
 }
 onefold_check() { command=("$onefold" -q -r "$store" check --read-data); }
 onefold_list() { command=("$onefold" -q -r "$store" snapshots); }
+# onefold_id LABEL: the newest backup that has it.
+onefold_id() {
+  "$onefold" -q --json -r "$store" snapshots --tag "$1" | paste -sd, | sed 's/.*/[&]/' | python3 "$root/bench/parts/newest.py"
+}
+# LABEL...
+onefold_forget() {
+  local ids=() label
+  for label in "$@"; do ids+=("$(onefold_id "$label")"); done
+  command=("$onefold" -q -r "$store" forget "${ids[@]}")
+}
+# default|LIMIT: how much may stay unused.
+onefold_prune() {
+  command=("$onefold" -q --json -r "$store" prune)
+  if [ "$1" != default ]; then command+=(--max-unused "$1"); fi
+}

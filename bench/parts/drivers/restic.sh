@@ -17,3 +17,17 @@ restic_restore() {
 restic_dump() { restic_run dump --tag "$1" latest "$2"; }
 restic_check() { restic_run check --read-data; }
 restic_list() { restic_run snapshots; }
+# restic_id LABEL: the newest snapshot that has it.
+restic_id() {
+  restic_run snapshots --json --tag "$1"
+  "${command[@]}" | python3 "$root/bench/parts/newest.py"
+}
+restic_forget() {
+  local ids=() label
+  for label in "$@"; do ids+=("$(restic_id "$label")"); done
+  restic_run forget "${ids[@]}"
+}
+restic_prune() {
+  restic_run prune
+  if [ "$1" != default ]; then command+=(--max-unused "$1"); fi
+}

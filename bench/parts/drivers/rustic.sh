@@ -31,3 +31,13 @@ rustic_dump() {
 }
 rustic_check() { rustic_run check --read-data; }
 rustic_list() { rustic_run snapshots; }
+rustic_forget() {
+  local ids=() label
+  for label in "$@"; do ids+=("$(rustic_id "$label")"); done
+  rustic_run forget "${ids[@]}"
+}
+# By default it copies no more than a tenth of the store, and deletes what is free a day later, with another run.
+rustic_prune() {
+  rustic_run prune --instant-delete
+  if [ "$1" != default ]; then command+=(--max-repack unlimited --max-unused "$1"); fi
+}
