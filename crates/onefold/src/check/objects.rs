@@ -62,12 +62,19 @@ pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) if stops(&error) => return Err(error.into()),
-                Err(error) if kind == ObjectKind::Manifest => report.find(&object.name, error, false),
+                Err(error) if kind == ObjectKind::Manifest && !is_of_reader(&object.name) => {
+                    report.find(&object.name, error, false)
+                }
                 Err(error) => report.leave(&object.name, error),
             }
         }
     }
     traces.find_lost_manifests(store, report)
+}
+
+/// Whether it can be nothing but the ending of a read session, for which no barrier waits.
+fn is_of_reader(name: &ObjectName) -> bool {
+    names::parse_manifest(name).is_some_and(|(series, _, _)| series == READ_SERIES)
 }
 
 /// What a name says that the object holds.
