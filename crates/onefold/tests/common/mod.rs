@@ -13,6 +13,7 @@
 )]
 
 pub mod parts;
+pub mod pruning;
 pub mod reclaimer;
 pub mod storage;
 pub mod tree;
@@ -39,35 +40,57 @@ pub fn is_long() -> bool {
     std::env::var_os("ONEFOLD_TEST_LONG").is_some_and(|value| value == "1")
 }
 
+/// Who waits at least so long waits for other processes; pulses wake up more often.
+const STRIDE: Duration = Duration::from_secs(1);
+
 /// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that watch
 /// for something do not spin, and time does not run away under them.
 #[derive(Debug, Clone)]
-pub struct HandClock(ManualClock);
+pub struct HandClock {
+    clock: ManualClock,
+    strides: bool,
+}
 
 impl HandClock {
     /// Later than anything that the file system stamps while the test runs.
     pub fn new() -> Self {
         let hour = 3_600_000_000_000;
-        Self(ManualClock::new(UnixNanos::new(SystemClock.wall().get() + hour)))
+        Self {
+            clock: ManualClock::new(UnixNanos::new(SystemClock.wall().get() + hour)),
+            strides: false,
+        }
+    }
+
+    /// The same clock for a process that waits for others: its looks move the time on, its pulses do not.
+    pub fn striding(&self) -> Self {
+        Self {
+            clock: self.clock.clone(),
+            strides: true,
+        }
     }
 
     pub fn advance(&self, time: Duration) {
-        self.0.advance(time);
+        self.clock.advance(time);
     }
 }
 
 impl Clock for HandClock {
     fn wall(&self) -> UnixNanos {
-        self.0.wall()
+        self.clock.wall()
     }
     fn monotonic(&self) -> Duration {
-        self.0.monotonic()
+        self.clock.monotonic()
     }
     fn monotonic_with_suspend(&self) -> Duration {
-        self.0.monotonic_with_suspend()
+        self.clock.monotonic_with_suspend()
     }
     fn sleep(&self, time: Duration) {
-        SystemClock.sleep(time.min(Duration::from_millis(5)));
+        if self.strides && time >= STRIDE {
+            SystemClock.sleep(Duration::from_millis(1));
+            self.clock.advance(time);
+        } else {
+            SystemClock.sleep(time.min(Duration::from_millis(5)));
+        }
     }
 }
 
@@ -149,6 +172,20 @@ impl Process {
     /// A process on another host, with a clock of its own.
     pub fn elsewhere(&self, seed: u64) -> Self {
         Self::on(self.storage.handle_elsewhere(), HandClock::new(), seed)
+    }
+
+    /// The same process, but that it moves time on when it waits for others ([`HandClock::striding`]).
+    pub fn striding(&self) -> Self {
+        let clock = self.clock.striding();
+        let env = Env {
+            clock: Arc::new(clock.clone()),
+            ..self.env.clone()
+        };
+        Self {
+            clock,
+            env,
+            ..self.clone()
+        }
     }
 
     pub fn try_init(&self, options: &InitOptions) -> Result<Store, Error> {

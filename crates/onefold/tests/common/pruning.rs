@@ -1,0 +1,180 @@
+//! What tests of reclamation share: prunes, forgets, and whether every byte that is stored is explained.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use container::Containers;
+use crypto::Credential;
+use env::Storage;
+use format::names;
+use object::config;
+use onefold::{
+    Error, ForgetRequest, ForgetWhat, Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused,
+    SessionId, SessionPolicy, Store,
+};
+use types::{ContainerId, ContainerKind, Slot, SlotRange};
+
+use super::Process;
+use super::reclaimer::{Reclaimer, Slots};
+
+const KINDS: [ContainerKind; 5] = [
+    ContainerKind::Data,
+    ContainerKind::Recipe,
+    ContainerKind::Archive,
+    ContainerKind::Catalog,
+    ContainerKind::Small,
+];
+
+/// So much may stay dead.
+pub fn leaving(unused_max: PruneUnused) -> PruneOptions {
+    PruneOptions {
+        limits: PruneLimits {
+            unused_max,
+            ..PruneLimits::default()
+        },
+        ..PruneOptions::default()
+    }
+}
+
+/// Nothing may stay dead.
+pub fn everything() -> PruneOptions {
+    leaving(PruneUnused::Bytes(0))
+}
+
+/// The same, and what is kept for a while goes at once.
+pub fn everything_at_once() -> PruneOptions {
+    PruneOptions {
+        keep_endings_for: Duration::ZERO,
+        ..everything()
+    }
+}
+
+/// The same among processes that are dead or answer at once, for tests that wait for the dead often.
+pub fn impatient(options: PruneOptions) -> PruneOptions {
+    PruneOptions {
+        policy: SessionPolicy {
+            unmoved_for: Duration::from_secs(60),
+            newborn_for: Duration::from_secs(15),
+            ..options.policy
+        },
+        answer_within: Duration::from_secs(120),
+        ..options
+    }
+}
+
+pub fn try_prune(store: &Store, options: &PruneOptions) -> Result<PruneReport, Error> {
+    let done = store.prune(options, &Monitor::default());
+    done.map(|(report, _)| report)
+}
+
+/// Prunes, whatever is to be said of it.
+pub fn prune_after_crash(store: &Store, options: &PruneOptions, when: &str) -> PruneReport {
+    let done = store.prune(options, &Monitor::default());
+    done.unwrap_or_else(|error| panic!("{when}: prune: {error}")).0
+}
+
+/// Prunes a store on which nothing is damaged.
+pub fn prune(store: &Store, options: &PruneOptions, when: &str) -> PruneReport {
+    let (report, warnings) = store
+        .prune(options, &Monitor::default())
+        .unwrap_or_else(|error| panic!("{when}: prune: {error}"));
+    assert!(
+        warnings.is_empty() && report.damaged.is_empty(),
+        "{when}: {warnings:?} {report:?}"
+    );
+    report
+}
+
+pub fn try_forget(store: &Store, id: SessionId) -> Result<(), Error> {
+    let request = ForgetRequest {
+        what: ForgetWhat::Named(vec![id.to_string()]),
+        is_dry_run: false,
+    };
+    store.forget(&request, &Monitor::default()).map(drop)
+}
+
+pub fn forget(store: &Store, id: SessionId) {
+    try_forget(store, id).unwrap();
+}
+
+/// Bytes of all containers, copies included.
+pub fn stored(machine: &Process) -> u64 {
+    let folders = KINDS.iter().map(|kind| kind.folder()).chain(["mirror"]);
+    let objects = folders.flat_map(|folder| machine.storage.list(folder).unwrap());
+    objects.map(|object| object.len).sum()
+}
+
+/// After a prune that left nothing: every slot stored is one that a kept backup reaches, or in a container of a session that
+/// has no ending; every container has one generation and the copies of its kind; no epoch is open, and each group has
+/// one revision of marks.
+pub fn assert_nothing_unexplained(process: &Process, when: &str) {
+    let reclaimer = Reclaimer::new(process.clone());
+    let mut reached = Slots::new();
+    for entry in reclaimer.manifests.list().unwrap().backups() {
+        reached.extend(reclaimer.reached_by(entry.backup().unwrap()));
+    }
+    let mut by_container: BTreeMap<ContainerId, BTreeSet<Slot>> = BTreeMap::new();
+    for location in &reached {
+        by_container
+            .entry(location.container)
+            .or_default()
+            .insert(location.slot);
+    }
+    let sessions: BTreeSet<SessionId> = by_container.keys().map(|id| id.session).collect();
+    let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
+    let opened = config::open(&process.env, Credential::NoPassword).unwrap();
+    let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);
+    let mut mirrors: BTreeSet<String> = process.names("mirror").into_iter().collect();
+    let mut seen = BTreeSet::new();
+    for kind in KINDS {
+        for meta in process.storage.list(kind.folder()).unwrap() {
+            let (id, generation) = names::parse_container(&meta.name).unwrap();
+            assert!(seen.insert(id), "{when}: {id} has several generations");
+            if let Some(mirror) = names::mirror(id, generation) {
+                assert!(mirrors.remove(mirror.as_str()), "{when}: {id} has no second copy");
+            }
+            if running.contains(&id.session) {
+                by_container.remove(&id);
+                continue;
+            }
+            if kind == ContainerKind::Catalog {
+                assert!(
+                    sessions.contains(&id.session),
+                    "{when}: {id} is of what is no more"
+                );
+                continue;
+            }
+            let view = containers.generation(id, generation).unwrap();
+            let slots: BTreeSet<Slot> = view.entries().iter().map(|entry| entry.slot).collect();
+            let expected = by_container.remove(&id).unwrap_or_default();
+            assert!(
+                slots == expected,
+                "{when}: {id} has {:?}, of which {:?} are reached",
+                ranges(&slots),
+                ranges(&expected)
+            );
+        }
+    }
+    assert!(mirrors.is_empty(), "{when}: copies of nothing: {mirrors:?}");
+    assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
+    let condemned = process.names("condemned");
+    assert!(condemned.is_empty(), "{when}: an epoch is open: {condemned:?}");
+    let mut groups = BTreeSet::new();
+    for name in process.storage.list(names::GROUPS_FOLDER).unwrap() {
+        let (group, _) = names::parse_marks(&name.name).unwrap();
+        assert!(groups.insert(group), "{when}: two marks: {}", name.name);
+    }
+}
+
+fn ranges(slots: &BTreeSet<Slot>) -> Vec<SlotRange> {
+    let mut out: Vec<SlotRange> = Vec::new();
+    for slot in slots {
+        match out.last_mut() {
+            Some(last) if last.end() == slot.get() => {
+                *last = SlotRange::new(last.first(), last.count() + 1).unwrap();
+            }
+            _ => out.push(SlotRange::one(*slot)),
+        }
+    }
+    out
+}
