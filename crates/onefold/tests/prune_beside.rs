@@ -1,0 +1,457 @@
+//! Prunes beside whoever else works on the store: backups and a reader in the midst of their work, sessions that sleep or
+//! die, reclaimers that die, sleep or meet.
+//!
+//! What must hold: who took content of a forgotten backup keeps it, or stores it again; who was ended is told and loses
+//! nothing but its own work; whatever prune finishes what another began, nothing that is kept is lost.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::pruning::{
+    assert_nothing_unexplained, everything, everything_at_once, forget, leaving, prune, prune_after_crash,
+    try_prune,
+};
+use common::{
+    Asked, How, Parts, Process, assert_restores_bytes, assert_sound, back_up_bytes, back_up_watched, is_long,
+    noise, snapshot, wait_for_look_ups, wait_until,
+};
+use env::fault::Fault;
+use onefold::{AssembleOptions, BackupReport, Error, Monitor, PruneUnused, SessionId, Store, StreamOutput};
+
+const PART: usize = 60 << 10;
+
+fn parts_of(seed: u64) -> Vec<Vec<u8>> {
+    (0..7).map(|n| noise(seed * 10 + n, PART)).collect()
+}
+
+fn chosen<'a>(parts: &'a [Vec<u8>], which: &[usize]) -> Vec<&'a [u8]> {
+    which.iter().map(|n| &parts[*n][..]).collect()
+}
+
+/// Backs up parts; between the n-th and the next it does something, when all that was given was looked up.
+fn back_up_pausing(
+    process: &Process,
+    name: &str,
+    parts: &[&[u8]],
+    how: &How,
+    mut pause: impl FnMut(usize) + Send,
+) -> Result<BackupReport, Error> {
+    let monitor = Monitor::default();
+    let store = process.open();
+    let mut source = Parts::new(parts, |done| {
+        wait_for_look_ups(&monitor);
+        pause(done);
+    });
+    back_up_watched(&store, name, &mut source, how, &monitor)
+}
+
+/// Backs up without a pause.
+fn back_up_parts(process: &Process, name: &str, parts: &[&[u8]]) -> SessionId {
+    let made = back_up_bytes(&process.open(), name, &Parts::whole(parts), &How::plain());
+    made.unwrap().id
+}
+
+fn assert_kept(process: &Process, kept: &[(SessionId, &str, Vec<u8>)], when: &str) {
+    let store = process.open();
+    let list = store.snapshots().unwrap();
+    let mut ids: Vec<_> = kept.iter().map(|(id, ..)| *id).collect();
+    ids.sort_unstable();
+    let found: Vec<_> = list.snapshots.iter().map(|snapshot| snapshot.id).collect();
+    assert_eq!(found, ids, "{when}");
+    for (id, name, bytes) in kept {
+        assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, when);
+    }
+    assert_sound(&store, when);
+}
+
+/// What must be true when all have ended: all restore, prunes remove the rest, and nothing but that.
+fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], when: &str) {
+    assert_kept(&machine.beside(800), kept, when);
+    let pruner = machine.beside(801).striding();
+    for _ in 0..3 {
+        prune_after_crash(&pruner.open(), &everything(), when);
+    }
+    assert_nothing_unexplained(&pruner, when);
+    assert_kept(&machine.beside(802), kept, &format!("{when}, pruned"));
+    // What is left of the index leads to nothing that is gone.
+    let again: Vec<_> = kept
+        .iter()
+        .map(|(_, name, bytes)| {
+            let store = machine.beside(803).open();
+            let made = back_up_bytes(&store, name, bytes, &How::plain()).unwrap();
+            (made.id, *name, bytes.clone())
+        })
+        .collect();
+    let all: Vec<_> = kept.iter().cloned().chain(again).collect();
+    assert_kept(&machine.beside(804), &all, &format!("{when}, backed up again"));
+}
+
+/// Calls back once, at the first bytes.
+struct Sleeper<F> {
+    bytes: Vec<u8>,
+    asleep: Option<F>,
+}
+
+impl<F: FnOnce() + Send> StreamOutput for Sleeper<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(asleep) = self.asleep.take() {
+            asleep();
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+    fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
+        let len = self.bytes.len() + usize::try_from(len).unwrap();
+        self.bytes.resize(len, 0);
+        Ok(())
+    }
+}
+
+fn dump(store: &Store, id: SessionId, asleep: impl FnOnce() + Send) -> Vec<u8> {
+    let mut output = Sleeper {
+        bytes: Vec::new(),
+        asleep: Some(asleep),
+    };
+    let mut assembling = AssembleOptions::for_cores(1);
+    assembling.budget_bytes = 128 << 10;
+    let found = snapshot(store, id);
+    let done = store.dump(&found, None, &mut output, assembling, &Monitor::default());
+    done.unwrap();
+    output.bytes
+}
+
+/// A reader reads what is forgotten, two backups take what is forgotten, each in the midst of its work; epochs run, one
+/// of which leaves all in place, and what it left is taken too.
+fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: bool, seed: u64) {
+    let when = format!(
+        "pauses {pauses:?}, leaves first: {leaves_first}, small {}",
+        how.ingest.small_bytes_max
+    );
+    let machine = Process::new(seed);
+    machine.init();
+    let parts = parts_of(seed);
+    let read_bytes = noise(seed + 5000, 600 << 10);
+    let (a, b) = (chosen(&parts, &[0, 1, 2, 3]), chosen(&parts, &[2, 3, 4, 0]));
+    let old = [
+        back_up_parts(&machine, "/old", &a),
+        back_up_parts(&machine, "/other", &b),
+        back_up_parts(&machine, "/old", &chosen(&parts, &[5, 4, 6])),
+    ];
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[1, 6]));
+    let read = back_up_bytes(&machine.open(), "/read", &read_bytes, &How::plain())
+        .unwrap()
+        .id;
+    let pruner = machine.beside(seed + 1).striding();
+    let made = Mutex::new(Vec::new());
+    let reader = machine.beside(seed + 2).open();
+    let dumped = dump(&reader, read, || {
+        let of_a = back_up_pausing(&machine.beside(seed + 3), "/a", &a, how, |done| {
+            if done != pauses[0] {
+                return;
+            }
+            let of_b = back_up_pausing(&machine.beside(seed + 4), "/b", &b, how, |done| {
+                if done != pauses[1] {
+                    return;
+                }
+                let store = pruner.open();
+                old.iter().for_each(|id| forget(&store, *id));
+                forget(&store, read);
+                if leaves_first {
+                    prune(&store, &leaving(PruneUnused::Unlimited), &when);
+                }
+                let report = prune(&store, &everything(), &when);
+                assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
+                assert!(report.bytes_freed() > 0, "{when}: {report:?}");
+            });
+            let of_b = of_b.unwrap_or_else(|error| panic!("{when}: {error}"));
+            made.lock().unwrap().push((of_b.id, "/b", Parts::whole(&b)));
+            prune(&pruner.open(), &everything(), &when);
+        });
+        let of_a = of_a.unwrap_or_else(|error| panic!("{when}: {error}"));
+        made.lock().unwrap().push((of_a.id, "/a", Parts::whole(&a)));
+        prune(&pruner.open(), &everything(), &when);
+    });
+    assert!(dumped == read_bytes, "{when}: the reader read other bytes");
+    let mut all = made.into_inner().unwrap();
+    all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6]))));
+    assert_settles(&machine, &all, &when);
+}
+
+#[test]
+fn two_backups_and_a_reader() {
+    for (n, pauses) in (0..).zip([[1, 1], [2, 1], [1, 3], [3, 2]]) {
+        for (m, how) in (0..).zip([How::plain(), How::small()]) {
+            let leaves_first = (n + m) % 2 == 0;
+            beside_two_backups_and_a_reader(pauses, &how, leaves_first, 1000 + n * 20 + m * 10);
+        }
+    }
+}
+
+/// Another host's session sleeps across epochs and is ended: it gives up, and nothing of it stays.
+#[test]
+fn a_session_that_sleeps_across_an_epoch_is_ended() {
+    for pause in 1..4 {
+        let when = format!("pause {pause}");
+        let machine = Process::new(2000 + pause as u64);
+        machine.init();
+        let parts = parts_of(200);
+        let a = chosen(&parts, &[0, 1, 2, 3]);
+        let old = back_up_parts(&machine, "/old", &a);
+        let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[1, 6]));
+        let pruner = machine.beside(2001).striding();
+        // Its clock stands still, and so does its pulse.
+        let sleeper = machine.elsewhere(2002);
+        let made = back_up_pausing(&sleeper, "/a", &a, &How::plain(), |done| {
+            if done == pause {
+                let store = pruner.open();
+                forget(&store, old);
+                let report = prune(&store, &everything(), &when);
+                assert_eq!(report.sessions_expired.len(), 1, "{when}: {report:?}");
+                prune(&store, &everything(), &when);
+            }
+        });
+        let error = made.unwrap_err().to_string();
+        assert!(
+            error.contains("was ended") && error.contains("run the backup again"),
+            "{when}: {error}"
+        );
+        let all = [(kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6])))];
+        assert_kept(&machine.beside(2003), &all, &when);
+        let again = back_up_pausing(&sleeper, "/a", &a, &How::plain(), |_| {}).unwrap();
+        assert!(again.adopted.is_empty(), "{when}: {again:?}");
+        let all = [all.to_vec(), vec![(again.id, "/a", Parts::whole(&a))]].concat();
+        assert_settles(&machine, &all, &when);
+    }
+}
+
+/// A session answers an epoch and dies; the next backup adopts what it had then. And when the adopter is forgotten, what
+/// others use of it stays, and the rest can go.
+fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
+    let when = format!("pruned between: {prune_between}");
+    let machine = Process::new(seed);
+    machine.init();
+    let parts = parts_of(seed);
+    let a = chosen(&parts, &[0, 5, 1, 6]);
+    let old = back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1, 2]));
+    let pruner = machine.beside(seed + 1).striding();
+    let dying = machine.beside(seed + 2);
+    let made = back_up_pausing(&dying, "/a", &a, &How::plain(), |done| {
+        if done == 3 {
+            let store = pruner.open();
+            forget(&store, old);
+            let report = prune(&store, &everything(), &when);
+            assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
+            dying.storage.kill();
+        }
+    });
+    made.unwrap_err();
+    if prune_between {
+        // There is an epoch again, and this time its process is dead.
+        prune(&pruner.open(), &everything(), &when);
+    }
+    let adopter = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |_| {}).unwrap();
+    assert_eq!(adopter.adopted.is_empty(), prune_between, "{when}: {adopter:?}");
+    let mut all = vec![(adopter.id, "/a", Parts::whole(&a))];
+    assert_kept(&machine.beside(seed + 4), &all, &when);
+    for _ in 0..2 {
+        prune(&pruner.open(), &everything_at_once(), &when);
+    }
+    assert_nothing_unexplained(&pruner, &when);
+    // Another series shares what the dead session wrote; the adopter goes, tombstone and all.
+    let b = chosen(&parts, &[5, 4]);
+    let other = back_up_parts(&machine.beside(seed + 5), "/b", &b);
+    all.push((other, "/b", Parts::whole(&b)));
+    assert_kept(&machine.beside(seed + 4), &all, &when);
+    all.remove(0);
+    forget(&pruner.open(), adopter.id);
+    for n in 0..3 {
+        let when = format!("{when}, the adopter forgotten, prune {n}");
+        prune(&pruner.open(), &everything_at_once(), &when);
+        assert_kept(&machine.beside(seed + 4), &all, &when);
+    }
+    assert_nothing_unexplained(&pruner, &format!("{when}, the adopter forgotten"));
+    let garbage = back_up_parts(&machine.beside(seed + 5), "/c", &chosen(&parts, &[3, 5]));
+    forget(&pruner.open(), garbage);
+    assert_settles(&machine, &all, &when);
+}
+
+#[test]
+fn a_dead_session_is_adopted_after_an_epoch() {
+    adopted_after_an_epoch(3000, false);
+    adopted_after_an_epoch(3100, true);
+}
+
+/// A reclaimer dies right after it put, or deleted, the n-th object of a folder, beside a backup; the backup goes on; a
+/// successor finishes, on the same host or on another one.
+#[test]
+fn successors_of_reclaimers_that_died() {
+    let moments = [
+        (Asked::Put, "groups"),
+        (Asked::Put, "condemned"),
+        (Asked::Put, "removed"),
+        (Asked::Delete, "recipe"),
+        (Asked::Put, "data"),
+        (Asked::Delete, "data"),
+        (Asked::Delete, "condemned"),
+    ];
+    for (n, (asked, folder)) in (0u64..).zip(moments) {
+        for elsewhere in [false, true] {
+            let when = format!("{asked:?} in {folder}, elsewhere: {elsewhere}");
+            let seed = 4000 + n * 100;
+            let machine = Process::new(seed);
+            machine.init();
+            let parts = parts_of(seed);
+            let a = chosen(&parts, &[0, 1, 2, 3]);
+            let old = [
+                back_up_parts(&machine, "/old", &a),
+                back_up_parts(&machine, "/old", &chosen(&parts, &[4, 5, 3])),
+            ];
+            let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[5]));
+            let made = back_up_pausing(&machine.beside(seed + 1), "/a", &a, &How::plain(), |done| {
+                if done == 1 {
+                    let dying = if elsewhere {
+                        Process::on(
+                            machine.storage.handle_elsewhere(),
+                            machine.clock.clone(),
+                            seed + 2,
+                        )
+                    } else {
+                        machine.beside(seed + 2)
+                    }
+                    .striding();
+                    let store = dying.open();
+                    old.iter().for_each(|id| forget(&store, *id));
+                    let storage = dying.storage.clone();
+                    dying.watched.set_before(move |now, name| {
+                        if now == asked && name.starts_with(folder) {
+                            storage.inject_here(Fault::kill_after(1));
+                        }
+                    });
+                    try_prune(&store, &everything()).unwrap_err();
+                    assert!(dying.storage.is_gone(), "{when}");
+                    dying.watched.clear_before();
+                }
+                if done == 2 {
+                    prune_after_crash(&machine.beside(seed + 3).striding().open(), &everything(), &when);
+                }
+            });
+            let made = made.unwrap_or_else(|error| panic!("{when}: {error}"));
+            let all = [
+                (kept, "/kept", Parts::whole(&chosen(&parts, &[5]))),
+                (made.id, "/a", Parts::whole(&a)),
+            ];
+            assert_settles(&machine, &all, &when);
+        }
+    }
+}
+
+/// While a prune is at its n-th change, another begins: at once it is told that somebody is at it.
+#[test]
+fn a_second_prune_on_the_same_host_is_told() {
+    for n in (1..200).step_by(if is_long() { 1 } else { 6 }) {
+        let reached = a_second_prune(n, false, &format!("before change {n}"));
+        if !reached {
+            return assert!(n > 30, "{n}");
+        }
+    }
+}
+
+/// The first sleeps there, another host's takes over and finishes; a backup takes what stayed in place; the first wakes.
+#[test]
+fn a_second_prune_on_another_host_takes_over_from_a_sleeper() {
+    for n in (1..200).step_by(if is_long() { 1 } else { 7 }) {
+        let reached = a_second_prune(n, true, &format!("before change {n} of the sleeper"));
+        if !reached {
+            return assert!(n > 30, "{n}");
+        }
+    }
+}
+
+fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
+    let seed = 6000 + n;
+    let machine = Process::new(seed);
+    machine.init();
+    let parts = parts_of(60);
+    let old = [
+        back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1, 2])),
+        back_up_parts(&machine, "/old", &chosen(&parts, &[4, 5, 3])),
+        back_up_parts(&machine, "/old", &chosen(&parts, &[6])),
+    ];
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[5, 0]));
+    forget(&machine.open(), old[0]);
+    prune(
+        &machine.beside(seed + 1).striding().open(),
+        &leaving(PruneUnused::Unlimited),
+        when,
+    );
+    let first = if sleeps {
+        machine.elsewhere(seed + 2)
+    } else {
+        machine.beside(seed + 2)
+    };
+    let first_store = first.open();
+    forget(&machine.open(), old[1]);
+    let (count, made) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    {
+        let (machine, made, count) = (machine.clone(), Arc::clone(&made), Arc::clone(&count));
+        let (last, when) = (old[2], when.to_owned());
+        let parts = parts.clone();
+        first.watched.set_before(move |_, _| {
+            if count.fetch_add(1, Ordering::SeqCst) + 1 != n {
+                return;
+            }
+            let second = machine.beside(seed + 3).striding();
+            let store = second.open();
+            forget(&store, last);
+            let others = |store: &Store| {
+                let limits = if n.is_multiple_of(2) {
+                    leaving(PruneUnused::Unlimited)
+                } else {
+                    everything()
+                };
+                try_prune(store, &limits)
+            };
+            if sleeps {
+                others(&store).unwrap_or_else(|error| panic!("{when}: {error}"));
+            } else if let Err(error) = others(&store) {
+                let text = error.to_string();
+                assert!(text.contains("another prune"), "{when}: {text}");
+            }
+            let taken = chosen(&parts, &[1, 4]);
+            let id = back_up_parts(&machine.beside(seed + 4), "/taken", &taken);
+            made.lock().unwrap().push((id, "/taken", Parts::whole(&taken)));
+            if sleeps {
+                prune_after_crash(&second.open(), &everything(), &when);
+            }
+        });
+    }
+    let done = try_prune(&first_store, &everything());
+    first.watched.clear_before();
+    let mut all = made.lock().unwrap().clone();
+    let reached = !all.is_empty();
+    match done {
+        Ok(_) => {}
+        Err(error) => {
+            let text = error.to_string();
+            let is_told =
+                text.contains("another prune") || text.contains("was ended") || text.contains("has ended");
+            assert!(reached && sleeps && is_told, "{when}: {text}");
+        }
+    }
+    all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[5, 0]))));
+    if !reached {
+        all.push((old[2], "/old", Parts::whole(&chosen(&parts, &[6]))));
+    }
+    assert_settles(&machine, &all, when);
+    wait_until("the end of all sessions", || {
+        common::reclaimer::Reclaimer::new(machine.beside(seed + 9))
+            .roster()
+            .running
+            .is_empty()
+    });
+    reached
+}
