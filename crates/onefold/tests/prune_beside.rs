@@ -285,6 +285,35 @@ fn a_dead_session_is_adopted_after_an_epoch() {
     adopted_after_an_epoch(3100, true);
 }
 
+/// An epoch leaves in place what a session has taken, beside what a kept backup uses; the session dies, and nobody adopts
+/// it: what stayed for its sake goes.
+#[test]
+fn what_stayed_for_a_session_that_died_goes() {
+    let machine = Process::new(3200);
+    machine.init();
+    let parts = parts_of(320);
+    let old = back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1, 2, 3]));
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[0, 2]));
+    let pruner = machine.beside(3201).striding();
+    let dying = machine.beside(3202);
+    let made = back_up_pausing(&dying, "/a", &chosen(&parts, &[1, 3, 4]), &How::plain(), |done| {
+        if done == 2 {
+            forget(&pruner.open(), old);
+            prune(&pruner.open(), &everything(), "beside");
+            dying.storage.kill();
+        }
+    });
+    made.unwrap_err();
+    for n in 0..3 {
+        prune(&pruner.open(), &everything(), &format!("prune {n}"));
+    }
+    assert_nothing_unexplained(&pruner, "at the end");
+    let last = prune(&pruner.open(), &everything(), "at the very end");
+    assert_eq!(last.epochs, 0, "{last:?}");
+    let all = [(kept, "/kept", Parts::whole(&chosen(&parts, &[0, 2])))];
+    assert_settles(&machine, &all, "at the end");
+}
+
 /// A reclaimer dies right after it put, or deleted, the n-th object of a folder, beside a backup; the backup goes on; a
 /// successor finishes, on the same host or on another one.
 #[test]

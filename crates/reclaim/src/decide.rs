@@ -86,7 +86,10 @@ impl Deciding<'_> {
         }
         if let (None, Some(known)) = (
             in_use,
-            self.known.get(&id).filter(|known| known.slots == *condemned),
+            // Of what stayed for somebody's sake it is not known how much it is.
+            self.known
+                .get(&id)
+                .filter(|known| known.dead_bytes > 0 && known.slots == *condemned),
         ) {
             let dead: SlotSet = condemned.slots.iter().flatten().copied().collect();
             let (dead_bytes, live_bytes) = (known.dead_bytes, known.live_bytes);

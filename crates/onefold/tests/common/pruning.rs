@@ -105,8 +105,7 @@ pub fn stored(machine: &Process) -> u64 {
 }
 
 /// After a prune that left nothing: every slot stored is one that a kept backup reaches, or in a container of a session that
-/// has no ending; every container has one generation and the copies of its kind; no epoch is open, and each group has
-/// one revision of marks.
+/// has no ending; every container has one generation and the copies of its kind; no epoch is open.
 pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     let reclaimer = Reclaimer::new(process.clone());
     let mut reached = Slots::new();
@@ -159,11 +158,6 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
     let condemned = process.names("condemned");
     assert!(condemned.is_empty(), "{when}: an epoch is open: {condemned:?}");
-    let mut groups = BTreeSet::new();
-    for name in process.storage.list(names::GROUPS_FOLDER).unwrap() {
-        let (group, _) = names::parse_marks(&name.name).unwrap();
-        assert!(groups.insert(group), "{when}: two marks: {}", name.name);
-    }
 }
 
 fn ranges(slots: &BTreeSet<Slot>) -> Vec<SlotRange> {
