@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::pruning::{
     assert_nothing_unexplained, everything, impatient, leaving, prune_after_crash, try_forget, try_prune,
 };
 use common::{How, Parts, Process, assert_restores_bytes, assert_sound, noise, snapshot};
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
-use env::{Entropy, SeededEntropy};
+use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
 
 /// Operations of one run.
@@ -391,7 +391,7 @@ fn number_of(variable: &str) -> Option<u64> {
 fn random_runs() {
     let time = Duration::from_secs(number_of("ONEFOLD_RANDOM_SECONDS").unwrap_or(20));
     let begin = number_of("ONEFOLD_RANDOM_SEED").unwrap_or(1);
-    let began = Instant::now();
+    let began = SystemClock.monotonic();
     for seed in begin.. {
         let run = Run::new(seed);
         let played = std::panic::catch_unwind(AssertUnwindSafe(|| run.play()));
@@ -400,7 +400,7 @@ fn random_runs() {
             eprintln!("{log}\nONEFOLD_RANDOM_SEED={seed} plays this run again");
             std::panic::resume_unwind(panic);
         }
-        if began.elapsed() >= time {
+        if SystemClock.monotonic().saturating_sub(began) >= time {
             println!("{} runs", seed + 1 - begin);
             return;
         }
