@@ -112,7 +112,8 @@ impl Store {
             let done = if request.is_dry_run {
                 Forgetting::Done
             } else {
-                self.manifests.forget_as_seen(one.series, one.session, one.seen)?
+                let forget = |_| Ok(self.manifests.forget_as_seen(one.series, one.session, one.seen)?);
+                self.with_reserve(forget).0?
             };
             match done {
                 Forgetting::Done => report.forgotten.push(one.session),

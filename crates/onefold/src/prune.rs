@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ::index::Index;
 use container::Compression;
@@ -59,41 +60,47 @@ impl Store {
     /// before, and the next prune goes on from there.
     pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<String>)> {
         self.ensure_writable()?;
-        let storage = &*self.env.storage;
-        let reserve = match storage.head(&format::names::reserve()) {
-            Ok(meta) => Some(meta.len),
-            Err(StorageError::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let run = || {
-            let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
-            self.reclaiming(Some(&index), monitor, |context| reclaim::prune(context, options))
-        };
         self.containers.clear_catalogs();
-        let mut done = run();
-        if let Err(error) = &done
-            && error.is_no_space()
-            && reserve::give_up(storage)?
-        {
-            done = run();
-            // Also where that failed: the next one will need it.
-            let short = reserve.and_then(|bytes| self.make_reserve_again(bytes));
-            if let Ok((_, warnings)) = &mut done {
-                warnings.extend(short);
+        let (done, was_full) = self.with_reserve(|was_full| {
+            let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
+            let mut options = options.clone();
+            if was_full {
+                // Space is wanted now, more than that a backup which was broken off can go on.
+                options.abandoned_after = Duration::ZERO;
             }
+            self.reclaiming(Some(&index), monitor, |context| reclaim::prune(context, &options))
+        });
+        let (report, mut warnings) = done?;
+        let stored = report.bytes_stored;
+        if let Err(error) = reserve::grow(&self.env, stored, self.settings().container_bytes) {
+            warnings.push(format!("the reserve could not be made: {error}"));
+        } else if was_full && !self.has_reserve()? {
+            warnings.push(
+                "there is no room for the reserve yet; the next prune may need some free space".to_owned(),
+            );
         }
-        done
+        Ok((report, warnings))
     }
 
-    /// What should be said where there is no room for it yet.
-    fn make_reserve_again(&self, bytes: u64) -> Option<String> {
-        let made = usize::try_from(bytes)
-            .ok()
-            .map(|bytes| reserve::make(&self.env, bytes));
-        let error = made?.err()?;
-        Some(format!(
-            "the reserve was given up, and could not be made again: {error}; the next prune may need some free space"
-        ))
+    /// Runs what may be needed on a full disk; where it is full, once more without the reserve, and says so.
+    pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut(bool) -> Result<T>) -> (Result<T>, bool) {
+        let done = work(false);
+        let is_full = done.as_ref().is_err_and(crate::Error::is_no_space);
+        if !is_full || !reserve::give_up(&*self.env.storage).unwrap_or(false) {
+            return (done, false);
+        }
+        let done = work(true);
+        // It is made again when there is room: by a prune, or by the next backup.
+        drop(reserve::remember(&self.env));
+        (done, true)
+    }
+
+    fn has_reserve(&self) -> Result<bool> {
+        match self.env.storage.head(&format::names::reserve()) {
+            Ok(meta) => Ok(meta.len > reserve::GIVEN_UP_BYTES as u64),
+            Err(StorageError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What [`Self::prune`] would do, were these backups forgotten too. Writes nothing.

@@ -25,6 +25,9 @@ use crate::marks::{self, InForce};
 use crate::plan::{self, Limits, Partial};
 use crate::progress::Progress;
 
+/// Epochs that one run begins at most.
+const EPOCHS_MAX: usize = 2;
+
 /// The store, as reclamation sees it.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "doors to a store")]
@@ -251,8 +254,16 @@ fn run(
         finish::epoch(context, options, session, lease, epoch, &mut report)?;
     }
     finish::expire_abandoned(context, options, session, &mut report)?;
-    if let Some(epoch) = begin(context, options, session, lease, &mut report)? {
+    // A second time where the first has ended sessions: what those left can go.
+    for _ in 0..EPOCHS_MAX {
+        let expired = report.sessions_expired.len();
+        let Some(epoch) = begin(context, options, session, lease, &mut report)? else {
+            break;
+        };
         finish::epoch(context, options, session, lease, epoch, &mut report)?;
+        if report.sessions_expired.len() == expired {
+            break;
+        }
     }
     housekeeping::tidy(context, options, session, lease)?;
     Ok(report)

@@ -8,6 +8,8 @@
 use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
 use format::names;
 
+/// What stands for a reserve that was given up, until there is room for it again.
+pub const GIVEN_UP_BYTES: usize = 1;
 /// What a new store begins with: room for the lists of a small store.
 pub const FIRST_BYTES: usize = 1 << 20;
 /// What a large store has: lists, and new generations beside the old ones.
@@ -25,13 +27,14 @@ pub fn make(env: &Env, bytes: usize) -> Result<(), StorageError> {
 }
 
 /// The sizes that a reserve grows through.
-fn sizes(container_bytes: u32) -> [usize; 3] {
+fn sizes(container_bytes: u32) -> [usize; 4] {
     let copy = container_bytes as usize / 4 * 5;
-    [FIRST_BYTES, copy.clamp(FIRST_BYTES, LAST_BYTES), LAST_BYTES]
+    let copy = copy.clamp(FIRST_BYTES, LAST_BYTES);
+    [GIVEN_UP_BYTES, FIRST_BYTES, copy, LAST_BYTES]
 }
 
-/// Makes a reserve larger when the store has grown: it takes a small part of what is stored, whatever that is. One of
-/// another size was asked for by somebody, and stays; so does a store without. Not durable before the next barrier.
+/// Makes a reserve larger when the store has grown, or when it was given up: it takes a small part of what is stored,
+/// whatever that is. One of another size was asked for by somebody, and stays; so does a store without. Not durable before the next barrier.
 ///
 /// # Errors
 /// Of the storage; where there is no room for more, nothing changes.
@@ -42,15 +45,25 @@ pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), St
         Err(error) => return Err(error),
     };
     let sizes = sizes(container_bytes);
-    let wanted = sizes[LARGER_FROM.iter().filter(|from| stored_bytes >= **from).count()];
+    let wanted = sizes[1 + LARGER_FROM.iter().filter(|from| stored_bytes >= **from).count()];
     let is_ours = sizes.iter().any(|size| *size as u64 == len);
-    if !is_ours || len >= wanted as u64 || !give_up(&*env.storage)? {
+    if !is_ours || len >= wanted as u64 {
         return Ok(());
     }
-    match (put(env, wanted), usize::try_from(len)) {
-        (Err(StorageError::NoSpace { .. }), Ok(len)) => put(env, len),
-        (put, _) => put,
+    match env.storage.delete(&names::reserve()) {
+        Ok(()) => {}
+        // Another grows it.
+        Err(StorageError::NotFound { .. }) => return Ok(()),
+        Err(error) => return Err(error),
     }
+    // The largest that there is room for, and what was there at least.
+    for bytes in sizes.into_iter().rev().filter(|bytes| *bytes <= wanted) {
+        match put(env, bytes) {
+            Err(StorageError::NoSpace { .. }) => {}
+            done => return done,
+        }
+    }
+    Ok(())
 }
 
 fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
@@ -64,11 +77,17 @@ fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
     }
 }
 
-/// Removes the reserve. Its space is free on return; says whether there was one.
+/// Removes the reserve. Its space is free on return; says whether there was one that had any. What stands for it until
+/// [`grow`] makes it again, its caller puts by [`remember`] when the work is done.
 ///
 /// # Errors
 /// Of the storage.
 pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
+    match storage.head(&names::reserve()) {
+        Ok(meta) if meta.len > GIVEN_UP_BYTES as u64 => {}
+        Ok(_) | Err(StorageError::NotFound { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    }
     match storage.delete(&names::reserve()) {
         Ok(()) => {
             // File systems free blocks when the deletion is durable.
@@ -78,6 +97,14 @@ pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
         Err(StorageError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Leaves a mark that there was a reserve, and is to be one.
+///
+/// # Errors
+/// Of the storage.
+pub fn remember(env: &Env) -> Result<(), StorageError> {
+    put(env, GIVEN_UP_BYTES)
 }
 
 /// Whether there is a reserve.
@@ -142,7 +169,17 @@ mod tests {
         assert_eq!(len(), Some(64 << 10));
         grow(&env, 1 << 20, 16 << 20).unwrap();
         assert_eq!(len(), Some(64 << 10), "it never shrinks");
-        give_up(&storage).unwrap();
+        assert!(give_up(&storage).unwrap());
+        remember(&env).unwrap();
+        assert!(
+            !give_up(&storage).unwrap(),
+            "there is nothing to give up any more"
+        );
+        storage.set_capacity_bytes(Some(3 << 20));
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert_eq!(len(), Some(1 << 10), "as much as there is room for");
+        storage.set_capacity_bytes(None);
+        storage.delete(&names::reserve()).unwrap();
         make(&env, 5 << 20).unwrap();
         grow(&env, 4 << 30, 16 << 20).unwrap();
         assert_eq!(len(), Some(5 << 10));
