@@ -17,7 +17,7 @@ use std::time::Duration;
 use common::pruning::{
     assert_nothing_unexplained, everything, impatient, leaving, prune_after_crash, try_forget, try_prune,
 };
-use common::{How, Parts, Process, assert_restores_bytes, assert_sound, noise, snapshot};
+use common::{How, Parts, Process, assert_restores_bytes, assert_sound, noise, snapshot, wait_for_look_ups};
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
@@ -27,6 +27,9 @@ const STEPS: u64 = 60;
 /// One within another, at most.
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
+/// Of the numbers that are drawn for what is done, two.
+const FORGETS: u64 = 4;
+const PRUNES: u64 = 6;
 
 /// Draws that depend on nothing but the place in the run.
 struct Dice(SeededEntropy);
@@ -131,7 +134,7 @@ impl Run {
     }
 
     /// One operation, and all that happens in the midst of it.
-    fn step(&self, place: u64, depth: u64) {
+    fn step(&self, place: u64, depth: u64, what: Option<u64>) {
         let dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place);
         let number = dice.roll(PROCESSES);
         let (process, store) = self.process(number, place);
@@ -153,10 +156,11 @@ impl Run {
                 String::new()
             }
         );
-        match dice.roll(12) {
+        let drawn = dice.roll(12);
+        match what.unwrap_or(drawn) {
             0..=3 => self.back_up(&dice, place, depth, &who, &process, &store),
-            4 | 5 => self.forget(&dice, depth, &who, &process, &store),
-            6..=8 => self.prune(&dice, depth, &who, &process, &store),
+            FORGETS | 5 => self.forget(&dice, depth, &who, &process, &store),
+            PRUNES..=8 => self.prune(&dice, depth, &who, &process, &store),
             9 => self.restore(&dice, depth, &who, &process, &store),
             10 => {
                 let time = Duration::from_secs(1 + dice.roll(1200));
@@ -202,16 +206,27 @@ impl Run {
         let mut options = how.options();
         options.tags = vec![tag.clone()];
         let pause = usize::try_from(1 + dice.roll(4)).unwrap();
-        let inner = if depth + 1 < DEPTH_MAX { dice.roll(4) } else { 0 };
+        let is_squeezed = dice.one_in(2);
+        let inner = if depth + 1 < DEPTH_MAX { dice.roll(5) } else { 0 };
+        let monitor = Monitor::default();
         self.log(depth, format!("{who} backs up {name}, parts {which:?}, {tag}"));
         let mut source = Parts::new(&parts, |done| {
             if done == pause {
+                if inner > 0 {
+                    wait_for_look_ups(&monitor);
+                }
                 for n in 0..inner {
-                    self.step(place * 8 + n + 1, depth + 1);
+                    // What was looked up just now is what others shall get rid of.
+                    let what = match (is_squeezed, n) {
+                        (true, 0) => Some(FORGETS),
+                        (true, 1) => Some(PRUNES),
+                        _ => None,
+                    };
+                    self.step(place * 8 + n + 1, depth + 1, what);
                 }
             }
         });
-        let made = store.backup_stream(&options, Path::new(&name), None, &mut source, &Monitor::default());
+        let made = store.backup_stream(&options, Path::new(&name), None, &mut source, &monitor);
         let said = match &made {
             Ok(made) => format!("{tag} is backup {}, adopted {:?}", made.id, made.adopted),
             Err(error) => format!("{tag}: {error}"),
@@ -359,7 +374,7 @@ impl Run {
 
     fn play(&self) {
         for n in 1..=STEPS {
-            self.step(n << 16, 0);
+            self.step(n << 16, 0, None);
             if n.is_multiple_of(10) {
                 self.verify(&format!("after step {n}"));
             }
