@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use common::pruning::{
     self, assert_nothing_unexplained, forget, impatient, leaving, prune, try_forget, try_prune,
 };
+use common::reclaimer::Reclaimer;
 use common::{
     Asked, How, Parts, Process, assert_restores_bytes, back_up_bytes, back_up_stream, is_long, noise,
     snapshot, wait_until,
@@ -186,6 +187,7 @@ impl Play {
             .try_open()
             .unwrap_or_else(|error| panic!("{when}: {error}"));
         self.assert_restores(&store, &image.told, when);
+        Reclaimer::new(process.clone()).assert_no_node_dangles(when);
         // What a cut has torn may be told of; and who was found dead has left something for the next one.
         self.prune_as_told(&store, &image.told, when);
         self.assert_kept(&store, &image.told, &format!("{when}, and a prune"));

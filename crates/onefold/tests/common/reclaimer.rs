@@ -156,6 +156,50 @@ impl Reclaimer {
         reached
     }
 
+    /// Whatever a crash left: every data slot that a node in the store reaches stands there too (INV-9).
+    /// Nodes go together, in any order.
+    pub fn assert_no_node_dangles(&self, when: &str) {
+        for kind in [ContainerKind::Recipe, ContainerKind::Small] {
+            let listed = self.process.storage.list(kind.folder()).unwrap();
+            for (id, _) in listed
+                .iter()
+                .filter_map(|meta| names::parse_container(&meta.name))
+            {
+                let Ok(view) = self.containers.catalog(id) else {
+                    continue;
+                };
+                for entry in view.entries().iter().filter(|entry| entry.level.get() > 0) {
+                    let at = ChunkLocation {
+                        container: id,
+                        slot: entry.slot,
+                    };
+                    for below in &self.nodes.node(at).unwrap().entries {
+                        let NodeEntry::Run {
+                            container,
+                            first,
+                            count,
+                            ..
+                        } = *below
+                        else {
+                            continue;
+                        };
+                        if container.kind != ContainerKind::Data {
+                            continue;
+                        }
+                        let holds = self.containers.catalog(container);
+                        let holds = holds.unwrap_or_else(|error| panic!("{when}: node {at}: {error}"));
+                        for slot in SlotRange::new(first, count).unwrap().iter() {
+                            assert!(
+                                holds.entry(slot).is_some(),
+                                "{when}: node {at} reaches {container} {slot:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     fn mark_streams(&self, backup: &Backup, marks: &mut Slots) {
         for stream in &backup.streams {
             self.mark(stream.location, marks);
