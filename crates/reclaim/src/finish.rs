@@ -56,7 +56,11 @@ pub(crate) fn epoch(
     epochs::ensure_highest(context.sealer, epoch)?;
     let mut refused = None;
     let removed = match epochs::read_removed(context.sealer, epoch)? {
-        Found::Whole(removed) => removed,
+        Found::Whole(removed) => {
+            // Who created it may have died before it was durable, and it is acted on.
+            context.sealer.barrier()?;
+            removed
+        }
         Found::Missing => {
             let Found::Whole(condemned) = epochs::read_condemned(context.sealer, epoch)? else {
                 return Err(ReclaimError::Overtaken);
