@@ -37,20 +37,32 @@ pub(crate) fn tidy(
     if others.is_empty() {
         drop_old_lists(context, &epochs)?;
     }
-    let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-    if unreadable {
-        return Ok(());
-    }
-    let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
-    let covers = in_force.covers();
     let now = context
         .sealer
         .env()
         .storage
         .head(&names::claim(session.id()))?
         .put_at;
-    let eldest = eldest(context, &others)?;
     let list = context.manifests.list()?;
+    let mut old = BTreeSet::new();
+    for entry in list.entries.iter().filter(|entry| entry.backup().is_none()) {
+        let name = names::manifest(entry.series(), entry.session(), entry.stored.revision);
+        let put_at = context.sealer.env().storage.head(&name)?.put_at;
+        if is_older(put_at, now, options.keep_endings_for) {
+            old.insert((entry.session(), put_at));
+        }
+    }
+    // Marks are read only where something may go.
+    if old.is_empty() {
+        return Ok(());
+    }
+    let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+    if unreadable {
+        return Ok(());
+    }
+    let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
+    let covers = in_force.covers();
+    let eldest = eldest(context, &others)?;
     let referred: BTreeSet<SessionId> = list
         .entries
         .iter()
@@ -65,8 +77,8 @@ pub(crate) fn tidy(
             _ => None,
         })
         .collect();
-    for entry in &list.entries {
-        let id = entry.session();
+    for (id, put_at) in old {
+        let Some(entry) = list.get(id) else { continue };
         let is_covered = covers.get(&id).is_some_and(|covered| covered.forgotten);
         let may_go = if entry.is_forgotten() {
             is_covered
@@ -80,13 +92,8 @@ pub(crate) fn tidy(
             is_over && !referred.contains(&id) && sweep::listed(context.containers, id)?.is_empty()
         };
         // An adopter goes after what it adopted: without it, it would look like a session that runs.
-        if may_go && !adopters.contains(&id) {
-            let name = names::manifest(entry.series(), id, entry.stored.revision);
-            let put_at = context.sealer.env().storage.head(&name)?.put_at;
-            if is_older(put_at, now, options.keep_endings_for) && eldest.is_none_or(|eldest| put_at < eldest)
-            {
-                drop_manifest(context, entry)?;
-            }
+        if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
+            drop_manifest(context, entry)?;
         }
     }
     Ok(())
