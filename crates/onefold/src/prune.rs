@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ::index::Index;
 use container::Compression;
-use env::StorageError;
 use reclaim::{Context, Packing, Progress, reserve};
 use types::SessionId;
 
@@ -74,7 +73,7 @@ impl Store {
         let stored = report.bytes_stored;
         if let Err(error) = reserve::grow(&self.env, stored, self.settings().container_bytes) {
             warnings.push(format!("the reserve could not be made: {error}"));
-        } else if was_full && !self.has_reserve()? {
+        } else if was_full && !reserve::exists(&*self.env.storage)? {
             warnings.push(
                 "there is no room for the reserve yet; the next prune may need some free space".to_owned(),
             );
@@ -93,14 +92,6 @@ impl Store {
         // It is made again when there is room: by a prune, or by the next backup.
         drop(reserve::remember(&self.env));
         (done, true)
-    }
-
-    fn has_reserve(&self) -> Result<bool> {
-        match self.env.storage.head(&format::names::reserve()) {
-            Ok(meta) => Ok(meta.len > reserve::GIVEN_UP_BYTES as u64),
-            Err(StorageError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// What [`Self::prune`] would do, were these backups forgotten too. Writes nothing.

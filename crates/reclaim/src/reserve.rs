@@ -83,10 +83,8 @@ fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
 /// # Errors
 /// Of the storage.
 pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
-    match storage.head(&names::reserve()) {
-        Ok(meta) if meta.len > GIVEN_UP_BYTES as u64 => {}
-        Ok(_) | Err(StorageError::NotFound { .. }) => return Ok(false),
-        Err(error) => return Err(error),
+    if !exists(storage)? {
+        return Ok(false);
     }
     match storage.delete(&names::reserve()) {
         Ok(()) => {
@@ -107,13 +105,13 @@ pub fn remember(env: &Env) -> Result<(), StorageError> {
     put(env, GIVEN_UP_BYTES)
 }
 
-/// Whether there is a reserve.
+/// Whether there is a reserve to give up: not what stands for one.
 ///
 /// # Errors
 /// Of the storage.
 pub fn exists(storage: &dyn Storage) -> Result<bool, StorageError> {
     match storage.head(&names::reserve()) {
-        Ok(_) => Ok(true),
+        Ok(meta) => Ok(meta.len > GIVEN_UP_BYTES as u64),
         Err(StorageError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
