@@ -1,8 +1,9 @@
-"""Makes rows of figures that other programs measure, from their JSON lines: noted.py stats|backup|micro.
+"""Makes rows of figures that other programs measure, from their JSON lines: noted.py stats|backup|micro|open.
 
 stats   `onefold --json stats`: bytes a hook
 backup  `onefold --json backup`: catalogs loaded for nothing, and how much was new
 micro   `bench/micro --json`: the fastest chunker beside `fastcdc`, from the first stage that has both
+open    `bench/open`: what `snapshots` takes with very many containers beside 1, of as many backups
 """
 
 import json
@@ -42,5 +43,12 @@ def micro(lines):
         figure("gear", theirs[0] / ours, f"{1 / ours:.2f} GB/s ({case})", f"{1 / theirs[0]:.2f} GB/s")
 
 
+def opening(lines):
+    took = {line["store"]: line for line in lines if line["command"] == "snapshots"}
+    many, few = took["many"], took["few"]
+    ours, beside = (f"{line['ms']:.1f} ms, {line['containers']:,} containers" for line in (many, few))
+    figure("open", many["ms"] / few["ms"], f"{ours}, {many['backups']:,} backups", beside)
+
+
 if __name__ == "__main__":
-    {"stats": stats, "backup": backup, "micro": micro}[sys.argv[1]]([json.loads(line) for line in sys.stdin])
+    {"stats": stats, "backup": backup, "micro": micro, "open": opening}[sys.argv[1]]([json.loads(line) for line in sys.stdin])

@@ -56,6 +56,10 @@ class Rows:
         values = [row[field] for row in self.cells.get((data, step, who), []) if row.get(field) is not None]
         return statistics.median(values) if values else None
 
+    def mark(self, data, step, who):
+        """A star where one value is no median."""
+        return "*" if len(self.cells.get((data, step, who), [])) == 1 else ""
+
     def processor(self, data, step, who):
         user, system = self.median(data, step, who, "user"), self.median(data, step, who, "system")
         return None if user is None else user + system
@@ -133,7 +137,7 @@ def print_figures(rows):
 
 def print_data(rows, data):
     programs = rows.programs(data)
-    print(f"## {NAMES.get(data, data)}\n\nSeconds. *Ratio*: the fastest peer's to Onefold's.\n")
+    print(f"## {NAMES.get(data, data)}\n\nSeconds; a star: of one run, no median. *Ratio*: the fastest peer's to Onefold's.\n")
     lines, processor, memory, limits = [], [], [], []
     for step in rows.steps(data):
         for who in sorted({who for (of, s, who) in rows.cells if (of, s) == (data, step)} - set(ORDER)):
@@ -145,7 +149,7 @@ def print_data(rows, data):
         least, who = rows.best(data, step)
         ours = rows.median(data, step, "onefold")
         ratio = f"{least / ours:.2f} ({who})" if least is not None and ours else ""
-        lines.append([step, ratio] + [shown(rows.median(data, step, name)) for name in programs])
+        lines.append([step, ratio] + [shown(rows.median(data, step, name)) + rows.mark(data, step, name) for name in programs])
         processor.append([step] + [shown(rows.processor(data, step, name)) for name in programs])
         peaks = [rows.median(data, step, name, "peak_kib") for name in programs]
         memory.append([step] + [shown(None if peak is None else peak / 1024, 0) for peak in peaks])

@@ -11,6 +11,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -404,20 +405,38 @@ fn number_of(variable: &str) -> Option<u64> {
 
 #[test]
 fn random_runs() {
-    let time = Duration::from_secs(number_of("ONEFOLD_RANDOM_SECONDS").unwrap_or(20));
+    let time = Duration::from_secs(number_of("ONEFOLD_RANDOM_SECONDS").unwrap_or(120));
     let begin = number_of("ONEFOLD_RANDOM_SEED").unwrap_or(1);
+    let next = AtomicU64::new(begin);
     let began = SystemClock.monotonic();
-    for seed in begin.. {
-        let run = Run::new(seed);
-        let played = std::panic::catch_unwind(AssertUnwindSafe(|| run.play()));
-        if let Err(panic) = played {
-            let log = locked(&run.model).log.join("\n");
-            eprintln!("{log}\nONEFOLD_RANDOM_SEED={seed} plays this run again");
-            std::panic::resume_unwind(panic);
+    let has_failed = AtomicBool::new(false);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let run = Run::new(seed);
+            let played = std::panic::catch_unwind(AssertUnwindSafe(|| run.play()));
+            if let Err(panic) = played {
+                has_failed.store(true, Ordering::Relaxed);
+                let log = locked(&run.model).log.join("\n");
+                eprintln!("{log}\nONEFOLD_RANDOM_SEED={seed} plays this run again");
+                std::panic::resume_unwind(panic);
+            }
+            let is_over = SystemClock.monotonic().saturating_sub(began) >= time;
+            if is_over || has_failed.load(Ordering::Relaxed) {
+                return;
+            }
         }
-        if SystemClock.monotonic().saturating_sub(began) >= time {
-            println!("{} runs", seed + 1 - begin);
-            return;
+    };
+    // Asked for one, it is played alone.
+    let workers = if time.is_zero() {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(work);
         }
-    }
+    });
+    println!("{} runs", next.into_inner() - begin);
 }
