@@ -38,6 +38,21 @@ pub(crate) fn sub_folders<'a>(names: impl Iterator<Item = &'a ObjectName>, prefi
     folders.into_iter().map(str::to_owned).collect()
 }
 
+/// Whether [`crate::Storage::list_within`] names an object of the folder.
+pub(crate) fn is_within(name: &ObjectName, folder: &str, is_wanted: &dyn Fn(&str) -> bool) -> bool {
+    let rest = match folder {
+        "" => Some(name.as_str()),
+        folder => name
+            .as_str()
+            .strip_prefix(folder)
+            .and_then(|rest| rest.strip_prefix('/')),
+    };
+    rest.is_some_and(|rest| {
+        rest.split_once('/')
+            .is_none_or(|(sub_folder, _)| is_wanted(sub_folder))
+    })
+}
+
 /// The range of an object that is in memory.
 pub(crate) fn range_of<'a>(
     name: &ObjectName,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
+use crate::plain::{folder_prefix, is_within};
 use crate::{AlignedBuffer, StorageError};
 
 /// What a storage knows of an object without reading it.
@@ -139,6 +140,22 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
+    /// As [`Storage::list`], but of the immediate sub-folders of `folder` only those are looked into whose name (without
+    /// slashes) `is_wanted`. It is no word on the others: a barrier need not cover that they are there, nor what is in them.
+    ///
+    /// # Errors
+    /// As [`Storage::list`].
+    fn list_within(
+        &self,
+        folder: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ObjectMeta>, StorageError> {
+        // A storage without folders answers for many names at once.
+        let mut listed = self.list(folder)?;
+        listed.retain(|meta| is_within(&meta.name, folder, is_wanted));
+        Ok(listed)
+    }
+
     /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is in
     /// them. A sub-folder without any object may be left out or not. This is no listing of objects: a
     /// barrier need not cover what was seen here.
@@ -152,6 +169,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// `NotFound`; others.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that listings need not look into
+    /// it for ever. Where there are objects in it, or the storage has no folders, does nothing.
+    ///
+    /// # Errors
+    /// Of the storage; `Io` when `folder` is no name that an object could have.
+    fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
+        folder_prefix(folder).map(drop)
+    }
 
     /// Takes the process lock of that name, to be held while the returned value lives. `None`: this
     /// storage has no locks.

@@ -68,6 +68,61 @@ pub(super) fn folders_are_listed_without_their_objects(storage: &dyn Storage, fo
     );
 }
 
+pub(super) fn a_listing_within_wanted_folders_has_nothing_of_the_others(storage: &dyn Storage, folder: &str) {
+    for rest in ["x/1", "x/deep/2", "y/1", "y/x/1", "xy/1", "z", "a-b/1", "x-1/1"] {
+        put(storage, &name(folder, rest), b"");
+    }
+    let within = |folder: &str, wanted: &[&str]| -> Vec<ObjectName> {
+        let is_wanted = |name: &str| {
+            assert!(!name.contains('/'), "{name}");
+            wanted.contains(&name)
+        };
+        let listed = storage.list_within(folder, &is_wanted).expect("list");
+        listed.into_iter().map(|meta| meta.name).collect()
+    };
+    let expected = |rests: &[&str]| rests.iter().map(|rest| name(folder, rest)).collect::<Vec<_>>();
+    assert_eq!(
+        within(folder, &["x", "nothing"]),
+        expected(&["x/1", "x/deep/2", "z"])
+    );
+    assert_eq!(
+        within(folder, &["x-1", "y"]),
+        expected(&["x-1/1", "y/1", "y/x/1", "z"])
+    );
+    assert_eq!(within(folder, &[]), expected(&["z"]));
+    assert_eq!(within(&format!("{folder}/y"), &[]), expected(&["y/1"]));
+    assert_eq!(within(&format!("{folder}/nothing"), &["x"]), []);
+    let of_all = within("", &[folder]);
+    let whole = expected(&["a-b/1", "x-1/1", "x/1", "x/deep/2", "xy/1", "y/1", "y/x/1", "z"]);
+    let inner: Vec<_> = of_all
+        .into_iter()
+        .filter(|name| name.as_str().contains('/'))
+        .collect();
+    assert_eq!(inner, whole);
+}
+
+pub(super) fn a_folder_is_dropped_only_when_it_is_empty(storage: &dyn Storage, folder: &str) {
+    let (first, deep) = (name(folder, "x/1"), name(folder, "x/deep/2"));
+    let x = format!("{folder}/x");
+    put(storage, &first, b"1");
+    put(storage, &deep, b"2");
+    for dropped in [&x, &format!("{x}/1"), &format!("{folder}/nothing")] {
+        storage.drop_folder(dropped).expect("nothing is done");
+    }
+    assert_eq!(names_of(storage, &x), [first.clone(), deep.clone()]);
+    storage.delete(&first).expect("delete");
+    storage.delete(&deep).expect("delete");
+    storage.drop_folder(&format!("{x}/deep")).expect("drop");
+    storage.drop_folder(&x).expect("drop");
+    assert_eq!(names_of(storage, &x), []);
+    storage.barrier().expect("a barrier over what is gone");
+    // Nobody should, but who does loses nothing by it.
+    put(storage, &first, b"again");
+    storage.barrier().expect("barrier");
+    assert_eq!(get(storage, &first), b"again");
+    assert!(storage.drop_folder("..").is_err(), "no folder of objects");
+}
+
 pub(super) fn a_missing_folder_is_empty_and_an_impossible_one_an_error(storage: &dyn Storage, folder: &str) {
     put(storage, &name(folder, "file"), b"");
     for missing in [

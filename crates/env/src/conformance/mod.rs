@@ -38,6 +38,11 @@ pub const CASES: &[Case] = &[
     ("list", listings::lists_are_sorted_and_by_folder),
     ("list-folders", listings::folders_are_listed_without_their_objects),
     (
+        "list-within",
+        listings::a_listing_within_wanted_folders_has_nothing_of_the_others,
+    ),
+    ("drop-folder", listings::a_folder_is_dropped_only_when_it_is_empty),
+    (
         "no-folder",
         listings::a_missing_folder_is_empty_and_an_impossible_one_an_error,
     ),

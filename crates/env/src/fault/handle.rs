@@ -8,7 +8,7 @@ use types::{ByteRange, ObjectName};
 use super::world::{Verdict, World};
 use super::{FaultStorage, OpKind, Operation};
 use crate::memory::Shared;
-use crate::plain::{folder_prefix, range_of, sub_folders, tail_of};
+use crate::plain::{folder_prefix, is_within, range_of, sub_folders, tail_of};
 use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 
 impl FaultStorage {
@@ -92,9 +92,19 @@ impl Storage for FaultStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        let prefix = folder_prefix(folder)?;
+        self.list_within(folder, &|_| true)
+    }
+
+    fn list_within(
+        &self,
+        folder: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ObjectMeta>, StorageError> {
+        folder_prefix(folder)?;
         self.operate(Operation::at(OpKind::List, folder), |world, id, _| {
-            let rows = world.list(id, &prefix).into_iter();
+            let rows = world
+                .list(id, |name| is_within(name, folder, is_wanted))
+                .into_iter();
             Ok(rows
                 .map(|(name, version)| ObjectMeta {
                     name,

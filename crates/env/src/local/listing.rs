@@ -21,10 +21,10 @@ pub(super) struct Found {
     pub(super) folders: Vec<String>,
 }
 
-/// All objects in `folder` and below. Without such a folder, none.
-pub(super) fn walk(root: &Path, folder: &str) -> io::Result<Found> {
+/// All objects in `top` and below, but for the folders in it that are not wanted. Without such a folder, none.
+pub(super) fn walk(root: &Path, top: &str, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Found> {
     let mut found = Found::default();
-    let mut todo = vec![folder.to_owned()];
+    let mut todo = vec![top.to_owned()];
     while let Some(folder) = todo.pop() {
         for entry in entries(root, &folder)? {
             let entry = entry?;
@@ -36,7 +36,11 @@ pub(super) fn walk(root: &Path, folder: &str) -> io::Result<Found> {
                 kind => kind?,
             };
             if kind.is_dir() {
-                todo.push(name.as_str().to_owned());
+                let name = name.as_str();
+                let is_inner = folder.len() != top.len();
+                if is_inner || is_wanted(name.rsplit_once('/').map_or(name, |(_, last)| last)) {
+                    todo.push(name.to_owned());
+                }
             } else if kind.is_file() {
                 match entry.metadata() {
                     Ok(metadata) => found.objects.push((name, metadata)),

@@ -59,6 +59,9 @@ pub use publish::PublishWay;
 /// Smaller objects are written with the next ones; starting each by itself would only cost calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
 
+/// A folder that is missing is made so often for one object.
+const FOLDERS_MADE_MAX: u32 = 4;
+
 /// How a [`LocalStorage`] goes about its work.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -93,7 +96,7 @@ impl Default for LocalOptions {
 ///
 /// Opening, reading and listing create nothing, so that a store without write permission can be read. The
 /// folder must lie within one file system, without symbolic links in it; a name cannot also be the folder
-/// of other names, and folders that were made are never removed.
+/// of other names, and folders that were made are removed only by [`Storage::drop_folder`].
 ///
 /// A barrier covers what this handle has put, deleted, read, listed or found missing; it costs nothing
 /// until it is called, and little memory. After a failed sync all later barriers of the handle fail,
@@ -246,7 +249,7 @@ impl LocalStorage {
     ) -> Result<(), StorageError> {
         let mut way = *self.way.lock().unwrap_or_else(PoisonError::into_inner);
         let first = way;
-        let mut folder_made = false;
+        let mut folders_made = 0;
         loop {
             let error = match publish::publish(&*self.calls, way, &temporary.path, to) {
                 Ok(left) => {
@@ -259,8 +262,9 @@ impl LocalStorage {
                     return Ok(());
                 }
                 Err(Refusal::Taken) => return Err(StorageError::AlreadyExists { name: name.clone() }),
-                Err(Refusal::NoFolder(_)) if !folder_made => {
-                    folder_made = true;
+                // Again where somebody has dropped it in between.
+                Err(Refusal::NoFolder(_)) if folders_made < FOLDERS_MADE_MAX => {
+                    folders_made += 1;
                     match to.parent().map(fs::create_dir_all) {
                         Some(Err(error)) => error,
                         _ => continue,
@@ -389,8 +393,17 @@ impl Storage for LocalStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.list_within(folder, &|_| true)
+    }
+
+    fn list_within(
+        &self,
+        folder: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ObjectMeta>, StorageError> {
         folder_prefix(folder)?;
-        let found = listing::walk(&self.root, folder).map_err(|error| io_error("list", folder, error))?;
+        let found = listing::walk(&self.root, folder, is_wanted);
+        let found = found.map_err(|error| io_error("list", folder, error))?;
         let seen = found
             .objects
             .iter()
@@ -407,6 +420,27 @@ impl Storage for LocalStorage {
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         folder_prefix(folder)?;
         listing::sub_folders(&self.root, folder).map_err(|error| io_error("list", folder, error))
+    }
+
+    fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
+        folder_prefix(folder)?;
+        match fs::remove_dir(self.root.join(folder)) {
+            Ok(()) => {
+                self.tracker.dropped(folder);
+                Ok(())
+            }
+            // There are objects in it, or it is the file of one.
+            Err(error)
+                if absent(&error)
+                    || matches!(
+                        error.kind(),
+                        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory
+                    ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(io_error("drop the folder", folder, error)),
+        }
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {

@@ -110,6 +110,23 @@ fn only_objects_are_listed_and_read() {
 }
 
 #[test]
+fn a_dropped_folder_is_listed_no_more_and_is_durable_again_when_it_comes_back() {
+    let (folder, storage) = store();
+    storage.put(&name("d/folder/1"), &[b"1"]).unwrap();
+    storage.barrier().unwrap();
+    storage.delete(&name("d/folder/1")).unwrap();
+    assert_eq!(storage.list_folders("d").unwrap(), ["folder"]);
+    storage.drop_folder("d/folder").unwrap();
+    assert!(storage.list_folders("d").unwrap().is_empty());
+    assert!(!folder.path().join("d/folder").exists());
+    storage.barrier().unwrap();
+    assert!(!storage.tracker.is_anchored("d/folder") && storage.tracker.is_anchored("d"));
+    storage.put(&name("d/folder/2"), &[b"2"]).unwrap();
+    storage.barrier().unwrap();
+    assert!(storage.tracker.is_anchored("d/folder"));
+}
+
+#[test]
 fn a_name_that_is_a_folder_of_others_is_refused() {
     let (_folder, storage) = store();
     storage.put(&name("a/b"), &[b"1"]).unwrap();

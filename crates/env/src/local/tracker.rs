@@ -188,6 +188,11 @@ impl Tracker {
             .note_folder(parent(name.as_str()), self.bounds);
     }
 
+    /// This handle has removed an empty folder: made again, it would have to be made durable again.
+    pub(super) fn dropped(&self, folder: &str) {
+        self.state().anchored.remove(folder);
+    }
+
     /// This handle has seen these objects, and that there are no others in these folders.
     pub(super) fn listed<'a>(
         &self,

@@ -139,6 +139,13 @@ impl Storage for Watched {
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.note(Asked::List, folder).list(folder)
     }
+    fn list_within(
+        &self,
+        folder: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.note(Asked::List, folder).list_within(folder, is_wanted)
+    }
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         self.note(Asked::List, folder).list_folders(folder)
     }

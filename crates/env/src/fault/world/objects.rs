@@ -117,11 +117,15 @@ impl World {
     }
 
     /// What is live under the prefix; that the rest is not counts as seen, too.
-    pub(in crate::fault) fn list(&mut self, process: u64, prefix: &str) -> Vec<(ObjectName, Version)> {
+    pub(in crate::fault) fn list(
+        &mut self,
+        process: u64,
+        is_wanted: impl Fn(&ObjectName) -> bool,
+    ) -> Vec<(ObjectName, Version)> {
         let names: Vec<ObjectName> = self
             .objects
             .keys()
-            .filter(|name| name.as_str().starts_with(prefix))
+            .filter(|name| is_wanted(name))
             .cloned()
             .collect();
         let live: Vec<_> = names
