@@ -19,9 +19,8 @@ pub const MEMORY_KIB_DEFAULT: u32 = 64 * 1024;
 /// Passes of a new slot: RFC 9106's for this memory.
 pub const PASSES_DEFAULT: u32 = 3;
 
-/// Lanes of a new slot: one, since lanes are computed one after another here, and would only help who
-/// computes them at once.
-pub const LANES_DEFAULT: u32 = 1;
+/// Lanes of a new slot: RFC 9106's for this memory. They are computed at once, on as many processors as there are.
+pub const LANES_DEFAULT: u32 = 4;
 
 /// The most memory that a slot may ask for, in KiB: 4 GiB.
 pub const MEMORY_KIB_MAX: u32 = 4 * 1024 * 1024;
