@@ -3,6 +3,7 @@
 //! - [`Sealer`] puts and gets one object: a frame whose digest finds rot without a key, and whose tag
 //!   binds it to its store, kind and name.
 //! - [`Revisions`] creates the next of a numbered series, settled by who creates first.
+//! - [`several`] reads many of them at once.
 //! - [`config`] is what precedes every key: it makes a store, opens it, and changes its passwords.
 //!
 //! What must hold: nothing is overwritten, so whatever is lost to a rival or a crash is lost whole; bytes
@@ -13,7 +14,9 @@ pub mod config;
 mod error;
 mod revisions;
 mod sealer;
+mod several;
 
 pub use error::ObjectError;
 pub use revisions::{Head, Next, Outcome, Revisions};
 pub use sealer::{Sealer, list_named};
+pub use several::several;

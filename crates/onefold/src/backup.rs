@@ -385,6 +385,8 @@ fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     index.merge(&|| lease.is_held().unwrap_or(false), &|_| true)?;
+    session.sealer().barrier()?;
+    lease.drop_lower()?;
     lease.release()?;
     Ok(())
 }

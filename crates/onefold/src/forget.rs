@@ -1,8 +1,8 @@
 //! Forgetting backups: those that a policy does not keep, or those that are named.
 //!
-//! All is decided, and every objection found, before the first tombstone is put; each tombstone is durable by itself,
-//! so that a run which ends early has forgotten some and harmed none, and running it again does the rest. What was
-//! held or tagged between the decision and the deed stays. Forgetting frees no space.
+//! All is decided, and every objection found, before the first tombstone is put, and all are durable when the run ends; one
+//! that ends early has forgotten some and harmed none, and running it again does the rest. What was held or tagged
+//! between the decision and the deed stays. Forgetting frees no space.
 
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
@@ -105,24 +105,35 @@ impl Store {
         doomed.sort_by_key(|one| one.session);
         doomed.dedup_by_key(|one| one.session);
         monitor.set_total(doomed.len() as u64);
-        for one in doomed {
-            if monitor.is_cancelled() {
-                return Err(::restore::RestoreError::Interrupted.into());
-            }
-            let done = if request.is_dry_run {
-                Forgetting::Done
-            } else {
-                let forget = |_| Ok(self.manifests.forget_as_seen(one.series, one.session, one.seen)?);
-                self.with_reserve(forget).0?
-            };
+        let mut done = Vec::with_capacity(doomed.len());
+        if request.is_dry_run {
+            done.resize(doomed.len(), Forgetting::Done);
+            monitor.add_done(doomed.len() as u64);
+        } else if !doomed.is_empty() {
+            self.with_reserve(|_| self.put_tombstones(&doomed, &mut done, monitor))
+                .0?;
+        }
+        for (one, done) in doomed.into_iter().zip(done) {
             match done {
                 Forgetting::Done => report.forgotten.push(one.session),
                 Forgetting::Before => report.already_forgotten.push(one.session),
                 Forgetting::Revised => report.revised_meanwhile.push(one.session),
             }
-            monitor.add_done(1);
         }
         Ok(report)
+    }
+
+    /// Goes on after those that are `done`. The barrier before covers what was decided from, the one after all tombstones.
+    fn put_tombstones(&self, doomed: &[Doomed], done: &mut Vec<Forgetting>, monitor: &Monitor) -> Result<()> {
+        self.sealer.barrier()?;
+        while let Some(one) = doomed.get(done.len()) {
+            if monitor.is_cancelled() {
+                return Err(::restore::RestoreError::Interrupted.into());
+            }
+            done.push(self.manifests.put_tombstone(one.series, one.session, one.seen)?);
+            monitor.add_done(1);
+        }
+        Ok(self.sealer.barrier()?)
     }
 
     fn named(

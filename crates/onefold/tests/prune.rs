@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use env::Storage;
+use format::names;
 use onefold::{Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId, Store};
+use types::Revision;
 
 fn everything() -> PruneOptions {
     PruneOptions {
@@ -104,6 +106,49 @@ fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
         "after all",
     );
     assert_sound(&store, "after all");
+}
+
+#[test]
+fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() {
+    let machine = Process::new(3);
+    machine.init();
+    let back_up = |name: &str, seed: u64| {
+        let bytes = noise(seed, 60 << 10);
+        let made = back_up_bytes(&machine.open(), name, &bytes, &How::plain()).unwrap();
+        (made.id, bytes)
+    };
+    let [(kept, bytes), (later, _), (gone, _), _] =
+        [("/a", 1), ("/a", 2), ("/b", 3), ("/b", 4)].map(|(name, seed)| back_up(name, seed));
+    prune(&machine.open(), &everything());
+    let list = common::reclaimer::Reclaimer::new(machine.beside(4))
+        .manifests
+        .list()
+        .unwrap();
+    let name = names::manifest(list.get(kept).unwrap().series(), kept, Revision::FIRST);
+    let flip = || machine.storage.damage(&name, |bytes| bytes[50] ^= 1);
+    flip();
+    forget(&machine, gone);
+    let report = prune(&machine.open(), &everything());
+    assert!(report.bytes_deleted > 60 << 10, "{report:?}");
+    forget(&machine, later);
+    let before = stored(&machine);
+    let error = machine
+        .open()
+        .prune(&everything(), &Monitor::default())
+        .unwrap_err();
+    assert!(error.to_string().contains(name.as_str()), "{error}");
+    assert_eq!(stored(&machine), before);
+    flip();
+    prune(&machine.open(), &everything());
+    let store = machine.open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, kept),
+        "/a",
+        &bytes,
+        "its manifest is back",
+    );
+    assert_sound(&store, "its manifest is back");
 }
 
 #[test]

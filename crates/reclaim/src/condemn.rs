@@ -4,16 +4,17 @@
 //! marks, whose bits of nodes tell what was visited; a group that lost one is marked anew, alone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
-use session::{EndedBy, ManifestEntry, ManifestList};
+use session::{CoveredBackup, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest};
 use types::{ContainerId, Epoch, Revision, SessionId};
 
 use crate::error::{ReclaimError, Result};
 use crate::live::has_ended;
 use crate::mark::{self, Marker, Walk};
-use crate::marks::{self, Change, InForce, StoredMarks};
+use crate::marks::{self, Change, InForce, Member, StoredMarks};
 use crate::prune::{Context, PruneOptions};
 use crate::slots::{SlotSet, entry};
 use crate::sweep;
@@ -75,12 +76,19 @@ pub(crate) fn plan(
 pub(crate) fn ensure_readable(list: &ManifestList) -> Result<()> {
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
-        if object.is_unread || session.is_none_or(|session| list.get(session).is_none()) {
+        if object.is_unread || session.is_none_or(|session| !list.has(session)) {
             let what = object.why.clone();
             return Err(ReclaimError::DamagedManifest { what });
         }
     }
     Ok(())
+}
+
+fn backup_of(manifest: &Manifest) -> Option<&Backup> {
+    match manifest {
+        Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
+        Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,
+    }
 }
 
 struct Planning<'a> {
@@ -95,10 +103,10 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    fn group(&mut self, group: GroupId, entries: &[&ManifestEntry]) -> Result<()> {
+    fn group(&mut self, group: GroupId, members: &[Member<'_>]) -> Result<()> {
         let old = self.before.in_force.groups.get(&group);
-        let covered = old.map_or(&[][..], |old| &old.marks.covers);
-        let (mut change, lost) = marks::change(covered, entries, &|old, new| self.has_same_reach(old, new));
+        let covered = old.map_or(&[][..], |old| &old.covers);
+        let (mut change, lost) = marks::change(covered, members, &|old, new| self.has_same_reach(old, new));
         if let Some(session) = lost.filter(|_| !self.options.accept_lost) {
             let what = format!(
                 "the manifest of backup {session} was there when the store was marked, was not forgotten, and is gone \
@@ -112,26 +120,24 @@ impl Planning<'_> {
         }
         match old {
             Some(old) if change == Change::None => {
-                self.plan.after.groups.insert(group, old.clone());
+                self.plan.after.groups.insert(group, Arc::clone(old));
                 return Ok(());
             }
             _ => {}
         }
-        if entries.is_empty() && old.is_none_or(|old| old.marks.covers.is_empty()) {
+        if members.is_empty() && old.is_none_or(|old| old.covers.is_empty()) {
             return Ok(());
         }
-        let marks = self.mark(group, old, change, entries)?;
-        for entry in entries {
+        let marks = self.mark(group, old.map(AsRef::as_ref), change, members)?;
+        for entry in members.iter().filter_map(|member| member.read()) {
             if !self.covers.contains(&entry.session()) {
                 self.first_seen(entry)?;
             }
         }
         let revision = self.before.in_force.next_revision(group);
         self.plan.marked.push((group, revision));
-        self.plan
-            .after
-            .groups
-            .insert(group, StoredMarks { revision, marks });
+        let stored = Arc::new(StoredMarks::new(revision, marks));
+        self.plan.after.groups.insert(group, stored);
         Ok(())
     }
 
@@ -142,13 +148,21 @@ impl Planning<'_> {
             .manifests
             .read(new.series(), old.session, old.revision);
         let before = before.ok().filter(|before| before.digest == old.digest);
-        let before = before.as_ref().and_then(|before| match &before.manifest {
-            Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
-            _ => None,
-        });
+        let before = before.as_ref().and_then(|before| backup_of(&before.manifest));
         before
             .zip(new.backup())
             .is_some_and(|(before, now)| before.streams == now.streams && before.containers == now.containers)
+    }
+
+    /// The manifest of a backup that was as marks cover it: now it is needed.
+    fn read(&self, backup: &CoveredBackup) -> Result<Arc<StoredManifest>> {
+        let CoveredManifest {
+            session, revision, ..
+        } = backup.covered;
+        match self.context.manifests.read(backup.series, session, revision) {
+            Err(SessionError::Damaged(object)) => Err(ReclaimError::DamagedManifest { what: object.why }),
+            read => Ok(read?),
+        }
     }
 
     fn mark(
@@ -156,30 +170,42 @@ impl Planning<'_> {
         group: GroupId,
         old: Option<&StoredMarks>,
         change: Change,
-        entries: &[&ManifestEntry],
+        members: &[Member<'_>],
     ) -> Result<Marks> {
         let mut marker = Marker::default();
         let kept = old.filter(|_| change == Change::Added);
         if let Some(kept) = kept {
-            marker.marks.add_list(&kept.marks.live);
+            let before = kept.live(self.context.sealer, group)?;
+            marker.marks.add_list(&before);
         }
         let mut walk = Walk::new(self.context.nodes, self.context.progress);
-        for entry in entries {
-            let is_marked = kept.is_some_and(|kept| kept.marks.covers.contains(&marks::covered(entry)));
-            if let Some(backup) = entry.backup().filter(|_| !is_marked) {
-                mark::backup(&mut walk, backup, &mut marker).map_err(|error| error.of(entry.session()))?;
+        for member in members {
+            if kept.is_some_and(|kept| kept.covers.contains(&member.covered())) {
+                continue;
+            }
+            let read;
+            let backup = match member {
+                Member::Read(entry) => entry.backup(),
+                Member::AsCovered(backup) => {
+                    read = self.read(backup)?;
+                    backup_of(&read.manifest)
+                }
+            };
+            if let Some(backup) = backup {
+                mark::backup(&mut walk, backup, &mut marker).map_err(|error| error.of(member.session()))?;
             }
         }
         self.plan.nodes += walk.read;
         let live = marker.marks.into_list();
         if let Some(old) = old.filter(|_| change == Change::Dropped) {
-            self.swept.extend(sweep::lost_bits(&old.marks.live, &live));
+            let before = old.live(self.context.sealer, group)?;
+            self.swept.extend(sweep::lost_bits(&before, &live));
             self.plan.has_dropped = true;
         }
         Ok(Marks {
             group,
             epoch: Some(self.before.epoch),
-            covers: entries.iter().map(|entry| marks::covered(entry)).collect(),
+            covers: members.iter().map(|member| member.covered()).collect(),
             live,
         })
     }
@@ -227,9 +253,10 @@ impl Planning<'_> {
             self.plan.has_dropped = true;
         }
         let running = if self.before.sweep_all {
-            context.running()?
+            // Listed anew: sessions that began meanwhile have put containers which were listed just now.
+            context.running(&Roster::list(context.sealer)?)?
         } else {
-            let ended = |id: &SessionId| self.list.get(*id).is_some();
+            let ended = |id: &SessionId| self.list.has(*id);
             self.before
                 .running
                 .iter()
@@ -250,8 +277,9 @@ impl Planning<'_> {
             .collect();
         let mut asked = self.swept.clone();
         asked.extend(known.iter().map(|left| left.slots.container));
-        let lists = self.plan.after.groups.values().map(|stored| &stored.marks.live);
-        let merged = sweep::merge(lists, &asked);
+        let groups = self.plan.after.groups.iter();
+        let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
+        let merged = sweep::merge(lists, &asked)?;
         let is_ended = |session: SessionId| !running.contains(&session);
         let mut dead = sweep::dead(
             context.containers,

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use format::frame::ObjectKind;
+use format::manifest::Manifest;
 use format::names;
-use format::reclaim::{Condemned, ContainerRun, LeftSlots, Removed};
+use format::reclaim::{Condemned, ContainerRun, CoveredManifest, GroupId, LeftSlots, Removed};
 use session::{
-    DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionInfo,
+    Census, DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
+    SessionInfo,
 };
 use types::{ContainerId, Epoch, SessionId, UnixNanos};
 
@@ -44,17 +46,19 @@ pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Resu
     )
 }
 
-/// Takes an epoch to its end.
+/// Takes an epoch to its end. Who has announced it a moment ago has the marks that its list names; who found it open
+/// reads them. What comes back is who ran and who had ended when all had answered, where it was this process that asked.
 pub(crate) fn epoch(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
-    epoch: Epoch,
+    (epoch, named): (Epoch, Option<&InForce>),
     report: &mut PruneReport,
-) -> Result<()> {
+) -> Result<Option<Census>> {
+    // Listed anew, here and below: an epoch below the highest is void.
     epochs::ensure_highest(context.sealer, epoch)?;
-    let mut refused = None;
+    let (mut refused, mut census) = (None, None);
     let removed = match epochs::read_removed(context.sealer, epoch)? {
         Found::Whole(removed) => {
             // Who created it may have died before it was durable, and it is acted on.
@@ -65,8 +69,12 @@ pub(crate) fn epoch(
             let Found::Whole(condemned) = epochs::read_condemned(context.sealer, epoch)? else {
                 return Err(ReclaimError::Overtaken);
             };
-            let decided = match wait_and_decide(context, options, session, lease, &condemned, report) {
-                Ok(removed) => removed,
+            let decided = wait_and_decide(context, options, session, lease, (&condemned, named), report);
+            let decided = match decided {
+                Ok((removed, asked)) => {
+                    census = Some(asked);
+                    removed
+                }
                 // What is in use cannot be told, so all of it stays; with the epoch closed that can be mended.
                 Err(error) if error.is_damage() => {
                     refused = Some(error);
@@ -110,7 +118,7 @@ pub(crate) fn epoch(
     }
     close(context, &removed)?;
     hook_again(context, session, &done.kept)?;
-    refused.map_or(Ok(()), Err)
+    refused.map_or(Ok(census), Err)
 }
 
 /// Containers that were rewritten may have lost the fingerprints that led to them.
@@ -150,37 +158,49 @@ fn wait_and_decide(
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
-    condemned: &Condemned,
+    (condemned, named): (&Condemned, Option<&InForce>),
     report: &mut PruneReport,
-) -> Result<Removed> {
-    let listed = answers(context, options, session, condemned.epoch, report)?;
+) -> Result<(Removed, Census)> {
+    let read;
+    let named = match named {
+        Some(named) => named,
+        None => {
+            read = InForce::named(context.sealer, &condemned.marks, options.marks_bytes_max)?;
+            &read
+        }
+    };
+    let covers = named.covers();
+    let (asked, mut census) = answers(context, options, session, (condemned.epoch, &covers), report)?;
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
-    let named = InForce::named(context.sealer, &condemned.marks)?;
     let containers: BTreeSet<_> = condemned.slots.iter().map(|slots| slots.container).collect();
     let mut finder = Finder::new(
         context.manifests,
         context.nodes,
         context.progress,
-        &named,
+        named,
         containers,
     );
-    for info in &listed {
-        for checkpoint in Roster::checkpoints(context.sealer, info)? {
-            finder.checkpoint(info.id, &checkpoint)?;
+    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing.
+    if !asked.is_empty() {
+        for info in &asked {
+            for checkpoint in Roster::checkpoints(context.sealer, info)? {
+                finder.checkpoint(info.id, &checkpoint)?;
+            }
         }
+        // What was read is acted on; and only then manifests are listed, once: who committed since is among them.
+        context.sealer.barrier()?;
+        census.manifests = context.manifests.list()?;
     }
-    // What was read is acted on; and only then manifests are listed, once.
-    context.sealer.barrier()?;
-    let list = context.manifests.list()?;
-    condemn::ensure_readable(&list)?;
-    finder.manifests(&list, &named.covers())?;
+    let list = &census.manifests;
+    condemn::ensure_readable(list)?;
+    finder.manifests(list, &covers)?;
     let live = finder.into_live();
 
     let epochs = Epochs::list(context.sealer)?;
     let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
-    let stored = stored_bytes(before.as_ref(), &list, context.manifests)?;
+    let stored = stored_bytes(before.as_ref(), list, context.manifests)?;
     let known = before.as_ref().map_or(&[][..], |(before, _)| &before.left);
     let Decided {
         slots,
@@ -188,14 +208,15 @@ fn wait_and_decide(
         stored_bytes,
         ..
     } = decide::decide(context, &condemned.slots, &live, known, stored, options.limits)?;
-    Ok(Removed {
+    let removed = Removed {
         epoch: condemned.epoch,
         slots,
         marks: condemned.marks.clone(),
         left,
         gone: names_on_record(context, &epochs, condemned.epoch)?,
         stored_bytes,
-    })
+    };
+    Ok((removed, census))
 }
 
 /// The names that are taken for ever by what was removed until then. Of an epoch whose removed list cannot be read all
@@ -235,24 +256,41 @@ pub(crate) fn stored_bytes(
             bytes += backup.totals.bytes_stored;
         }
     }
+    for known in &list.as_covered {
+        if before.is_some_and(|(_, put_at)| known.committed_at <= *put_at) {
+            continue;
+        }
+        let read = match manifests.read(known.series, known.covered.session, known.covered.revision) {
+            // Its marks say what it reaches, and how much it wrote is no more than an estimate.
+            Err(SessionError::Damaged(_)) => continue,
+            read => read?,
+        };
+        if let Manifest::Commit(backup) | Manifest::Revised(backup) = &read.manifest {
+            bytes += backup.totals.bytes_stored;
+        }
+    }
     Ok(bytes)
 }
 
-/// Waits until every session that runs has answered or ended; those that have answered come back.
+/// Waits until every session that runs has answered or ended; those that run and have answered come back, and the
+/// listings by which that is so.
 fn answers(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
-    epoch: Epoch,
+    (epoch, covers): (Epoch, &BTreeMap<SessionId, CoveredManifest>),
     report: &mut PruneReport,
-) -> Result<Vec<SessionInfo>> {
+) -> Result<(Vec<SessionInfo>, Census)> {
     let env = context.sealer.env();
     let watch = DeathWatch::new(env.clone(), options.policy);
     let began = env.clock.monotonic();
     let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
     loop {
-        let roster = Roster::list(context.sealer)?;
-        context.ensure_all_can_answer(&roster)?;
+        // Anew each time: sessions are listed after the condemned list is there, or one that does not know of it would
+        // be missed.
+        let census = context.manifests.census(covers)?;
+        let roster = &census.roster;
+        context.ensure_all_can_answer(roster)?;
         let running = || roster.running.iter().filter(|info| info.id != session.id());
         let listed = listed.get_or_insert_with(|| running().map(|info| (info.id, info.clone())).collect());
         listed.retain(|id, _| roster.get(*id).is_some());
@@ -277,7 +315,7 @@ fn answers(
             waiting = true;
         }
         if !waiting {
-            return Ok(listed.values().cloned().collect());
+            return Ok((listed.values().cloned().collect(), census));
         }
         if context.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
@@ -287,18 +325,20 @@ fn answers(
     }
 }
 
-/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would.
+/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would. Whether there was one.
 pub(crate) fn expire_abandoned(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
+    census: &Census,
     report: &mut PruneReport,
-) -> Result<()> {
+) -> Result<bool> {
     let storage = &context.sealer.env().storage;
+    let before = report.sessions_expired.len();
     let watch = DeathWatch::new(context.sealer.env().clone(), options.policy);
     let now = storage.head(&names::claim(session.id()))?.put_at;
-    for info in Roster::list(context.sealer)?.running {
-        if info.id == session.id() || !matches!(watch.observe(&info), Life::Dead(_)) {
+    for info in &census.roster.running {
+        if info.id == session.id() || !matches!(watch.observe(info), Life::Dead(_)) {
             continue;
         }
         let last = match info.counter {
@@ -308,11 +348,11 @@ pub(crate) fn expire_abandoned(
         let Ok(meta) = storage.head(&last) else { continue };
         let age = u64::try_from(now.get().saturating_sub(meta.put_at.get())).unwrap_or(0);
         if Duration::from_nanos(age) >= options.abandoned_after {
-            session.expire(&info)?;
+            session.expire(info)?;
             report.sessions_expired.push(info.id);
         }
     }
-    Ok(())
+    Ok(report.sessions_expired.len() > before)
 }
 
 /// Creates the removed list, or takes the one that another created for this epoch.
@@ -334,12 +374,15 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
     }
 }
 
-/// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished.
+/// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished. Waits for no
+/// barrier: should a power cut bring marks back, they are below those that count; should it bring the condemned list
+/// back, the epoch is finished once more.
 fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
     let sealer = context.sealer;
-    let in_force = InForce::load(sealer, Some(removed))?;
-    drop_lower_marks(context, &removed.marks, &in_force)?;
-    sealer.barrier()?;
+    // Of the groups that the list names nothing has to be read.
+    let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
+    let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
+    drop_lower_marks(context, &removed.marks, &listed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
     // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
     let epochs = Epochs::list(sealer)?;
@@ -350,7 +393,7 @@ fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
         }
         epochs::delete(sealer, &names::condemned(*epoch))?;
     }
-    Ok(sealer.barrier()?)
+    Ok(())
 }
 
 /// Deletes marks below those that count, and those of groups that are no more.
@@ -364,7 +407,7 @@ pub(crate) fn drop_lower_marks(context: &Context<'_>, kept: &MarkRevisions, list
                 None => listed
                     .groups
                     .get(group)
-                    .is_none_or(|stored| stored.marks.epoch.is_some() && stored.marks.covers.is_empty()),
+                    .is_none_or(|stored| stored.epoch.is_some() && stored.covers.is_empty()),
             };
             if is_old {
                 epochs::delete(context.sealer, &names::marks(*group, *revision))?;

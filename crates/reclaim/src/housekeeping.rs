@@ -5,12 +5,12 @@
 //! runs, and never the highest claim (docs/protocol-model.md, 3); a session that runs and may have declared it as its
 //! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::StorageError;
 use format::names;
-use session::{EndedBy, HeldLease, ManifestEntry, Session};
+use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Session};
 use types::{SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
@@ -21,54 +21,68 @@ use crate::prune::{Context, PruneOptions};
 use crate::sweep;
 
 /// Drops what is old enough, and what nobody can need any more.
+///
+/// `now`: what this run has listed, and the marks in force. It need not be new. Endings and tombstones are for ever. Who
+/// has begun since has chosen no parent that was forgotten before, and read no catalog from before lists that were
+/// executed then; who has ended since only holds up what goes the next time.
 pub(crate) fn tidy(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
+    now: Option<(Census, InForce)>,
 ) -> Result<()> {
+    // Anew: another may have begun one, to whom the lease went.
     let epochs = Epochs::list(context.sealer)?;
     if epochs.open().is_some() || !lease.is_held()? {
         return Ok(());
     }
-    session.tidy()?;
-    let mut others = context.running()?;
+    let (census, in_force) = match now {
+        Some((census, in_force)) => (census, Some(in_force)),
+        None => (context.manifests.census(&BTreeMap::new())?, None),
+    };
+    if session.tidy_after(&census)?.objects > 0 {
+        // Which has waited for a barrier.
+        lease.drop_lower()?;
+    }
+    let mut others = context.running(&census.roster)?;
     others.remove(&session.id());
     if others.is_empty() {
         drop_old_lists(context, &epochs)?;
     }
+    let list = &census.manifests;
     let now = context
         .sealer
         .env()
         .storage
         .head(&names::claim(session.id()))?
         .put_at;
-    let list = context.manifests.list()?;
     let mut old = BTreeSet::new();
     for entry in list.entries.iter().filter(|entry| entry.backup().is_none()) {
-        let name = names::manifest(entry.series(), entry.session(), entry.stored.revision);
-        let put_at = context.sealer.env().storage.head(&name)?.put_at;
-        if is_older(put_at, now, options.keep_endings_for) {
-            old.insert((entry.session(), put_at));
+        if is_older(entry.put_at, now, options.keep_endings_for) {
+            old.insert((entry.session(), entry.put_at));
         }
     }
-    // Marks are read only where something may go.
     if old.is_empty() {
         return Ok(());
     }
-    let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-    if unreadable {
-        return Ok(());
-    }
-    let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
-    let covers = in_force.covers();
+    let covers = match in_force {
+        Some(in_force) => in_force.covers(),
+        None => {
+            let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+            if unreadable {
+                return Ok(());
+            }
+            InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed), 0)?.covers()
+        }
+    };
     let eldest = eldest(context, &others)?;
-    let referred: BTreeSet<SessionId> = list
-        .entries
-        .iter()
-        .filter_map(ManifestEntry::backup)
-        .flat_map(|backup| backup.adopted.iter().map(|(old, _)| *old))
-        .collect();
+    let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
+    let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
+        referred(&context.manifests.list()?)
+    } else {
+        None
+    };
     let adopters: BTreeSet<SessionId> = list
         .entries
         .iter()
@@ -86,17 +100,26 @@ pub(crate) fn tidy(
             // Nothing is left that it wrote, and nobody rests on its checkpoint.
             let is_over = match entry.ended_by() {
                 Some(EndedBy::Expired { .. }) => true,
-                Some(EndedBy::Adopted { by, .. }) => has_ended(&list, by),
+                Some(EndedBy::Adopted { by, .. }) => has_ended(list, by),
                 _ => false,
             };
-            is_over && !referred.contains(&id) && sweep::listed(context.containers, id)?.is_empty()
+            is_over
+                && referred.as_ref().is_some_and(|referred| !referred.contains(&id))
+                && sweep::listed(context.containers, id)?.is_empty()
         };
         // An adopter goes after what it adopted: without it, it would look like a session that runs.
         if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
-            drop_manifest(context, entry)?;
+            drop_manifest(context, session, entry)?;
         }
     }
     Ok(())
+}
+
+/// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say more.
+fn referred(list: &ManifestList) -> Option<BTreeSet<SessionId>> {
+    let backups = list.entries.iter().filter_map(ManifestEntry::backup);
+    let adopted = backups.flat_map(|backup| backup.adopted.iter().map(|(old, _)| *old));
+    list.damaged.is_empty().then(|| adopted.collect())
 }
 
 /// When the eldest of the other sessions that run began: what was forgotten before that is nobody's parent.
@@ -118,16 +141,12 @@ fn is_older(put_at: UnixNanos, now: UnixNanos, than: Duration) -> bool {
     u64::try_from(age).is_ok_and(|age| Duration::from_nanos(age) >= than)
 }
 
-fn drop_manifest(context: &Context<'_>, entry: &ManifestEntry) -> Result<()> {
+fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry) -> Result<()> {
     let (series, id) = (entry.series(), entry.session());
     let last = entry.stored.revision;
     let sealer = context.sealer;
-    let claims = sealer.list(names::SESSIONS_FOLDER, |name| {
-        let (id, object) = names::parse_session_object(name)?;
-        (object == names::SessionObject::Claim).then_some(id)
-    })?;
-    let highest = claims.iter().map(|(id, _)| *id).max();
-    if highest <= Some(id) {
+    // The claim of the session that does this stays, and is above.
+    if session.id() <= id {
         return Ok(());
     }
     for revision in entry.revisions.iter().filter(|revision| **revision != last) {
@@ -138,6 +157,7 @@ fn drop_manifest(context: &Context<'_>, entry: &ManifestEntry) -> Result<()> {
         epochs::delete(sealer, &names::session_object(object.0, object.1))?;
     }
     sealer.barrier()?;
+    sealer.env().storage.drop_folder(&names::session_folder(id))?;
     epochs::delete(sealer, &names::manifest(series, id, last))
 }
 

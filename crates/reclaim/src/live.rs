@@ -27,6 +27,8 @@ pub(crate) struct Finder<'a> {
     manifests: &'a Manifests,
     nodes: &'a dyn NodeSource,
     progress: &'a dyn Progress,
+    /// The marks that the epoch was computed from; `None`: their nodes are in `found`.
+    named: Option<&'a InForce>,
     /// Containers whose nodes were all looked at.
     seen: BTreeSet<ContainerId>,
     found: Found,
@@ -58,30 +60,40 @@ impl<'a> Finder<'a> {
         manifests: &'a Manifests,
         nodes: &'a dyn NodeSource,
         progress: &'a dyn Progress,
-        named: &InForce,
+        named: &'a InForce,
         condemned: BTreeSet<ContainerId>,
     ) -> Self {
-        let mut marked = SlotMap::default();
-        for stored in named.groups.values() {
-            let mut cursor = stored.marks.live.cursor();
-            while let Some((container, ranges)) = cursor.next() {
-                if holds_nodes(container.kind) {
-                    marked.add(container, &ranges.iter().copied().collect());
-                }
-            }
-        }
         let found = Found {
             live: SlotMap::default(),
             condemned,
-            marked,
+            marked: SlotMap::default(),
         };
         Self {
             manifests,
             nodes,
             progress,
+            named: Some(named),
             seen: BTreeSet::new(),
             found,
         }
+    }
+
+    /// Before the first walk, the marked nodes are looked up: mostly nobody has to walk.
+    fn prepare(&mut self) -> Result<()> {
+        let Some(named) = self.named else { return Ok(()) };
+        for (group, stored) in &named.groups {
+            let live = stored.live(self.manifests.sealer(), *group)?;
+            let mut cursor = live.cursor();
+            while let Some((container, ranges)) = cursor.next() {
+                if holds_nodes(container.kind) {
+                    self.found
+                        .marked
+                        .add(container, &ranges.iter().copied().collect());
+                }
+            }
+        }
+        self.named = None;
+        Ok(())
     }
 
     /// What was found.
@@ -178,6 +190,7 @@ impl<'a> Finder<'a> {
     }
 
     fn roots(&mut self, of: SessionId, backup: &Backup) -> Result<()> {
+        self.prepare()?;
         let mut walk = Walk::new(self.nodes, self.progress);
         mark::backup(&mut walk, backup, &mut self.found).map_err(|error| error.of(of))
     }
@@ -216,6 +229,7 @@ impl<'a> Finder<'a> {
     }
 
     fn node(&mut self, session: SessionId, at: ChunkLocation, level: Level) -> Result<()> {
+        self.prepare()?;
         let mut walk = Walk::new(self.nodes, self.progress);
         walk.from(at, level, &mut self.found)
             .map_err(|error| error.of(session))
@@ -253,7 +267,7 @@ pub(crate) fn has_ended(list: &ManifestList, mut adopter: SessionId) -> bool {
     // Adopters have higher numbers than the adopted: the chain ends.
     loop {
         match list.get(adopter).map(ManifestEntry::ended_by) {
-            None => return false,
+            None => return list.has(adopter),
             Some(Some(EndedBy::Adopted { by, .. })) if by > adopter => adopter = by,
             Some(_) => return true,
         }

@@ -2,34 +2,72 @@
 //!
 //! `groups/<group>.<revision>` [Guo 3.3] (G8). Marks that drop bits count from the moment when the removed list of
 //! their epoch names them; marks that only add count at once. Whatever stands in a folder beside those is left of a
-//! process that died or lost, and never counts. Held encoded, some five bytes a container.
+//! process that died or lost, and never counts.
+//!
+//! Memory: what is covered, of all groups; the slots, encoded, some five bytes a container, within a budget for all
+//! together: what is beyond it is read again where it is asked for, one group at a time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use format::frame::ObjectKind;
 use format::names;
-use format::reclaim::{CoveredManifest, GroupId, Marks, Removed};
+use format::reclaim::{CoveredManifest, GroupId, Marks, Removed, SlotList};
 use object::Sealer;
-use session::{ManifestEntry, ManifestList};
-use types::{Revision, SeriesId, SessionId};
+use session::{CoveredBackup, ManifestEntry, ManifestList};
+use types::{Epoch, Revision, SeriesId, SessionId};
 
 use crate::epochs;
-use crate::error::Result;
+use crate::error::{ReclaimError, Result};
 
 /// Backups in a group at most. More make re-marking dearer, fewer make merging dearer [Guo 4.1.2].
 pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
 
 /// One group's marks, as stored.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct StoredMarks {
     pub(crate) revision: Revision,
-    pub(crate) marks: Marks,
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) covers: Vec<CoveredManifest>,
+    /// `None`: those of all groups are more than may be held.
+    live: Option<SlotList>,
+}
+
+impl StoredMarks {
+    /// Marks that were made just now. They are held whatever the budget: nobody has them yet.
+    pub(crate) fn new(revision: Revision, marks: Marks) -> Self {
+        Self {
+            revision,
+            epoch: marks.epoch,
+            covers: marks.covers,
+            live: Some(marks.live),
+        }
+    }
+
+    /// The slots that are marked.
+    ///
+    /// # Errors
+    /// Of the storage, where they are read again.
+    pub(crate) fn live(&self, sealer: &Sealer, group: GroupId) -> Result<Cow<'_, SlotList>> {
+        if let Some(live) = &self.live {
+            return Ok(Cow::Borrowed(live));
+        }
+        let again = read(sealer, group, self.revision)?.ok_or_else(|| ReclaimError::Damaged {
+            what: format!(
+                "{}: could be read a moment ago, and cannot be read again; run prune once more",
+                names::marks(group, self.revision)
+            ),
+        })?;
+        Ok(Cow::Owned(again.live))
+    }
 }
 
 /// The marks of all groups that count at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InForce {
-    pub(crate) groups: BTreeMap<GroupId, StoredMarks>,
+    pub(crate) groups: BTreeMap<GroupId, Arc<StoredMarks>>,
     /// Every revision that is listed, in force or not.
     pub(crate) listed: BTreeMap<GroupId, Vec<Revision>>,
     /// Groups whose marks should be there and cannot be read: every container must be swept.
@@ -37,39 +75,46 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Reads the marks that count after the epoch of `removed`, the newest finished one.
-    pub(crate) fn load(sealer: &Sealer, removed: Option<&Removed>) -> Result<Self> {
+    /// Reads the marks that count after the epoch of `removed`, the newest finished one. Slots are held up to
+    /// `bytes_max` in all.
+    pub(crate) fn load(sealer: &Sealer, removed: Option<&Removed>, bytes_max: u64) -> Result<Self> {
+        Self::load_of(sealer, removed, bytes_max, &|_| true)
+    }
+
+    /// As [`Self::load`]: lists all groups, and reads those that are wanted.
+    pub(crate) fn load_of(
+        sealer: &Sealer,
+        removed: Option<&Removed>,
+        bytes_max: u64,
+        is_wanted: &dyn Fn(&GroupId) -> bool,
+    ) -> Result<Self> {
         let named: BTreeMap<GroupId, Revision> =
             removed.map_or_else(BTreeMap::new, |removed| removed.marks.iter().copied().collect());
         let mut all = Self::default();
         for ((group, revision), _) in sealer.list(names::GROUPS_FOLDER, names::parse_marks)? {
             all.listed.entry(group).or_default().push(revision);
         }
-        for (group, revisions) in &mut all.listed {
-            revisions.sort_unstable();
-            let base = named.get(group).copied();
-            let mut unreadable = false;
-            for revision in revisions
-                .iter()
-                .rev()
-                .copied()
-                .take_while(|revision| base <= Some(*revision))
-            {
-                match read(sealer, *group, revision)? {
-                    Some(marks) if marks.epoch.is_none() || base == Some(revision) => {
-                        all.groups.insert(*group, StoredMarks { revision, marks });
-                        break;
-                    }
-                    Some(_) => {}
-                    None => unreadable = true,
-                }
-            }
+        all.listed
+            .values_mut()
+            .for_each(|revisions| revisions.sort_unstable());
+        let wanted = all.listed.iter().filter(|(group, _)| is_wanted(group));
+        let wanted: Vec<(GroupId, &Vec<Revision>)> = wanted.map(|(group, listed)| (*group, listed)).collect();
+        let budget = Budget::new(bytes_max);
+        let read = object::several(wanted.len(), |at| {
+            let (group, revisions) = wanted[at];
+            in_force(sealer, group, revisions, named.get(&group).copied(), &budget)
+        })?;
+        let groups: Vec<GroupId> = wanted.into_iter().map(|(group, _)| group).collect();
+        for (group, (stored, is_unreadable)) in groups.into_iter().zip(read) {
+            all.groups.extend(stored.map(|stored| (group, Arc::new(stored))));
             // One that cannot be read may have been the one that counts.
-            if unreadable {
-                all.missing.push(*group);
+            if is_unreadable {
+                all.missing.push(group);
             }
         }
-        let gone = named.keys().filter(|group| !all.groups.contains_key(group));
+        let gone = named
+            .keys()
+            .filter(|group| is_wanted(group) && !all.groups.contains_key(group));
         let gone: Vec<_> = gone.copied().collect();
         all.missing.extend(gone);
         all.missing.sort_unstable();
@@ -78,14 +123,17 @@ impl InForce {
     }
 
     /// Exactly these revisions. One that cannot be read is in `missing`.
-    pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)]) -> Result<Self> {
+    pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)], bytes_max: u64) -> Result<Self> {
+        let budget = Budget::new(bytes_max);
+        let read = object::several(marks.len(), |at| {
+            let (group, revision) = marks[at];
+            let marks = read(sealer, group, revision)?;
+            Ok::<_, ReclaimError>(marks.map(|marks| budget.hold(revision, marks)))
+        })?;
         let mut all = Self::default();
-        for (group, revision) in marks {
-            match read(sealer, *group, *revision)? {
-                Some(marks) => {
-                    let revision = *revision;
-                    all.groups.insert(*group, StoredMarks { revision, marks });
-                }
+        for ((group, _), stored) in marks.iter().zip(read) {
+            match stored {
+                Some(stored) => _ = all.groups.insert(*group, Arc::new(stored)),
                 None => all.missing.push(*group),
             }
         }
@@ -102,7 +150,7 @@ impl InForce {
 
     /// What is said of each session's manifest.
     pub(crate) fn covers(&self) -> BTreeMap<SessionId, CoveredManifest> {
-        let covered = self.groups.values().flat_map(|stored| &stored.marks.covers);
+        let covered = self.groups.values().flat_map(|stored| &stored.covers);
         covered.map(|covered| (covered.session, *covered)).collect()
     }
 
@@ -110,6 +158,55 @@ impl InForce {
     pub(crate) fn revisions(&self) -> Vec<(GroupId, Revision)> {
         let each = self.groups.iter();
         each.map(|(group, stored)| (*group, stored.revision)).collect()
+    }
+}
+
+/// The marks of a group that count, and whether a revision that may count cannot be read.
+fn in_force(
+    sealer: &Sealer,
+    group: GroupId,
+    revisions: &[Revision],
+    base: Option<Revision>,
+    budget: &Budget,
+) -> Result<(Option<StoredMarks>, bool)> {
+    let mut is_unreadable = false;
+    let above = revisions.iter().rev().copied();
+    for revision in above.take_while(|revision| base <= Some(*revision)) {
+        match read(sealer, group, revision)? {
+            Some(marks) if marks.epoch.is_none() || base == Some(revision) => {
+                return Ok((Some(budget.hold(revision, marks)), is_unreadable));
+            }
+            Some(_) => {}
+            None => is_unreadable = true,
+        }
+    }
+    Ok((None, is_unreadable))
+}
+
+/// What slots may take in memory.
+struct Budget {
+    bytes_left: AtomicU64,
+}
+
+impl Budget {
+    const fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_left: AtomicU64::new(bytes_max),
+        }
+    }
+
+    fn hold(&self, revision: Revision, marks: Marks) -> StoredMarks {
+        let bytes = marks.live.bytes_in_memory();
+        let take = |left: u64| left.checked_sub(bytes);
+        let fits = self
+            .bytes_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok();
+        let mut stored = StoredMarks::new(revision, marks);
+        if !fits {
+            stored.live = None;
+        }
+        stored
     }
 }
 
@@ -123,9 +220,20 @@ fn read(sealer: &Sealer, group: GroupId, revision: Revision) -> Result<Option<Ma
     }
 }
 
-/// Writes a group's marks; whether the number was free. Not durable before the next barrier.
-pub(crate) fn put(sealer: &Sealer, revision: Revision, marks: &Marks) -> Result<bool> {
-    let name = names::marks(marks.group, revision);
+/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable before the next barrier.
+pub(crate) fn put(
+    sealer: &Sealer,
+    group: GroupId,
+    stored: &StoredMarks,
+    epoch: Option<Epoch>,
+) -> Result<bool> {
+    let name = names::marks(group, stored.revision);
+    let marks = Marks {
+        group,
+        epoch,
+        covers: stored.covers.clone(),
+        live: stored.live(sealer, group)?.into_owned(),
+    };
     match sealer.put(&name, ObjectKind::Marks, &marks.to_bytes()) {
         Ok(()) => Ok(true),
         Err(error) if error.is_already_exists() => Ok(false),
@@ -143,17 +251,57 @@ pub(crate) fn covered(entry: &ManifestEntry) -> CoveredManifest {
     }
 }
 
+/// A backup's manifest as it is now, forgotten or not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Member<'a> {
+    /// One that was read.
+    Read(&'a ManifestEntry),
+    /// One that marks in force cover as it is.
+    AsCovered(&'a CoveredBackup),
+}
+
+impl<'a> Member<'a> {
+    pub(crate) fn series(self) -> SeriesId {
+        match self {
+            Self::Read(entry) => entry.series(),
+            Self::AsCovered(backup) => backup.series,
+        }
+    }
+
+    pub(crate) fn session(self) -> SessionId {
+        self.covered().session
+    }
+
+    /// What it is covered as.
+    pub(crate) fn covered(self) -> CoveredManifest {
+        match self {
+            Self::Read(entry) => covered(entry),
+            Self::AsCovered(backup) => backup.covered,
+        }
+    }
+
+    pub(crate) fn read(self) -> Option<&'a ManifestEntry> {
+        match self {
+            Self::Read(entry) => Some(entry),
+            Self::AsCovered(_) => None,
+        }
+    }
+}
+
 /// Groups with their manifests as they are now.
-pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<&'a ManifestEntry>>;
+pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
 /// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what came since.
 pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();
-    let backups = list
+    let read = list
         .entries
         .iter()
         .filter(|entry| entry.backup().is_some() || entry.is_forgotten());
+    let mut backups: Vec<Member<'a>> = read.map(Member::Read).collect();
+    backups.extend(list.as_covered.iter().map(Member::AsCovered));
+    backups.sort_unstable_by_key(|member| member.session());
     let lowest = SessionId::new(0).expect("0 is a session");
     for entry in backups {
         let (series, session) = (entry.series(), entry.session());
@@ -189,12 +337,12 @@ pub(crate) enum Change {
 /// Compares a group's manifests with what its marks cover. The second is a covered backup whose manifest is gone.
 pub(crate) fn change(
     before: &[CoveredManifest],
-    now: &[&ManifestEntry],
+    now: &[Member<'_>],
     has_same_reach: &dyn Fn(&CoveredManifest, &ManifestEntry) -> bool,
 ) -> (Change, Option<SessionId>) {
     let mut rest: BTreeMap<SessionId, CoveredManifest> = now
         .iter()
-        .map(|entry| (entry.session(), covered(entry)))
+        .map(|member| (member.session(), member.covered()))
         .collect();
     let (mut change, mut lost) = (Change::None, None);
     for old in before {
@@ -207,7 +355,8 @@ pub(crate) fn change(
                 Change::Dropped
             }
             Some(_) => {
-                let now = now.iter().find(|entry| entry.session() == old.session);
+                let now = now.iter().find(|member| member.session() == old.session);
+                let now = now.and_then(|member| member.read());
                 let is_same = !old.forgotten && now.is_some_and(|now| has_same_reach(old, now));
                 if is_same { Change::Added } else { Change::Dropped }
             }

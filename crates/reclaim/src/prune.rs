@@ -10,7 +10,8 @@ use index::Index;
 use object::Sealer;
 use recipe::NodeSource;
 use session::{
-    DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionPolicy,
+    Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
+    SessionPolicy,
 };
 use types::{Epoch, Revision, SessionId, UnixNanos};
 
@@ -50,9 +51,8 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Sessions that have no ending, or may have none.
-    pub(crate) fn running(&self) -> Result<BTreeSet<SessionId>> {
-        let roster = Roster::list(self.sealer)?;
-        let unsure = self.unsure(&roster)?;
+    pub(crate) fn running(&self, roster: &Roster) -> Result<BTreeSet<SessionId>> {
+        let unsure = self.unsure(roster)?;
         let unsure = unsure.iter().map(|(id, _)| *id);
         Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
     }
@@ -109,6 +109,8 @@ pub struct PruneOptions {
     pub abandoned_after: Duration,
     /// Tombstones, and endings of dead sessions, are kept for so long by the storage's clock.
     pub keep_endings_for: Duration,
+    /// Slots of marks that are held in memory, all groups' together; what is beyond that is read again where it is needed.
+    pub marks_bytes_max: u64,
     /// The process id that the session shows, for messages only.
     pub process: u32,
 }
@@ -123,6 +125,7 @@ impl Default for PruneOptions {
             answer_within: Duration::from_secs(30 * 60),
             abandoned_after: Duration::from_secs(24 * 60 * 60),
             keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
+            marks_bytes_max: 32 << 20,
             process: 0,
         }
     }
@@ -215,11 +218,7 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
             Err(SessionError::LeaseTaken { holder, .. }) => holder,
             other => return Ok(other?),
         };
-        let roster = Roster::list(context.sealer)?;
-        if roster
-            .get(holder)
-            .is_some_and(|info| watch.observe(info) == Life::Alive)
-        {
+        if Roster::one(context.sealer, holder)?.is_some_and(|info| watch.observe(&info) == Life::Alive) {
             return Err(ReclaimError::Overtaken);
         }
         if context.progress.is_cancelled() {
@@ -251,21 +250,31 @@ fn run(
     if let Some(epoch) = epochs.open()
         && !epochs.is_illegible(context.sealer, epoch)?
     {
-        finish::epoch(context, options, session, lease, epoch, &mut report)?;
+        finish::epoch(context, options, session, lease, (epoch, None), &mut report)?;
     }
-    finish::expire_abandoned(context, options, session, &mut report)?;
+    let mut now = None;
     // A second time where the first has ended sessions: what those left can go.
-    for _ in 0..EPOCHS_MAX {
+    for round in 0..EPOCHS_MAX {
+        let mut known = Known::load(context, options)?;
+        if round == 0 && finish::expire_abandoned(context, options, session, &known.census, &mut report)? {
+            // What they left goes by their endings.
+            known.look(context)?;
+        }
         let expired = report.sessions_expired.len();
-        let Some(epoch) = begin(context, options, session, lease, &mut report)? else {
+        let begun = begin(context, options, session, lease, &known, &mut report)?;
+        let Some(epoch) = begun.epoch else {
+            now = Some((known.census, begun.marks));
             break;
         };
-        finish::epoch(context, options, session, lease, epoch, &mut report)?;
+        drop(known);
+        let announced = (epoch, Some(&begun.marks));
+        let census = finish::epoch(context, options, session, lease, announced, &mut report)?;
+        now = census.map(|census| (census, begun.marks));
         if report.sessions_expired.len() == expired {
             break;
         }
     }
-    housekeeping::tidy(context, options, session, lease)?;
+    housekeeping::tidy(context, options, session, lease, now)?;
     Ok(report)
 }
 
@@ -273,16 +282,20 @@ fn run(
 struct Known {
     epochs: Epochs,
     removed: Option<(Removed, UnixNanos)>,
-    running: BTreeSet<SessionId>,
     in_force: InForce,
     sweep_all: bool,
+    census: Census,
+    /// Those of the census that run or may run.
+    running: BTreeSet<SessionId>,
 }
 
 impl Known {
+    /// In this order: marks that are in force cover nothing that is listed after them.
     fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
         let epochs = Epochs::list(context.sealer)?;
         let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-        let in_force = InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed))?;
+        let newest = removed.as_ref().map(|(removed, _)| removed);
+        let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;
         for group in &in_force.missing {
             let (series, first) = (group.series, group.first);
             context.progress.warn(&format!(
@@ -291,13 +304,22 @@ impl Known {
         }
         // An epoch that is still open here is one whose lists cannot be read.
         let sweep_all = options.all || unreadable || epochs.open().is_some() || !in_force.missing.is_empty();
-        Ok(Self {
+        let mut known = Self {
             epochs,
             removed,
-            running: context.running()?,
             in_force,
             sweep_all,
-        })
+            census: Census::default(),
+            running: BTreeSet::new(),
+        };
+        known.look(context)?;
+        Ok(known)
+    }
+
+    fn look(&mut self, context: &Context<'_>) -> Result<()> {
+        self.census = context.manifests.census(&self.in_force.covers())?;
+        self.running = context.running(&self.census.roster)?;
+        Ok(())
     }
 
     fn plan(&self, context: &Context<'_>, options: &PruneOptions, list: &ManifestList) -> Result<Plan> {
@@ -329,17 +351,24 @@ impl Known {
     }
 }
 
+/// What a plan has led to.
+struct Begun {
+    /// The epoch that was announced, if one was needed.
+    epoch: Option<Epoch>,
+    /// All groups' marks: in force, or to be when the epoch is finished.
+    marks: InForce,
+}
+
 /// Begins an epoch where there is something to remove; else publishes marks of what came.
 fn begin(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
+    known: &Known,
     report: &mut PruneReport,
-) -> Result<Option<Epoch>> {
-    let known = Known::load(context, options)?;
-    let list = context.manifests.list()?;
-    let plan = known.plan(context, options, &list)?;
+) -> Result<Begun> {
+    let plan = known.plan(context, options, &known.census.manifests)?;
     report.groups_marked += plan.marked.len() as u64;
     report.nodes_read += plan.nodes;
     if let Some((removed, _)) = &known.removed {
@@ -347,38 +376,39 @@ fn begin(
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     }
     let is_needed = plan.has_news || plan.has_dropped || known.is_overdue(session, options.limits);
-    if !is_needed && plan.marked.is_empty() {
-        return Ok(None);
+    let epoch = is_needed.then_some(known.epochs.next());
+    if epoch.is_none() && plan.marked.is_empty() {
+        let marks = plan.after;
+        return Ok(Begun { epoch, marks });
     }
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
-    if is_needed {
+    if epoch.is_some() {
         // Before anything is announced: an epoch that nobody can end holds up the next.
-        context.ensure_all_can_answer(&Roster::list(context.sealer)?)?;
+        context.ensure_all_can_answer(&known.census.roster)?;
+    } else {
+        // Marks without an epoch count at once, and must not outlive what they were made from. Those of an epoch count
+        // when its list is there, which follows a barrier of its own.
+        context.sealer.barrier()?;
     }
-    // Marks must not outlive what they were made from.
-    context.sealer.barrier()?;
-    for (group, revision) in &plan.marked {
-        if let Some(stored) = plan.after.groups.get(group) {
-            let mut marks = stored.marks.clone();
-            marks.epoch = is_needed.then_some(known.epochs.next());
-            if !marks::put(context.sealer, *revision, &marks)? {
-                return Err(ReclaimError::Overtaken);
-            }
+    for (group, _) in &plan.marked {
+        if let Some(stored) = plan.after.groups.get(group)
+            && !marks::put(context.sealer, *group, stored, epoch)?
+        {
+            return Err(ReclaimError::Overtaken);
         }
     }
-    if !is_needed {
+    if let Some(epoch) = epoch {
+        if !finish::announce(context, epoch, &plan)? {
+            return Err(ReclaimError::Overtaken);
+        }
+    } else {
         context.sealer.barrier()?;
         finish::drop_lower_marks(context, &plan.after.revisions(), &known.in_force)?;
-        return Ok(None);
     }
-    let epoch = known.epochs.next();
-    if finish::announce(context, epoch, &plan)? {
-        Ok(Some(epoch))
-    } else {
-        Err(ReclaimError::Overtaken)
-    }
+    let marks = plan.after;
+    Ok(Begun { epoch, marks })
 }
 
 /// What [`prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run

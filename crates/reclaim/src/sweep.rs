@@ -4,6 +4,7 @@
 //! changed. All groups' marks are read once, front to back, beside the sorted list. A catalog is loaded where part of
 //! a container is marked; where nothing is, all of it is dead.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -39,11 +40,15 @@ pub(crate) struct Merged {
     pub(crate) alive: HashSet<SessionId>,
 }
 
-/// Reads all marks for what they say of `swept`.
-pub(crate) fn merge<'a>(lists: impl Iterator<Item = &'a SlotList>, swept: &BTreeSet<ContainerId>) -> Merged {
+/// Reads all marks, one group's after another's, for what they say of `swept`.
+pub(crate) fn merge<'a>(
+    lists: impl Iterator<Item = Result<Cow<'a, SlotList>>>,
+    swept: &BTreeSet<ContainerId>,
+) -> Result<Merged> {
     let sessions: HashSet<SessionId> = swept.iter().map(|id| id.session).collect();
     let mut merged = Merged::default();
     for list in lists {
+        let list = list?;
         let mut cursor = list.cursor();
         while let Some((container, ranges)) = cursor.next() {
             if !sessions.contains(&container.session) {
@@ -55,7 +60,7 @@ pub(crate) fn merge<'a>(lists: impl Iterator<Item = &'a SlotList>, swept: &BTree
             }
         }
     }
-    merged
+    Ok(merged)
 }
 
 /// The containers of the first list that have a slot which the second lacks.

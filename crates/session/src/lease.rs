@@ -1,8 +1,10 @@
 //! Leases: who does what one process should do at a time.
 //!
 //! `lease/<role>.<n>`: the highest claim counts and is never deleted; who finds a higher one gives its own
-//! up. A lease saves work, never data: what is done under it must be safe when two do it. A holder that
-//! has ended or is dead is superseded. May be called from many threads.
+//! up. A lease saves work, never data: what is done under it must be safe when two do it. So claiming and releasing wait
+//! for no barrier, and lower claims go when a barrier that the holder needed anyway has covered its own: a power cut
+//! may bring back a lease as it was before, never one without claims. A holder that has ended or is dead is superseded.
+//! May be called from many threads.
 
 use std::collections::BTreeMap;
 
@@ -61,19 +63,13 @@ impl Session {
                 holder: self.id(),
                 released: false,
             };
-            if self
-                .inner
-                .objects
-                .put_durably(&names::lease(role, number), &lease)?
-                == Put::Created
-            {
+            if self.inner.objects.put(&names::lease(role, number), &lease)? == Put::Created {
                 let held = HeldLease {
                     session: self.clone(),
                     role,
                     number,
                 };
                 if held.is_held()? {
-                    held.drop_lower()?;
                     return Ok(held);
                 }
             }
@@ -92,11 +88,10 @@ impl Session {
         if lease.holder == self.id() {
             return Ok(Some(lease.holder));
         }
-        let roster = Roster::read(&self.inner.objects)?;
-        let Some(info) = roster.get(lease.holder) else {
+        let Some(info) = Roster::one(self.inner.objects.sealer(), lease.holder)? else {
             return Ok(None);
         };
-        let dead = matches!(self.inner.watch.observe(info), Life::Dead(_));
+        let dead = matches!(self.inner.watch.observe(&info), Life::Dead(_));
         Ok((!dead).then_some(lease.holder))
     }
 }
@@ -111,7 +106,8 @@ impl HeldLease {
         Ok(highest_number(&self.session, self.role)? == Some(self.number))
     }
 
-    /// Gives the lease back. Where another has taken it meanwhile, does nothing.
+    /// Gives the lease back. Where another has taken it meanwhile, does nothing. A power cut may undo it; who held it
+    /// has ended then, or is found dead.
     ///
     /// # Errors
     /// Of the storage; the end of the session then gives it back.
@@ -124,12 +120,7 @@ impl HeldLease {
             released: true,
         };
         let name = names::lease(self.role, self.number.next());
-        if self.session.inner.objects.put_durably(&name, &released)? == Put::Created {
-            self.session
-                .inner
-                .objects
-                .delete(&names::lease(self.role, self.number))?;
-        }
+        self.session.inner.objects.put(&name, &released)?;
         Ok(())
     }
 
@@ -139,8 +130,12 @@ impl HeldLease {
         self.role
     }
 
-    /// Deletes claims below this one, which is durable.
-    fn drop_lower(&self) -> Result<()> {
+    /// Deletes claims below this one. To be called when a barrier has passed since it was acquired: the highest claim
+    /// that is durable never goes.
+    ///
+    /// # Errors
+    /// Of the storage; they are harmless, and for the next holder.
+    pub fn drop_lower(&self) -> Result<()> {
         for (number, name) in claims(&self.session, self.role)? {
             if number < self.number {
                 self.session.inner.objects.delete(&name)?;

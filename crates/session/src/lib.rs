@@ -11,6 +11,7 @@
 //! A process may die or sleep at any point of any function here; whoever comes later ends what it left.
 
 mod adopt;
+mod census;
 mod checkpoint;
 mod claim;
 mod commit;
@@ -38,13 +39,14 @@ mod watch;
 mod tests;
 
 pub use adopt::{Adoptable, Adopted};
+pub use census::Census;
 pub use checkpoint::{CheckpointTurn, Draft};
 pub use claim::Begin;
 pub use commit::Committed;
 pub use error::{EndedBy, SessionError};
 pub use gate::LookupPermit;
 pub use lease::HeldLease;
-pub use manifests::{ManifestEntry, ManifestList, Manifests, StoredManifest};
+pub use manifests::{CoveredBackup, ManifestEntry, ManifestList, Manifests, StoredManifest};
 pub use named::NamedContainers;
 pub use objects::DamagedObject;
 pub use policy::SessionPolicy;

@@ -7,13 +7,12 @@
 //! used from many threads.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use env::{ObjectMeta, StorageError};
 use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::{Backup, Manifest};
+use format::reclaim::CoveredManifest;
 use format::session::READ_SERIES;
 use format::{names, wire};
 use object::Sealer;
@@ -22,12 +21,8 @@ use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{DamagedObject, Objects, Read};
 
-/// Reads under way at once while listing.
-const READERS_MAX: usize = 8;
-/// Below this many manifests to read, threads cost more than they save.
-const READS_A_THREAD_MIN: usize = 8;
 /// A listing that keeps losing objects under its hands is begun again so often.
-const LISTINGS_MAX: usize = 5;
+pub(crate) const LISTINGS_MAX: usize = 5;
 /// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
 const TOMBSTONE_SLACK_BYTES: u64 = 16;
 
@@ -55,6 +50,8 @@ pub struct ManifestEntry {
     pub revisions: Vec<Revision>,
     /// When the lowest of them was put, by the storage's clock: the commit, while it is kept (INV-6).
     pub committed_at: UnixNanos,
+    /// When the revision that counts was put, by the same clock.
+    pub put_at: UnixNanos,
     /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
     /// Restoring is right, removing would not be.
     pub newer_unreadable: bool,
@@ -103,8 +100,21 @@ impl ManifestEntry {
 pub struct ManifestList {
     /// By session number.
     pub entries: Vec<ManifestEntry>,
+    /// Backups that were not read, since who listed knows them: only in a [`crate::Census`]. By session number.
+    pub as_covered: Vec<CoveredBackup>,
     /// Revisions that exist and cannot be read.
     pub damaged: Vec<DamagedObject>,
+}
+
+/// A backup whose highest revision is one that the caller knows: what it says need not be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoveredBackup {
+    /// The series.
+    pub series: SeriesId,
+    /// What is known of it; not forgotten.
+    pub covered: CoveredManifest,
+    /// As of [`ManifestEntry`].
+    pub committed_at: UnixNanos,
 }
 
 impl ManifestList {
@@ -124,6 +134,32 @@ impl ManifestList {
         }
     }
 
+    /// Takes up what is known of a session. A tombstone says nothing but that it is one.
+    fn cover(&mut self, series: SeriesId, known: &CoveredManifest, revisions: &Revisions) {
+        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let committed_at = time(revisions.values().next());
+        if !known.forgotten {
+            return self.as_covered.push(CoveredBackup {
+                series,
+                covered: *known,
+                committed_at,
+            });
+        }
+        self.entries.push(ManifestEntry {
+            stored: Arc::new(StoredManifest {
+                series,
+                session: known.session,
+                revision: known.revision,
+                digest: known.digest,
+                manifest: Manifest::Forgotten,
+            }),
+            revisions: revisions.keys().copied().collect(),
+            committed_at,
+            put_at: time(revisions.get(&known.revision)),
+            newer_unreadable: false,
+        });
+    }
+
     /// The revisions of the series that the storage did not give, by session.
     pub(crate) fn unread(&self, series: SeriesId) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
         let unread = self.damaged.iter().filter(|object| object.is_unread);
@@ -131,6 +167,13 @@ impl ManifestList {
             let (of, session, _) = names::parse_manifest(&object.name)?;
             (of == series).then_some((session, object))
         })
+    }
+
+    /// Whether the session has a manifest, whatever it says.
+    #[must_use]
+    pub fn has(&self, session: SessionId) -> bool {
+        let covered = |backup: &CoveredBackup| backup.covered.session;
+        self.get(session).is_some() || self.as_covered.binary_search_by_key(&session, covered).is_ok()
     }
 
     /// The entry of one session, whatever it says.
@@ -150,6 +193,9 @@ pub struct Manifests {
     objects: Objects,
     known: Arc<Mutex<HashMap<ObjectName, Arc<StoredManifest>>>>,
 }
+
+/// Manifests that need not be read again: what is known of a session's highest revision.
+pub(crate) type Covers = BTreeMap<SessionId, CoveredManifest>;
 
 /// The revisions of one session, as listed.
 pub(crate) type Revisions = BTreeMap<Revision, ObjectMeta>;
@@ -182,6 +228,11 @@ impl Manifests {
     /// the list's `damaged`.
     pub fn list(&self) -> Result<ManifestList> {
         let list = self.list_folder(names::BACKUPS_FOLDER)?;
+        self.remember(&list);
+        Ok(list)
+    }
+
+    pub(crate) fn remember(&self, list: &ManifestList) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.clear();
         known.extend(list.entries.iter().map(|entry| {
@@ -191,7 +242,6 @@ impl Manifests {
                 Arc::clone(stored),
             )
         }));
-        Ok(list)
     }
 
     /// As [`Self::list`], of one series.
@@ -224,30 +274,49 @@ impl Manifests {
 
     fn list_folder(&self, folder: &str) -> Result<ManifestList> {
         for _ in 0..LISTINGS_MAX {
-            let mut sessions = by_session(self.objects.storage().list(folder)?);
-            // Endings of read sessions are no backups, and there may be more of them than of those.
-            sessions.retain(|(series, _), _| *series != READ_SERIES);
-            let wanted: Vec<_> = sessions
-                .iter()
-                .flat_map(|((series, session), revisions)| {
-                    worth_reading(revisions).map(|revision| (*series, *session, revision))
-                })
-                .collect();
-            let fetched: HashMap<_, _> = wanted.iter().copied().zip(self.fetch_all(&wanted)?).collect();
-            if fetched.values().any(|read| matches!(read, Read::Missing)) {
-                continue;
+            let listed = self.objects.storage().list(folder)?;
+            if let Some(list) = self.read_listed(listed, &Covers::new())? {
+                return Ok(list);
             }
-            let mut list = ManifestList::default();
-            for ((series, session), revisions) in &sessions {
-                list.entries
-                    .extend(self.entry(*series, *session, revisions, &fetched, &mut list.damaged)?);
-            }
-            list.entries.sort_by_key(ManifestEntry::session);
-            return Ok(list);
         }
-        Err(SessionError::Contended {
-            name: folder.to_owned(),
-        })
+        Err(contended(folder))
+    }
+
+    /// What was listed, read where it is not known; `None` where an object has vanished since.
+    pub(crate) fn read_listed(
+        &self,
+        listed: Vec<ObjectMeta>,
+        covers: &Covers,
+    ) -> Result<Option<ManifestList>> {
+        let mut list = ManifestList::default();
+        let mut sessions = by_session(listed);
+        // Endings of read sessions are no backups, and there may be more of them than of those.
+        sessions.retain(|(series, _), _| *series != READ_SERIES);
+        sessions.retain(|(series, session), revisions| {
+            let known = covers.get(session);
+            let known = known.filter(|known| revisions.keys().next_back() == Some(&known.revision));
+            known.is_none_or(|known| {
+                list.cover(*series, known, revisions);
+                false
+            })
+        });
+        let wanted: Vec<_> = sessions
+            .iter()
+            .flat_map(|((series, session), revisions)| {
+                worth_reading(revisions).map(|revision| (*series, *session, revision))
+            })
+            .collect();
+        let fetched: HashMap<_, _> = wanted.iter().copied().zip(self.fetch_all(&wanted)?).collect();
+        if fetched.values().any(|read| matches!(read, Read::Missing)) {
+            return Ok(None);
+        }
+        for ((series, session), revisions) in &sessions {
+            list.entries
+                .extend(self.entry(*series, *session, revisions, &fetched, &mut list.damaged)?);
+        }
+        list.entries.sort_by_key(ManifestEntry::session);
+        list.as_covered.sort_by_key(|backup| backup.covered.session);
+        Ok(Some(list))
     }
 
     /// What a session's revisions come to; `None` when not one can be read.
@@ -287,15 +356,15 @@ impl Manifests {
         }
         let Some(stored) = counts else { return Ok(None) };
         let newer_unreadable = newer_unreadable && stored.manifest != Manifest::Forgotten;
-        let committed_at = revisions
-            .values()
-            .next()
-            .map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let committed_at = time(revisions.values().next());
+        let put_at = time(revisions.get(&stored.revision));
         let revisions = revisions.keys().copied().collect();
         Ok(Some(ManifestEntry {
             stored,
             revisions,
             committed_at,
+            put_at,
             newer_unreadable,
         }))
     }
@@ -304,34 +373,10 @@ impl Manifests {
         &self,
         wanted: &[(SeriesId, SessionId, Revision)],
     ) -> Result<Vec<Read<Arc<StoredManifest>>>> {
-        let one = |at: usize| {
-            wanted
-                .get(at)
-                .map(|(series, session, revision)| self.fetch(*series, *session, *revision))
-        };
-        let threads = (wanted.len() / READS_A_THREAD_MIN).min(READERS_MAX);
-        if threads < 2 {
-            return (0..wanted.len()).filter_map(one).collect();
-        }
-        let next = AtomicUsize::new(0);
-        let worker = || {
-            let mut done = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(read) = one(at) else { return Ok(done) };
-                done.push((at, read?));
-            }
-        };
-        let done = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().expect("reading a manifest does not panic"))
-                .collect::<Result<Vec<_>>>()
-        })?;
-        let mut done: Vec<_> = done.into_iter().flatten().collect();
-        done.sort_by_key(|(at, _)| *at);
-        Ok(done.into_iter().map(|(_, read)| read).collect())
+        object::several(wanted.len(), |at| {
+            let (series, session, revision) = wanted[at];
+            self.fetch(series, session, revision)
+        })
     }
 
     pub(crate) fn fetch(
@@ -370,6 +415,12 @@ impl Manifests {
             Read::Missing => Read::Missing,
             Read::Damaged(damaged) => Read::Damaged(damaged),
         })
+    }
+}
+
+pub(crate) fn contended(folder: &str) -> SessionError {
+    SessionError::Contended {
+        name: folder.to_owned(),
     }
 }
 

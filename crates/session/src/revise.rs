@@ -115,6 +115,20 @@ impl Manifests {
         Err(contended(series, session))
     }
 
+    /// As [`Self::forget_as_seen`], for who forgets many and waits once for all of them: a barrier before the first covers
+    /// what was seen, and one after the last makes the tombstones durable.
+    ///
+    /// # Errors
+    /// As [`Self::forget`].
+    pub fn put_tombstone(&self, series: SeriesId, session: SessionId, seen: Revision) -> Result<Forgetting> {
+        let name = names::manifest(series, session, above(seen));
+        match self.objects().put(&name, &Manifest::Forgotten)? {
+            Put::Created => Ok(Forgetting::Done),
+            // There is a revision above the one that was seen.
+            Put::Taken => self.forget_as_seen(series, session, seen),
+        }
+    }
+
     fn before_tombstone(&self, series: SeriesId, session: SessionId) -> Result<Standing> {
         let listed = self.objects().storage().list(&names::backups_folder(series))?;
         let Some(revisions) = by_session(listed).remove(&(series, session)) else {

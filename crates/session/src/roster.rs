@@ -1,13 +1,15 @@
 //! Who is at work in the store: the running sessions, how far they have answered, what they refer to.
 //!
 //! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name that
-//! can end it is free. Sessions are listed before manifests, so that one that ends in between counts as
-//! ended. Readers race with writers that delete their older objects: what vanished is listed again.
+//! can end it is free. Manifests are listed before sessions, and only the folders of sessions that have none are looked
+//! into: of the many that ended long ago a roster costs a name. So whoever ends in between counts as running, which
+//! nobody is harmed by, and whoever the roster leaves out has ended by that very listing of manifests, or began after it.
+//! Readers race with writers that delete their older objects: what vanished is listed again.
 //! Stateless; may be called from many threads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use env::StorageError;
+use env::{ObjectMeta, StorageError};
 use format::names::{self, SessionObject};
 use format::session::{Checkpoint, Claim, Heartbeat};
 use object::Sealer;
@@ -72,6 +74,14 @@ impl Roster {
         Self::read(&Objects::new(sealer))
     }
 
+    /// One session, if it runs, at the cost of its own folder and of its series'.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn one(sealer: &Sealer, session: SessionId) -> Result<Option<SessionInfo>> {
+        one(&Objects::new(sealer), session)
+    }
+
     /// One running session.
     #[must_use]
     pub fn get(&self, session: SessionId) -> Option<&SessionInfo> {
@@ -103,37 +113,78 @@ impl Roster {
     }
 
     pub(crate) fn read(objects: &Objects) -> Result<Self> {
-        let folders = folders(objects, names::SESSIONS_FOLDER)?;
-        let ended = ended(objects)?;
+        Self::after(objects, &objects.storage().list(names::BACKUPS_FOLDER)?)
+    }
+
+    /// The sessions that run now and had not ended when these manifests were listed.
+    pub(crate) fn after(objects: &Objects, manifests: &[ObjectMeta]) -> Result<Self> {
+        let ended: HashSet<SessionId> = manifests
+            .iter()
+            .filter_map(|meta| names::parse_manifest(&meta.name))
+            .map(|(_, id, _)| id)
+            .collect();
         let mut roster = Self::default();
-        for (id, folder) in folders {
-            if !folder.claimed || ended.contains(&id) {
-                continue;
-            }
-            match objects.read::<Claim>(&names::claim(id))? {
-                Read::Whole(claim) => {
-                    let info = SessionInfo {
-                        id,
-                        claim,
-                        counter: folder.heartbeats.last().copied(),
-                        heartbeat: newest_heartbeat(objects, id, folder.heartbeats, &mut roster.damaged)?,
-                        checkpoints: folder.checkpoints.into_iter().collect(),
-                    };
-                    roster.running.push(info);
-                }
-                // Tidied away since it was listed: a read session that ended.
-                Read::Missing => {}
-                Read::Damaged(object) => roster.damaged.push(object),
-            }
+        for (id, folder) in folders_of(objects, &|id| !ended.contains(&id))? {
+            let info = info(objects, id, folder, &mut roster.damaged)?;
+            roster.running.extend(info);
         }
         Ok(roster)
     }
 }
 
-/// The sessions' folders, by name alone.
-pub(crate) fn folders(objects: &Objects, folder: &str) -> Result<BTreeMap<SessionId, Folder>> {
+/// What the folder of a session without an ending says of it.
+fn info(
+    objects: &Objects,
+    id: SessionId,
+    folder: Folder,
+    damaged: &mut Vec<DamagedObject>,
+) -> Result<Option<SessionInfo>> {
+    if !folder.claimed {
+        return Ok(None);
+    }
+    Ok(match objects.read::<Claim>(&names::claim(id))? {
+        Read::Whole(claim) => Some(SessionInfo {
+            id,
+            claim,
+            counter: folder.heartbeats.last().copied(),
+            heartbeat: newest_heartbeat(objects, id, folder.heartbeats, damaged)?,
+            checkpoints: folder.checkpoints.into_iter().collect(),
+        }),
+        // Tidied away since it was listed: a read session that ended.
+        Read::Missing => None,
+        Read::Damaged(object) => {
+            damaged.push(object);
+            None
+        }
+    })
+}
+
+fn one(objects: &Objects, id: SessionId) -> Result<Option<SessionInfo>> {
+    let Some(info) = info(objects, id, one_folder(objects, id)?, &mut Vec::new())? else {
+        return Ok(None);
+    };
+    let listed = objects
+        .storage()
+        .list(&names::backups_folder(info.claim.series))?;
+    let is_of_it = |meta: &ObjectMeta| names::parse_manifest(&meta.name).is_some_and(|(_, of, _)| of == id);
+    Ok((!listed.iter().any(is_of_it)).then_some(info))
+}
+
+/// The folders of those sessions, by name alone.
+pub(crate) fn folders_of(
+    objects: &Objects,
+    is_wanted: &dyn Fn(SessionId) -> bool,
+) -> Result<BTreeMap<SessionId, Folder>> {
+    let is_wanted = |folder: &str| names::parse_session(folder).is_some_and(is_wanted);
+    let listed = objects
+        .storage()
+        .list_within(names::SESSIONS_FOLDER, &is_wanted)?;
+    Ok(by_session(&listed))
+}
+
+fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
     let mut folders: BTreeMap<SessionId, Folder> = BTreeMap::new();
-    for meta in objects.storage().list(folder)? {
+    for meta in listed {
         let Some((id, object)) = names::parse_session_object(&meta.name) else {
             continue;
         };
@@ -145,17 +196,7 @@ pub(crate) fn folders(objects: &Objects, folder: &str) -> Result<BTreeMap<Sessio
             SessionObject::Lock => {}
         }
     }
-    Ok(folders)
-}
-
-/// The sessions that have a manifest.
-fn ended(objects: &Objects) -> Result<BTreeSet<SessionId>> {
-    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
-    Ok(listed
-        .iter()
-        .filter_map(|meta| names::parse_manifest(&meta.name))
-        .map(|(_, id, _)| id)
-        .collect())
+    folders
 }
 
 fn newest_heartbeat(
@@ -185,9 +226,8 @@ fn newest_heartbeat(
 
 /// One session's folder, by name alone.
 pub(crate) fn one_folder(objects: &Objects, id: SessionId) -> Result<Folder> {
-    Ok(folders(objects, &names::session_folder(id))?
-        .remove(&id)
-        .unwrap_or_default())
+    let listed = objects.storage().list(&names::session_folder(id))?;
+    Ok(by_session(&listed).remove(&id).unwrap_or_default())
 }
 
 fn all_checkpoints(objects: &Objects, info: &SessionInfo) -> Result<Vec<Checkpoint>> {

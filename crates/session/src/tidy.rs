@@ -3,19 +3,31 @@
 //! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the number.
 //! Kept are the checkpoint that an adoption names, for it says which of the dead session's containers the
 //! adopter's backup rests on, and everything of a session without an ending. Of a read session that ended
-//! itself the claim and then the ending go too, unless it is the highest claim, which is never deleted:
-//! numbers are given out above it. Removing twice is nothing; any number of processes may tidy at once.
+//! itself the claim goes too, and the ending when somebody tidies who finds the claim gone, so that one barrier covers
+//! both; unless it is above the claim of who tidies, for the highest claim is never deleted: numbers are given out above
+//! it. Removing twice is nothing; any number of processes may tidy at once.
+//!
+//! A session that ended long ago has nothing left to remove, nearly always. So only read sessions, those that were
+//! begun lately and a few of the others, another few each time, are looked at: the cost follows what came.
+
+use std::collections::BTreeMap;
 
 use env::StorageError;
 use format::manifest::Manifest;
 use format::names;
 use format::session::READ_SERIES;
-use types::{Revision, SessionId};
+use types::{Revision, SeriesId, SessionId};
 
+use crate::census::{Census, endings};
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Objects, Read};
 use crate::roster::{self, Folder};
 use crate::session::Session;
+
+/// So many numbers below the own one are looked at every time.
+const RECENT: u64 = 64;
+/// Of the older ones every so manieth is, as a power of two.
+const ROUNDS_LOG2: u32 = 6;
 
 /// What tidying removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,31 +45,42 @@ impl Session {
     /// # Errors
     /// Of the storage; what is left is for the next one.
     pub fn tidy(&self) -> Result<Tidied> {
+        let listed = self.inner.objects.storage().list(names::BACKUPS_FOLDER)?;
+        self.tidy_of(&endings(&listed))
+    }
+
+    /// As [`Self::tidy`], of the sessions that had ended then: an ending is for ever.
+    ///
+    /// # Errors
+    /// As [`Self::tidy`].
+    pub fn tidy_after(&self, census: &Census) -> Result<Tidied> {
+        self.tidy_of(&census.endings)
+    }
+
+    fn tidy_of(&self, endings: &[(SeriesId, SessionId)]) -> Result<Tidied> {
         let objects = &self.inner.objects;
-        let folders = roster::folders(objects, names::SESSIONS_FOLDER)?;
-        let highest = folders
+        let own = self.id();
+        let looked_at = endings
             .iter()
-            .filter(|(_, folder)| folder.claimed)
-            .map(|(id, _)| *id)
-            .max();
+            .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
+        let looked_at: BTreeMap<SessionId, SeriesId> = looked_at.map(|(series, id)| (*id, *series)).collect();
+        let mut folders = roster::folders_of(objects, &|id| looked_at.contains_key(&id))?;
         let mut left = Vec::new();
-        for meta in objects.storage().list(names::BACKUPS_FOLDER)? {
-            let Some((series, id, Revision::FIRST)) = names::parse_manifest(&meta.name) else {
-                continue;
-            };
-            let Some(folder) = folders.get(&id) else { continue };
-            let is_read = series == READ_SERIES && folder.claimed && Some(id) < highest;
+        for (id, series) in looked_at {
+            let folder = folders.remove(&id).unwrap_or_default();
+            // The own claim is above.
+            let is_read = series == READ_SERIES && id < own;
             if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
-                left.push((id, folder, is_read, meta.name));
+                left.push((id, folder, is_read, names::manifest(series, id, Revision::FIRST)));
             }
         }
         let mut tidied = Tidied::default();
         if left.is_empty() {
             return Ok(tidied);
         }
-        // The endings that are acted on, and the claim that makes others expendable, must not be lost.
+        // The endings that are acted on, the claims that are gone, and the claim that makes others expendable, must not be
+        // lost.
         objects.barrier()?;
-        let mut endings = Vec::new();
         for (id, folder, is_read, name) in left {
             let ending = match objects.read::<Manifest>(&name) {
                 Ok(Read::Whole(ending)) => ending,
@@ -72,24 +95,28 @@ impl Session {
                 EndedBy::Adopted { checkpoint, .. } => checkpoint,
                 _ => None,
             };
-            let mut removed = remove(objects, id, folder, keep)?;
+            let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
-                objects.delete(&names::claim(id))?;
-                endings.push(name);
-                removed += 2;
+                // A claim without its ending would be a session that runs: the ending goes when no claim was listed.
+                if folder.claimed {
+                    objects.delete(&names::claim(id))?;
+                } else {
+                    objects.delete(&name)?;
+                    objects.storage().drop_folder(&names::session_folder(id))?;
+                }
+                removed += 1;
             }
             tidied.objects += removed;
             tidied.sessions += usize::from(removed > 0);
         }
-        // A claim without its ending would be a session that runs.
-        if !endings.is_empty() {
-            objects.barrier()?;
-        }
-        for ending in &endings {
-            objects.delete(ending)?;
-        }
         Ok(tidied)
     }
+}
+
+/// Whether a session that has ended is looked at by the session `own`.
+fn is_in_turn(id: SessionId, own: SessionId) -> bool {
+    let turn = own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROUNDS_LOG2);
+    own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
 }
 
 /// Removes heartbeats and checkpoints, but for the checkpoint `keep`.

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use env::Storage;
 use env::fault::Fault;
 use format::names::{self, LeaseRole};
 use types::Revision;
@@ -23,11 +24,45 @@ fn one_holds_it_until_it_is_released() {
     held.release().unwrap();
     let again = second.acquire_lease(LeaseRole::Index).unwrap();
     assert!(again.is_held().unwrap() && other_role.is_held().unwrap());
+    host.storage.barrier().unwrap();
+    again.drop_lower().unwrap();
     assert_eq!(
         host.names("lease"),
         ["lease/index.2", "lease/reclaim.0"],
         "the highest of each stays"
     );
+}
+
+#[test]
+fn claiming_and_releasing_wait_for_no_barrier() {
+    let host = Host::new();
+    let session = host.begin_read();
+    let before = host.storage.counters();
+    session
+        .acquire_lease(LeaseRole::Reclaim)
+        .unwrap()
+        .release()
+        .unwrap();
+    let cost = host.storage.counters().since(&before);
+    assert_eq!((cost.puts, cost.barriers, cost.deletes), (2, 0, 0));
+}
+
+#[test]
+fn who_holds_it_costs_the_same_however_many_sessions_there_were() {
+    let cost = |ended: u64| {
+        let host = Host::new();
+        for _ in 0..ended {
+            let session = host.begin(1);
+            session.commit(backup_of(&session, 0)).unwrap();
+        }
+        let _held = host.begin_read().acquire_lease(LeaseRole::Reclaim).unwrap();
+        let asking = host.beside().begin_read();
+        let before = host.storage.counters();
+        asking.acquire_lease(LeaseRole::Reclaim).unwrap_err();
+        let cost = host.storage.counters().since(&before);
+        (cost.lists, cost.listed, cost.gets)
+    };
+    assert_eq!(cost(1), cost(40));
 }
 
 #[test]
@@ -102,7 +137,10 @@ fn a_crash_at_every_operation_leaves_the_lease_to_be_had() {
     let scenario = |host: &Host| -> Result<(), SessionError> {
         let session = host.try_begin(1)?;
         session.acquire_lease(LeaseRole::Index)?.release()?;
-        session.acquire_lease(LeaseRole::Index)?.release()
+        let again = session.acquire_lease(LeaseRole::Index)?;
+        host.storage.barrier()?;
+        again.drop_lower()?;
+        again.release()
     };
     let quiet = Host::new();
     scenario(&quiet).unwrap();

@@ -105,6 +105,8 @@ fn read_sessions_that_ended_leave_nothing_but_the_highest_claim() {
         session.end().unwrap();
     }
     still_reading.tidy().unwrap();
+    assert_eq!(host.names("backups").len(), 3, "no claim is without its ending");
+    still_reading.tidy().unwrap();
     let claims = [still_reading.id(), last.id()].map(|id| names::claim(id).to_string());
     let left: Vec<_> = host
         .names("sessions")

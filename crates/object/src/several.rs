@@ -1,0 +1,79 @@
+//! Many small reads at once: on a remote storage each takes as long as a thousand of them would.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// At work at once at most.
+const THREADS_MAX: usize = 8;
+/// Below so many a thread, threads cost more than they save.
+const A_THREAD_MIN: usize = 8;
+
+/// `one` of each number below `count`, several at once where they are many; what comes of them is in order.
+///
+/// # Errors
+/// That of the lowest number that was come to.
+pub fn several<T: Send, E: Send>(
+    count: usize,
+    one: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let threads = (count / A_THREAD_MIN).min(THREADS_MAX);
+    if threads < 2 {
+        return (0..count).map(one).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return done;
+            }
+            let result = one(at);
+            let failed = result.is_err();
+            done.push((at, result));
+            if failed {
+                // The others end with what they are at.
+                next.store(count, Ordering::Relaxed);
+            }
+        }
+    };
+    let mut done: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let each = workers.into_iter();
+        each.flat_map(|worker| worker.join().expect("reading a small object does not panic"))
+            .collect()
+    });
+    done.sort_unstable_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_and_each_is_asked_for_once() {
+        for count in [0, 1, 15, 16, 1000] {
+            let asked = AtomicUsize::new(0);
+            let done: Result<Vec<usize>, ()> = several(count, |at| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                Ok(at)
+            });
+            assert_eq!(done, Ok((0..count).collect()));
+            assert_eq!(asked.into_inner(), count);
+        }
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        for count in [3, 1000] {
+            let asked = AtomicUsize::new(0);
+            let done = several(count, |at| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                if at == 2 { Err(at) } else { Ok(()) }
+            });
+            assert_eq!(done, Err(2));
+            assert!(asked.into_inner() <= count);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What forgetting and pruning ask of the storage, counted: it follows what changed and what there is, not what once was.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::everything;
+use common::{Asked, How, Process, Request, back_up_bytes, noise};
+use env::fault::{Counters, CrashPolicy};
+use onefold::{ForgetRequest, ForgetWhat, Monitor, PruneOptions, PruneReport, SessionId};
+
+/// Requests, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cost {
+    lists: usize,
+    gets: usize,
+    others: usize,
+    puts: usize,
+    deletes: usize,
+    barriers: usize,
+}
+
+impl Cost {
+    fn of(requests: &[Request]) -> Self {
+        let count = |is: &dyn Fn(Asked) -> bool| requests.iter().filter(|request| is(request.asked)).count();
+        Self {
+            lists: count(&|asked| asked == Asked::List),
+            gets: count(&|asked| matches!(asked, Asked::Whole | Asked::Tail | Asked::Range(_))),
+            others: count(&|asked| asked == Asked::Other),
+            puts: count(&|asked| asked == Asked::Put),
+            deletes: count(&|asked| asked == Asked::Delete),
+            barriers: count(&|asked| asked == Asked::Barrier),
+        }
+    }
+}
+
+fn back_up(machine: &Process, name: &str, bytes: &[u8]) -> SessionId {
+    back_up_bytes(&machine.open(), name, bytes, &How::plain())
+        .unwrap()
+        .id
+}
+
+fn forget(machine: &Process, ids: &[SessionId]) {
+    let request = ForgetRequest {
+        what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
+        is_dry_run: false,
+    };
+    let report = machine.open().forget(&request, &Monitor::default()).unwrap();
+    assert_eq!(report.forgotten, ids);
+}
+
+fn prune(machine: &Process, options: &PruneOptions) -> PruneReport {
+    machine.open().prune(options, &Monitor::default()).unwrap().0
+}
+
+/// A prune by a process that has opened the store before: what it did, and what it asked for.
+fn watched(machine: &Process, options: &PruneOptions) -> (PruneReport, Cost, Counters) {
+    let process = machine.beside(9);
+    let store = process.open();
+    drop(process.watched.take_requests());
+    let before = process.storage.counters();
+    let report = store.prune(options, &Monitor::default()).unwrap().0;
+    let cost = Cost::of(&process.watched.take_requests());
+    (report, cost, process.storage.counters().since(&before))
+}
+
+/// A store in which there was an epoch, with so many backups, each of a series of its own, and one of two that is
+/// forgotten and shares half with the other.
+fn grown(others: u64) -> Process {
+    let machine = Process::new(7);
+    machine.init();
+    let (own, shared) = (noise(1, 40 << 10), noise(2, 40 << 10));
+    let first = back_up(&machine, "/file", &[own, shared.clone()].concat());
+    back_up(&machine, "/file", &[shared, noise(3, 20 << 10)].concat());
+    for n in 0..others {
+        back_up(&machine, &format!("/other-{n}"), &noise(100 + n, 2 << 10));
+    }
+    let once = back_up(&machine, "/once", &noise(5, 30 << 10));
+    prune(&machine, &everything());
+    forget(&machine, &[once]);
+    assert_eq!(prune(&machine, &everything()).epochs, 1);
+    forget(&machine, &[first]);
+    machine
+}
+
+#[test]
+fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
+    let (few, many) = (3, 43);
+    let [(report, small, rows), (same, large, more_rows)] =
+        [few, many].map(|others| watched(&grown(others), &everything()));
+    assert!(report.bytes_deleted > 0 && report.epochs == 1, "{report:?}");
+    assert_eq!(report.bytes_deleted, same.bytes_deleted);
+    let more = usize::try_from(many - few).unwrap();
+    let expected = Cost {
+        gets: small.gets + more,
+        ..small
+    };
+    assert_eq!(
+        large, expected,
+        "marks each; manifests that they cover are listed alone"
+    );
+    // Manifests are listed to find a number, to plan, and when all have answered; marks to be read, and to be dropped;
+    // sessions are named once, and those that ended lately are looked into. And the index has a few more runs.
+    let listed = more_rows.listed - rows.listed;
+    assert!(listed < 8 * (many - few), "{listed} rows more");
+}
+
+#[test]
+fn what_ran_and_ended_before_costs_nothing() {
+    let cost = |prunes: u64| {
+        let machine = grown(2);
+        (0..prunes).for_each(|_| {
+            prune(&machine, &everything());
+        });
+        let last = machine.names("backups").len();
+        let back = back_up(&machine, "/file", &noise(4, 20 << 10));
+        prune(&machine, &everything());
+        forget(&machine, &[back]);
+        (watched(&machine, &everything()), last)
+    };
+    let ((_, small, rows), left) = cost(2);
+    let ((report, large, more_rows), still_left) = cost(20);
+    assert!(report.bytes_deleted > 0, "{report:?}");
+    assert_eq!((large, more_rows.listed), (small, rows.listed));
+    assert_eq!(left, still_left, "endings of prunes go");
+}
+
+#[test]
+fn a_prune_waits_for_few_barriers() {
+    let machine = grown(2);
+    let (report, cost, _) = watched(&machine, &everything());
+    assert!(report.bytes_copied > 0, "{report:?}");
+    // The number it claims; before and after the condemned list; before and after the removed list; new generations of
+    // nodes, and of data; all of either that went; the endings that are tidied by.
+    assert_eq!(cost.barriers, 10, "{cost:?}");
+    let (_, idle, _) = watched(&machine, &everything());
+    assert_eq!((idle.barriers, idle.puts), (2, 5), "{idle:?}");
+}
+
+#[test]
+fn forgetting_many_waits_as_long_as_forgetting_one() {
+    for count in [1, 7] {
+        let machine = Process::new(8);
+        machine.init();
+        let ids: Vec<SessionId> = (0..count)
+            .map(|n| back_up(&machine, &format!("/file-{}", n % 3), &noise(n, 2 << 10)))
+            .collect();
+        let process = machine.beside(10);
+        let store = process.open();
+        drop(process.watched.take_requests());
+        let request = ForgetRequest {
+            what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
+            is_dry_run: false,
+        };
+        store.forget(&request, &Monitor::default()).unwrap();
+        let cost = Cost::of(&process.watched.take_requests());
+        let expected = (1, 2, ids.len(), ids.len());
+        assert_eq!(
+            (cost.lists, cost.barriers, cost.puts, cost.gets),
+            expected,
+            "{cost:?}"
+        );
+    }
+}
+
+#[test]
+fn with_no_memory_for_marks_a_prune_does_the_same() {
+    let base = grown(5);
+    let done = |marks_bytes_max| {
+        let machine = Process::on(base.storage.crash(CrashPolicy::KeepAll), base.clock.clone(), 11);
+        let options = PruneOptions {
+            marks_bytes_max,
+            ..everything()
+        };
+        let (report, cost, _) = watched(&machine, &options);
+        let folders = ["data", "recipe", "mirror", "removed", "groups"];
+        let stored = folders.map(|folder| machine.names(folder));
+        (report, stored, cost.gets)
+    };
+    let (report, stored, gets) = done(32 << 20);
+    assert!(report.bytes_deleted > 0, "{report:?}");
+    let (without, stored_without, gets_without) = done(0);
+    assert_eq!((without, stored_without), (report, stored));
+    assert!(gets_without > gets, "{gets_without} reads, {gets} before");
+}
