@@ -4,7 +4,8 @@
 //! Memory: what was asked for and not sent yet is charged against the budget when a step is submitted; a step
 //! is at most the planner's window, and planning waits while the room is taken (INV-7). What a piece holds beyond
 //! that is charged when it is there, and copied out where the budget has no room for it. Not charged is the memory
-//! that each fetching thread reads into.
+//! that each fetching thread reads into, nor what a large file that is being written gathers: five buffers of 4 MiB at
+//! most (`tree::BlockWriter`), for one large file is written after another.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

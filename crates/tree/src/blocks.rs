@@ -9,12 +9,16 @@
 //! What must hold: every byte that was given is at its offset once [`BlockWriter::finish`] has returned, and
 //! no other byte of the file was touched; its length is the caller's to set at the end. One thread gives bytes;
 //! offsets may jump, which costs a write of its own, and no more. After an error the file's content is of no
-//! use. Nothing is made durable.
+//! use. Nothing is made durable for its own sake; but once it is finished, a power cut does not leave the file with
+//! what its metadata is given after that and without some of its bytes.
+//!
+//! Memory: a buffer of [`BLOCKS_BYTES`] that is gathered, one that waits, and one for each thread.
 
 mod file;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -42,6 +46,8 @@ static BUFFERS: LazyLock<AlignedPool> = LazyLock::new(|| AlignedPool::new(BLOCKS
 pub struct BlockWriter {
     out: Out,
     gathered: Blocks,
+    /// Bytes that the file will have.
+    len: u64,
 }
 
 #[derive(Debug)]
@@ -151,6 +157,7 @@ impl BlockWriter {
         Ok(Self {
             out,
             gathered: Blocks::new(),
+            len,
         })
     }
 
@@ -184,7 +191,14 @@ impl BlockWriter {
     /// As [`Self::write`].
     pub fn finish(mut self) -> Result<(), Errno> {
         self.flush()?;
-        self.out.end()
+        self.out.end()?;
+        self.out.file().settle(self.len)
+    }
+
+    /// Has a write fail before which `writes` others came.
+    #[cfg(test)]
+    pub(crate) fn fail_after(&self, writes: u64, errno: Errno) {
+        self.out.file().fail_after(writes, errno);
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
@@ -214,32 +228,39 @@ impl BlockWriter {
 
 impl Drop for BlockWriter {
     fn drop(&mut self) {
-        // Nobody asks any more; but nothing is written to the file when this has gone.
-        self.out.end().ok();
+        // Nobody asks any more, and who unwinds already must not do so twice; but nothing is written to the file when
+        // this has gone.
+        drop(self.out.join());
     }
 }
 
 impl Out {
+    fn file(&self) -> &File {
+        match self {
+            Self::Here(file) => file,
+            Self::Threads { shared, .. } => &shared.file,
+        }
+    }
+
     /// Waits until all is written that was handed on.
     fn end(&mut self) -> Result<(), Errno> {
-        let Self::Threads {
-            blocks,
-            writers,
-            shared,
-        } = self
-        else {
-            return Ok(());
+        if let Some(panic) = self.join() {
+            std::panic::resume_unwind(panic);
+        }
+        match self {
+            Self::Threads { shared, .. } => shared.failed.get().map_or(Ok(()), |errno| Err(*errno)),
+            Self::Here(_) => Ok(()),
+        }
+    }
+
+    /// Waits until all threads have ended; what one of them panicked with, if one did.
+    fn join(&mut self) -> Option<Box<dyn Any + Send>> {
+        let Self::Threads { blocks, writers, .. } = self else {
+            return None;
         };
         *blocks = None;
-        let mut panicked = None;
-        for writer in writers.drain(..) {
-            panicked = writer.join().err().or(panicked);
-        }
-        match (panicked, shared.failed.get()) {
-            (Some(panic), _) => std::panic::resume_unwind(panic),
-            (None, Some(errno)) => Err(*errno),
-            (None, None) => Ok(()),
-        }
+        let ended = writers.drain(..).map(JoinHandle::join);
+        ended.fold(None, |panicked, ended| ended.err().or(panicked))
     }
 }
 

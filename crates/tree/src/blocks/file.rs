@@ -3,13 +3,20 @@
 //! What must hold: any number of threads may write at once, each byte by one of them. What goes the usual way is
 //! written while nothing is written directly: a page of the page cache may be larger than a block, and hold old
 //! bytes of a neighbour that is being written past it.
+//!
+//! What was written directly is on the disk before a later change of the file's metadata is; what went the usual way
+//! may not be. A power cut must not leave a file with its length and time and without some of its bytes, for then it
+//! would count as restored: so a length that is set early is short of the last block, and where more than the end went
+//! the usual way, [`File::settle`] waits for it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(test)]
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use env::ALIGN_BYTES;
-use rustix::fs::{fstat, ftruncate};
+use rustix::fs::{fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pwrite};
 
 use crate::folder::retry;
@@ -26,6 +33,13 @@ pub(super) struct File {
     refused: AtomicBool,
     /// Held by all who write directly, and by one who writes the usual way.
     ways: RwLock<()>,
+    /// The file may be as long as it will be before all that went the usual way is on the disk.
+    lengthened: AtomicBool,
+    /// The lowest end of anything that went the usual way.
+    usual_end_min: AtomicU64,
+    /// At which write to fail.
+    #[cfg(test)]
+    failing: Mutex<Option<(u64, Errno)>>,
 }
 
 impl File {
@@ -40,21 +54,51 @@ impl File {
             usual,
             refused: AtomicBool::new(false),
             ways: RwLock::new(()),
+            lengthened: AtomicBool::new(false),
+            usual_end_min: AtomicU64::new(u64::MAX),
+            #[cfg(test)]
+            failing: Mutex::new(None),
         })
     }
 
-    /// Gives the file, which is empty, its length before its bytes: writes that lengthen a file wait for each
-    /// other in the system, and others need not. `false` where that gains nothing: written the usual way,
+    /// Gives the file, which is empty, a length before its bytes: writes that lengthen a file wait for each
+    /// other in the system, and others need not. Not all of it: the last block, be it whole or not, gives the
+    /// file its `len` bytes. `false` where that gains nothing: written the usual way,
     /// writes wait for each other all the same, and a file system without holes would write zeros first.
     pub(super) fn set_len_early(&self, len: u64) -> bool {
+        let early = len.saturating_sub(1) / ALIGN_BYTES as u64 * ALIGN_BYTES as u64;
         let is_hole = || -> Result<bool, Errno> {
-            retry(|| ftruncate(&self.usual, PROBE_BYTES.min(len)))?;
+            retry(|| ftruncate(&self.usual, PROBE_BYTES.min(early)))?;
             Ok(fstat(&self.usual)?.st_blocks == 0)
         };
-        self.direct.is_some()
+        let is_done = self.direct.is_some()
             && fstat(&self.usual).is_ok_and(|stat| stat.st_size == 0 && stat.st_blocks == 0)
             && is_hole() == Ok(true)
-            && retry(|| ftruncate(&self.usual, len)).is_ok()
+            && retry(|| ftruncate(&self.usual, early)).is_ok();
+        self.lengthened.fetch_or(is_done, Ordering::Relaxed);
+        is_done
+    }
+
+    /// Waits until what went the usual way is on the disk, where the file could otherwise look whole without it:
+    /// not where it was the end alone, for without that the file is shorter than its `len` bytes. Nobody writes
+    /// any more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn settle(&self, len: u64) -> Result<(), Errno> {
+        if !self.is_exposed(len) {
+            return Ok(());
+        }
+        match retry(|| fdatasync(&self.usual)) {
+            // What cannot be waited for is not.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether it could.
+    pub(super) fn is_exposed(&self, len: u64) -> bool {
+        self.lengthened.load(Ordering::Relaxed) && self.usual_end_min.load(Ordering::Relaxed) < len
     }
 
     /// Writes `buffer[begin..]`; the buffer's beginning is that of the block at `base`.
@@ -62,6 +106,8 @@ impl File {
     /// # Errors
     /// The system's.
     pub(super) fn write(&self, buffer: &[u8], base: u64, begin: usize) -> Result<(), Errno> {
+        #[cfg(test)]
+        self.fail_if_told()?;
         let first = begin.next_multiple_of(ALIGN_BYTES).min(buffer.len());
         let last = (buffer.len() & !(ALIGN_BYTES - 1)).max(first);
         let mut at = first;
@@ -72,7 +118,10 @@ impl File {
         {
             let _directly = self.ways.read().unwrap_or_else(PoisonError::into_inner);
             match write_directly(direct, &buffer[first..last], base + first as u64) {
-                Ok(()) => at = last,
+                Ok(()) => {
+                    at = last;
+                    self.lengthened.fetch_or(first < last, Ordering::Relaxed);
+                }
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => self.refused.store(true, Ordering::Relaxed),
                 Err(errno) => return Err(errno),
             }
@@ -81,14 +130,44 @@ impl File {
             return Ok(());
         }
         let _usually = self.ways.write().unwrap_or_else(PoisonError::into_inner);
-        write_all(&self.usual, &buffer[begin..first], base + begin as u64)?;
-        write_all(&self.usual, &buffer[at..], base + at as u64)
+        for (from, to) in [(begin, first), (at, buffer.len())] {
+            if from < to {
+                let end = base + to as u64;
+                self.usual_end_min.fetch_min(end, Ordering::Relaxed);
+                write_all(&self.usual, &buffer[from..to], base + from as u64)?;
+            }
+        }
+        Ok(())
     }
 
     /// Has everything go the usual way.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anything is written directly.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some() && !self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Has the write fail before which `writes` others came.
+    #[cfg(test)]
+    pub(super) fn fail_after(&self, writes: u64, errno: Errno) {
+        *self.failing.lock().unwrap() = Some((writes, errno));
+    }
+
+    #[cfg(test)]
+    fn fail_if_told(&self) -> Result<(), Errno> {
+        match &mut *self.failing.lock().unwrap() {
+            Some((0, errno)) => Err(*errno),
+            Some((left, _)) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 }
 

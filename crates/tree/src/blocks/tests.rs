@@ -5,10 +5,18 @@ use proptest::prelude::*;
 use super::*;
 
 fn file_of(writer: &BlockWriter) -> &File {
+    writer.out.file()
+}
+
+fn threads_of(writer: &BlockWriter) -> u64 {
     match &writer.out {
-        Out::Here(file) => file,
-        Out::Threads { shared, .. } => &shared.file,
+        Out::Here(_) => 0,
+        Out::Threads { writers, .. } => writers.len() as u64,
     }
+}
+
+fn here() -> tempfile::NamedTempFile {
+    tempfile::NamedTempFile::new_in(".").unwrap()
 }
 
 /// Pieces in order with gaps between them, as a file with zeros has.
@@ -63,6 +71,97 @@ fn prop_assert_err(told: Result<(), Errno>) {
     assert!(told.is_err());
 }
 
+/// Of any writer, at any write: what went wrong is told, whoever else still writes, and no thread is left.
+#[test]
+fn what_any_of_several_writers_fails_with_is_told() {
+    let block = vec![1; BLOCKS_BYTES];
+    for len in [0, THREAD_BYTES_MIN, THREADS_MAX * THREAD_BYTES_MIN] {
+        for fails_at in [0, 1, 4, 9] {
+            let named = here();
+            let mut writer = BlockWriter::new(named.as_file(), len).unwrap();
+            file_of(&writer).fail_after(fails_at, Errno::DQUOT);
+            let shared = match &writer.out {
+                Out::Here(_) => None,
+                Out::Threads { shared, .. } => Some(Arc::clone(shared)),
+            };
+            let mut told = Ok(());
+            for number in 0..10 {
+                told = told.and_then(|()| writer.write(number * BLOCKS_BYTES as u64, &block));
+            }
+            let finished = writer.finish();
+            assert_eq!(
+                told.and(finished),
+                Err(Errno::DQUOT),
+                "{len} bytes, write {fails_at}"
+            );
+            if let Some(shared) = shared {
+                assert_eq!(Arc::strong_count(&shared), 1, "a thread is left");
+            }
+        }
+    }
+}
+
+/// What was given up while something else panics must not panic once more: that would end the process.
+#[test]
+fn a_writer_that_panicked_is_silent_when_it_is_dropped() {
+    let named = here();
+    let mut writer = BlockWriter::new(named.as_file(), THREAD_BYTES_MIN).unwrap();
+    match &mut writer.out {
+        Out::Threads { writers, .. } => writers.push(thread::spawn(|| panic!("a writer dies"))),
+        Out::Here(_) => panic!("a long file has a thread"),
+    }
+    drop(writer);
+}
+
+#[test]
+fn a_long_file_that_is_not_finished_has_not_its_length() {
+    for beyond in [0, 1, 4096] {
+        let len = THREADS_MAX * THREAD_BYTES_MIN + beyond;
+        let named = here();
+        let mut writer = BlockWriter::new(named.as_file(), len).unwrap();
+        writer.write(0, &vec![1; BLOCKS_BYTES * 2]).unwrap();
+        drop(writer);
+        let left = named.as_file().metadata().unwrap().len();
+        assert!(left < len, "{left} of {len} bytes");
+    }
+}
+
+/// Without its end a file is shorter; without an edge of a hole it would look whole.
+#[test]
+fn what_a_power_cut_could_take_unseen_is_waited_for() {
+    let len = THREADS_MAX * THREAD_BYTES_MIN + 77;
+    let block = vec![1; BLOCKS_BYTES];
+    let exposed = |offsets: &[u64], last: u64| {
+        let named = here();
+        let mut writer = BlockWriter::new(named.as_file(), len).unwrap();
+        for offset in offsets {
+            writer.write(*offset, &block).unwrap();
+        }
+        writer
+            .write(
+                last,
+                &block[..usize::try_from(len - last).unwrap().min(block.len())],
+            )
+            .unwrap();
+        writer.flush().unwrap();
+        writer.out.end().unwrap();
+        assert!(writer.out.file().settle(len).is_ok());
+        // Where nothing is written directly, nothing is longer than what is on its way.
+        let is_direct = file_of(&writer).is_direct();
+        (file_of(&writer).is_exposed(len), is_direct)
+    };
+    let end = len / 4096 * 4096;
+    for (offsets, last, expected) in [
+        (&[0, 4 << 20, 12 << 20][..], end, false),
+        (&[0, (8 << 20) + 5], end, true),
+        (&[0], (16 << 20) + 7, true),
+        (&[1 << 20], 20 << 20, false),
+    ] {
+        let (is_exposed, is_direct) = exposed(offsets, last);
+        assert_eq!(is_exposed, expected && is_direct, "{offsets:?} {last}");
+    }
+}
+
 /// A message and a write for each short stretch would leave the disk idle.
 #[test]
 fn short_stretches_of_a_file_with_holes_are_handed_on_together() {
@@ -85,16 +184,16 @@ fn a_long_file_has_its_length_before_its_bytes_where_that_costs_nothing() {
     let is_early = file.set_len_early(1 << 40);
     let found = rustix::fs::fstat(named.as_file()).unwrap();
     if is_early {
-        assert_eq!((found.st_size, found.st_blocks), (1 << 40, 0));
+        assert_eq!(
+            (found.st_size, found.st_blocks),
+            ((1 << 40) - 4096, 0),
+            "but for the last block"
+        );
     }
     let len = THREADS_MAX * THREAD_BYTES_MIN;
     let named = tempfile::NamedTempFile::new_in(".").unwrap();
     let writer = BlockWriter::new(named.as_file(), len).unwrap();
-    let threads = match &writer.out {
-        Out::Here(_) => 0,
-        Out::Threads { writers, .. } => writers.len() as u64,
-    };
-    assert_eq!(threads, if is_early { THREADS_MAX } else { 1 });
+    assert_eq!(threads_of(&writer), if is_early { THREADS_MAX } else { 1 });
     drop(writer);
 
     let with_bytes = tempfile::NamedTempFile::new_in(".").unwrap();

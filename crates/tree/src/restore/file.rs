@@ -234,6 +234,13 @@ impl FileWriter {
         }
     }
 
+    /// Has a write of the large file fail before which `writes` others came.
+    #[cfg(test)]
+    pub(crate) fn fail_after(&self, writes: u64, errno: Errno) {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.as_ref().expect("a large file").fail_after(writes, errno);
+    }
+
     /// The parts of a range as (offset, length, whether the source had a hole there).
     fn split_at_holes(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64, bool)> {
         let holes = self.holes();

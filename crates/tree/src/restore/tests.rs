@@ -1,4 +1,5 @@
 mod hostile;
+mod large;
 mod pending;
 mod roundtrip;
 
