@@ -203,7 +203,7 @@ pub(crate) struct Backup {
     #[arg(long, value_enum, default_value_t = CompressionMode::Auto, env = "ONEFOLD_COMPRESSION")]
     pub(crate) compression: CompressionMode,
     /// zstd level, 1 to 19: higher is smaller and slower
-    #[arg(long, default_value_t = 1, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
+    #[arg(long, default_value_t = onefold::COMPRESSION_LEVEL, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
     pub(crate) compression_level: i32,
     /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
     /// restore stays fast: `none`, a number, or `adaptive:NUMBER` for an average

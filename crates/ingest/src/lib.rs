@@ -46,7 +46,7 @@ pub use counters::{Counter, Counters};
 pub use directory::{Faults, ParentTree};
 pub use door::Door;
 pub use error::IngestError;
-pub use options::{IngestOptions, LookupMemory};
+pub use options::{COMPRESSION_LEVEL, IngestOptions, LookupMemory};
 pub use queue::QueueStats;
 pub use stage::StageStats;
 pub use stream::{ReaderSource, StreamPiece, StreamSource};

@@ -7,6 +7,9 @@ use index::Eviction;
 
 use crate::cap::Capping;
 
+/// At which regions are compressed if nobody says otherwise: decision 18 says why.
+pub const COMPRESSION_LEVEL: i32 = 1;
+
 /// Memory of look-ups, of one backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupMemory {
@@ -70,7 +73,9 @@ impl IngestOptions {
     #[must_use]
     pub fn for_cores(cores: usize) -> Self {
         Self {
-            compression: Compression::Auto { level: 3 },
+            compression: Compression::Auto {
+                level: COMPRESSION_LEVEL,
+            },
             workers: cores.max(1),
             writers: 2,
             checkpoint_bytes: 64 << 20,

@@ -4,11 +4,14 @@
 //! nothing depends on which thread was faster. Stretches ahead are bounded ([`STRETCHES_AHEAD`], INV-7). When
 //! nobody takes entries any more, all threads end with their next stretch; when one dies, that is told.
 
+#[cfg(test)]
+mod tests;
+
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use env::Clock;
-use tree::{Lister, Looked, Looker, Stretch, TreeError, Walk, WalkEntry, WalkOptions};
+use tree::{Looked, Looker, Stretch, TreeError, Walk, WalkEntry, WalkOptions};
 
 use crate::error::IngestError;
 use crate::feeder::Around;
@@ -22,13 +25,22 @@ const STRETCHES_AHEAD: usize = 6;
 /// To be looked at, and where the result is awaited.
 type Job = (Stretch, crossbeam_channel::Sender<Looked>);
 
+/// What the thread that goes through the folders says.
+enum Listed {
+    /// Here comes what the next stretch is found to be.
+    Stretch(Receiver<Looked>),
+    /// That was all: who falls silent without it has died, and half a tree is no backup.
+    End,
+}
+
 /// Entries and faults in listing order, as they come.
 pub(crate) struct Walked<'a> {
     clock: &'a dyn Clock,
     walk: Walk,
-    stretches: Receiver<Receiver<Looked>>,
+    stretches: Receiver<Listed>,
     /// The stretch whose turn it is, while it is being looked at.
     current: Option<Receiver<Looked>>,
+    has_ended: bool,
 }
 
 /// What [`Walked::next`] gives.
@@ -78,6 +90,7 @@ impl<'a> Walked<'a> {
             walk,
             stretches,
             current: None,
+            has_ended: false,
         })
     }
 
@@ -90,12 +103,21 @@ impl<'a> Walked<'a> {
             if let Some(item) = self.walk.next() {
                 return Ok(Next::Item(item));
             }
+            if self.has_ended {
+                return Ok(Next::End);
+            }
             let current = match self.current.take() {
                 Some(current) => current,
                 None => match receive(self.clock, &self.stretches, wait) {
-                    Ok(next) => next,
+                    Ok(Listed::Stretch(next)) => next,
+                    Ok(Listed::End) => {
+                        self.has_ended = true;
+                        continue;
+                    }
                     Err(TryRecvError::Empty) => return Ok(Next::NotYet),
-                    Err(TryRecvError::Disconnected) => return Ok(Next::End),
+                    Err(TryRecvError::Disconnected) => {
+                        return Err(IngestError::Internal("the thread that lists folders died"));
+                    }
                 },
             };
             match receive(self.clock, &current, wait) {
@@ -122,18 +144,19 @@ fn receive<T>(clock: &dyn Clock, from: &Receiver<T>, wait: bool) -> Result<T, Tr
 
 /// Goes through the folders.
 fn list(
-    lister: Lister,
-    to_walk: &crossbeam_channel::Sender<Receiver<Looked>>,
+    lister: impl Iterator<Item = Stretch>,
+    to_walk: &crossbeam_channel::Sender<Listed>,
     jobs: &crossbeam_channel::Sender<Job>,
     clock: &dyn Clock,
 ) {
     for stretch in lister {
         let (done, looked) = crossbeam_channel::bounded(1);
         // Without a receiver the backup has stopped.
-        if !sent(clock, to_walk, looked) || !sent(clock, jobs, (stretch, done)) {
+        if !sent(clock, to_walk, Listed::Stretch(looked)) || !sent(clock, jobs, (stretch, done)) {
             return;
         }
     }
+    sent(clock, to_walk, Listed::End);
 }
 
 /// Looks at files.

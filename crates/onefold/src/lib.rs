@@ -37,8 +37,8 @@ pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource, StageStats, StreamPiece,
-    StreamSource,
+    COMPRESSION_LEVEL, Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource,
+    StageStats, StreamPiece, StreamSource,
 };
 pub use monitor::Monitor;
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};

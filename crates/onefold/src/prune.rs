@@ -17,9 +17,6 @@ pub use reclaim::{
     Limits as PruneLimits, Preview as PrunePreview, PruneOptions, PruneReport, Unused as PruneUnused,
 };
 
-/// Level at which what is copied is compressed again, where it was compressed.
-const COPY_LEVEL: i32 = 1;
-
 /// What is said beside the report.
 #[derive(Debug, Default)]
 struct Watcher<'a> {
@@ -127,7 +124,7 @@ impl Store {
             nodes: &nodes,
             packing: Packing {
                 region_bytes: self.settings().region_bytes as usize,
-                compression: Compression::Level(COPY_LEVEL),
+                compression: Compression::Level(ingest::COMPRESSION_LEVEL),
             },
             index,
             progress: &watcher,

@@ -311,3 +311,26 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use onefold::{Compression, IngestOptions};
+
+    use crate::args::{Cli, Command};
+
+    /// Who backs up by the command line and who does so by the library compress alike.
+    #[test]
+    fn the_command_line_compresses_as_the_library_does() {
+        let cli =
+            Cli::try_parse_from(["onefold", "-r", "store", "backup", "folder"]).expect("a command line");
+        let Command::Backup(args) = cli.command else {
+            panic!("another command")
+        };
+        let level = args.compression_level;
+        assert!(
+            matches!(IngestOptions::for_cores(1).compression, Compression::Auto { level: of } if of == level),
+            "level {level}"
+        );
+    }
+}
