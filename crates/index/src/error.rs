@@ -41,6 +41,32 @@ pub enum Warning {
         /// What is wrong with it.
         why: String,
     },
+    /// The storage did not give a container's catalog. Its session stays uncovered: whoever catches up next asks again.
+    UnreadCatalog {
+        /// The container.
+        container: types::ContainerId,
+        /// What the storage says.
+        why: String,
+    },
+    /// A container that a manifest names is not there: reclaimed, as a rule, since no backup reached it.
+    MissingContainer {
+        /// The container.
+        container: types::ContainerId,
+    },
+}
+
+impl Warning {
+    /// The container that it is about, and what is wrong with it.
+    #[must_use]
+    pub fn of_container(&self) -> Option<(types::ContainerId, String)> {
+        match self {
+            Self::BadRun { .. } => None,
+            Self::BadCatalog { container, why } | Self::UnreadCatalog { container, why } => {
+                Some((*container, why.clone()))
+            }
+            Self::MissingContainer { container } => Some((*container, "missing from the store".to_owned())),
+        }
+    }
 }
 
 impl std::fmt::Display for Warning {
@@ -50,6 +76,10 @@ impl std::fmt::Display for Warning {
             Self::BadCatalog { container, why } => {
                 write!(f, "{container}: not in the index until it is repaired: {why}")
             }
+            Self::UnreadCatalog { container, why } => {
+                write!(f, "{container}: not in the index until it can be read: {why}")
+            }
+            Self::MissingContainer { container } => write!(f, "{container}: missing from the store"),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! Its storage is the store's on local disks. Where the store is remote, it is a local cache folder: mapping
 //! a remote object reads it whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -153,6 +153,8 @@ impl Index {
             .collect();
         let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
         let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
+        // Who writes a run puts whole parts: one that is not is of no run that somebody still writes.
+        let mut broken = BTreeSet::new();
         for object in self.inner.storage.list(names::INDEX_FOLDER)? {
             let Some(name) = names::parse_index_run(&object.name) else {
                 continue;
@@ -166,6 +168,8 @@ impl Index {
             let (run, number) = RunId::of(name);
             if let Some(part) = part {
                 parts.entry(run).or_default().insert(number, part);
+            } else if self.bad().contains(&object.name) {
+                broken.insert(run);
             }
         }
         let newest = put_at.values().map(|put_at| put_at.get()).max().unwrap_or(0);
@@ -174,7 +178,12 @@ impl Index {
                 .get(&id)
                 .map_or(0, |put_at| newest.saturating_sub(put_at.get()));
             let idle = Duration::from_nanos(u64::try_from(idle).unwrap_or(0));
-            Arc::new(Run::new(id, parts.into_values().collect()).put_within(idle))
+            let run = Run::new(id, parts.into_values().collect());
+            Arc::new(if broken.contains(&id) {
+                run
+            } else {
+                run.put_within(idle)
+            })
         });
         Ok(runs.collect())
     }
@@ -275,6 +284,7 @@ impl Index {
         let loads: Vec<Load> = self.settled_runs().iter().map(|run| run.load()).collect();
         let budget = self.inner.options.bytes_max;
         loads.len() > RUNS_MAX
+            || !self.bad().is_empty()
             || !rates::too_large(&loads, rates::in_force(&loads, budget), budget).is_empty()
     }
 

@@ -86,7 +86,8 @@ impl Index {
     /// costs a little time and nothing else.
     ///
     /// # Errors
-    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`].
+    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`]; of a session with one
+    /// that the storage did not give the rest is added, and the session stays uncovered.
     pub fn catch_up(
         &self,
         containers: &Containers,
@@ -100,7 +101,8 @@ impl Index {
         self.add_from_catalogs(containers, &missing, |writer| writer)
     }
 
-    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one.
+    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one: but for
+    /// what another process is writing at this moment.
     ///
     /// # Errors
     /// As [`Self::catch_up`].
@@ -109,7 +111,7 @@ impl Index {
         containers: &Containers,
         committed: &[SessionContainers],
     ) -> Result<u64, IndexError> {
-        let old: Vec<Arc<Run>> = self.runs().clone();
+        let old = self.settled_runs();
         let committed: Vec<&SessionContainers> = committed.iter().collect();
         let read = self.add_from_catalogs(containers, &committed, HookWriter::rebuilding)?;
         self.drop_runs(&old)?;
@@ -145,7 +147,7 @@ impl Index {
         covered: &[SessionId],
         hooks: impl IntoIterator<Item = Hook>,
     ) -> Result<(), IndexError> {
-        let old: Vec<Arc<Run>> = self.runs().clone();
+        let old = self.settled_runs();
         if let Some(span) = span_of(covered) {
             let mut writer = HookWriter::new(self, span, Nodes::AtOnce).rebuilding();
             for hook in hooks {
@@ -175,28 +177,57 @@ impl Index {
         sessions: &[&SessionContainers],
         begin: impl FnOnce(HookWriter) -> HookWriter,
     ) -> Result<u64, IndexError> {
-        let covered: Vec<SessionId> = sessions.iter().map(|session| session.session).collect();
-        let Some(span) = span_of(&covered) else {
+        let all: Vec<SessionId> = sessions.iter().map(|session| session.session).collect();
+        let Some(span) = span_of(&all) else {
             return Ok(0);
         };
         let mut writer = begin(HookWriter::new(self, span, Nodes::AtOnce));
+        let mut covered = Vec::with_capacity(all.len());
         let mut read = 0;
-        for id in sessions.iter().flat_map(|session| &session.containers) {
-            if matches!(id.kind, ContainerKind::Archive | ContainerKind::Catalog) {
-                continue;
+        for session in sessions {
+            let mut is_read = true;
+            for id in &session.containers {
+                if matches!(id.kind, ContainerKind::Archive | ContainerKind::Catalog) {
+                    continue;
+                }
+                match containers.catalog(*id) {
+                    Ok(view) => writer.add(&view)?,
+                    Err(e) if stops(containers, *id, &e) => return Err(e.into()),
+                    Err(e) => {
+                        let warning = warning_of(*id, &e);
+                        is_read &= !matches!(warning, Warning::UnreadCatalog { .. });
+                        self.warn(warning);
+                    }
+                }
+                read += 1;
             }
-            match containers.catalog(*id) {
-                Ok(view) => writer.add(&view)?,
-                Err(e) if stops(containers, *id, &e) => return Err(e.into()),
-                Err(e) => self.warn(Warning::BadCatalog {
-                    container: *id,
-                    why: e.to_string(),
-                }),
-            }
-            read += 1;
+            covered.extend(is_read.then_some(session.session));
+        }
+        if covered.is_empty() && writer.is_empty() {
+            return Ok(read);
         }
         writer.publish(&covered)?;
+        // Memory takes only what covers something by itself.
+        if covered.is_empty() && self.held().is_some() {
+            self.reload()?;
+        }
         Ok(read)
+    }
+}
+
+fn warning_of(container: ContainerId, error: &ContainerError) -> Warning {
+    match error {
+        ContainerError::Missing { .. } | ContainerError::Storage(StorageError::NotFound { .. }) => {
+            Warning::MissingContainer { container }
+        }
+        ContainerError::Storage(StorageError::Io { .. }) => Warning::UnreadCatalog {
+            container,
+            why: error.to_string(),
+        },
+        _ => Warning::BadCatalog {
+            container,
+            why: error.to_string(),
+        },
     }
 }
 
@@ -278,7 +309,7 @@ impl HookWriter {
         if self.nodes_seen == Nodes::AtOnce {
             hooks.append(&mut self.nodes);
         }
-        let run = self.write(hooks, &[])?;
+        let run = self.write(hooks, &[], false)?;
         self.index.replace(Some(Arc::clone(&run)), &[]);
         write(&self.chunks).clear();
         self.early.push(run);
@@ -290,22 +321,31 @@ impl HookWriter {
         let rates = self.rates.min(rates);
         if self.early.len() > RUNS_MAX || rates != self.rates {
             self.rates = rates;
-            let run = self.write(Vec::new(), &[])?;
+            let run = self.write(Vec::new(), &[], true)?;
             self.replace_early(&run)?;
             self.early.push(run);
         }
         Ok(())
     }
 
-    /// Writes the hooks, and with no hooks or at the end all that was written early, as one run.
-    fn write(&mut self, mut hooks: Vec<Hook>, covered: &[(SessionId, u64)]) -> Result<Arc<Run>, IndexError> {
+    /// Nothing was added.
+    fn is_empty(&self) -> bool {
+        self.early.is_empty() && self.nodes.is_empty() && read(&self.chunks).len() == 0
+    }
+
+    /// Writes the hooks as one run, if wanted with all that was written early.
+    fn write(
+        &mut self,
+        mut hooks: Vec<Hook>,
+        covered: &[(SessionId, u64)],
+        with_early: bool,
+    ) -> Result<Arc<Run>, IndexError> {
         // Runs keep no more of the bits; in this order they are merged.
         for hook in &mut hooks {
             hook.bits = bits_of_key(key_of(hook.bits));
         }
         hooks.sort_unstable_by_key(Hook::order);
         loop {
-            let with_early = hooks.is_empty() || !covered.is_empty();
             let early: &[Arc<Run>] = if with_early { &self.early } else { &[] };
             let sources = || {
                 let runs = early.iter().map(|run| Source::run(run));
@@ -350,7 +390,7 @@ impl HookWriter {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         hooks.append(&mut self.nodes);
         let covered = cover::join(sessions.iter().map(|session| (*session, 1)));
-        let run = self.write(hooks, &covered)?;
+        let run = self.write(hooks, &covered, true)?;
         self.replace_early(&run)
     }
 }

@@ -53,14 +53,11 @@ impl Store {
         drop(index.take_warnings());
         let containers = index.rebuild(&self.containers, &sessions)?;
         monitor.add_done(containers);
-        let unreadable = index
-            .take_warnings()
-            .into_iter()
-            .filter_map(|warning| match warning {
-                Warning::BadCatalog { container, why } => Some((container.to_string(), why)),
-                _ => None,
-            });
-        let unreadable = unreadable.collect();
+        let warnings = index.take_warnings();
+        let unreadable = warnings.iter().filter_map(Warning::of_container);
+        let unreadable = unreadable
+            .map(|(container, why)| (container.to_string(), why))
+            .collect();
         let stats = index.stats();
         Ok(RebuildReport {
             containers,

@@ -9,7 +9,7 @@ use types::ObjectName;
 
 use crate::store::*;
 
-const HELD: IndexOptions = IndexOptions {
+pub(crate) const HELD: IndexOptions = IndexOptions {
     memory_bytes_max: Some(4 << 20),
     ..SMALL
 };

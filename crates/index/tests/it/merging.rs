@@ -119,6 +119,13 @@ fn a_run_that_is_being_written_is_left_alone() {
     assert!(index.merge(&|| true, &|_| true).unwrap().runs > RUNS_MAX);
     assert!(!index.wants_merge(), "what is under way does not count");
     assert!(before.iter().all(|name| storage.head(name).is_ok()));
+    let containers = containers(&storage);
+    index.rebuild(&containers, &[]).unwrap();
+    assert!(
+        before.iter().all(|name| storage.head(name).is_ok()),
+        "nor does it go when all others do"
+    );
+    assert_eq!(runs(&storage).len(), before.len());
     after.iter().for_each(put);
     let index = open(&storage, SMALL);
     assert!(index.covers(session(40)), "nothing is read again");

@@ -67,6 +67,14 @@ pub(crate) fn ask(index: &impl HookIndex, bits: u64, kind: HookKind) -> Vec<Cont
     out
 }
 
+/// By the whole fingerprint, which an index in memory samples by.
+pub(crate) fn ask_chunk(index: &impl HookIndex, containers: &Containers, n: u64) -> Vec<ContainerId> {
+    let mut out = Vec::new();
+    let print = containers.fingerprinter().chunk(&chunk(n));
+    index.candidates(&print, HookKind::Data, &mut out);
+    out
+}
+
 /// What an exact index must answer.
 #[derive(Debug, Default)]
 pub(crate) struct Model(BTreeMap<(HookKind, u64), Vec<ContainerId>>);
