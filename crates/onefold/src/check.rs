@@ -61,6 +61,8 @@ pub struct CheckReport {
     /// Small objects that cannot be read and that no backup needs, and sessions that left containers without
     /// an ending: rot, or what a crash leaves. No damage, but somebody should know.
     pub leftovers: Vec<Finding>,
+    /// Backups of which the storage does not give the manifest now: they may be whole.
+    pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
     /// Files that cannot be restored, by backup.

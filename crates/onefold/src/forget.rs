@@ -6,8 +6,8 @@
 
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
-use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Session, SessionError};
-use types::{Revision, SeriesId, SessionId, UnixNanos};
+use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
+use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
@@ -36,6 +36,9 @@ pub struct ForgetRequest {
     pub what: ForgetWhat,
     /// Decide and report alone.
     pub is_dry_run: bool,
+    /// Forgets what is named also where the storage does not give its manifest now: nobody knows then whether the
+    /// backup is whole, or held. Rot needs no such word, for what has rotted does not come back.
+    pub even_unread: bool,
 }
 
 /// What forgetting did, or would do in a dry run.
@@ -47,7 +50,8 @@ pub struct ForgetReport {
     pub forgotten: Vec<SessionId>,
     /// To be forgotten, but somebody had done so already.
     pub already_forgotten: Vec<SessionId>,
-    /// To be forgotten, but held or tagged by somebody meanwhile: they stay, and may be asked for again.
+    /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before: they stay, and may
+    /// be asked for again.
     pub revised_meanwhile: Vec<SessionId>,
     /// Manifests that cannot be read; a policy leaves those backups alone.
     pub damaged: Vec<DamagedObject>,
@@ -57,8 +61,7 @@ pub struct ForgetReport {
 struct Doomed {
     series: SeriesId,
     session: SessionId,
-    /// Its highest revision, readable or not.
-    seen: Revision,
+    seen: Seen,
 }
 
 impl Doomed {
@@ -66,7 +69,10 @@ impl Doomed {
         Self {
             series: entry.series(),
             session: entry.session(),
-            seen: entry.revisions.last().copied().unwrap_or(entry.stored.revision),
+            seen: Seen {
+                highest: entry.revisions.last().copied().unwrap_or(entry.stored.revision),
+                is_read: true,
+            },
         }
     }
 }
@@ -84,7 +90,7 @@ impl Store {
         let list = self.manifests.list()?;
         let mut report = ForgetReport::default();
         let mut doomed = match &request.what {
-            ForgetWhat::Named(ids) => self.named(&list, ids, request.is_dry_run, &mut report)?,
+            ForgetWhat::Named(ids) => self.named(&list, ids, request, &mut report)?,
             ForgetWhat::ByPolicy {
                 policy,
                 group_by,
@@ -140,14 +146,14 @@ impl Store {
         &self,
         list: &ManifestList,
         ids: &[String],
-        is_dry_run: bool,
+        request: &ForgetRequest,
         report: &mut ForgetReport,
     ) -> Result<Vec<Doomed>> {
         let candidates = retention::candidates(list);
         let mut doomed = Vec::new();
         let mut wanted = Vec::new();
         for id in ids {
-            match list.resolve(id, &Filter::default()) {
+            match self.manifests.resolve(list, id, &Filter::default()) {
                 Ok(entry) => {
                     doomed.push(Doomed::of(entry));
                     wanted.extend(
@@ -159,13 +165,15 @@ impl Store {
                 }
                 Err(SessionError::Forgotten { session }) => report.already_forgotten.push(session),
                 // Nobody can restore it, and nothing but this makes an end of it.
-                Err(SessionError::Damaged(object)) => doomed.extend(unreadable(list, &object)),
+                Err(SessionError::Damaged(object)) => {
+                    doomed.extend(unreadable(list, &object, request.even_unread)?)
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         report.already_forgotten.sort_unstable();
         report.already_forgotten.dedup();
-        let now = self.now_for_holds(&wanted, is_dry_run)?;
+        let now = self.now_for_holds(&wanted, request.is_dry_run)?;
         for one in &wanted {
             let id = one.session;
             if one.newer_unreadable {
@@ -225,18 +233,27 @@ fn condemned(list: &ManifestList, groups: &[Group]) -> Vec<Doomed> {
         .collect()
 }
 
-/// A backup of which no revision can be read.
-fn unreadable(list: &ManifestList, object: &DamagedObject) -> Option<Doomed> {
-    let (series, session, _) = names::parse_manifest(&object.name)?;
-    let named = list
-        .damaged
-        .iter()
+/// A backup of which no revision can be read. One that the storage only does not give now may be whole, and held.
+fn unreadable(list: &ManifestList, object: &DamagedObject, even_unread: bool) -> Result<Option<Doomed>> {
+    let Some((series, session, _)) = names::parse_manifest(&object.name) else {
+        return Ok(None);
+    };
+    if let Some(unread) = list.unread_of(series, session).filter(|_| !even_unread) {
+        return Err(Error::Held(format!(
+            "{unread}: backup {session} is not forgotten, for it may be whole and held, and cannot be read now; run the \
+             command again when the storage can be read, or forget it all the same with --even-unread"
+        )));
+    }
+    let revisions = list
+        .damaged_of(session)
         .filter_map(|other| names::parse_manifest(&other.name));
-    let of_it = named.filter(|(of_series, of, _)| (*of_series, *of) == (series, session));
-    let seen = of_it.map(|(_, _, revision)| revision).max()?;
-    Some(Doomed {
+    let highest = revisions.map(|(_, _, revision)| revision).max();
+    Ok(highest.map(|highest| Doomed {
         series,
         session,
-        seen,
-    })
+        seen: Seen {
+            highest,
+            is_read: false,
+        },
+    }))
 }

@@ -46,7 +46,7 @@ pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,
 };
 pub use restore::{RestoreReport, RestoreRequest};
-pub use revise::{HoldEnd, Retagged, TagChange, Which};
+pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};
 pub use session::{DamagedObject, Filter, SessionPolicy};
 pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};

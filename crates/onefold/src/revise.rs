@@ -1,10 +1,12 @@
 //! Changing what a manifest says of a backup: its tags, and until when it is held.
 //!
 //! Each change is a new revision, durable when it is reported. All backups are found before the first is changed.
+//! Where the newest revision of a backup cannot be read, who names that backup puts one above it, made from an older
+//! one, and is told; what only a filter chose is left alone while the unreadable one may come back.
 
 use format::manifest::{Backup, TEXT_BYTES_MAX};
 use reclaim::retention::{Reason, TimeSpan};
-use session::{Filter, ManifestEntry, ManifestList};
+use session::{Filter, ManifestEntry, ManifestList, Present, SessionError};
 use types::{SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
@@ -73,37 +75,61 @@ pub struct Retagged {
     pub tags: Vec<String>,
     /// Whether they are other than before.
     pub is_changed: bool,
+    /// A revision of it cannot be read: see [`Held::in_doubt`].
+    pub is_in_doubt: bool,
+}
+
+/// Backups whose holds were set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub ids: Vec<SessionId>,
+    /// Until when they are held now; without an end, not at all.
+    pub until: Option<UnixNanos>,
+    /// Of these a revision cannot be read, so that what it said of tags or a hold is lost; and if it was a tombstone,
+    /// and can be read again, they are forgotten.
+    pub in_doubt: Vec<SessionId>,
+}
+
+fn is_in_doubt(present: &Present<'_>) -> bool {
+    present.is_in_doubt || present.unread.is_some()
 }
 
 impl Store {
-    /// Holds backups until a time, whatever hold they had before; with `None`, ends their holds. Returns the ids
-    /// and the end.
+    /// Holds backups until a time, whatever hold they had before; with `None`, ends their holds.
     ///
     /// # Errors
     /// When one of them is not there, or the end is past: nothing is changed then. Of the storage.
-    pub fn hold(&self, ids: &[String], end: Option<HoldEnd>) -> Result<(Vec<SessionId>, Option<UnixNanos>)> {
+    pub fn hold(&self, ids: &[String], end: Option<HoldEnd>) -> Result<Held> {
         self.ensure_writable()?;
         let list = self.manifests.list()?;
-        let entries = find(&list, &Which::Named(ids.to_vec()))?;
+        let entries = self.find_all(&list, &Which::Named(ids.to_vec()))?;
         let until = match end {
             None => None,
             Some(end) => Some(self.hold_end(end)?),
         };
+        let mut held = Held {
+            until,
+            ..Held::default()
+        };
         for entry in &entries {
-            let mut in_doubt = entry.newer_unreadable;
-            self.manifests.revise(entry.series(), entry.session(), |backup| {
-                let is_as_wanted = backup.hold_until == until;
-                // Once is enough to have a revision above the unreadable one.
-                if is_as_wanted && !std::mem::take(&mut in_doubt) {
-                    return Ok(None);
-                }
-                Ok(Some(Backup {
-                    hold_until: until,
-                    ..backup.clone()
-                }))
-            })?;
+            let mut in_doubt = false;
+            self.manifests
+                .revise(entry.series(), entry.session(), |present| {
+                    in_doubt |= is_in_doubt(present);
+                    let is_as_wanted = present.backup.hold_until == until;
+                    if is_as_wanted && !present.is_in_doubt {
+                        return Ok(None);
+                    }
+                    Ok(Some(Backup {
+                        hold_until: until,
+                        ..present.backup.clone()
+                    }))
+                })?;
+            held.ids.push(entry.session());
+            held.in_doubt.extend(in_doubt.then(|| entry.session()));
         }
-        Ok((entries.iter().map(|entry| entry.session()).collect(), until))
+        Ok(held)
     }
 
     fn hold_end(&self, end: HoldEnd) -> Result<UnixNanos> {
@@ -125,7 +151,8 @@ impl Store {
     /// Changes the tags of backups.
     ///
     /// # Errors
-    /// When one of them is not there, or a tag is too long: nothing is changed then. Of the storage.
+    /// When one of them is not there, a tag is too long, or the storage does not give a revision of one that was not
+    /// named: nothing is changed then. Of the storage.
     pub fn tag(&self, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
         self.ensure_writable()?;
         if let Some(tag) = change.new_tags().iter().find(|tag| tag.len() > TEXT_BYTES_MAX) {
@@ -137,40 +164,57 @@ impl Store {
         }
         let list = self.manifests.list()?;
         let mut done = Vec::new();
-        for entry in find(&list, which)? {
-            let mut is_changed = false;
+        let entries = self.find_all(&list, which)?;
+        let is_named = matches!(which, Which::Named(_));
+        for entry in entries.iter().filter(|_| !is_named) {
+            if let Some(unread) = list.unread_of(entry.series(), entry.session()) {
+                return Err(Error::Held(format!(
+                    "{unread}: backup {id} keeps its tags, for what that revision says is not known now; run the command \
+                     again when it can be read, or name the backup: `onefold tag ... {id}`",
+                    id = entry.session()
+                )));
+            }
+        }
+        for entry in entries {
+            let (mut is_changed, mut in_doubt) = (false, false);
             let mut tags = Vec::new();
-            self.manifests.revise(entry.series(), entry.session(), |backup| {
-                tags = change.applied(&backup.tags);
-                is_changed = tags != backup.tags;
-                Ok(is_changed.then(|| Backup {
-                    tags: tags.clone(),
-                    ..backup.clone()
-                }))
-            })?;
+            self.manifests
+                .revise(entry.series(), entry.session(), |present| {
+                    if let Some(unread) = present.unread.filter(|_| !is_named) {
+                        return Err(SessionError::Damaged(unread.clone()));
+                    }
+                    in_doubt |= is_in_doubt(present);
+                    tags = change.applied(&present.backup.tags);
+                    is_changed = tags != present.backup.tags;
+                    Ok((is_changed || is_named && present.is_in_doubt).then(|| Backup {
+                        tags: tags.clone(),
+                        ..present.backup.clone()
+                    }))
+                })?;
             done.push(Retagged {
                 id: entry.session(),
                 tags,
                 is_changed,
+                is_in_doubt: in_doubt,
             });
         }
         Ok(done)
     }
-}
 
-/// The backups that are meant, each once, by id.
-fn find<'a>(list: &'a ManifestList, which: &Which) -> Result<Vec<&'a ManifestEntry>> {
-    let mut entries = match which {
-        Which::All(filter) => list
-            .backups()
-            .filter(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
-            .collect(),
-        Which::Named(ids) => {
-            let resolve = |id: &String| Ok(list.resolve(id, &Filter::default())?);
-            ids.iter().map(resolve).collect::<Result<Vec<_>>>()?
-        }
-    };
-    entries.sort_by_key(|entry| entry.session());
-    entries.dedup_by_key(|entry| entry.session());
-    Ok(entries)
+    /// The backups that are meant, each once, by id.
+    fn find_all<'a>(&self, list: &'a ManifestList, which: &Which) -> Result<Vec<&'a ManifestEntry>> {
+        let mut entries = match which {
+            Which::All(filter) => list
+                .backups()
+                .filter(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
+                .collect(),
+            Which::Named(ids) => {
+                let resolve = |id: &String| Ok(self.manifests.resolve(list, id, &Filter::default())?);
+                ids.iter().map(resolve).collect::<Result<Vec<_>>>()?
+            }
+        };
+        entries.sort_by_key(|entry| entry.session());
+        entries.dedup_by_key(|entry| entry.session());
+        Ok(entries)
+    }
 }

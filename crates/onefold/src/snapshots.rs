@@ -70,7 +70,7 @@ impl Store {
     /// When there is none, with the reason; of the storage.
     pub fn find(&self, text: &str, filter: &Filter) -> Result<Snapshot> {
         let list = self.manifests.list()?;
-        let entry = list.resolve(text, filter)?;
+        let entry = self.manifests.resolve(&list, text, filter)?;
         Snapshot::of(entry).ok_or_else(|| Error::NotFound(format!("{text} is not a backup")))
     }
 }

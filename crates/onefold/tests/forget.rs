@@ -64,7 +64,11 @@ impl Bed {
     }
 
     fn try_forget(&self, what: ForgetWhat, is_dry_run: bool) -> Result<ForgetReport, Error> {
-        let request = ForgetRequest { what, is_dry_run };
+        let request = ForgetRequest {
+            what,
+            is_dry_run,
+            even_unread: false,
+        };
         self.store.forget(&request, &Monitor::default())
     }
 
@@ -183,11 +187,12 @@ fn a_hold_ends_by_the_storages_clock_alone() {
     let bed = Bed::new();
     let ids = bed.daily(3);
     let span = "10d".parse().unwrap();
-    let (held, until) = bed
+    let held = bed
         .store
         .hold(&texts(&ids[..1]), Some(HoldEnd::After(span)))
         .unwrap();
-    assert_eq!(held, ids[..1]);
+    assert!(held.ids == ids[..1] && held.in_doubt.is_empty());
+    let until = held.until;
     let ten_days = i64::try_from((10 * DAY).as_nanos()).unwrap();
     assert_eq!(until.unwrap().get(), bed.clock.wall().get() + ten_days);
     let error = bed.try_forget(named(&ids), false).unwrap_err();
@@ -265,7 +270,8 @@ fn a_backup_whose_newest_revision_cannot_be_read_stays_until_somebody_decides() 
     assert_eq!((report.forgotten.len(), report.damaged.len()), (0, 1));
     let error = bed.try_forget(named(&ids[..1]), false).unwrap_err();
     assert!(error.to_string().contains("onefold unhold 1"), "{error}");
-    bed.store.hold(&texts(&ids[..1]), None).unwrap();
+    let held = bed.store.hold(&texts(&ids[..1]), None).unwrap();
+    assert_eq!(held.in_doubt, ids[..1], "who names it is told");
     assert_eq!(bed.forget(&[keep(Period::Each, 1)]).forgotten, ids[..1]);
     // One of which nothing can be read is left to whoever names it.
     let ids = bed.daily(1);
@@ -320,6 +326,7 @@ fn who_is_asked_to_stop_forgets_no_more() {
     let request = ForgetRequest {
         what: named(&ids),
         is_dry_run: false,
+        even_unread: false,
     };
     let error = bed.store.forget(&request, &monitor).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);

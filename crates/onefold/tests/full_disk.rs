@@ -353,6 +353,7 @@ fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
     let forget = onefold::ForgetRequest {
         what: onefold::ForgetWhat::Named(vec![first.id.to_string()]),
         is_dry_run: false,
+        even_unread: false,
     };
     let store = process.open();
     store.forget(&forget, &Monitor::default()).unwrap();

@@ -43,6 +43,7 @@ fn forget(machine: &Process, ids: &[SessionId]) {
     let request = ForgetRequest {
         what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
         is_dry_run: false,
+        even_unread: false,
     };
     let report = machine.open().forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, ids);
@@ -150,6 +151,7 @@ fn forgetting_many_waits_as_long_as_forgetting_one() {
         let request = ForgetRequest {
             what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
             is_dry_run: false,
+            even_unread: false,
         };
         store.forget(&request, &Monitor::default()).unwrap();
         let cost = Cost::of(&process.watched.take_requests());

@@ -72,13 +72,18 @@ pub(crate) fn plan(
     planning.sweep()
 }
 
-/// What manifests that cannot be read would keep alive is not known.
+/// What manifests that cannot be read would keep alive is not known. But no revision adds reach
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more.
 pub(crate) fn ensure_readable(list: &ManifestList) -> Result<()> {
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
-        if object.is_unread || session.is_none_or(|session| !list.has(session)) {
+        if session.is_none_or(|session| !list.has(session)) {
             let what = object.why.clone();
-            return Err(ReclaimError::DamagedManifest { what });
+            return Err(if object.is_unread {
+                ReclaimError::UnreadManifest { what }
+            } else {
+                ReclaimError::DamagedManifest { what }
+            });
         }
     }
     Ok(())

@@ -46,6 +46,15 @@ pub enum ReclaimError {
         /// Which, and what is wrong with it.
         what: String,
     },
+    /// The storage does not give a manifest, for this moment or for good.
+    #[error(
+        "{what}; what it reaches cannot be told now, so nothing may be removed: run the command again when the storage \
+         can be read. If it never gives that manifest again, `forget --even-unread` lets the backup go"
+    )]
+    UnreadManifest {
+        /// Which, and what the storage says.
+        what: String,
+    },
     /// An object that reclamation needs cannot be read.
     #[error("{what}; nothing was removed")]
     Damaged {
@@ -68,6 +77,7 @@ impl ReclaimError {
             self,
             Self::Unmarkable { .. }
                 | Self::DamagedManifest { .. }
+                | Self::UnreadManifest { .. }
                 | Self::Damaged { .. }
                 | Self::Session(SessionError::Damaged(_) | SessionError::NoBackup { .. })
         )

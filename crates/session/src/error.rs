@@ -6,7 +6,7 @@ use std::time::Duration;
 use env::StorageError;
 use format::FormatError;
 use format::manifest::Manifest;
-use format::names::LeaseRole;
+use format::names::{self, LeaseRole};
 use object::ObjectError;
 use types::SessionId;
 
@@ -132,16 +132,15 @@ pub enum SessionError {
     /// An object cannot be read: rot, a torn write, a foreign file, or a later format.
     #[error("{0}")]
     Damaged(DamagedObject),
-    /// The storage does not give a manifest that may be of a later backup than the latest that can be read.
-    #[error(
-        "{unread}: this may be the latest backup, and cannot be read now; of those that can, {latest} is the \
-         latest: name it by its number, or run the command again"
-    )]
-    LatestUnread {
+    /// A manifest cannot be read that may be of a later backup than the latest that can be.
+    #[error("{}", in_doubt(damaged, *latest, among))]
+    LatestInDoubt {
         /// The manifest.
-        unread: DamagedObject,
-        /// The latest that can be read.
-        latest: SessionId,
+        damaged: DamagedObject,
+        /// The latest that can be read, if any.
+        latest: Option<SessionId>,
+        /// Among which, in words.
+        among: String,
     },
     /// Others were quicker, again and again.
     #[error("{name}: others create the same names all the time; run the command again")]
@@ -178,3 +177,20 @@ pub enum SessionError {
 
 /// Shorthand within this crate.
 pub(crate) type Result<T, E = SessionError> = std::result::Result<T, E>;
+
+fn in_doubt(damaged: &DamagedObject, latest: Option<SessionId>, among: &str) -> String {
+    let what = if damaged.is_unread {
+        "cannot be read now"
+    } else {
+        "is damaged"
+    };
+    let readable = match latest {
+        Some(latest) => format!("of those that can be read, {latest} is the latest: name it by its number"),
+        None => "no other can be read".to_owned(),
+    };
+    let besides = match (damaged.is_unread, names::parse_manifest(&damaged.name)) {
+        (false, Some((_, session, _))) => format!("forget the damaged one (`onefold forget {session}`)"),
+        _ => "run the command again".to_owned(),
+    };
+    format!("{damaged}: this may be the latest backup{among}, and {what}; {readable}, or {besides}")
+}

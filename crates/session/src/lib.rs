@@ -52,7 +52,7 @@ pub use objects::DamagedObject;
 pub use policy::SessionPolicy;
 pub use pulse::{Pulse, Tick};
 pub use read::ReadEnd;
-pub use revise::Forgetting;
+pub use revise::{Forgetting, Present, Seen};
 pub use roster::{Roster, SessionInfo};
 pub use select::Filter;
 pub use session::Session;

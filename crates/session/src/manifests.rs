@@ -160,6 +160,19 @@ impl ManifestList {
         });
     }
 
+    /// The revisions of a session that cannot be read.
+    pub fn damaged_of(&self, session: SessionId) -> impl Iterator<Item = &DamagedObject> {
+        let is_of_it = move |name| names::parse_manifest(name).is_some_and(|(_, of, _)| of == session);
+        self.damaged.iter().filter(move |object| is_of_it(&object.name))
+    }
+
+    /// A revision of the session that the storage did not give, and may give again.
+    #[must_use]
+    pub fn unread_of(&self, series: SeriesId, session: SessionId) -> Option<&DamagedObject> {
+        let of_it = self.unread(series).find(|(of, _)| *of == session);
+        of_it.map(|(_, object)| object)
+    }
+
     /// The revisions of the series that the storage did not give, by session.
     pub(crate) fn unread(&self, series: SeriesId) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
         let unread = self.damaged.iter().filter(|object| object.is_unread);
@@ -348,9 +361,15 @@ impl Manifests {
         }
         if counts.is_none() {
             for revision in revisions.keys().rev().copied() {
-                if let Read::Whole(stored) = read(revision)? {
-                    counts = Some(stored);
-                    break;
+                match read(revision)? {
+                    Read::Whole(stored) => {
+                        counts = Some(stored);
+                        break;
+                    }
+                    Read::Damaged(object) if !damaged.iter().any(|known| known.name == object.name) => {
+                        damaged.push(object);
+                    }
+                    Read::Damaged(_) | Read::Missing => {}
                 }
             }
         }

@@ -12,8 +12,8 @@ use format::names;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::{Manifests, by_session};
-use crate::objects::Put;
+use crate::manifests::{ManifestEntry, ManifestList, Manifests, by_session};
+use crate::objects::{DamagedObject, Put};
 
 /// A number that keeps being lost is tried so often.
 const REVISIONS_MAX: usize = 64;
@@ -25,48 +25,76 @@ pub enum Forgetting {
     Done,
     /// It was forgotten before.
     Before,
-    /// It was revised since it was seen, and stays.
+    /// It was revised since it was seen, or could not be read then and can now. It stays.
     Revised,
+}
+
+/// What a decision to forget a backup was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Its highest revision, readable or not.
+    pub highest: Revision,
+    /// Whether any revision of it could be read.
+    pub is_read: bool,
+}
+
+/// What a backup says now, for who changes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Present<'a> {
+    /// What the highest revision says that can be read.
+    pub backup: &'a Backup,
+    /// The highest revision of all cannot be read: it may say otherwise, until one is put above it.
+    pub is_in_doubt: bool,
+    /// A revision that the storage does not give now, and may give again. What it says of tags and holds would be
+    /// undone by a new revision; and it may be a tombstone, which is final.
+    pub unread: Option<&'a DamagedObject>,
+}
+
+impl<'a> Present<'a> {
+    fn of(list: &'a ManifestList, entry: &'a ManifestEntry) -> Option<Self> {
+        Some(Self {
+            backup: entry.backup()?,
+            is_in_doubt: entry.newer_unreadable,
+            unread: list.unread_of(entry.series(), entry.session()),
+        })
+    }
 }
 
 /// What the revisions of a backup come to for who would forget it.
 enum Standing {
     /// There is a tombstone.
     Forgotten(Revision),
-    /// This is the highest revision.
-    At(Revision),
+    /// There is none that can be read.
+    Seen(Seen),
 }
 
 impl Manifests {
     /// Creates the next revision of a backup from what the present one says. It must reach nothing that the
     /// present one does not: an archival rewrite first commits its new root as a backup of its own session,
     /// where an expired rewriter loses. `change` is asked again
-    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do. Durable
+    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do; it is told of
+    /// what cannot be read, and whether to go ahead is for it to say. Durable
     /// on return. Returns the entry's revision after the call.
     ///
     /// # Errors
-    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where the storage does not give a revision
-    /// that may count, `Contended`, whatever `change` returns, or of the storage.
+    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where no revision can be read, or where what is
+    /// there could not be read again afterwards, `Contended`, whatever `change` returns, or of the storage.
     pub fn revise(
         &self,
         series: SeriesId,
         session: SessionId,
-        mut change: impl FnMut(&Backup) -> Result<Option<Backup>>,
+        mut change: impl FnMut(&Present<'_>) -> Result<Option<Backup>>,
     ) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let list = self.list_series(series)?;
-            // What it says may come back, and would be undone by what an older revision says.
-            if let Some((_, unread)) = list.unread(series).find(|(of, _)| *of == session) {
-                return Err(SessionError::Damaged(unread.clone()));
-            }
-            let entry = list.get(session).ok_or_else(|| no_backup(session))?;
+            let entry = list.get(session).ok_or_else(|| unreadable(&list, session))?;
             if entry.is_forgotten() {
                 return Err(SessionError::Forgotten { session });
             }
-            let Some(backup) = entry.backup() else {
+            let Some(present) = Present::of(&list, entry) else {
                 return Err(no_backup(session));
             };
-            let Some(next) = change(backup)? else {
+            let Some(next) = change(&present)? else {
                 return Ok(entry.stored.revision);
             };
             let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
@@ -87,7 +115,7 @@ impl Manifests {
         for _ in 0..REVISIONS_MAX {
             let at = match self.before_tombstone(series, session)? {
                 Standing::Forgotten(tombstone) => return Ok(tombstone),
-                Standing::At(highest) => above(highest),
+                Standing::Seen(now) => above(now.highest),
             };
             if self.create(series, session, at, &Manifest::Forgotten)? == Put::Created {
                 return Ok(at);
@@ -97,18 +125,21 @@ impl Manifests {
     }
 
     /// As [`Self::forget`], of a backup whose highest revision, readable or not, is still the one that the
-    /// decision to forget it was made from: who holds or tags it meanwhile is not overruled.
+    /// decision to forget it was made from: who holds or tags it meanwhile is not overruled, and one that
+    /// was given up as unreadable and can be read after all is to be looked at again.
     ///
     /// # Errors
     /// As [`Self::forget`].
-    pub fn forget_as_seen(&self, series: SeriesId, session: SessionId, seen: Revision) -> Result<Forgetting> {
+    pub fn forget_as_seen(&self, series: SeriesId, session: SessionId, seen: Seen) -> Result<Forgetting> {
         for _ in 0..REVISIONS_MAX {
             match self.before_tombstone(series, session)? {
                 Standing::Forgotten(_) => return Ok(Forgetting::Before),
-                Standing::At(highest) if highest != seen => return Ok(Forgetting::Revised),
-                Standing::At(_) => {}
+                Standing::Seen(now) if now.highest != seen.highest || now.is_read && !seen.is_read => {
+                    return Ok(Forgetting::Revised);
+                }
+                Standing::Seen(_) => {}
             }
-            if self.create(series, session, above(seen), &Manifest::Forgotten)? == Put::Created {
+            if self.create(series, session, above(seen.highest), &Manifest::Forgotten)? == Put::Created {
                 return Ok(Forgetting::Done);
             }
         }
@@ -120,8 +151,12 @@ impl Manifests {
     ///
     /// # Errors
     /// As [`Self::forget`].
-    pub fn put_tombstone(&self, series: SeriesId, session: SessionId, seen: Revision) -> Result<Forgetting> {
-        let name = names::manifest(series, session, above(seen));
+    pub fn put_tombstone(&self, series: SeriesId, session: SessionId, seen: Seen) -> Result<Forgetting> {
+        if !seen.is_read {
+            // It is looked at once more.
+            return self.forget_as_seen(series, session, seen);
+        }
+        let name = names::manifest(series, session, above(seen.highest));
         match self.objects().put(&name, &Manifest::Forgotten)? {
             Put::Created => Ok(Forgetting::Done),
             // There is a revision above the one that was seen.
@@ -135,7 +170,8 @@ impl Manifests {
             return Err(no_backup(session));
         };
         let mut damaged = Vec::new();
-        if let Some(entry) = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)? {
+        let entry = self.entry(series, session, &revisions, &HashMap::new(), &mut damaged)?;
+        if let Some(entry) = &entry {
             if entry.is_forgotten() {
                 return Ok(Standing::Forgotten(entry.stored.revision));
             }
@@ -144,18 +180,26 @@ impl Manifests {
             }
         }
         match revisions.keys().next_back() {
-            Some(highest) => Ok(Standing::At(*highest)),
+            Some(highest) => Ok(Standing::Seen(Seen {
+                highest: *highest,
+                is_read: entry.is_some(),
+            })),
             None => Err(no_backup(session)),
         }
     }
 
     /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
-    /// swept meanwhile: what it created must not bring that back.
+    /// swept meanwhile: what it created must not bring that back. Only a listing without the revisions below
+    /// says so; that they cannot be read says nothing.
     fn revised(&self, series: SeriesId, session: SessionId, revision: Revision) -> Result<Revision> {
         let list = self.list_series(series)?;
+        let is_below = |object: &DamagedObject| {
+            names::parse_manifest(&object.name).is_some_and(|(_, _, below)| below < revision)
+        };
         match list.get(session) {
             Some(entry) if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
             Some(entry) if entry.revisions.first() < Some(&revision) => Ok(revision),
+            None if list.damaged_of(session).any(is_below) => Err(unreadable(&list, session)),
             _ => {
                 self.forget(series, session)?;
                 Err(SessionError::Forgotten { session })
@@ -181,6 +225,15 @@ fn above(revision: Revision) -> Revision {
     } else {
         revision.next()
     }
+}
+
+/// No revision of it can be read, or there is none.
+fn unreadable(list: &ManifestList, session: SessionId) -> SessionError {
+    let damaged = list.damaged_of(session).next();
+    damaged.map_or_else(
+        || no_backup(session),
+        |object| SessionError::Damaged(object.clone()),
+    )
 }
 
 fn no_backup(session: SessionId) -> SessionError {

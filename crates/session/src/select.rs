@@ -1,13 +1,15 @@
 //! Which backup a user means: an id, or the latest of those that a filter lets through.
 //!
 //! "Latest" is the highest session number: numbers are given out in order, and no clock has a say in it
-//! (INV-6). Pure.
+//! (INV-6). Where a manifest that cannot be read may be of a later backup, nobody is given an older one for it: it
+//! is named. Not one that was cut short, which nobody was ever told of.
 
 use format::manifest::Backup;
-use types::SessionId;
+use format::names::{self, SessionObject};
+use types::{ContainerKind, Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::{ManifestEntry, ManifestList};
+use crate::manifests::{ManifestEntry, ManifestList, Manifests};
 use crate::objects::DamagedObject;
 
 /// Which backups to consider; an empty filter lets all through.
@@ -51,44 +53,34 @@ impl ManifestList {
             .find(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
     }
 
-    /// A manifest that the storage did not give, of a session after `latest`, which the filter may let through:
-    /// not one of a series of which it lets nothing else through.
-    fn may_be_later(&self, latest: &ManifestEntry, filter: &Filter) -> Option<&DamagedObject> {
-        let mut unread = self.damaged.iter().filter(|object| object.is_unread);
-        unread.find(|object| {
-            let Some((series, session, _)) = format::names::parse_manifest(&object.name) else {
+    /// Manifests that cannot be read, of sessions after `after` that may be backups which the filter lets through:
+    /// not of a series of which it lets nothing else through. The latest first.
+    fn may_be_later(&self, after: Option<SessionId>, filter: &Filter) -> Vec<&DamagedObject> {
+        let is_later = |object: &&DamagedObject| {
+            let Some((series, session, _)) = names::parse_manifest(&object.name) else {
                 return false;
             };
+            let is_over = self.get(session).is_some_and(|entry| entry.backup().is_none());
             let of_series = self.backups().filter(|entry| entry.series() == series);
             let mut passes = of_series
                 .filter_map(ManifestEntry::backup)
                 .map(|backup| filter.lets_through(backup));
-            session > latest.session() && passes.next().is_none_or(|first| first || passes.any(|one| one))
-        })
+            let may_pass = passes.next().is_none_or(|first| first || passes.any(|one| one));
+            after < Some(session) && !is_over && may_pass
+        };
+        let mut later: Vec<_> = self.damaged.iter().filter(is_later).collect();
+        later.sort_by_key(|object| {
+            std::cmp::Reverse(names::parse_manifest(&object.name).map(|(_, of, _)| of))
+        });
+        later
     }
 
-    /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id, whatever
-    /// the filter.
+    /// The backup of that number.
     ///
     /// # Errors
-    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup;
-    /// `Damaged` where its manifest cannot be read; `LatestUnread` where the storage does not give one that may
-    /// be of a later backup.
-    pub fn resolve(&self, text: &str, filter: &Filter) -> Result<&ManifestEntry> {
-        if text == "latest" {
-            let missing = || SessionError::NoBackup {
-                asked: text.to_owned(),
-                among: filter.words(),
-            };
-            let latest = self.latest(filter).ok_or_else(missing)?;
-            return match self.may_be_later(latest, filter) {
-                Some(unread) => Err(SessionError::LatestUnread {
-                    unread: unread.clone(),
-                    latest: latest.session(),
-                }),
-                None => Ok(latest),
-            };
-        }
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup; `Damaged`
+    /// where its manifest cannot be read.
+    fn numbered(&self, text: &str) -> Result<&ManifestEntry> {
         let missing = || SessionError::NoBackup {
             asked: text.to_owned(),
             among: String::new(),
@@ -99,8 +91,7 @@ impl ManifestList {
             .and_then(|n| SessionId::new(n).ok())
             .ok_or_else(missing)?;
         let Some(entry) = self.get(session) else {
-            let of_it = |name| format::names::parse_manifest(name).is_some_and(|(_, of, _)| of == session);
-            return Err(match self.damaged.iter().find(|object| of_it(&object.name)) {
+            return Err(match self.damaged_of(session).next() {
                 Some(object) => SessionError::Damaged(object.clone()),
                 None => missing(),
             });
@@ -110,5 +101,94 @@ impl ManifestList {
             None if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
             None => Ok(entry),
         }
+    }
+}
+
+impl Manifests {
+    /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id, whatever
+    /// the filter. Of a list that was made here.
+    ///
+    /// # Errors
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup;
+    /// `Damaged` where its manifest cannot be read; `LatestInDoubt` where one cannot be read that may be of a later
+    /// backup; of the storage.
+    pub fn resolve<'a>(
+        &self,
+        list: &'a ManifestList,
+        text: &str,
+        filter: &Filter,
+    ) -> Result<&'a ManifestEntry> {
+        if text != "latest" {
+            return list.numbered(text);
+        }
+        let latest = list.latest(filter);
+        let number = latest.map(ManifestEntry::session);
+        if let Some(damaged) = self.first_lost(list.may_be_later(number, filter))? {
+            return Err(SessionError::LatestInDoubt {
+                damaged: damaged.clone(),
+                latest: number,
+                among: filter.words(),
+            });
+        }
+        latest.ok_or_else(|| SessionError::NoBackup {
+            asked: text.to_owned(),
+            among: filter.words(),
+        })
+    }
+
+    /// A manifest that cannot be read, and may be of a backup of the series after `after`.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn lost_after<'a>(
+        &self,
+        list: &'a ManifestList,
+        series: SeriesId,
+        after: Option<SessionId>,
+    ) -> Result<Option<&'a DamagedObject>> {
+        let mut later = list.may_be_later(after, &Filter::default());
+        later.retain(|object| names::parse_manifest(&object.name).is_some_and(|(of, _, _)| of == series));
+        self.first_lost(later)
+    }
+
+    fn first_lost<'a>(&self, damaged: Vec<&'a DamagedObject>) -> Result<Option<&'a DamagedObject>> {
+        for object in damaged {
+            if !self.was_cut_short(object)? {
+                return Ok(Some(object));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:
+    /// only when it has been told that its backup is safe does a session delete its heartbeats. One without
+    /// containers never had anything to tell of.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn was_cut_short(&self, object: &DamagedObject) -> Result<bool> {
+        let Some((_, session, Revision::FIRST)) = names::parse_manifest(&object.name) else {
+            return Ok(false);
+        };
+        if object.is_unread {
+            return Ok(false);
+        }
+        let storage = self.objects().storage();
+        let traces = storage.list(&names::session_folder(session))?;
+        let is_heartbeat = |name| {
+            matches!(
+                names::parse_session_object(name),
+                Some((_, SessionObject::Heartbeat(_)))
+            )
+        };
+        if traces.iter().any(|object| is_heartbeat(&object.name)) {
+            return Ok(true);
+        }
+        for kind in ContainerKind::ALL {
+            if !storage.list(&names::container_folder(kind, session))?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

@@ -31,6 +31,10 @@ pub(crate) struct Forget {
     /// Let a group lose all its backups
     #[arg(long)]
     unsafe_allow_remove_all: bool,
+    /// Forget the backups that are named also where the storage does not give their manifests now: one may be whole, or
+    /// held. For when it never gives them again
+    #[arg(long, requires = "ids", conflicts_with = "Keep")]
+    pub(crate) even_unread: bool,
     /// Say what would be forgotten, why the rest is kept, and how much space would come back; forget nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,

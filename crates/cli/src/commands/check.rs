@@ -18,6 +18,12 @@ struct FoundLine<'a> {
 }
 
 #[derive(Serialize)]
+struct UnreadBackup {
+    message_type: &'static str,
+    snapshot_id: u64,
+}
+
+#[derive(Serialize)]
 struct DamagedBackup {
     message_type: &'static str,
     snapshot_id: u64,
@@ -75,6 +81,13 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
             object: &leftover.object,
             what: &leftover.what,
             covered: true,
+        })?;
+    }
+    for backup in &report.unread_backups {
+        output.result(format!("backup {backup} could not be read now, and may be whole"))?;
+        output.object(&UnreadBackup {
+            message_type: "unread_backup",
+            snapshot_id: backup.get(),
         })?;
     }
     for backup in &report.damaged_backups {

@@ -58,6 +58,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     let request = ForgetRequest {
         what,
         is_dry_run: args.dry_run,
+        even_unread: args.even_unread,
     };
     let monitor = Monitor::new(super::cancel_flag()?);
     let report = store.forget(&request, &monitor)?;
@@ -146,7 +147,8 @@ fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Cod
     })?;
     for id in &report.revised_meanwhile {
         output.warn(format!(
-            "backup {id} was held or tagged by somebody meanwhile and stays; run the command again to decide anew"
+            "backup {id} was held or tagged by somebody meanwhile, or can be read again, and stays; run the command \
+             again to decide anew"
         ))?;
     }
     for damaged in &report.damaged {

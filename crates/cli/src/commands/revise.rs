@@ -1,7 +1,7 @@
 //! `onefold tag`, `onefold hold`, `onefold unhold`
 
 use anyhow::{Result, bail};
-use onefold::{HoldEnd, TagChange, Which};
+use onefold::{Held, HoldEnd, SessionId, TagChange, Which};
 use serde::Serialize;
 
 use crate::args::{Filter, Global, Hold, Tag, Unhold};
@@ -22,7 +22,7 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct Held {
+struct HoldLine {
     message_type: &'static str,
     snapshot_id: u64,
     hold_until: Option<String>,
@@ -47,6 +47,9 @@ pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let mut changed = 0;
     for backup in store.tag(&which, &change)? {
+        if backup.is_in_doubt {
+            tell_of_doubt(backup.id, output)?;
+        }
         if !backup.is_changed {
             continue;
         }
@@ -81,17 +84,29 @@ pub(crate) fn unhold(global: &Global, args: &Unhold, output: Output) -> Result<C
 
 fn set(global: &Global, ids: &[String], end: Option<HoldEnd>, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let (ids, until) = store.hold(ids, end)?;
+    let Held { ids, until, in_doubt } = store.hold(ids, end)?;
+    for id in in_doubt {
+        tell_of_doubt(id, output)?;
+    }
     for id in ids {
         output.line(match until {
             Some(until) => format!("backup {id} is held until {}", local_time(until.get())),
             None => format!("backup {id} is not held"),
         })?;
-        output.object(&Held {
+        output.object(&HoldLine {
             message_type: "hold",
             snapshot_id: id.get(),
             hold_until: until.map(|until| utc_time(until.get())),
         })?;
     }
     Ok(Code::Success)
+}
+
+/// What a revision said that cannot be read is undone by the one above it.
+fn tell_of_doubt(id: SessionId, output: Output) -> std::io::Result<()> {
+    output.warn(format!(
+        "warning: a manifest revision of backup {id} cannot be read, and what it said is not known: look at the tags and \
+         the hold that the backup has now with `onefold snapshots`, and set what is missing. If that revision forgot the \
+         backup, and can be read again, it counts"
+    ))
 }

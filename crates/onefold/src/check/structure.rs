@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::frame::{DIGEST_BYTES, ObjectKind};
 use format::manifest::StreamRoot;
-use format::names::{self, SessionObject};
+use format::names;
 use format::node::NodeEntry;
 use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
 use session::ManifestList;
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, Revision, SequenceNumber,
-    SessionId, SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
 };
 
 use super::{BadSlots, CheckReport, all_slots, objects};
@@ -41,14 +40,30 @@ pub(super) fn check(
         report.find(&damage.name, damage, true);
     }
     for damaged in &list.damaged {
-        if !damaged.is_unread && was_cut_short(store, &damaged.name)? {
+        let session = names::parse_manifest(&damaged.name).map(|(_, session, _)| session);
+        if damaged.is_unread {
+            let instead = match session.filter(|id| list.get(*id).is_some()) {
+                Some(id) => {
+                    format!("an older revision counts, and `onefold unhold {id}` puts one above both")
+                }
+                None => {
+                    report.unread_backups.extend(session);
+                    "run the command again when the storage can be read".to_owned()
+                }
+            };
+            report.find(
+                &damaged.name,
+                format!("could not be read now: {}; {instead}", damaged.why),
+                false,
+            );
+            continue;
+        }
+        if store.manifests.was_cut_short(damaged)? {
             report.leave(&damaged.name, &damaged.why);
             continue;
         }
         report.find(&damaged.name, &damaged.why, false);
-        if let Some((_, session, _)) = names::parse_manifest(&damaged.name) {
-            report.damaged_backups.insert(session);
-        }
+        report.damaged_backups.extend(session);
     }
     objects::check(store, list, report)?;
     let backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
@@ -110,32 +125,6 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
         }
     }
     Ok(())
-}
-
-/// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:
-/// only when it has been told that its backup is safe does a session delete its heartbeats. One without
-/// containers never had anything to tell of.
-fn was_cut_short(store: &Store, name: &ObjectName) -> Result<bool> {
-    let Some((_, session, Revision::FIRST)) = names::parse_manifest(name) else {
-        return Ok(false);
-    };
-    let storage = &store.env.storage;
-    let traces = storage.list(&names::session_folder(session))?;
-    let is_heartbeat = |name: &ObjectName| {
-        matches!(
-            names::parse_session_object(name),
-            Some((_, SessionObject::Heartbeat(_)))
-        )
-    };
-    if traces.iter().any(|object| is_heartbeat(&object.name)) {
-        return Ok(true);
-    }
-    for kind in ContainerKind::ALL {
-        if !storage.list(&names::container_folder(kind, session))?.is_empty() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be

@@ -89,6 +89,7 @@ pub fn try_forget(store: &Store, id: SessionId) -> Result<(), Error> {
     let request = ForgetRequest {
         what: ForgetWhat::Named(vec![id.to_string()]),
         is_dry_run: false,
+        even_unread: false,
     };
     store.forget(&request, &Monitor::default()).map(drop)
 }

@@ -31,9 +31,11 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
     assert_eq!(host.names("sessions"), [names::claim(session.id()).to_string()]);
     assert!(host.storage.is_durable(&committed.manifest));
 
-    let list = Manifests::new(&host.sealer).list().unwrap();
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
     assert_eq!(
-        list.resolve("latest", &crate::Filter::default())
+        manifests
+            .resolve(&list, "latest", &crate::Filter::default())
             .unwrap()
             .session(),
         session.id()

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use env::Storage;
-use env::fault::{Counted, FailWith, Fault};
+use env::fault::{Counted, FailWith, Fault, OpKind};
 use format::manifest::{Backup, Manifest};
 use format::{names, wire};
 use proptest::prelude::*;
 use types::{Revision, SessionId};
 
 use super::{Host, backup_of, id, plain_backup, series};
-use crate::{Filter, Forgetting, Manifests, NamedContainers, SessionError};
+use crate::{Filter, Forgetting, Manifests, NamedContainers, Seen, SessionError};
 
 fn revision(n: u32) -> Revision {
     Revision::new(n).unwrap()
@@ -81,11 +81,11 @@ fn who_forgets_what_was_seen_overrules_nobody() {
     let host = Host::new();
     let manifests = Manifests::new(&host.sealer);
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
-    let forget = |seen| {
-        manifests
-            .forget_as_seen(series(1), id(1), revision(seen))
-            .unwrap()
+    let seen = |n, is_read| Seen {
+        highest: revision(n),
+        is_read,
     };
+    let forget = |n| manifests.forget_as_seen(series(1), id(1), seen(n, true)).unwrap();
     // Somebody holds it between the look and the deed.
     manifests
         .revise(series(1), id(1), |_| Ok(Some(tagged("hold"))))
@@ -97,9 +97,49 @@ fn who_forgets_what_was_seen_overrules_nobody() {
     assert!(manifests.list().unwrap().get(id(1)).unwrap().is_forgotten());
     put(&host, 3, 0, &Manifest::Expired { by: id(9) });
     for session in [2, 3] {
-        let forgot = manifests.forget_as_seen(series(1), id(session), revision(0));
+        let forgot = manifests.forget_as_seen(series(1), id(session), seen(0, true));
         assert!(matches!(forgot, Err(SessionError::NoBackup { .. })));
     }
+    // Given up when the storage did not give it, and now it does.
+    put(&host, 4, 0, &Manifest::Commit(plain_backup(1)));
+    let unread = manifests.forget_as_seen(series(1), id(4), seen(0, false));
+    assert_eq!(unread.unwrap(), Forgetting::Revised);
+    take_sector(&host, &names::manifest(series(1), id(4), Revision::FIRST));
+    let unread = Manifests::new(&host.sealer).forget_as_seen(series(1), id(4), seen(0, false));
+    assert_eq!(unread.unwrap(), Forgetting::Done);
+}
+
+#[test]
+fn who_revises_while_the_storage_fails_forgets_nothing() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    let beside = host.beside();
+    // The listing before the put reads one manifest.
+    beside
+        .storage
+        .inject_here(Fault::fail_from(2, FailWith::Io).counting(Counted::Only(OpKind::Get)));
+    let revised = Manifests::new(&beside.sealer).revise(series(1), id(1), |_| Ok(Some(tagged("x"))));
+    assert!(
+        matches!(&revised, Err(SessionError::Damaged(object)) if object.is_unread),
+        "{revised:?}"
+    );
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    assert_eq!(list.get(id(1)).unwrap().backup().unwrap().tags, ["x"]);
+    assert_eq!(list.get(id(1)).unwrap().revisions.len(), 2);
+}
+
+#[test]
+fn a_backup_of_which_one_revision_rots_and_another_is_unread_may_come_back() {
+    let host = Host::new();
+    put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+    put(&host, 1, 1, &Manifest::Revised(tagged("x")));
+    let [first, second] = [0, 1].map(|n| names::manifest(series(1), id(1), revision(n)));
+    host.storage.damage(&second, |bytes| bytes[80] ^= 1);
+    take_sector(&host, &first);
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    assert!(list.get(id(1)).is_none());
+    assert_eq!(list.unread_of(series(1), id(1)).unwrap().name, first);
+    assert_eq!(list.damaged_of(id(1)).count(), 2);
 }
 
 #[test]
@@ -168,7 +208,7 @@ fn a_damaged_manifest_is_named_and_hides_no_other() {
         [(id(1), false), (id(3), true)],
         "of 3 the older revision can be restored"
     );
-    let error = list.resolve("2", &Filter::default()).unwrap_err();
+    let error = manifests.resolve(&list, "2", &Filter::default()).unwrap_err();
     assert!(
         matches!(&error, SessionError::Damaged(object) if object.name == alone),
         "{error}"
@@ -204,12 +244,20 @@ fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
     assert!(list.get(id(3)).unwrap().newer_unreadable);
     assert!(list.get(id(2)).is_none());
     assert!(
-        matches!(list.resolve("2", &Filter::default()), Err(SessionError::Damaged(object)) if object.name == bad[0])
+        matches!(manifests.resolve(&list, "2", &Filter::default()), Err(SessionError::Damaged(object)) if object.name == bad[0])
     );
     assert!(NamedContainers::load(&manifests, &list).is_ok());
 
-    let refused = manifests.revise(series(1), id(3), |_| Ok(Some(tagged("of an older revision"))));
-    assert!(matches!(refused, Err(SessionError::Damaged(object)) if object.name == bad[1]));
+    let refused = manifests.revise(series(1), id(2), |_| Ok(Some(tagged("of nothing"))));
+    assert!(matches!(refused, Err(SessionError::Damaged(object)) if object.name == bad[0]));
+    // Who changes it is told, and decides.
+    let mut told = None;
+    let above = manifests.revise(series(1), id(3), |present| {
+        told = present.unread.cloned();
+        Ok(present.is_in_doubt.then(|| tagged("of an older revision")))
+    });
+    assert_eq!((above.unwrap(), &told.unwrap().name), (revision(2), &bad[1]));
+    assert!(!manifests.list().unwrap().get(id(3)).unwrap().newer_unreadable);
     manifests
         .revise(series(1), id(4), |_| Ok(Some(tagged("y"))))
         .unwrap();
@@ -245,8 +293,11 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
             .unwrap();
     }
     let latest = |filter: &Filter| {
-        let list = Manifests::new(&host.sealer).list().unwrap();
-        list.resolve("latest", filter).map(crate::ManifestEntry::session)
+        let manifests = Manifests::new(&host.sealer);
+        let list = manifests.list().unwrap();
+        manifests
+            .resolve(&list, "latest", filter)
+            .map(crate::ManifestEntry::session)
     };
     let of_first = Filter {
         host: Some(plain_backup(1).series.host),
@@ -258,7 +309,7 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
     take_sector(&host, &newest);
     let refused = latest(&Filter::default()).unwrap_err();
     assert!(
-        matches!(&refused, SessionError::LatestUnread { latest, .. } if *latest == id(1)),
+        matches!(&refused, SessionError::LatestInDoubt { latest, .. } if *latest == Some(id(1))),
         "{refused}"
     );
     assert!(refused.to_string().contains(newest.as_str()) || refused.to_string().contains(other.as_str()));
@@ -273,6 +324,60 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
     take_sector(&host, &last);
     assert_eq!(latest(&of_first).unwrap(), id(4));
     assert!(latest(&Filter::default()).is_err());
+}
+
+/// Rot takes a backup that was acknowledged; what a power cut tore was not.
+#[test]
+fn the_latest_is_not_one_before_a_manifest_that_rotted_and_may_be_one_before_a_torn_one() {
+    let host = Host::new();
+    for n in 1..=3 {
+        put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
+    }
+    let name = |n| names::manifest(series(1), id(n), Revision::FIRST);
+    let manifests = Manifests::new(&host.sealer);
+    let latest = || {
+        // One that remembers nothing.
+        let manifests = Manifests::new(&host.sealer);
+        let list = manifests.list().unwrap();
+        manifests
+            .resolve(&list, "latest", &Filter::default())
+            .map(crate::ManifestEntry::session)
+    };
+    let store = |session: u64, object: &str| {
+        let folder = names::container_folder(types::ContainerKind::Data, id(session));
+        let name = types::ObjectName::new(format!("{folder}/{object}")).unwrap();
+        host.storage.put(&name, &[b"a container"]).unwrap();
+    };
+    [2, 3].iter().for_each(|n| {
+        host.storage.damage(&name(*n), |bytes| bytes.truncate(70));
+    });
+    assert_eq!(latest().unwrap(), id(1), "nothing was ever stored for those");
+    store(2, "c.0");
+    let refused = latest().unwrap_err();
+    assert!(
+        matches!(&refused, SessionError::LatestInDoubt { damaged, .. } if damaged.name == name(2)),
+        "{refused}"
+    );
+    let words = refused.to_string();
+    assert!(
+        words.contains("is damaged")
+            && words.contains("1 is the latest")
+            && words.contains("onefold forget 2"),
+        "{words}"
+    );
+    // Its session had not been told yet.
+    let heartbeat = names::heartbeat(id(2), 0);
+    host.storage.put(&heartbeat, &[b"alive"]).unwrap();
+    assert_eq!(latest().unwrap(), id(1));
+    host.storage.delete(&heartbeat).unwrap();
+    host.storage.damage(&name(1), |bytes| bytes.truncate(70));
+    store(1, "c.0");
+    let refused = latest().unwrap_err().to_string();
+    assert!(refused.contains("no other can be read"), "{refused}");
+    for n in [1, 2] {
+        manifests.forget(series(1), id(n)).unwrap();
+    }
+    assert!(matches!(latest(), Err(SessionError::NoBackup { .. })));
 }
 
 #[test]
@@ -327,8 +432,8 @@ fn two_who_revise_at_once_lose_no_revision() {
                 for _ in 0..5 {
                     let mine = format!("t{:04}", next.fetch_add(1, Ordering::Relaxed));
                     manifests
-                        .revise(series(1), id(1), |backup| {
-                            let mut backup = backup.clone();
+                        .revise(series(1), id(1), |present| {
+                            let mut backup = present.backup.clone();
                             backup.tags.push(mine.clone());
                             backup.tags.sort();
                             Ok(Some(backup))
@@ -387,8 +492,12 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
         };
         session.commit(backup).unwrap();
     }
-    let list = Manifests::new(&host.sealer).list().unwrap();
-    let resolve = |filter: &Filter| list.resolve("latest", filter).map(|entry| entry.session().get());
+    let manifests = Manifests::new(&host.sealer);
+    let list = manifests.list().unwrap();
+    let resolve = |filter: &Filter| {
+        let found = manifests.resolve(&list, "latest", filter);
+        found.map(|entry| entry.session().get())
+    };
     let any = Filter::default();
     assert_eq!(resolve(&any).unwrap(), 4, "though it was committed first");
     assert_eq!(
@@ -425,10 +534,13 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
         error.contains("no backup latest of host host9 of /srv"),
         "{error}"
     );
-    assert_eq!(list.resolve("2", &any).unwrap().session(), id(2));
+    assert_eq!(manifests.resolve(&list, "2", &any).unwrap().session(), id(2));
     for text in ["9", "", "x", "-1", "99999999999999999999"] {
         assert!(
-            matches!(list.resolve(text, &any), Err(SessionError::NoBackup { .. })),
+            matches!(
+                manifests.resolve(&list, text, &any),
+                Err(SessionError::NoBackup { .. })
+            ),
             "{text}"
         );
     }

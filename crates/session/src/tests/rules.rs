@@ -24,8 +24,8 @@ fn a_parent_is_declared_durably_with_the_revision_in_use_before_it_is_used() {
     parent.commit(backup_of(&parent, 0)).unwrap();
     let manifests = Manifests::new(&host.sealer);
     let tagged = manifests
-        .revise(series(1), parent.id(), |backup| {
-            let mut backup = backup.clone();
+        .revise(series(1), parent.id(), |present| {
+            let mut backup = present.backup.clone();
             backup.tags = vec!["weekly".to_owned()];
             Ok(Some(backup))
         })
