@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
-use index::{Index, ResolverStats, SessionContainers};
+use index::{Index, ResolverStats, SessionContainers, Warning};
 use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource};
 use object::Sealer;
 use recipe::TreeRoot;
@@ -101,7 +101,8 @@ pub struct BackupReport {
     pub bytes_capped: u64,
     /// What the stages did with their time.
     pub stages: Vec<Arc<StageStats>>,
-    /// What went wrong after the backup was safe: housekeeping, tried again by the next backup.
+    /// What was found wrong beside the backup, which is safe: a damaged manifest of the series, something of the index,
+    /// housekeeping that the next backup tries again.
     pub untidy: Vec<String>,
 }
 
@@ -259,6 +260,13 @@ impl<'a> Run<'a> {
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
         let parent = session.choose_parents(latest)?.into_iter().next();
+        let previous = list.backups().rev().find(|entry| entry.series() == series);
+        let after = previous.map(ManifestEntry::session);
+        if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
+            untidy.push(format!(
+                "{lost}; this may be the latest backup before this one, which was built upon an older one, or upon none"
+            ));
+        }
         let stored = list.backups().filter_map(ManifestEntry::backup);
         let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
         untidy.extend(
@@ -284,7 +292,6 @@ impl<'a> Run<'a> {
         for (session, span) in &containers {
             named.add(*session, [*span]);
         }
-        let previous = list.backups().rev().find(|entry| entry.series() == series);
         let previous = previous
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
@@ -358,6 +365,10 @@ impl<'a> Run<'a> {
         let published = self.door.into_hooks().publish(&covered);
         let kept = published.and_then(|()| self.index.checkpoint());
         untidy.extend(kept.err().map(|error| error.to_string()));
+        // What prune took is missing from the manifests' point of view alone; `check` knows what should be there.
+        let warnings = self.index.take_warnings().into_iter();
+        let told = warnings.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
+        untidy.extend(told.map(|warning| warning.to_string()));
         Ok(BackupReport {
             id: committed.session,
             parent: self.parent.as_ref().map(ManifestEntry::session),

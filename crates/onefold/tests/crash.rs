@@ -141,7 +141,13 @@ impl Play {
         self.assert_backups(&store, &image.told, when);
         let how = How::plain();
         let next = back_up(&store, &self.tree, &how).unwrap_or_else(|error| panic!("{when}: {error}"));
-        assert!(next.untidy.is_empty(), "{when}: {:?}", next.untidy);
+        // What a cut tears of the index is told and made again.
+        let untidy: Vec<_> = next
+            .untidy
+            .iter()
+            .filter(|note| !note.starts_with("index/"))
+            .collect();
+        assert!(untidy.is_empty(), "{when}: {untidy:?}");
         let made = common::snapshot(&store, next.id);
         assert_restores(&store, &made, &self.tree.root(), &self.tree.picture(), when);
         // Another process: what this one's backup has mended is no longer found.

@@ -1,0 +1,254 @@
+//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and there is a way on.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::{everything, everything_at_once, forget, prune, try_forget, try_prune};
+use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use format::names;
+use onefold::{
+    CheckReport, Filter, ForgetRequest, ForgetWhat, HoldEnd, Monitor, ReadData, SessionId, Snapshot, Store,
+    TagChange, Which,
+};
+use types::{ByteRange, ObjectName, Revision};
+
+fn manifest(of: &Snapshot, revision: u32) -> ObjectName {
+    names::manifest(of.series, of.id, Revision::new(revision).unwrap())
+}
+
+fn take_sector(machine: &Process, name: &ObjectName) {
+    machine
+        .storage
+        .make_unreadable(name, ByteRange { offset: 60, len: 1 });
+}
+
+/// The storage gives all of the object again.
+fn give_back(machine: &Process, name: &ObjectName) {
+    let nowhere = ByteRange {
+        offset: 1 << 40,
+        len: 1,
+    };
+    machine.storage.make_unreadable(name, nowhere);
+}
+
+/// Two backups of a file, the first of them held.
+fn one_held(seed: u64) -> (Process, Snapshot, Snapshot) {
+    let machine = Process::new(seed);
+    let store = machine.init();
+    let back_up = |seed| {
+        let made = back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain()).unwrap();
+        made.id
+    };
+    let (held, other) = (back_up(1), back_up(2));
+    let end = HoldEnd::After("10y".parse().unwrap());
+    store.hold(&[held.to_string()], Some(end)).unwrap();
+    let (held, other) = (snapshot(&store, held), snapshot(&store, other));
+    assert_eq!(held.revision.get(), 1);
+    (machine, held, other)
+}
+
+fn check(store: &Store) -> CheckReport {
+    store.check(ReadData::None, &Monitor::default()).unwrap()
+}
+
+fn tag(which: &Which, tag: &str) -> (Which, TagChange) {
+    (which.clone(), TagChange::Set(vec![tag.to_owned()]))
+}
+
+fn forget_unread(store: &Store, id: SessionId) -> Vec<SessionId> {
+    let request = ForgetRequest {
+        what: ForgetWhat::Named(vec![id.to_string()]),
+        is_dry_run: false,
+        even_unread: true,
+    };
+    store.forget(&request, &Monitor::default()).unwrap().forgotten
+}
+
+#[test]
+fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
+    let (machine, held, other) = one_held(1);
+    let bad = manifest(&held, 1);
+    take_sector(&machine, &bad);
+
+    let report = prune(&machine.open(), &everything(), "an older revision says as much");
+    assert_eq!((report.groups_marked, report.bytes_freed()), (1, 0));
+    let report = prune(&machine.open(), &everything(), "again");
+    assert_eq!(report.groups_marked, 0, "what was marked is covered");
+    let store = machine.open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, held.id),
+        "/file",
+        &noise(1, 60 << 10),
+        "kept",
+    );
+
+    let found = check(&store).findings;
+    assert!(
+        found.len() == 1
+            && found[0].what.contains("could not be read now")
+            && found[0].what.contains("onefold unhold"),
+        "{found:?}"
+    );
+    assert!(check(&store).damaged_backups.is_empty());
+    let refused = try_forget(&store, held.id).unwrap_err().to_string();
+    assert!(
+        refused.contains("may be a hold") && refused.contains("onefold unhold"),
+        "{refused}"
+    );
+
+    // It comes back, and is marked as what it is: nothing needs to be read for it.
+    give_back(&machine, &bad);
+    let report = prune(&machine.open(), &everything(), "read again");
+    assert_eq!((report.groups_marked, report.nodes_read), (1, 0));
+    let refused = try_forget(&machine.open(), held.id).unwrap_err().to_string();
+    assert!(refused.contains("is held until"), "{refused}");
+
+    take_sector(&machine, &bad);
+    let store = machine.open();
+    let unheld = store.hold(&[held.id.to_string()], None).unwrap();
+    assert_eq!((unheld.ids, unheld.in_doubt), (vec![held.id], vec![held.id]));
+    let store = machine.open();
+    assert_eq!(snapshot(&store, held.id).revision.get(), 2);
+    forget(&store, held.id);
+    let report = prune(&machine.open(), &everything(), "after the hold was ended");
+    assert!(report.bytes_freed() > 50 << 10, "{report:?}");
+    prune(&machine.open(), &everything_at_once(), "drops what is unread");
+    let store = machine.open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, other.id),
+        "/file",
+        &noise(2, 60 << 10),
+        "other",
+    );
+    assert_sound(&store, "in the end");
+}
+
+#[test]
+fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists() {
+    let (machine, held, other) = one_held(2);
+    let both = [0, 1].map(|n| manifest(&held, n));
+    both.iter().for_each(|name| take_sector(&machine, name));
+
+    let store = machine.open();
+    let refused = try_forget(&store, held.id).unwrap_err().to_string();
+    assert!(
+        refused.contains("--even-unread") && refused.contains("may be whole"),
+        "{refused}"
+    );
+    let refused = try_prune(&store, &everything()).unwrap_err().to_string();
+    assert!(refused.contains("forget --even-unread"), "{refused}");
+    let report = check(&store);
+    assert!(report.damaged_backups.is_empty() && report.unread_backups.contains(&held.id));
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|found| found.what.contains("could not be read now")),
+        "{:?}",
+        report.findings
+    );
+    assert!(!report.is_sound());
+
+    // The storage was away for a moment: all is as it was.
+    both.iter().for_each(|name| give_back(&machine, name));
+    let store = machine.open();
+    assert_eq!(snapshot(&store, held.id).revision, held.revision);
+    assert_sound(&store, "read again");
+
+    both.iter().for_each(|name| take_sector(&machine, name));
+    let store = machine.open();
+    assert_eq!(forget_unread(&store, held.id), [held.id]);
+    prune(&machine.open(), &everything(), "without it");
+    prune(&machine.open(), &everything_at_once(), "drops what is unread");
+    let store = machine.open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, other.id),
+        "/file",
+        &noise(2, 60 << 10),
+        "other",
+    );
+    assert_sound(&store, "without it");
+}
+
+#[test]
+fn a_revision_that_may_come_back_is_overruled_only_by_who_names_its_backup() {
+    let (machine, held, _) = one_held(3);
+    take_sector(&machine, &manifest(&held, 1));
+    let store = machine.open();
+    let (which, change) = tag(&Which::All(Filter::default()), "all");
+    let refused = store.tag(&which, &change).unwrap_err().to_string();
+    assert!(refused.contains("keeps its tags"), "{refused}");
+    let tags = |store: &Store| {
+        let list = store.snapshots().unwrap().snapshots;
+        list.into_iter().map(|one| one.backup.tags).collect::<Vec<_>>()
+    };
+    assert!(tags(&store).iter().all(Vec::is_empty), "nothing was changed");
+    let (which, change) = tag(&Which::Named(vec![held.id.to_string()]), "named");
+    let done = store.tag(&which, &change).unwrap();
+    assert!(done[0].is_in_doubt && done[0].is_changed);
+    assert_eq!(tags(&machine.open()), [vec!["named".to_owned()], vec![]]);
+    // Nothing is in doubt any more for who would forget it.
+    try_forget(&machine.open(), held.id).unwrap();
+}
+
+#[test]
+fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one_says_so() {
+    let machine = Process::new(4);
+    let store = machine.init();
+    let back_up =
+        |store: &Store, seed| back_up_bytes(store, "/file", &noise(seed, 40 << 10), &How::plain()).unwrap();
+    let (first, second) = (back_up(&store, 1), back_up(&store, 2));
+    let name = manifest(&snapshot(&store, second.id), 0);
+    assert!(machine.storage.damage(&name, |bytes| bytes[70] ^= 1));
+
+    let store = machine.open();
+    let refused = store.find("latest", &Filter::default()).unwrap_err().to_string();
+    assert!(
+        refused.contains(name.as_str()) && refused.contains("1 is the latest"),
+        "{refused}"
+    );
+    assert_eq!(store.find("1", &Filter::default()).unwrap().id, first.id);
+    let third = back_up(&store, 3);
+    assert!(
+        third.untidy.len() == 1 && third.untidy[0].contains(name.as_str()),
+        "{:?}",
+        third.untidy
+    );
+    let store = machine.open();
+    assert_eq!(store.find("latest", &Filter::default()).unwrap().id, third.id);
+    assert!(back_up(&store, 4).untidy.is_empty(), "an older one is damaged");
+}
+
+#[test]
+fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() {
+    let machine = Process::new(5);
+    let store = machine.init();
+    let bytes = noise(1, 100 << 10);
+    back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
+    for run in machine.names("index") {
+        assert!(machine.storage.lose(&ObjectName::new(run).unwrap()));
+    }
+    let name = ObjectName::new(machine.names("data").swap_remove(0)).unwrap();
+    let whole = ByteRange {
+        offset: 0,
+        len: 1 << 30,
+    };
+    machine.storage.make_unreadable(&name, whole);
+    let beside = back_up_bytes(&machine.open(), "/b", &noise(2, 1 << 10), &How::plain()).unwrap();
+    assert!(
+        beside.untidy.len() == 1 && beside.untidy[0].contains("until it can be read"),
+        "{:?}",
+        beside.untidy
+    );
+    give_back(&machine, &name);
+    let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
+    assert!(again.untidy.is_empty(), "{:?}", again.untidy);
+    assert_eq!(
+        again.totals.chunks_new, 0,
+        "all of it was there: {:?}",
+        again.totals
+    );
+}
