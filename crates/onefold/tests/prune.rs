@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use env::Storage;
+use env::fault::CrashPolicy;
 use format::names;
 use onefold::{Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId, Store};
-use types::Revision;
+use types::{ByteRange, Revision};
 
 fn everything() -> PruneOptions {
     PruneOptions {
@@ -139,6 +140,21 @@ fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() 
     assert!(error.to_string().contains(name.as_str()), "{error}");
     assert_eq!(stored(&machine), before);
     flip();
+    // Nor is it taken for lost where the storage does not give it.
+    let other = Process::on(
+        machine.storage.crash(CrashPolicy::KeepAll),
+        machine.clock.clone(),
+        5,
+    );
+    other
+        .storage
+        .make_unreadable(&name, ByteRange { offset: 60, len: 1 });
+    let error = other
+        .open()
+        .prune(&everything(), &Monitor::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("--even-unread"), "{error}");
+    assert_eq!(stored(&other), before);
     prune(&machine.open(), &everything());
     let store = machine.open();
     assert_restores_bytes(

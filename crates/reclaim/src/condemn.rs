@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
-use session::{CoveredBackup, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest};
+use session::{
+    CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest,
+};
 use types::{ContainerId, Epoch, Revision, SessionId};
 
 use crate::error::{ReclaimError, Result};
@@ -78,15 +80,20 @@ pub(crate) fn ensure_readable(list: &ManifestList) -> Result<()> {
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
         if session.is_none_or(|session| !list.has(session)) {
-            let what = object.why.clone();
-            return Err(if object.is_unread {
-                ReclaimError::UnreadManifest { what }
-            } else {
-                ReclaimError::DamagedManifest { what }
-            });
+            return Err(unreadable(object));
         }
     }
     Ok(())
+}
+
+/// A manifest that is needed: what rotted is told apart from what the storage may give later.
+fn unreadable(object: &DamagedObject) -> ReclaimError {
+    let what = object.why.clone();
+    if object.is_unread {
+        ReclaimError::UnreadManifest { what }
+    } else {
+        ReclaimError::DamagedManifest { what }
+    }
 }
 
 fn backup_of(manifest: &Manifest) -> Option<&Backup> {
@@ -165,7 +172,7 @@ impl Planning<'_> {
             session, revision, ..
         } = backup.covered;
         match self.context.manifests.read(backup.series, session, revision) {
-            Err(SessionError::Damaged(object)) => Err(ReclaimError::DamagedManifest { what: object.why }),
+            Err(SessionError::Damaged(object)) => Err(unreadable(&object)),
             read => Ok(read?),
         }
     }
