@@ -221,6 +221,11 @@ impl ContainerBuilder {
         self.catalog.merged = merged;
     }
 
+    /// How many slots earlier generations gave: those whose chunks are gone are not given again (INV-2).
+    pub fn set_slots_given(&mut self, given: u32) {
+        self.catalog.slots_given = given;
+    }
+
     /// Adds a region's bytes, and room for its tag; their length comes back.
     fn add<'a>(
         &mut self,
@@ -264,8 +269,13 @@ impl ContainerBuilder {
             at,
             mut bytes,
             regions,
-            catalog,
+            mut catalog,
         } = self;
+        // Written only where the entries do not show it.
+        let given = std::mem::take(&mut catalog.slots_given);
+        if given > catalog.slots_end() {
+            catalog.slots_given = given;
+        }
         catalog
             .check()
             .map_err(|e| at.refused(Part::Catalog, bytes.len() as u64, 0, e))?;

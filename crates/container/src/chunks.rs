@@ -24,7 +24,9 @@ impl Containers {
                 Err(error) => error,
             };
             let gone = matches!(error, ContainerError::Vanished { .. });
-            if !gone && !error.is_damage() {
+            // A newer generation may have slots that others gave it.
+            let absent = matches!(error, ContainerError::NoSlot { .. });
+            if !gone && !absent && !error.is_damage() {
                 return Err(error);
             }
             match self.newer(&view) {

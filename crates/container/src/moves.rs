@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use format::container::MergedRange;
-use types::{ContainerId, Slot, SlotRange};
+use types::{ContainerId, Generation, Slot, SlotRange};
 
 use crate::containers::Containers;
 use crate::error::ContainerError;
+use crate::identity::CopyOf;
 use crate::view::{CatalogView, Contents, MovedSlots};
 
 /// How often a container's slots may have moved on.
@@ -34,12 +35,29 @@ impl Containers {
     /// Loads the highest listed generation, where it is newer than `view`'s.
     pub(crate) fn load_newer(&self, view: &CatalogView) -> Result<Option<CatalogView>, ContainerError> {
         // A merged container moves on when the one that took its slots over is rewritten.
-        let highest = self.list_generations(view.id(), crate::CopyOf::Main)?.pop();
+        let highest = self.list_generations(view.id(), CopyOf::Main)?.pop();
         if highest.is_none_or(|highest| highest <= view.generation()) {
             return Ok(None);
         }
+        // Stubs lead to what is cached, which may be what turned out stale.
+        if let Some(cached) = self.cached_catalog(view.id())
+            && cached.generation() <= view.generation()
+        {
+            self.cache().forget(&cached);
+        }
         let fresh = self.load(view.requested())?;
         Ok((fresh.id() != view.id() || fresh.generation() > view.generation()).then_some(fresh))
+    }
+
+    /// The highest generation that the storage lists, where it is above that one.
+    fn newest_of(&self, id: ContainerId, above: Generation) -> Result<Option<CatalogView>, ContainerError> {
+        // What it lists is remembered, and loaded first.
+        let highest = self.list_generations(id, CopyOf::Main)?.pop();
+        if highest.is_none_or(|highest| highest <= above) {
+            return Ok(None);
+        }
+        let contents = Arc::new(self.load_contents(id)?);
+        Ok((contents.at.generation > above).then(|| CatalogView::of(contents)))
     }
 
     fn follow(&self, first: Contents) -> Result<CatalogView, ContainerError> {
@@ -54,13 +72,19 @@ impl Containers {
             first: all.first(),
         }];
         for _ in 0..HOPS_MAX {
-            let target = match self
+            let mut target = match self
                 .cached_catalog(next)
                 .filter(|view| view.requested() == view.id())
             {
                 Some(cached) => cached,
                 None => Arc::new(CatalogView::of(Arc::new(self.load_contents(next)?))),
             };
+            // A generation from before the merge may be cached, or still stand: the highest one knows.
+            if !is_known(&pieces, &target)
+                && let Some(newest) = self.newest_of(next, target.generation())?
+            {
+                target = Arc::new(newest);
+            }
             pieces = pieces
                 .iter()
                 .flat_map(|piece| translate(*piece, next, target.merged()))
@@ -83,6 +107,12 @@ impl Containers {
             hops: HOPS_MAX,
         })
     }
+}
+
+/// Whether a container that slots went to says so, or sends on.
+fn is_known(pieces: &[Piece], target: &CatalogView) -> bool {
+    let names = |piece: &Piece| target.merged().iter().any(|range| range.from == piece.at);
+    target.moved_to().is_some() || pieces.iter().any(names)
 }
 
 /// A piece's slots after one hop: those that the map names are `here` now, the others where they were

@@ -221,6 +221,12 @@ impl CatalogView {
         &self.contents.catalog.merged
     }
 
+    /// How many slots of [`Self::id`], from 0 on, were ever given: what is added gets the next ones (INV-2).
+    #[must_use]
+    pub fn slots_end(&self) -> u32 {
+        self.contents.catalog.slots_end()
+    }
+
     /// Of a stub: the container that took this one's slots over. Views that followed stubs have none.
     #[must_use]
     pub fn moved_to(&self) -> Option<ContainerId> {
@@ -236,6 +242,16 @@ impl CatalogView {
             container: self.id(),
             slot,
         })
+    }
+
+    /// Whether a slot of [`Self::id`] is one of [`Self::requested`]'s: all are, unless that was merged.
+    #[must_use]
+    pub fn is_of_requested(&self, slot: Slot) -> bool {
+        let holds = |moved: &MovedSlots| {
+            let ahead = slot.get().checked_sub(moved.first_here.get());
+            ahead.is_some_and(|ahead| ahead < moved.old.count())
+        };
+        self.requested == self.id() || self.moved.iter().any(holds)
     }
 
     /// The entry of a slot of [`Self::requested`]; the entry's own slot is [`Self::id`]'s. `None` when

@@ -112,6 +112,9 @@ pub struct Catalog {
     pub merged: Vec<MergedRange>,
     /// Set in a stub generation: the container that took this one's slots.
     pub moved_to: Option<ContainerId>,
+    /// How many slots, from 0 on, were ever given, where more were than those of `entries` show; else 0. Those are
+    /// not given again: a reference to what was removed never leads to something else (INV-2).
+    pub slots_given: u32,
 }
 
 /// A copy of a data container's catalog with 16-byte fingerprints: one chunk of a `catalog` container.

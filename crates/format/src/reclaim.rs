@@ -4,8 +4,10 @@
 //! lengths, so that a densely marked store costs a few bytes a container.
 
 mod list;
+mod moved;
 
 pub use list::{SlotCursor, SlotList};
+pub use moved::{Moved, SmallContainer};
 
 use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
 
@@ -48,6 +50,11 @@ pub struct Removed {
     pub gone: Vec<ContainerRun>,
     /// About how many bytes all containers take once the list is executed.
     pub stored_bytes: u64,
+    /// All containers that were merged into others and are not on record as removed, sorted; those that executing
+    /// this list merges among them.
+    pub moved: Vec<Moved>,
+    /// Containers that are small and not merged yet, sorted.
+    pub small: Vec<SmallContainer>,
 }
 
 /// Dead slots that stay in their container, and what removing them would free and copy.
@@ -201,6 +208,8 @@ impl Payload for Removed {
             end = run.last_u64() + 1;
         });
         w.varint(self.stored_bytes);
+        moved::write_moved(w, &self.moved);
+        moved::write_small(w, &self.small);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -211,6 +220,8 @@ impl Payload for Removed {
             left: read_left(r)?,
             gone: read_runs(r)?,
             stored_bytes: r.varint()?,
+            moved: moved::read_moved(r)?,
+            small: moved::read_small(r)?,
         })
     }
 
@@ -229,7 +240,9 @@ impl Payload for Removed {
         rule(
             self.gone.iter().all(within),
             "a run of containers leaves its session and kind",
-        )
+        )?;
+        moved::moved_rules(&self.moved)?;
+        moved::small_rules(&self.small)
     }
 }
 

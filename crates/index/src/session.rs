@@ -191,6 +191,8 @@ impl Index {
                     continue;
                 }
                 match containers.catalog(*id) {
+                    // Merged into one that is hooked itself.
+                    Ok(view) if view.id() != *id && all.contains(&view.id().session) => {}
                     Ok(view) => writer.add(&view)?,
                     Err(e) if stops(containers, *id, &e) => return Err(e.into()),
                     Err(e) => {

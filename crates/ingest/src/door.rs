@@ -17,7 +17,7 @@ use format::names;
 use format::node::{Node, NodeEntry};
 use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
 use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
-use session::{LookupPermit, NamedContainers, Session};
+use session::{LookupPermit, NamedContainers, ReclaimView, Session};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
     SlotRange,
@@ -144,10 +144,16 @@ impl Door {
     /// Whether a container of which something is known still exists: one that is lost is listed nowhere before
     /// somebody checks, and its catalog may be cached. Lists each session's once. One that was put after that, by
     /// a session that still runs, or was lost before, is asked for by its name, once.
-    pub(crate) fn stands(&self, id: ContainerId) -> bool {
+    pub(crate) fn stands(&self, id: ContainerId, view: &ReclaimView) -> bool {
         if id.session == self.session.id() {
             return true;
         }
+        // Of one that was merged what stands is the way to the one that has its slots.
+        let now = view.moved_to(id);
+        self.is_listed(id) && now.is_none_or(|now| self.is_listed(now))
+    }
+
+    fn is_listed(&self, id: ContainerId) -> bool {
         let storage = &self.containers().env().storage;
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
@@ -217,7 +223,8 @@ pub(crate) struct Lookup<'a> {
 impl Lookup<'_> {
     /// Whether nothing may refer to this place: reclamation took it, it is damaged, or its container is gone.
     pub(crate) fn is_absent(&self, location: ChunkLocation) -> bool {
-        self.permit.view().is_absent(location) || !self.door.stands(location.container)
+        let view = self.permit.view();
+        view.is_absent(location) || !self.door.stands(location.container, view)
     }
 
     /// The containers.
@@ -287,9 +294,9 @@ impl Lookup<'_> {
                 count,
                 ..
             } => {
-                SlotRange::new(first, count)
-                    .is_some_and(|slots| self.permit.view().is_whole(container, slots))
-                    && self.door.stands(container)
+                let view = self.permit.view();
+                SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
+                    && self.door.stands(container, view)
             }
         }
     }

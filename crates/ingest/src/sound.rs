@@ -156,7 +156,7 @@ impl<'a> Soundness<'a> {
                 ..
             } => {
                 SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.door.stands(container)
+                    && self.door.stands(container, view)
                     && (!self.looks_closer || self.door.has_catalog(container))
             }
         }

@@ -83,13 +83,18 @@ impl NodeCache {
     pub(crate) fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let mut view = self.containers.catalog(at.container)?;
         for _ in 0..GENERATIONS_FOLLOWED_MAX {
-            let region = view.region_of(at.slot).ok_or_else(|| no_slot(&view, at.slot))?;
-            let error = match self.containers.read_region(&view, region) {
+            let read = match view.region_of(at.slot) {
+                Some(region) => self.containers.read_region(&view, region),
+                None => Err(no_slot(&view, at.slot)),
+            };
+            let error = match read {
                 Ok(plain) => return Ok((view, plain)),
                 Err(error) => error,
             };
             let gone = matches!(error, ContainerError::Vanished { .. });
-            if !gone && !error.is_damage() {
+            // A newer generation may have slots that others gave it.
+            let absent = matches!(error, ContainerError::NoSlot { .. });
+            if !gone && !absent && !error.is_damage() {
                 return Err(error.into());
             }
             match self.containers.newer(&view) {
@@ -150,6 +155,10 @@ impl NodeSource for NodeCache {
 
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
         Ok(self.containers.catalog(container)?)
+    }
+
+    fn newer(&self, catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+        Ok(self.containers.newer(catalog)?)
     }
 
     fn fingerprinter(&self) -> &Fingerprinter {

@@ -23,6 +23,15 @@ pub trait NodeSource {
     /// [`RecipeError::Container`].
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError>;
 
+    /// The catalog of a newer generation, where there is one: it may have slots of containers that were merged into it
+    /// since.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn newer(&self, _catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+        Ok(None)
+    }
+
     /// The domain's fingerprints, to check nodes by.
     fn fingerprinter(&self) -> &Fingerprinter;
 }

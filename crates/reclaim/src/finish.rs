@@ -150,6 +150,8 @@ fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
         left: left.collect(),
         gone: names_on_record(context, &epochs, condemned.epoch)?,
         stored_bytes: before.map_or(0, |(before, _)| before.stored_bytes),
+        moved: Vec::new(),
+        small: Vec::new(),
     })
 }
 
@@ -215,6 +217,8 @@ fn wait_and_decide(
         left,
         gone: names_on_record(context, &epochs, condemned.epoch)?,
         stored_bytes,
+        moved: Vec::new(),
+        small: Vec::new(),
     };
     Ok((removed, census))
 }

@@ -70,6 +70,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
                 Listed::Read(removed) => {
                     view.absent(&removed.slots);
                     view.absent_runs(&removed.gone);
+                    view.moved(removed.moved);
                     known = true;
                 }
                 Listed::Unreadable => {}
@@ -97,7 +98,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
         match list::<Damaged>(objects, &meta.name, &mut view)? {
             // Healed at this moment.
             Listed::Gone => {}
-            Listed::Read(damaged) => view.absent(&[damaged.slots]),
+            Listed::Read(damaged) => view.absent_by_all_names(damaged.slots),
             Listed::Unreadable => view.absent_container(container),
         }
     }

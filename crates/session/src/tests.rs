@@ -104,6 +104,8 @@ impl Host {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
+            moved: Vec::new(),
+            small: Vec::new(),
         };
         let put = self
             .objects()

@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 
-use format::reclaim::{ContainerRun, ContainerSlots};
-use types::{ChunkLocation, ContainerId, Epoch, SessionId, SlotRange};
+use format::reclaim::{ContainerRun, ContainerSlots, Moved};
+use types::{ChunkLocation, ContainerId, Epoch, SessionId, Slot, SlotRange};
 
 use crate::objects::DamagedObject;
 
@@ -22,6 +22,7 @@ pub struct ReclaimView {
     absent: AbsentSlots,
     unreadable: Vec<DamagedObject>,
     blind: bool,
+    moved: HashMap<ContainerId, ContainerId>,
 }
 
 impl ReclaimView {
@@ -56,6 +57,12 @@ impl ReclaimView {
         !self.blinded(container) && !self.absent.meets(container, slots)
     }
 
+    /// The container that has the slots of one that was merged, as of the newest removed list.
+    #[must_use]
+    pub fn moved_to(&self, container: ContainerId) -> Option<ContainerId> {
+        self.moved.get(&container).copied()
+    }
+
     /// Whether everything but the session's own containers is absent, for want of a readable list.
     #[must_use]
     pub fn is_blind(&self) -> bool {
@@ -79,6 +86,7 @@ pub(crate) struct ViewBuilder {
     view: ReclaimView,
     runs: Vec<(u64, u64)>,
     parts: HashMap<ContainerId, Vec<SlotRange>>,
+    moved: Vec<Moved>,
 }
 
 impl ViewBuilder {
@@ -104,6 +112,27 @@ impl ViewBuilder {
                 Some(ranges) => self.parts.entry(entry.container).or_default().extend(ranges),
             }
         }
+    }
+
+    /// What was merged, by the newest list that was read.
+    pub(crate) fn moved(&mut self, moved: Vec<Moved>) {
+        self.moved = moved;
+    }
+
+    /// Of a list that has the container's own name alone: the slots have older names where others were merged into it.
+    pub(crate) fn absent_by_all_names(&mut self, entry: ContainerSlots) {
+        let moved = std::mem::take(&mut self.moved);
+        for moved in moved.iter().filter(|moved| moved.to == entry.container) {
+            match &entry.slots {
+                None => self.absent_container(moved.from),
+                Some(ranges) => {
+                    let old = ranges.iter().filter_map(|range| old_names(moved, *range));
+                    self.parts.entry(moved.from).or_default().extend(old);
+                }
+            }
+        }
+        self.moved = moved;
+        self.absent(std::slice::from_ref(&entry));
     }
 
     pub(crate) fn absent_runs(&mut self, runs: &[ContainerRun]) {
@@ -137,6 +166,8 @@ impl ViewBuilder {
             *ranges = joined(std::mem::take(ranges));
         }
         self.view.absent = AbsentSlots { whole, parts };
+        let moved = self.moved.iter().map(|moved| (moved.from, moved.to));
+        self.view.moved = moved.collect();
         self.view
     }
 }
@@ -171,6 +202,15 @@ impl AbsentSlots {
             .get(at)
             .is_some_and(|range| range.first().get() < slots.end())
     }
+}
+
+/// What slots were called in a container that was merged, as far as they were its.
+fn old_names(moved: &Moved, slots: SlotRange) -> Option<SlotRange> {
+    let here = moved.here()?;
+    let first = slots.first().max(here.first());
+    let end = slots.end().min(here.end());
+    let old = Slot::new(first.get() - here.first().get()).ok()?;
+    SlotRange::new(old, end.checked_sub(first.get())?)
 }
 
 /// The same slots as sorted, disjoint ranges.

@@ -175,3 +175,94 @@ fn a_stub_to_nowhere_is_missing() {
         matches!(store.read(small(1), 0), Err(ContainerError::Missing { container }) if container == small(2))
     );
 }
+
+/// Two small containers, of which the second takes the first one's slots over as its next generation.
+fn taken_over(store: &Store, chunks: &[Vec<u8>]) {
+    let entries: Vec<_> = chunks.iter().map(|chunk| store.entry(chunk)).collect();
+    let mut builder = ContainerBuilder::new(small(1), generation(1));
+    builder.append(compress_region(chunks.concat(), Compression::Off), &entries);
+    builder.set_merged(vec![range(small(0), 0, 2, 1)]);
+    store
+        .containers
+        .put(&builder.seal(&store.containers).unwrap())
+        .unwrap();
+}
+
+#[test]
+fn a_stub_leads_to_the_generation_that_has_its_slots_though_an_older_one_is_known() {
+    let mut store = Store::new();
+    let chunks: Vec<Vec<u8>> = (0..3).map(|n| noise(n, 70)).collect();
+    store.put(small(0), &[chunks[1..].to_vec()]);
+    store.put(small(1), &[chunks[..1].to_vec()]);
+    let other = store.beside();
+    taken_over(&other, &chunks);
+    put_stub(&other, small(0), 1, small(1));
+    // The older one is cached here, and stands still; so does it for who knows nothing.
+    drop(store.containers.catalog(small(1)).unwrap());
+    for _ in 0..2 {
+        for (n, chunk) in (0u32..).zip(&chunks[1..]) {
+            assert_eq!(&store.read(small(0), n).unwrap(), chunk);
+            assert_eq!(&store.read(small(1), n + 1).unwrap(), chunk, "by its new name");
+        }
+        assert_eq!(store.read(small(1), 0).unwrap(), chunks[0]);
+        store.reopen();
+    }
+}
+
+#[test]
+fn what_took_others_over_is_followed_when_it_is_rewritten() {
+    let mut store = Store::new();
+    let chunks: Vec<Vec<u8>> = (0..3).map(|n| noise(n, 70)).collect();
+    store.put(small(0), &[chunks[1..].to_vec()]);
+    store.put(small(1), &[chunks[..1].to_vec()]);
+    taken_over(&store, &chunks);
+    put_stub(&store, small(0), 1, small(1));
+    store.reopen();
+    drop(store.containers.catalog(small(1)).unwrap());
+    drop(store.containers.catalog(small(0)).unwrap());
+    // Another process rewrites it once more, without its first slot.
+    let other = store.beside();
+    let view = other.containers.generation(small(1), generation(1)).unwrap();
+    let mut builder = ContainerBuilder::new(small(1), generation(2));
+    builder.append_survivors(
+        compress_region(chunks[1..].concat(), Compression::Off),
+        &view.entries()[1..],
+    );
+    builder.set_merged(view.merged().to_vec());
+    other
+        .containers
+        .put(&builder.seal(&other.containers).unwrap())
+        .unwrap();
+    for n in 0..2 {
+        for old in [
+            name(small(1), n),
+            format::names::mirror(small(1), generation(n)).unwrap(),
+        ] {
+            other.storage.delete(&old).unwrap();
+        }
+    }
+    for (n, chunk) in (0u32..).zip(&chunks[1..]) {
+        assert_eq!(&store.read(small(0), n).unwrap(), chunk);
+    }
+}
+
+#[test]
+fn slots_that_were_given_once_are_remembered() {
+    let store = Store::new();
+    let chunks: Vec<Vec<u8>> = (0..3).map(|n| noise(n, 70)).collect();
+    store.put(small(0), std::slice::from_ref(&chunks));
+    let view = store.containers.catalog(small(0)).unwrap();
+    assert_eq!(view.slots_end(), 3);
+    let mut builder = ContainerBuilder::new(small(0), generation(1));
+    builder.append_survivors(
+        compress_region(chunks[0].clone(), Compression::Off),
+        &view.entries()[..1],
+    );
+    builder.set_slots_given(view.slots_end());
+    store
+        .containers
+        .put(&builder.seal(&store.containers).unwrap())
+        .unwrap();
+    let view = store.containers.generation(small(0), generation(1)).unwrap();
+    assert_eq!((view.entries().len(), view.slots_end()), (1, 3));
+}

@@ -54,6 +54,14 @@ impl Store {
         self.containers = Containers::new(env, store_id(1), &keys(1), 64 << 20);
     }
 
+    /// Another process on the same storage.
+    pub(crate) fn beside(&self) -> Self {
+        let mut other = Self::on(self.storage.clone(), store_id(1), &keys(1));
+        other.seed = self.seed + 1000;
+        other.reopen();
+        other
+    }
+
     pub(crate) fn seal(
         &self,
         id: ContainerId,

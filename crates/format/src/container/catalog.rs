@@ -14,6 +14,8 @@ pub const CATALOG_ENTRIES_MAX: u32 = Slot::MAX.get() + 1;
 const FLAG_NODES: u8 = 1;
 /// The catalog is a stub's.
 const FLAG_MOVED: u8 = 2;
+/// More slots were given than the entries show.
+const FLAG_GIVEN: u8 = 4;
 
 payload!(Catalog);
 
@@ -29,6 +31,9 @@ impl Payload for Catalog {
         }
         if self.moved_to.is_some() {
             flags |= FLAG_MOVED;
+        }
+        if self.slots_given > 0 {
+            flags |= FLAG_GIVEN;
         }
         w.u8(flags);
         w.count(self.entries.len());
@@ -55,12 +60,15 @@ impl Payload for Catalog {
         if let Some(container) = self.moved_to {
             w.container(container);
         }
+        if self.slots_given > 0 {
+            w.varint32(self.slots_given);
+        }
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let unknown = r.fault("a flag is not known");
         let flags = r.u8()?;
-        if flags & !(FLAG_NODES | FLAG_MOVED) != 0 {
+        if flags & !(FLAG_NODES | FLAG_MOVED | FLAG_GIVEN) != 0 {
             return Err(unknown);
         }
         let count = r.count(1 + Fingerprint::BYTES)?;
@@ -112,10 +120,20 @@ impl Payload for Catalog {
         } else {
             None
         };
+        let none_given = r.fault("no slots were given, and the flag says so");
+        let slots_given = if flags & FLAG_GIVEN != 0 {
+            match r.varint32()? {
+                0 => return Err(none_given),
+                given => given,
+            }
+        } else {
+            0
+        };
         Ok(Self {
             entries,
             merged,
             moved_to,
+            slots_given,
         })
     }
 
@@ -154,8 +172,13 @@ impl Payload for Catalog {
             )?;
         }
         rule(
-            self.moved_to.is_none() || self.entries.is_empty(),
-            "a stub has entries",
+            self.moved_to.is_none() || (self.entries.is_empty() && self.slots_given == 0),
+            "a stub has entries or slots",
+        )?;
+        let is_more = self.slots_given > self.slots_shown() && self.slots_given <= CATALOG_ENTRIES_MAX;
+        rule(
+            self.slots_given == 0 || is_more,
+            "slots were given that the entries show, or that there are not",
         )
     }
 }
@@ -187,6 +210,17 @@ impl Catalog {
         } else {
             Err(invalid("the rows have fewer entries than the catalog"))
         }
+    }
+
+    /// How many slots, from 0 on, were ever given: what is added gets the next ones (INV-2).
+    #[must_use]
+    pub fn slots_end(&self) -> u32 {
+        self.slots_given.max(self.slots_shown())
+    }
+
+    /// As many as the entries show.
+    fn slots_shown(&self) -> u32 {
+        self.entries.iter().map(|e| e.slot.get() + 1).max().unwrap_or(0)
     }
 
     /// The slot here of a slot of a container that was merged into this one.

@@ -10,7 +10,8 @@ use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
+    Removed, SmallContainer,
 };
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
@@ -77,8 +78,7 @@ pub(crate) fn catalog_of_chunks() -> Catalog {
     ];
     Catalog {
         entries,
-        merged: Vec::new(),
-        moved_to: None,
+        ..Catalog::default()
     }
 }
 
@@ -111,6 +111,7 @@ pub(crate) fn catalog_of_nodes() -> Catalog {
         entries,
         merged,
         moved_to: None,
+        slots_given: 12,
     }
 }
 
@@ -461,6 +462,27 @@ pub(crate) fn removed() -> Removed {
             },
         ],
         stored_bytes: 1 << 40,
+        moved: vec![
+            moved(ContainerKind::Data, 3, (2, 9, 40), true),
+            moved(ContainerKind::Recipe, 5, (70, 9, 300), false),
+        ],
+        small: [(ContainerKind::Data, 2), (ContainerKind::Small, 0)]
+            .map(|(kind, n)| SmallContainer {
+                container: id(kind, 50, n),
+                stored_bytes: 3000,
+            })
+            .to_vec(),
+    }
+}
+
+/// Container `n` of session 41, so many slots of it, to container `to` of session 45.
+pub(crate) fn moved(kind: ContainerKind, n: u32, (count, to, here): (u32, u32, u32), is_new: bool) -> Moved {
+    Moved {
+        from: id(kind, 41, n),
+        count,
+        to: id(kind, 45, to),
+        first_here: slot(here),
+        is_new,
     }
 }
 

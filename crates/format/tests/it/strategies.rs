@@ -9,7 +9,8 @@ use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
+    Removed, SmallContainer,
 };
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -178,9 +179,9 @@ pub(crate) fn catalog() -> impl Strategy<Value = Catalog> {
         columns,
         any::<bool>(),
         merged(),
-        option::of(container_id()),
+        (option::of(container_id()), option::of(1..=1000u32)),
     )
-        .prop_map(|(slots, columns, has_nodes, merged, moved_to)| {
+        .prop_map(|(slots, columns, has_nodes, merged, (moved_to, more))| {
             let entry =
                 |(slot, (fingerprint, len, level, logical_len)): (Slot, (Fingerprint, u32, Level, u64))| {
                     let level = if has_nodes { level } else { Level::new(0).unwrap() };
@@ -195,11 +196,17 @@ pub(crate) fn catalog() -> impl Strategy<Value = Catalog> {
                 };
             let entries: Vec<_> = slots.into_iter().zip(columns).map(entry).collect();
             let entries = if moved_to.is_some() { Vec::new() } else { entries };
-            Catalog {
+            let mut catalog = Catalog {
                 entries,
                 merged,
                 moved_to,
+                slots_given: 0,
+            };
+            if let Some(more) = more.filter(|_| moved_to.is_none()) {
+                let given = catalog.slots_end() + more;
+                catalog.slots_given = if given <= Slot::MAX.get() + 1 { given } else { 0 };
             }
+            catalog
         })
 }
 
@@ -581,16 +588,53 @@ pub(crate) fn removed() -> impl Strategy<Value = Removed> {
         lists.into_iter().map(|slots| left((slots, dead, live))).collect()
     });
     let lists = (slot_lists(), lefts);
-    (epoch(), mark_revisions(), lists, gone, any::<u64>()).prop_map(
-        |(epoch, marks, (slots, left), gone, stored_bytes)| Removed {
+    let small = btree_map(container_id(), any::<u64>(), 0..6).prop_map(|small| {
+        let each = small.into_iter();
+        let small = each.map(|(container, stored_bytes)| SmallContainer {
+            container,
+            stored_bytes,
+        });
+        small.collect::<Vec<_>>()
+    });
+    let more = (any::<u64>(), moved(), small);
+    (epoch(), mark_revisions(), lists, gone, more).prop_map(
+        |(epoch, marks, (slots, left), gone, (stored_bytes, moved, small))| Removed {
             epoch,
             slots,
             marks,
             left,
             gone,
             stored_bytes,
+            moved,
+            small,
         },
     )
+}
+
+/// Containers of some sessions, merged into one of a later session each.
+fn moved() -> impl Strategy<Value = Vec<Moved>> {
+    let each = (kind(), 0..50u64, sequence(), 1..=500u32, 0..3u64, any::<bool>());
+    vec(each, 0..8).prop_map(|all| {
+        let mut out = std::collections::BTreeMap::new();
+        let mut next = 0;
+        for (kind, session, sequence, count, to, is_new) in all {
+            let id = |session| ContainerId {
+                session: SessionId::new(session).unwrap(),
+                kind,
+                sequence,
+            };
+            let moved = Moved {
+                from: id(session),
+                count,
+                to: id(100 + to),
+                first_here: Slot::new(next).unwrap(),
+                is_new,
+            };
+            next += count;
+            out.insert(moved.from, moved);
+        }
+        out.into_values().collect()
+    })
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {

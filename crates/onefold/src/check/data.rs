@@ -141,7 +141,11 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
     }
     for copy in copies {
         match store.containers.catalog(copy.container) {
-            Ok(view) if view.generation() == copy.generation && !is_same(&copy, view.entries()) => {
+            Ok(view)
+                if view.id() == copy.container
+                    && view.generation() == copy.generation
+                    && !is_same(&copy, view.entries()) =>
+            {
                 let what = format!("the copy of {}'s catalog differs from it", copy.container);
                 report.find(id, what, true);
             }

@@ -97,8 +97,14 @@ pub(super) fn check(
     } = walk;
     leave_out_removed(store, &mut named)?;
     reached.append(&mut named);
+    let mut merged_into = catalogs(store, &reached, report, &mut bad)?;
+    // What others were merged into may be of a backup that is forgotten.
+    merged_into.retain(|id| !reached.contains(id));
+    if !merged_into.is_empty() {
+        catalogs(store, &merged_into, report, &mut bad)?;
+        reached.append(&mut merged_into);
+    }
     let containers: Vec<ContainerId> = reached.into_iter().collect();
-    catalogs(store, &containers, report, &mut bad)?;
     Ok(Structure {
         backups,
         containers,
@@ -128,13 +134,15 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
 }
 
 /// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be
-/// told to be lost is bad as a whole, so that the chunks in it are stored again.
+/// told to be lost is bad as a whole, so that the chunks in it are stored again. Those that others were merged into
+/// come back.
 fn catalogs(
     store: &Store,
-    containers: &[ContainerId],
+    containers: &BTreeSet<ContainerId>,
     report: &mut CheckReport,
     bad: &mut BadSlots,
-) -> Result<()> {
+) -> Result<BTreeSet<ContainerId>> {
+    let mut merged_into = BTreeSet::new();
     let storage = &store.env.storage;
     let mut mirrors: BTreeMap<(SessionId, SequenceNumber), Generation> = BTreeMap::new();
     for object in storage.list(names::MIRROR_FOLDER)? {
@@ -172,6 +180,7 @@ fn catalogs(
             }
         }
         match store.containers.catalog(*id) {
+            Ok(view) if view.id() != *id => _ = merged_into.insert(view.id()),
             Ok(_) => {}
             Err(error) if error.is_damage() => {
                 report.find(id, error, id.kind == ContainerKind::Catalog);
@@ -180,7 +189,7 @@ fn catalogs(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(merged_into)
 }
 
 /// The digest that ends a container covers salt, rows and catalog: two copies that end alike are one attempt

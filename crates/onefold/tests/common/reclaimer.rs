@@ -73,7 +73,10 @@ impl Reclaimer {
         let hold = ids.filter(|id| id.kind != ContainerKind::Catalog);
         hold.flat_map(|container| {
             let view = self.containers.catalog(container).unwrap();
-            let slots: Vec<_> = view.entries().iter().map(|entry| entry.slot).collect();
+            // Of what was merged, the slots that it has there.
+            let own = view.entries().iter().map(|entry| entry.slot);
+            let slots: Vec<_> = own.filter(|slot| view.is_of_requested(*slot)).collect();
+            let container = view.id();
             slots
                 .into_iter()
                 .map(move |slot| ChunkLocation { container, slot })
@@ -168,6 +171,9 @@ impl Reclaimer {
                 let Ok(view) = self.containers.catalog(id) else {
                     continue;
                 };
+                if view.id() != id {
+                    continue;
+                }
                 for entry in view.entries().iter().filter(|entry| entry.level.get() > 0) {
                     let at = ChunkLocation {
                         container: id,
@@ -242,6 +248,8 @@ impl Reclaimer {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
+            moved: Vec::new(),
+            small: Vec::new(),
         };
         self.sealer
             .put(&names::removed(list.epoch), ObjectKind::Removed, &list.to_bytes())
@@ -270,6 +278,8 @@ impl Reclaimer {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
+            moved: Vec::new(),
+            small: Vec::new(),
         };
         let name = names::removed(list.epoch);
         self.sealer

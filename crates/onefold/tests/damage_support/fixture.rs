@@ -207,6 +207,8 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         left: Vec::new(),
         gone: Vec::new(),
         stored_bytes: 0,
+        moved: Vec::new(),
+        small: Vec::new(),
     };
     put(&names::removed(epoch), ObjectKind::Removed, &removed.to_bytes());
     let alone = store.snapshots().unwrap().snapshots[2].clone();

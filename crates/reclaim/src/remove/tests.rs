@@ -99,6 +99,8 @@ fn list(mut slots: Vec<ContainerSlots>) -> Removed {
         left: Vec::new(),
         gone: Vec::new(),
         stored_bytes: 0,
+        moved: Vec::new(),
+        small: Vec::new(),
     }
 }
 
