@@ -125,6 +125,7 @@ impl Store {
             packing: Packing {
                 region_bytes: self.settings().region_bytes as usize,
                 compression: Compression::Level(ingest::COMPRESSION_LEVEL),
+                container_bytes: u64::from(self.settings().container_bytes),
             },
             index,
             progress: &watcher,

@@ -379,6 +379,25 @@ fn a_crash_in_a_prune_of_what_was_left_in_place() {
     play.verify_all();
 }
 
+/// Small containers of many backups become one, while some of what is in them goes; then they are known by both names.
+#[test]
+fn a_crash_in_a_prune_that_merges() {
+    let play = Play::new(7);
+    let (plain, small) = (How::plain(), How::small());
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        ids.push(play.back_up("/a", &[n, n + 1], &plain));
+        ids.push(play.back_up("/b", &[n + 2], &small));
+    }
+    play.forget(&ids[..1]);
+    play.record(policies(), every(7));
+    play.prune(&everything());
+    play.forget(&ids[2..4]);
+    play.prune(&everything());
+    assert!(!pruning::stubs(&play.process).is_empty());
+    play.verify_all();
+}
+
 /// Everything goes, the groups too.
 #[test]
 fn a_crash_in_a_prune_of_everything() {

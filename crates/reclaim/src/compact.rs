@@ -1,4 +1,5 @@
-//! The next generation of a container: its survivors, under the slots that they always had (INV-2).
+//! The next generation of a container: its survivors, under the slots that they always had (INV-2), and those of
+//! containers that are merged into it, under slots that were never given.
 //!
 //! Pure but for reads; nothing is put here. Survivors keep their physical order. Regions of few survivors are
 //! gathered up to the store's size of regions. What was stored raw stays raw without being tried; what was
@@ -14,7 +15,8 @@ use container::{
 };
 use env::AlignedBuffer;
 use format::container::{CatalogEntry, Codec, MergedRange};
-use types::{Generation, RegionIndex, Slot, SlotRange};
+use format::reclaim::Moved;
+use types::{ContainerId, Generation, RegionIndex, Slot, SlotRange};
 
 /// Stored bytes of one read.
 const READ_BYTES_MAX: u64 = 4 << 20;
@@ -28,6 +30,8 @@ pub struct Packing {
     pub region_bytes: usize,
     /// For regions that were compressed.
     pub compression: Compression,
+    /// Stored bytes at which a container is full: what is below a quarter of it is small.
+    pub container_bytes: u64,
 }
 
 /// Whether a slot is on a list of sorted ranges.
@@ -41,6 +45,31 @@ pub(crate) fn is_rid_of(view: &CatalogView, dead: &[SlotRange]) -> bool {
     !view.entries().iter().any(|entry| is_listed(dead, entry.slot))
 }
 
+/// What a new generation is made from: a container's survivors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) view: &'a CatalogView,
+    pub(crate) dead: &'a [SlotRange],
+    /// Of a container that is merged into another: where its slots go.
+    pub(crate) moved: Option<&'a Moved>,
+}
+
+impl Part<'_> {
+    fn survives(&self, entry: &CatalogEntry) -> bool {
+        !is_listed(self.dead, entry.slot)
+    }
+
+    /// The entry as it stands in the new generation. Of a merged container only what was announced can be referred to.
+    fn placed(&self, entry: &CatalogEntry) -> Option<CatalogEntry> {
+        let Some(moved) = self.moved else {
+            return Some(*entry);
+        };
+        let slot = entry.slot.get();
+        let slot = (slot < moved.count).then(|| moved.first_here.checked_add(slot))??;
+        Some(CatalogEntry { slot, ..*entry })
+    }
+}
+
 /// What is left of `view` without the dead slots, sealed as that generation; `None` when nothing is.
 ///
 /// # Errors
@@ -52,24 +81,76 @@ pub(crate) fn rewrite(
     generation: Generation,
     packing: Packing,
 ) -> Result<Option<SealedContainer>, ContainerError> {
-    let survives = |entry: &CatalogEntry| !is_listed(dead, entry.slot);
-    let wanted: Vec<RegionIndex> = (0u32..)
-        .zip(view.rows())
-        .filter_map(|(number, _)| RegionIndex::new(number).ok())
-        .filter(|region| view.entries()[view.positions_in(*region)].iter().any(survives))
-        .collect();
-    if wanted.is_empty() {
-        return Ok(None);
-    }
-    let len = usize::try_from(view.object_len()).unwrap_or(0);
-    let room = AlignedBuffer::with_capacity(len);
+    let part = Part {
+        view,
+        dead,
+        moved: None,
+    };
+    join(containers, view.id(), &[part], generation, packing).map_err(|(_, error)| error)
+}
+
+/// The survivors of several containers, in the order given, sealed as that generation of one of them; `None` when
+/// nothing is left. The one is the part that is not moved.
+///
+/// # Errors
+/// As [`rewrite`], and which part it is.
+pub(crate) fn join(
+    containers: &Containers,
+    id: ContainerId,
+    parts: &[Part<'_>],
+    generation: Generation,
+    packing: Packing,
+) -> Result<Option<SealedContainer>, (usize, ContainerError)> {
+    let len: u64 = parts.iter().map(|part| part.view.object_len()).sum();
+    let room = AlignedBuffer::with_capacity(usize::try_from(len).unwrap_or(0));
     let mut regions = Regions {
-        builder: ContainerBuilder::in_buffer(view.id(), generation, room),
+        builder: ContainerBuilder::in_buffer(id, generation, room),
         packing,
         plain: Vec::new(),
         entries: Vec::new(),
         is_raw: true,
     };
+    let (mut merged, mut given) = (Vec::new(), 0);
+    for (n, part) in parts.iter().enumerate() {
+        copy(containers, part, &mut regions).map_err(|error| (n, error))?;
+        match part.moved {
+            None => {
+                merged.extend(surviving(part.view.merged(), part.view, part.dead));
+                given = given.max(part.view.slots_end());
+            }
+            Some(moved) => {
+                let slots = SlotRange::new(Slot::new(0).expect("slots begin at 0"), moved.count);
+                merged.extend(slots.map(|slots| MergedRange {
+                    from: moved.from,
+                    slots,
+                    first_here: moved.first_here,
+                }));
+                given = given.max(moved.here().map_or(0, SlotRange::end));
+            }
+        }
+    }
+    regions.close();
+    let mut builder = regions.builder;
+    if builder.entry_count() == 0 {
+        return Ok(None);
+    }
+    merged.sort_unstable_by_key(|range| (range.from, range.slots.first()));
+    builder.set_merged(merged);
+    builder.set_slots_given(given);
+    builder.seal(containers).map(Some).map_err(|error| (0, error))
+}
+
+/// A part's survivors.
+fn copy(containers: &Containers, part: &Part<'_>, regions: &mut Regions) -> Result<(), ContainerError> {
+    let view = part.view;
+    let wanted: Vec<RegionIndex> = (0u32..)
+        .zip(view.rows())
+        .filter_map(|(number, _)| RegionIndex::new(number).ok())
+        .filter(|region| {
+            let mut entries = view.entries()[view.positions_in(*region)].iter();
+            entries.any(|entry| part.survives(entry))
+        })
+        .collect();
     let mut buffer = RegionBuffer::default();
     for together in reads(view, &wanted) {
         containers.read_regions_into(view, together, &mut buffer)?;
@@ -79,17 +160,16 @@ pub(crate) fn rewrite(
             for entry in &view.entries()[view.positions_in(region)] {
                 let (chunk, after) = rest.split_at(rest.len().min(entry.len as usize));
                 rest = after;
-                if survives(entry) {
+                if part.survives(entry) {
                     containers.verify_chunk(view, entry.slot, chunk)?;
-                    regions.add(*entry, chunk, is_raw);
+                    if let Some(placed) = part.placed(entry) {
+                        regions.add(placed, chunk, is_raw);
+                    }
                 }
             }
         }
     }
-    regions.close();
-    let mut builder = regions.builder;
-    builder.set_merged(surviving(view.merged(), view, dead));
-    builder.seal(containers).map(Some)
+    Ok(())
 }
 
 /// Regions that are read at once.

@@ -17,6 +17,7 @@ use crate::error::{ReclaimError, Result};
 use crate::live::has_ended;
 use crate::mark::{self, Marker, Walk};
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
+use crate::moves::Moves;
 use crate::prune::{Context, PruneOptions};
 use crate::slots::{SlotSet, entry};
 use crate::sweep;
@@ -28,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) marked: Vec<(GroupId, Revision)>,
     /// All groups' marks as they will be.
     pub(crate) after: InForce,
-    /// Dead slots, in order of their containers.
+    /// Dead slots, in order of their containers, by all names.
     pub(crate) condemned: Vec<ContainerSlots>,
     /// Whether any of them was not left in place knowingly by an earlier epoch.
     pub(crate) has_news: bool,
@@ -48,6 +49,8 @@ pub(crate) struct Before<'a> {
     pub(crate) running: &'a BTreeSet<SessionId>,
     /// The epoch that the marks are for.
     pub(crate) epoch: Epoch,
+    /// What was merged.
+    pub(crate) moves: &'a Moves,
 }
 
 /// Marks and sweeps. Writes nothing.
@@ -276,6 +279,8 @@ impl Planning<'_> {
                 .filter(|id| !ended(id))
                 .collect()
         };
+        let moves = self.before.moves;
+        self.swept = self.swept.iter().map(|id| moves.now(*id)).collect();
         self.swept.retain(|id| !running.contains(&id.session));
         // What stayed knowingly is as dead as it was, but for what later backups have taken since.
         let left = self.before.removed.map_or(&[][..], |removed| &removed.left);
@@ -291,12 +296,13 @@ impl Planning<'_> {
         asked.extend(known.iter().map(|left| left.slots.container));
         let groups = self.plan.after.groups.iter();
         let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
-        let merged = sweep::merge(lists, &asked)?;
+        let merged = sweep::merge(lists, &asked, moves)?;
         let is_ended = |session: SessionId| !running.contains(&session);
         let mut dead = sweep::dead(
             context.containers,
             &self.swept,
             &merged,
+            moves,
             &is_ended,
             context.progress,
         )?;
@@ -323,7 +329,8 @@ impl Planning<'_> {
         }
         dead.sort_unstable_by_key(|slots| slots.container);
         dead.dedup_by_key(|slots| slots.container);
-        self.plan.condemned = dead;
+        // A running session may know any name. Of what was merged nothing but the way to it is left when nothing lives.
+        self.plan.condemned = moves.with_names(dead, |moved| !moves.is_in(&merged.live, moved.from));
         Ok(self.plan)
     }
 }

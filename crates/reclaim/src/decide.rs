@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use env::StorageError;
 use format::names;
-use format::reclaim::{ContainerSlots, LeftSlots};
+use format::reclaim::{ContainerSlots, LeftSlots, Moved, SmallContainer};
 use types::{ContainerId, ContainerKind, Generation, SessionId};
 
 use crate::error::Result;
-use crate::plan::{self, Limits, Partial, Price};
+use crate::merge::{Candidates, Set};
+use crate::moves::Moves;
+use crate::plan::{self, Choice, Limits, Partial, Price, Unused};
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::sweep::{all_slots, catalog, holds_nodes};
@@ -25,13 +27,32 @@ pub(crate) struct Decided {
     pub(crate) freed_bytes: u64,
     pub(crate) copied_bytes: u64,
     pub(crate) stored_bytes: u64,
+    /// Containers that become one.
+    pub(crate) sets: Vec<Set>,
+    pub(crate) small: Vec<SmallContainer>,
+}
+
+/// What a decision goes by, besides what was condemned and what is in use.
+pub(crate) struct Ground<'a> {
+    /// What the epoch before left in place, with its sizes.
+    pub(crate) known: &'a [LeftSlots],
+    /// What is stored now.
+    pub(crate) stored_bytes: u64,
+    pub(crate) limits: Limits,
+    pub(crate) moves: &'a Moves,
+    /// What may be merged.
+    pub(crate) candidates: Candidates,
 }
 
 /// What is known of each container that is dead in part.
 struct Deciding<'a> {
     context: &'a Context<'a>,
     live: &'a SlotMap,
+    moves: &'a Moves,
     known: HashMap<ContainerId, &'a LeftSlots>,
+    candidates: Candidates,
+    /// Containers that were merged and of which nothing was marked.
+    whole_sources: HashSet<ContainerId>,
     out: Decided,
     /// Containers of which nothing is in use, and their bytes.
     whole: Vec<(ContainerSlots, u64)>,
@@ -40,31 +61,41 @@ struct Deciding<'a> {
     condemned: BTreeMap<ContainerId, SlotSet>,
 }
 
-/// Decides. `known` is what the epoch before left in place, with its sizes; `stored_bytes` is what is stored now.
+/// Decides.
 pub(crate) fn decide(
     context: &Context<'_>,
     condemned: &[ContainerSlots],
     live: &SlotMap,
-    known: &[LeftSlots],
-    stored_bytes: u64,
-    limits: Limits,
+    ground: Ground<'_>,
 ) -> Result<Decided> {
+    let moves = ground.moves;
+    // What was merged goes by the container that has its slots now.
+    let whole_sources = condemned
+        .iter()
+        .filter(|entry| entry.slots.is_none() && moves.is_moved(entry.container));
     let mut deciding = Deciding {
         context,
         live,
-        known: known.iter().map(|left| (left.slots.container, left)).collect(),
+        moves,
+        known: ground
+            .known
+            .iter()
+            .map(|left| (left.slots.container, left))
+            .collect(),
+        candidates: ground.candidates,
+        whole_sources: whole_sources.map(|entry| entry.container).collect(),
         out: Decided::default(),
         whole: Vec::new(),
         partials: Vec::new(),
         condemned: BTreeMap::new(),
     };
-    let in_use = |entry: &&ContainerSlots| entry.slots.is_none() && live.get(entry.container).is_some();
+    let in_use = |entry: &&ContainerSlots| entry.slots.is_none() && moves.is_in(live, entry.container);
     let rescued: HashSet<SessionId> = condemned
         .iter()
         .filter(in_use)
         .map(|entry| entry.container.session)
         .collect();
-    for slots in condemned {
+    for slots in condemned.iter().filter(|entry| !moves.is_moved(entry.container)) {
         let id = slots.container;
         if id.kind == ContainerKind::Catalog && rescued.contains(&id.session) {
             deciding.leave(slots.clone(), 0, 0);
@@ -72,7 +103,7 @@ pub(crate) fn decide(
             deciding.one(slots)?;
         }
     }
-    Ok(deciding.choose(stored_bytes, limits))
+    Ok(deciding.choose(ground.stored_bytes, ground.limits))
 }
 
 impl Deciding<'_> {
@@ -158,7 +189,7 @@ impl Deciding<'_> {
             .into_iter()
             .partition(|partial| holds_nodes(partial.container.kind));
         let whole_bytes: u64 = self.whole.iter().map(|(_, bytes)| bytes).sum();
-        let choice = plan::choose(data, stored_bytes.saturating_sub(whole_bytes), limits);
+        let mut choice = plan::choose(data, stored_bytes.saturating_sub(whole_bytes), limits);
         let going = || nodes.iter().chain(&choice.compacted);
         let price = Price {
             copied_for_nodes: nodes.iter().map(|partial| partial.live_bytes).sum(),
@@ -176,14 +207,18 @@ impl Deciding<'_> {
                 stored_bytes,
             );
         }
+        let merged = self.merge(&nodes, &mut choice, price.copied, limits);
         self.out.whole = self.whole.len() as u64;
         self.out.freed_bytes = whole_bytes;
         let whole = std::mem::take(&mut self.whole);
         self.out.slots.extend(whole.into_iter().map(|(slots, _)| slots));
         for partial in nodes.into_iter().chain(choice.compacted) {
-            self.out.compacted += 1;
             self.out.freed_bytes += partial.dead_bytes;
-            self.out.copied_bytes += partial.live_bytes;
+            // Merging is one copy with this.
+            if !merged.contains(&partial.container) {
+                self.out.compacted += 1;
+                self.out.copied_bytes += partial.live_bytes;
+            }
             // What was condemned and is in use stays, and is swept again.
             let condemned = self.condemned.remove(&partial.container);
             let rest = condemned.map(|condemned| condemned.without(&partial.dead));
@@ -197,10 +232,54 @@ impl Deciding<'_> {
             let slots = entry(partial.container, Some(&condemned.unwrap_or(partial.dead)));
             self.leave(slots, partial.dead_bytes.max(1), partial.live_bytes);
         }
-        self.out.slots.sort_unstable_by_key(|slots| slots.container);
+        let (moves, live) = (self.moves, self.live);
+        let of_whole =
+            |moved: &Moved| self.whole_sources.contains(&moved.from) && !moves.is_in(live, moved.from);
+        self.out.slots = moves.with_names(std::mem::take(&mut self.out.slots), of_whole);
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes.saturating_sub(self.out.freed_bytes);
         self.out
+    }
+
+    /// Chooses what is merged: what is copied for it loses its dead slots too. The members come back.
+    fn merge(
+        &mut self,
+        nodes: &[Partial],
+        choice: &mut Choice,
+        copied_bytes: u64,
+        limits: Limits,
+    ) -> HashSet<ContainerId> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        for (slots, _) in &self.whole {
+            candidates.drop(slots.container);
+        }
+        for left in &self.out.left {
+            candidates.drop(left.slots.container);
+        }
+        for partial in nodes.iter().chain(&choice.compacted).chain(&choice.left) {
+            let id = partial.container;
+            let condemned = self.condemned.get(&id);
+            if condemned.is_some_and(|condemned| !condemned.without(&partial.dead).is_empty()) {
+                // Somebody uses what was condemned: it will be swept again.
+                candidates.drop(id);
+            } else {
+                candidates.set(id, partial.live_bytes / copies(id));
+            }
+        }
+        let sets = match limits.unused_max {
+            Unused::Unlimited => Vec::new(),
+            _ => candidates.choose(limits.repack_bytes_max.saturating_sub(copied_bytes)),
+        };
+        let members: HashSet<ContainerId> = sets.iter().flat_map(Set::members).collect();
+        let (going, left): (Vec<_>, Vec<_>) = std::mem::take(&mut choice.left)
+            .into_iter()
+            .partition(|partial| members.contains(&partial.container));
+        choice.left = left;
+        choice.compacted.extend(going);
+        self.out.copied_bytes += sets.iter().map(Set::copied_bytes).sum::<u64>();
+        self.out.small = candidates.after(&sets);
+        self.out.sets = sets;
+        members
     }
 
     /// Nothing goes now: a dead node that stays keeps all that it reaches.
@@ -215,6 +294,7 @@ impl Deciding<'_> {
         }
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes;
+        self.out.small = self.candidates.after(&[]);
         self.out
     }
 
@@ -236,6 +316,7 @@ impl Deciding<'_> {
     }
 }
 
-const fn copies(id: ContainerId) -> u64 {
+/// Objects that each generation of a container is.
+pub(crate) const fn copies(id: ContainerId) -> u64 {
     if id.kind.is_mirrored() { 2 } else { 1 }
 }

@@ -9,6 +9,7 @@ use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
 use format::reclaim::{Condemned, ContainerRun, CoveredManifest, GroupId, LeftSlots, Removed};
+use object::Sealer;
 use session::{
     Census, DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
     SessionInfo,
@@ -16,11 +17,13 @@ use session::{
 use types::{ContainerId, Epoch, SessionId, UnixNanos};
 
 use crate::condemn::{self, Plan};
-use crate::decide::{self, Decided};
+use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
 use crate::live::Finder;
 use crate::marks::InForce;
+use crate::merge::{self, Candidates};
+use crate::moves::Moves;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
 use crate::remove::{self, Execution};
 use crate::sweep;
@@ -97,13 +100,14 @@ pub(crate) fn epoch(
         &Execution {
             packing: context.packing,
             copies_bytes_max: COPIES_BYTES_MAX,
-            has_merged: &|_| false,
+            is_current: &|| is_open(context.sealer, epoch),
             progress: context.progress,
         },
     )?;
     report.epochs += 1;
     report.containers_removed += done.removed;
     report.containers_compacted += done.compacted;
+    report.containers_merged += done.merged;
     report.bytes_deleted += done.freed_bytes;
     report.bytes_copied += done.copied_bytes;
     report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
@@ -119,6 +123,11 @@ pub(crate) fn epoch(
     close(context, &removed)?;
     hook_again(context, session, &done.kept)?;
     refused.map_or(Ok(census), Err)
+}
+
+/// Whether an epoch is still to be executed: the highest, and not finished by another.
+fn is_open(sealer: &Sealer, epoch: Epoch) -> Result<bool> {
+    Ok(Epochs::list(sealer)?.open() == Some(epoch))
 }
 
 /// Containers that were rewritten may have lost the fingerprints that led to them.
@@ -137,8 +146,16 @@ fn hook_again(context: &Context<'_>, session: &Session, kept: &[ContainerId]) ->
 /// The end of an epoch that removes nothing of what it condemned.
 fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
     let epochs = Epochs::list(context.sealer)?;
-    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
-    let left = condemned.slots.iter().map(|slots| LeftSlots {
+    let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+    let last = before.as_ref().map(|(before, _)| before);
+    let is_sure = !unreadable && !epochs.has_unfinished_below(condemned.epoch);
+    let moves = Moves::load(context, last, is_sure)?;
+    // Other names of what is left are found again when it is.
+    let own = condemned
+        .slots
+        .iter()
+        .filter(|slots| !moves.is_moved(slots.container));
+    let left = own.map(|slots| LeftSlots {
         slots: slots.clone(),
         dead_bytes: 0,
         live_bytes: 0,
@@ -149,9 +166,9 @@ fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
         marks: condemned.marks.clone(),
         left: left.collect(),
         gone: names_on_record(context, &epochs, condemned.epoch)?,
-        stored_bytes: before.map_or(0, |(before, _)| before.stored_bytes),
-        moved: Vec::new(),
-        small: Vec::new(),
+        stored_bytes: last.map_or(0, |before| before.stored_bytes),
+        moved: moves.carried(&[], Vec::new()),
+        small: last.map_or_else(Vec::new, |before| before.small.clone()),
     })
 }
 
@@ -198,27 +215,30 @@ fn wait_and_decide(
     let list = &census.manifests;
     condemn::ensure_readable(list)?;
     finder.manifests(list, &covers)?;
-    let live = finder.into_live();
-
     let epochs = Epochs::list(context.sealer)?;
-    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
-    let stored = stored_bytes(before.as_ref(), list, context.manifests)?;
-    let known = before.as_ref().map_or(&[][..], |(before, _)| &before.left);
-    let Decided {
-        slots,
-        left,
-        stored_bytes,
-        ..
-    } = decide::decide(context, &condemned.slots, &live, known, stored, options.limits)?;
+    let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+    let last = before.as_ref().map(|(before, _)| before);
+    let is_sure = !unreadable && !epochs.has_unfinished_below(condemned.epoch);
+    let moves = Moves::load(context, last, is_sure)?;
+    let live = finder.into_live(&moves);
+    let ground = Ground {
+        known: last.map_or(&[][..], |before| &before.left),
+        stored_bytes: stored_bytes(before.as_ref(), list, context.manifests)?,
+        limits: options.limits,
+        moves: &moves,
+        candidates: Candidates::gather(context, options, before.as_ref(), list, &moves)?,
+    };
+    let decided = decide::decide(context, &condemned.slots, &live, ground)?;
+    let new = merge::place(context, &decided.sets, &moves)?;
     let removed = Removed {
         epoch: condemned.epoch,
-        slots,
+        moved: moves.carried(&decided.slots, new),
+        slots: decided.slots,
         marks: condemned.marks.clone(),
-        left,
+        left: decided.left,
         gone: names_on_record(context, &epochs, condemned.epoch)?,
-        stored_bytes,
-        moved: Vec::new(),
-        small: Vec::new(),
+        stored_bytes: decided.stored_bytes,
+        small: decided.small,
     };
     Ok((removed, census))
 }

@@ -14,6 +14,8 @@ mod housekeeping;
 mod live;
 mod mark;
 mod marks;
+mod merge;
+mod moves;
 mod objects;
 mod plan;
 mod progress;

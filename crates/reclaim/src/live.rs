@@ -18,6 +18,7 @@ use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
 use crate::error::{ReclaimError, Result};
 use crate::mark::{self, Visit, Walk};
 use crate::marks::{InForce, covered};
+use crate::moves::Moves;
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet};
 use crate::sweep::holds_nodes;
@@ -96,9 +97,11 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// What was found.
-    pub(crate) fn into_live(self) -> SlotMap {
-        self.found.live
+    /// What was found, of the containers as they are now.
+    pub(crate) fn into_live(self, moves: &Moves) -> SlotMap {
+        let mut live = self.found.live;
+        moves.settle(&mut live);
+        live
     }
 
     /// All that a session's checkpoint names.
@@ -218,7 +221,9 @@ impl<'a> Finder<'a> {
             Err(recipe::RecipeError::Container(container::ContainerError::Missing { .. })) => return Ok(()),
             Err(source) => return Err(unmarkable(session, source)),
         };
-        for entry in catalog.entries().iter().filter(|entry| entry.level.get() > 0) {
+        let nodes = catalog.entries().iter().filter(|entry| entry.level.get() > 0);
+        // Of a container that has others' slots too, those that were this one's.
+        for entry in nodes.filter(|entry| catalog.is_of_requested(entry.slot)) {
             let at = ChunkLocation {
                 container: catalog.id(),
                 slot: entry.slot,
@@ -240,10 +245,13 @@ impl<'a> Finder<'a> {
             self.found.live.insert(container, slots);
             return Ok(());
         }
-        let catalog = self
-            .nodes
-            .catalog(container)
-            .map_err(|source| unmarkable(session, source))?;
+        let unmarkable = |source| unmarkable(session, source);
+        let mut catalog = self.nodes.catalog(container).map_err(unmarkable)?;
+        if slots.iter().any(|slot| catalog.entry(slot).is_none()) {
+            // Others may have been merged into it since this one was read.
+            let newer = self.nodes.newer(&catalog).map_err(unmarkable)?;
+            catalog = newer.unwrap_or(catalog);
+        }
         for slot in slots.iter() {
             let Some((at, entry)) = catalog.location_of(slot).zip(catalog.entry(slot)) else {
                 continue;

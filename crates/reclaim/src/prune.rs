@@ -17,12 +17,14 @@ use types::{Epoch, Revision, SessionId, UnixNanos};
 
 use crate::compact::Packing;
 use crate::condemn::{self, Before, Plan};
-use crate::decide;
+use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::{ReclaimError, Result};
 use crate::finish;
 use crate::housekeeping;
 use crate::marks::{self, InForce};
+use crate::merge::{self, Candidates};
+use crate::moves::Moves;
 use crate::plan::{self, Limits, Partial};
 use crate::progress::Progress;
 
@@ -111,6 +113,8 @@ pub struct PruneOptions {
     pub keep_endings_for: Duration,
     /// Slots of marks that are held in memory, all groups' together; what is beyond that is read again where it is needed.
     pub marks_bytes_max: u64,
+    /// So many small containers are merged into one, however little they hold; 0: none are, however many.
+    pub merge_members_min: usize,
     /// The process id that the session shows, for messages only.
     pub process: u32,
 }
@@ -126,6 +130,7 @@ impl Default for PruneOptions {
             abandoned_after: Duration::from_secs(24 * 60 * 60),
             keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
             marks_bytes_max: 32 << 20,
+            merge_members_min: 8,
             process: 0,
         }
     }
@@ -144,6 +149,8 @@ pub struct PruneReport {
     pub containers_removed: u64,
     /// Containers that lost a part.
     pub containers_compacted: u64,
+    /// Small containers that were merged into others.
+    pub containers_merged: u64,
     /// Bytes of all objects that were deleted, old generations too.
     pub bytes_deleted: u64,
     /// Bytes written anew for it.
@@ -173,6 +180,8 @@ pub struct Preview {
     pub containers_removed: u64,
     /// Containers that would lose a part.
     pub containers_compacted: u64,
+    /// Small containers that would be merged into others.
+    pub containers_merged: u64,
     /// Bytes that the store would get smaller by, about.
     pub bytes_freed: u64,
     /// Bytes that would be written anew.
@@ -246,6 +255,8 @@ fn run(
     lease: &HeldLease,
 ) -> Result<PruneReport> {
     let mut report = PruneReport::default();
+    // Who held the lease before may have merged containers whose catalogs are cached here.
+    context.containers.clear_catalogs();
     let epochs = Epochs::list(context.sealer)?;
     if let Some(epoch) = epochs.open()
         && !epochs.is_illegible(context.sealer, epoch)?
@@ -287,6 +298,7 @@ struct Known {
     census: Census,
     /// Those of the census that run or may run.
     running: BTreeSet<SessionId>,
+    moves: Moves,
 }
 
 impl Known {
@@ -304,11 +316,14 @@ impl Known {
         }
         // An epoch that is still open here is one whose lists cannot be read.
         let sweep_all = options.all || unreadable || epochs.open().is_some() || !in_force.missing.is_empty();
+        let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
+        let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
         let mut known = Self {
             epochs,
             removed,
             in_force,
             sweep_all,
+            moves,
             census: Census::default(),
             running: BTreeSet::new(),
         };
@@ -329,6 +344,7 @@ impl Known {
             sweep_all: self.sweep_all,
             running: &self.running,
             epoch: self.epochs.next(),
+            moves: &self.moves,
         };
         condemn::plan(context, options, list, &before)
     }
@@ -375,7 +391,16 @@ fn begin(
         report.bytes_stored = removed.stored_bytes;
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     }
-    let is_needed = plan.has_news || plan.has_dropped || known.is_overdue(session, options.limits);
+    let is_needed = plan.has_news
+        || plan.has_dropped
+        || known.is_overdue(session, options.limits)
+        || merge::is_due(
+            context,
+            options,
+            known.removed.as_ref(),
+            &known.census.manifests,
+            &known.moves,
+        )?;
     let epoch = is_needed.then_some(known.epochs.next());
     if epoch.is_none() && plan.marked.is_empty() {
         let marks = plan.after;
@@ -439,8 +464,16 @@ pub fn preview(
         .as_ref()
         .map_or(&[][..], |(removed, _)| &removed.left);
     let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
-    let decided = decide::decide(context, &plan.condemned, &live, left, stored, options.limits)?;
+    let ground = Ground {
+        known: left,
+        stored_bytes: stored,
+        limits: options.limits,
+        moves: &known.moves,
+        candidates: Candidates::gather(context, options, known.removed.as_ref(), &list, &known.moves)?,
+    };
+    let decided = decide::decide(context, &plan.condemned, &live, ground)?;
     Ok(Preview {
+        containers_merged: decided.sets.iter().map(|set| set.sources.len() as u64).sum(),
         containers_removed: decided.whole,
         containers_compacted: decided.compacted,
         bytes_freed: decided.freed_bytes,

@@ -5,6 +5,9 @@
 //! The list is all that is removed. Executing it again, after any crash, beside another who executes it, or
 //! after it was finished, comes to the same; what is left of an attempt is not trusted before all of it was read.
 //!
+//! Small containers are merged in between (`merging.rs`): their slots are durable in the container that takes them over
+//! before their own names lead there, and that is durable before their own generations go.
+//!
 //! Whole containers go first, since a full disk needs their space; what copies take before the old generations
 //! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
 
@@ -14,7 +17,7 @@ use container::{CatalogView, ContainerError, Containers, Depth, SealedContainer}
 use env::{Storage, StorageError};
 use format::names;
 use format::reclaim::{ContainerSlots, Removed};
-use types::{ContainerId, Generation, SessionId, SlotRange};
+use types::{ContainerId, Generation, SlotRange};
 
 use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
@@ -33,9 +36,8 @@ pub(crate) struct Execution<'a> {
     pub packing: Packing,
     /// New generations, in bytes, that may exist beside the old ones.
     pub copies_bytes_max: u64,
-    /// Whether a session was a reclaimer's: its containers may have been merged from others, whose stubs go
-    /// with them.
-    pub has_merged: &'a dyn Fn(SessionId) -> bool,
+    /// Whether the list is still to be executed: asked before anything is put where it never was.
+    pub is_current: &'a dyn Fn() -> Result<bool>,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
 }
@@ -51,6 +53,8 @@ pub(crate) struct Executed {
     pub removed: u64,
     /// Containers that were rewritten.
     pub compacted: u64,
+    /// Containers that were merged into others.
+    pub merged: u64,
     /// Containers of which a part is on the list and the rest is in place, whoever rewrote them: their hooks
     /// are to be published again ([`index::Index::add_rewritten`]).
     pub kept: Vec<ContainerId>,
@@ -72,13 +76,15 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
         how: *how,
         out: Executed::default(),
         batch: Batch::default(),
+        merged_into: BTreeSet::new(),
     };
     let (nodes, others): (Vec<_>, Vec<_>) = removed
         .slots
         .iter()
         .partition(|entry| entry.container.kind.is_mirrored());
-    for list in [nodes, others] {
+    for (is_nodes, list) in [(true, nodes), (false, others)] {
         run.remove_whole(&list)?;
+        run.merge(removed, is_nodes)?;
         for folder in folders(&list) {
             run.compact_folder(folder)?;
         }
@@ -98,6 +104,9 @@ struct Run<'a> {
     how: Execution<'a>,
     out: Executed,
     batch: Batch,
+    /// Containers that others were merged into, or that stay as they are since that came to nothing half way: an older
+    /// generation lacks slots that the newest has.
+    merged_into: BTreeSet<ContainerId>,
 }
 
 /// New generations that are not durable yet, and what goes when they are.
@@ -109,11 +118,11 @@ struct Batch {
 
 /// What was found of a container, or done with it.
 enum Settled {
-    /// One generation without listed slots, or a stub.
+    /// One generation without listed slots.
     Fine,
     /// This one holds the survivors, and the others go with the batch.
     Replaced(Generation),
-    /// Nothing of it is left, or it stays as it is.
+    /// Nothing of it is left, it is elsewhere, or it stays as it is.
     Over,
     /// A rival was here: to be looked at again.
     Again,
@@ -133,7 +142,6 @@ impl Run<'_> {
         for folder in folders(&whole) {
             self.check_cancelled()?;
             for (id, found) in self.list(folder)? {
-                self.remove_stubs(id, &found)?;
                 doomed.extend(found.but(id, None));
                 self.out.removed += 1;
             }
@@ -164,69 +172,11 @@ impl Run<'_> {
         Ok(objects::list(self.storage, first.session, first.kind, &wanted)?)
     }
 
-    /// The stubs that lead only to this container, and those that lead only to them. They go first, and
-    /// durably: later nothing would tell of them.
-    fn remove_stubs(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
-        if !(self.how.has_merged)(id.session) {
-            return Ok(());
-        }
-        let mut stubs = Vec::new();
-        self.find_stubs(id, found, &mut stubs)?;
-        if stubs.is_empty() {
-            return Ok(());
-        }
-        // Those that lead to others first: what is left after a crash is found again.
-        for (stub, doomed) in stubs.into_iter().rev() {
-            self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
-            self.storage.barrier()?;
-            self.containers.forget(stub);
-        }
-        Ok(())
-    }
-
-    fn find_stubs(
-        &self,
-        to: ContainerId,
-        found: &Objects,
-        out: &mut Vec<(ContainerId, Vec<Doomed>)>,
-    ) -> Result<()> {
-        let Some(view) = self.newest(to, found)? else {
-            return Ok(());
-        };
-        let sources: BTreeSet<ContainerId> = view.merged().iter().map(|range| range.from).collect();
-        for from in sources {
-            if out.iter().any(|(known, _)| *known == from) {
-                continue;
-            }
-            let listed = objects::list(self.storage, from.session, from.kind, &[from])?;
-            let Some(objects) = listed.get(&from) else {
-                continue;
-            };
-            let moved_to = self.newest(from, objects)?.and_then(|stub| stub.moved_to());
-            if moved_to == Some(to) {
-                out.push((from, objects.but(from, None)));
-                self.find_stubs(from, objects, out)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The highest generation that can be read, if any can.
-    fn newest(&self, id: ContainerId, found: &Objects) -> Result<Option<CatalogView>> {
-        for generation in found.0.keys().rev() {
-            match self.containers.generation(id, *generation) {
-                Ok(view) => return Ok(Some(view)),
-                Err(error) if is_elsewhere(&error) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(None)
-    }
-
     /// Rewrites the containers of a folder of which a part is listed, and looks again until nobody came between.
     fn compact_folder(&mut self, folder: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = folder.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
+        open.retain(|entry| !self.merged_into.contains(&entry.container));
         let mut ours: BTreeMap<ContainerId, Generation> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
@@ -284,7 +234,11 @@ impl Run<'_> {
             Err(error) => return Err(error.into()),
         };
         if let Some(view) = &view {
-            if view.moved_to().is_some() || (is_alone && is_rid_of(view, dead)) {
+            if view.moved_to().is_some() {
+                // What is listed of it is listed of the container that has its slots.
+                return Ok(Settled::Over);
+            }
+            if is_alone && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
             }
             // Left of an attempt, or another's who may not have come to a barrier.
@@ -330,7 +284,6 @@ impl Run<'_> {
             match rewritten {
                 Ok(Some(sealed)) => return self.put(&sealed, found),
                 Ok(None) => {
-                    self.remove_stubs(id, found)?;
                     self.batch.doomed.extend(found.but(id, None));
                     self.containers.forget(id);
                     self.out.removed += 1;
@@ -401,6 +354,8 @@ impl Run<'_> {
         Ok(())
     }
 }
+
+mod merging;
 
 fn is_full(put: &std::result::Result<(), ContainerError>) -> bool {
     matches!(put, Err(ContainerError::Storage(StorageError::NoSpace { .. })))

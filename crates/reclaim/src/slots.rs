@@ -103,6 +103,33 @@ impl SlotSet {
         Self { ranges: out }
     }
 
+    /// What is in this set and in the range.
+    pub(crate) fn within(&self, range: SlotRange) -> Self {
+        let (first, end) = (range.first().get(), range.end());
+        let cut = self.ranges.iter().map(|(a, b)| (first.max(*a), end.min(*b)));
+        Self {
+            ranges: cut.filter(|(a, b)| a < b).collect(),
+        }
+    }
+
+    /// Whether any slot of the range is in this set.
+    pub(crate) fn meets(&self, range: SlotRange) -> bool {
+        !self.within(range).is_empty()
+    }
+
+    /// The same slots, counted from `to` on instead of from `from`; those before or past the ends are left out.
+    pub(crate) fn shifted(&self, from: Slot, to: Slot) -> Self {
+        let shift = |slot: u32| Some(slot.checked_sub(from.get())? + to.get());
+        let limit = Slot::MAX.get() + 1;
+        let ranges = self.ranges.iter().filter_map(|(first, end)| {
+            let (first, end) = (shift(*first.max(&from.get()))?, shift(*end)?);
+            (first < end.min(limit)).then_some((first, end.min(limit)))
+        });
+        Self {
+            ranges: ranges.collect(),
+        }
+    }
+
     pub(crate) fn ranges(&self) -> impl Iterator<Item = SlotRange> + '_ {
         self.ranges.iter().filter_map(|(first, end)| {
             let first_slot = Slot::new(*first).ok()?;
@@ -143,6 +170,10 @@ impl SlotMap {
 
     pub(crate) fn get(&self, container: ContainerId) -> Option<&SlotSet> {
         self.containers.get(&container)
+    }
+
+    pub(crate) fn remove(&mut self, container: ContainerId) -> Option<SlotSet> {
+        self.containers.remove(&container)
     }
 
     pub(crate) fn contains(&self, container: ContainerId, slot: Slot) -> bool {
@@ -233,6 +264,15 @@ mod tests {
             let mut both = set.clone();
             both.add(&other);
             prop_assert_eq!(slots(&both), model.union(&plain(&b)).copied().collect::<Vec<_>>());
+            for (first, count) in &b {
+                let of = range(*first, *count);
+                let within: Vec<u32> = model.iter().copied().filter(|slot| of.contains(Slot::new(*slot).unwrap())).collect();
+                prop_assert_eq!(set.meets(of), !within.is_empty());
+                let there = set.within(of).shifted(of.first(), Slot::new(1000).unwrap());
+                prop_assert_eq!(slots(&there), within.iter().map(|slot| slot - first + 1000).collect::<Vec<_>>());
+                let back = there.shifted(Slot::new(1000).unwrap(), of.first());
+                prop_assert_eq!(slots(&back), within);
+            }
         }
     }
 }

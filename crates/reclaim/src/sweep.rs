@@ -14,6 +14,7 @@ use format::reclaim::{ContainerSlots, SlotList};
 use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::Result;
+use crate::moves::Moves;
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet, entry};
 
@@ -34,18 +35,22 @@ pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
 /// What marks say of the containers swept.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Of the containers swept.
+    /// Of the containers swept; what was merged into one is said of that one.
     pub(crate) live: SlotMap,
     /// Sessions of which any container is marked, of those whose containers are swept.
     pub(crate) alive: HashSet<SessionId>,
 }
 
-/// Reads all marks, one group's after another's, for what they say of `swept`.
+/// Reads all marks for what they say of `swept`, by whatever name.
 pub(crate) fn merge<'a>(
     lists: impl Iterator<Item = Result<Cow<'a, SlotList>>>,
     swept: &BTreeSet<ContainerId>,
+    moves: &Moves,
 ) -> Result<Merged> {
-    let sessions: HashSet<SessionId> = swept.iter().map(|id| id.session).collect();
+    let sources = swept.iter().flat_map(|id| moves.sources(*id));
+    let mut names: BTreeSet<ContainerId> = sources.map(|moved| moved.from).collect();
+    names.extend(swept);
+    let sessions: HashSet<SessionId> = names.iter().map(|id| id.session).collect();
     let mut merged = Merged::default();
     for list in lists {
         let list = list?;
@@ -55,11 +60,14 @@ pub(crate) fn merge<'a>(
                 continue;
             }
             merged.alive.insert(container.session);
-            if swept.contains(&container) {
+            if names.contains(&container) {
                 merged.live.add(container, &ranges.iter().copied().collect());
             }
         }
     }
+    moves.settle(&mut merged.live);
+    let alive = swept.iter().filter(|id| merged.live.get(**id).is_some());
+    merged.alive.extend(alive.map(|id| id.session));
     Ok(merged)
 }
 
@@ -118,11 +126,12 @@ pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId
     Ok(all)
 }
 
-/// What of the containers is dead, in order. Copies of catalogs are dead when nothing else of their session lives.
+/// What of the containers is dead, in order and by their own names. Copies of catalogs are dead when nothing else of their session lives.
 pub(crate) fn dead(
     containers: &Containers,
     swept: &BTreeSet<ContainerId>,
     merged: &Merged,
+    moves: &Moves,
     is_ended: &dyn Fn(SessionId) -> bool,
     progress: &dyn Progress,
 ) -> Result<Vec<ContainerSlots>> {
@@ -144,7 +153,9 @@ pub(crate) fn dead(
             }
         }
     }
-    let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).collect();
+    let sources = swept.iter().flat_map(|id| moves.sources(*id));
+    let sources = sources.map(|moved| moved.from.session);
+    let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).chain(sources).collect();
     for session in sessions {
         if !merged.alive.contains(&session) && is_ended(session) {
             let copies = listed_kind(containers, session, ContainerKind::Catalog)?;

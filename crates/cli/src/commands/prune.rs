@@ -20,6 +20,7 @@ struct Summary {
     bytes_left_dead: u64,
     containers_removed: u64,
     containers_compacted: u64,
+    containers_merged: u64,
     nodes_read: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_stored: Option<u64>,
@@ -66,16 +67,18 @@ pub(crate) fn preview(
     let PrunePreview {
         containers_removed,
         containers_compacted,
+        containers_merged,
         bytes_freed,
         bytes_copied,
         bytes_left_dead,
         nodes_read,
     } = preview;
     output.line(format!(
-        "would free {}: {} go, {} lose a part; {} would be copied for it, and {} would stay unused",
+        "would free {}: {} go, {} lose a part{}; {} would be copied for it, and {} would stay unused",
         bytes(bytes_freed),
         count(containers_removed, "container", "containers"),
         containers_compacted,
+        merged(containers_merged, "are merged into others"),
         bytes(bytes_copied),
         bytes(bytes_left_dead),
     ))?;
@@ -87,6 +90,7 @@ pub(crate) fn preview(
         bytes_left_dead,
         containers_removed,
         containers_compacted,
+        containers_merged,
         nodes_read,
         bytes_stored: None,
         sessions_expired: Vec::new(),
@@ -123,10 +127,11 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         output.line("nothing to reclaim")?;
     } else {
         output.line(format!(
-            "freed {}: {} went, {} lost a part; {} were copied for it",
+            "freed {}: {} went, {} lost a part{}; {} were copied for it",
             bytes(report.bytes_freed()),
             count(report.containers_removed, "container", "containers"),
             report.containers_compacted,
+            merged(report.containers_merged, "were merged into others"),
             bytes(report.bytes_copied),
         ))?;
     }
@@ -145,11 +150,20 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         bytes_left_dead: report.bytes_left_dead,
         containers_removed: report.containers_removed,
         containers_compacted: report.containers_compacted,
+        containers_merged: report.containers_merged,
         nodes_read: report.nodes_read,
         bytes_stored: Some(report.bytes_stored),
         sessions_expired: report.sessions_expired.iter().map(|id| id.get()).collect(),
     })?;
     Ok(())
+}
+
+/// Of small containers it is told where there were any.
+fn merged(containers: u64, what: &str) -> String {
+    if containers == 0 {
+        return String::new();
+    }
+    format!(", {containers} {what}")
 }
 
 fn watched<T>(

@@ -25,15 +25,39 @@ const KINDS: [ContainerKind; 5] = [
     ContainerKind::Small,
 ];
 
-/// So much may stay dead.
+/// So much may stay dead. Small containers are merged as soon as there are two.
 pub fn leaving(unused_max: PruneUnused) -> PruneOptions {
     PruneOptions {
         limits: PruneLimits {
             unused_max,
             ..PruneLimits::default()
         },
+        merge_members_min: 2,
         ..PruneOptions::default()
     }
+}
+
+/// Nothing may stay dead, and nothing is merged.
+pub fn everything_apart() -> PruneOptions {
+    PruneOptions {
+        merge_members_min: 0,
+        ..everything()
+    }
+}
+
+/// Containers that lead to others, by name.
+pub fn stubs(process: &Process) -> BTreeMap<ContainerId, ContainerId> {
+    let opened = config::open(&process.env, Credential::NoPassword).unwrap();
+    let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);
+    let mut stubs = BTreeMap::new();
+    for kind in KINDS {
+        for meta in process.storage.list(kind.folder()).unwrap() {
+            let (id, generation) = names::parse_container(&meta.name).unwrap();
+            let to = containers.generation(id, generation).unwrap().moved_to();
+            stubs.extend(to.map(|to| (id, to)));
+        }
+    }
+    stubs
 }
 
 /// Nothing may stay dead.
@@ -113,17 +137,27 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     for entry in reclaimer.manifests.list().unwrap().backups() {
         reached.extend(reclaimer.reached_by(entry.backup().unwrap()));
     }
-    let mut by_container: BTreeMap<ContainerId, BTreeSet<Slot>> = BTreeMap::new();
-    for location in &reached {
-        by_container
-            .entry(location.container)
-            .or_default()
-            .insert(location.slot);
-    }
-    let sessions: BTreeSet<SessionId> = by_container.keys().map(|id| id.session).collect();
-    let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
     let opened = config::open(&process.env, Credential::NoPassword).unwrap();
     let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);
+    // What was merged lies elsewhere, and leads there as long as anything of it is reached.
+    let mut by_container: BTreeMap<ContainerId, BTreeSet<Slot>> = BTreeMap::new();
+    for location in &reached {
+        let view = containers.catalog(location.container).unwrap();
+        let now = view.location_of(location.slot).unwrap();
+        by_container.entry(now.container).or_default().insert(now.slot);
+    }
+    let mut leading: BTreeMap<ContainerId, ContainerId> = BTreeMap::new();
+    for (id, slots) in &by_container {
+        for range in containers.catalog(*id).unwrap().merged() {
+            let here = SlotRange::new(range.first_here, range.slots.count()).unwrap();
+            if slots.iter().any(|slot| here.contains(*slot)) {
+                leading.insert(range.from, *id);
+            }
+        }
+    }
+    let reached = reached.iter().map(|location| location.container.session);
+    let sessions: BTreeSet<SessionId> = reached.chain(by_container.keys().map(|id| id.session)).collect();
+    let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
     let mut mirrors: BTreeSet<String> = process.names("mirror").into_iter().collect();
     let mut seen = BTreeSet::new();
     for kind in KINDS {
@@ -145,6 +179,14 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
                 continue;
             }
             let view = containers.generation(id, generation).unwrap();
+            if let Some(to) = view.moved_to() {
+                assert_eq!(
+                    leading.remove(&id),
+                    Some(to),
+                    "{when}: {id} leads to {to}, and nobody goes there"
+                );
+                continue;
+            }
             let slots: BTreeSet<Slot> = view.entries().iter().map(|entry| entry.slot).collect();
             let expected = by_container.remove(&id).unwrap_or_default();
             assert!(
@@ -157,6 +199,7 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     }
     assert!(mirrors.is_empty(), "{when}: copies of nothing: {mirrors:?}");
     assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
+    assert!(leading.is_empty(), "{when}: no way leads from {leading:?}");
     let condemned = process.names("condemned");
     assert!(condemned.is_empty(), "{when}: an epoch is open: {condemned:?}");
 }

@@ -1,0 +1,414 @@
+//! Merging as a removed list says it: small containers give their slots to one of them, and become stubs that lead there.
+//!
+//! In rounds with a barrier after each, for some merges at once: a new generation of the container that takes the slots
+//! over, with what survives of all of them; then the stubs; then the older generations go. Each round looks at what stands:
+//! whoever finds a rival's generation, or what was left of an attempt, goes on from there once all of it was read.
+//!
+//! What must hold: no stub stands that is durable while the newest generation of the container that it leads to lacks its
+//! slots; nothing is deleted of a container before its stub is durable. A container that cannot be read whole is not
+//! merged and stays as it is, and so do all where there is no space: the list names both of its names all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use container::{CatalogView, ContainerBuilder, ContainerError, SealedContainer};
+use env::StorageError;
+use format::names;
+use format::reclaim::{Moved, Removed};
+use types::{ContainerId, Generation, SlotRange};
+
+use super::{ROUNDS_MAX, Run, is_elsewhere, is_full};
+use crate::compact::{Part, is_rid_of, join};
+use crate::error::{ReclaimError, Result};
+use crate::objects::{self, Doomed, Objects};
+
+/// Rounds of one merge: three, and room for rivals.
+const MERGE_ROUNDS_MAX: usize = 3 + ROUNDS_MAX;
+
+/// Containers that become one.
+struct Merge<'a> {
+    target: ContainerId,
+    sources: Vec<&'a Moved>,
+    /// Sources that cannot be read whole, and stay as they are.
+    apart: BTreeSet<ContainerId>,
+    /// The generation of the target that was whole and had all slots before the last barrier.
+    durable: Option<Generation>,
+    /// Stubs that are whole, before the last barrier or since.
+    stubs: BTreeSet<ContainerId>,
+    /// Whether all stubs stood before the last barrier.
+    has_stubs: bool,
+}
+
+/// What a look at a merge came to.
+enum Step {
+    /// Something was put or found: to be looked at again after a barrier.
+    Next,
+    /// Nothing is left to do but to delete these.
+    Done(Vec<Doomed>),
+}
+
+/// What stands of a source.
+enum Source {
+    /// Nothing.
+    Gone,
+    /// Its slots are where they were.
+    Whole(Objects),
+    /// A stub leads to the target; other generations may stand still.
+    Stub(Objects, Generation),
+}
+
+impl Run<'_> {
+    /// Merges what the list says, of kinds that are mirrored or of the others.
+    pub(super) fn merge(&mut self, removed: &Removed, is_mirrored: bool) -> Result<()> {
+        let mut merges: BTreeMap<ContainerId, Merge<'_>> = BTreeMap::new();
+        let new = removed.moved.iter().filter(|moved| moved.is_new);
+        for moved in new.filter(|moved| moved.to.kind.is_mirrored() == is_mirrored) {
+            let of_target = merges.entry(moved.to).or_insert_with(|| Merge {
+                target: moved.to,
+                sources: Vec::new(),
+                apart: BTreeSet::new(),
+                durable: None,
+                stubs: BTreeSet::new(),
+                has_stubs: false,
+            });
+            of_target.sources.push(moved);
+        }
+        // The largest that a merge can come to, and what it is merged from stands beside it.
+        let largest = self.how.packing.container_bytes / 4 * 5 * if is_mirrored { 2 } else { 1 };
+        let at_once = usize::try_from(self.how.copies_bytes_max / largest.max(1)).unwrap_or(usize::MAX);
+        let mut merges = merges.into_values();
+        loop {
+            let some: Vec<Merge<'_>> = merges.by_ref().take(at_once.max(1)).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.merge_some(removed, some)?;
+        }
+    }
+
+    /// Merges to their end, side by side.
+    fn merge_some(&mut self, removed: &Removed, mut open: Vec<Merge<'_>>) -> Result<()> {
+        for _ in 0..MERGE_ROUNDS_MAX {
+            if open.is_empty() {
+                return Ok(());
+            }
+            if !(self.how.is_current)()? {
+                return Err(ReclaimError::Overtaken);
+            }
+            let (mut again, mut doomed) = (Vec::new(), Vec::new());
+            for mut merge in open {
+                self.check_cancelled()?;
+                match self.step(removed, &mut merge)? {
+                    Step::Next => again.push(merge),
+                    Step::Done(old) => doomed.extend(old),
+                }
+            }
+            self.storage.barrier()?;
+            self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
+            open = again;
+        }
+        if open.is_empty() {
+            return Ok(());
+        }
+        Err(ReclaimError::Overtaken)
+    }
+
+    /// Looks at what stands, and does the next thing.
+    fn step(&mut self, removed: &Removed, merge: &mut Merge<'_>) -> Result<Step> {
+        let Some(found) = self.list_one(merge.target)? else {
+            return Ok(Step::Done(Vec::new()));
+        };
+        let mut sources = Vec::new();
+        for moved in merge
+            .sources
+            .iter()
+            .filter(|moved| !merge.apart.contains(&moved.from))
+        {
+            sources.push((*moved, self.source(moved, &merge.stubs)?));
+        }
+        let dead = dead_of(removed, merge.target);
+        let Some(highest) = found.highest() else {
+            return Ok(Step::Done(Vec::new()));
+        };
+        let newest = self.readable(merge.target, highest)?;
+        let has_all = newest.as_ref().is_some_and(|view| {
+            let is_in = |from| view.merged().iter().any(|range| range.from == from);
+            let wanted = sources
+                .iter()
+                .filter(|(_, source)| !matches!(source, Source::Gone));
+            view.moved_to().is_none()
+                && is_rid_of(view, dead)
+                && wanted.clone().all(|(moved, _)| is_in(moved.from))
+        });
+        let is_durable = has_all && merge.durable == Some(highest);
+        if !is_durable {
+            let is_whole = found.alone(merge.target.kind).is_some();
+            if has_all && (is_whole || self.is_sound(merge.target, highest)?) {
+                // Left of an attempt, or another's, who may not have come to a barrier.
+                merge.durable = Some(highest);
+                return Ok(Step::Next);
+            }
+            return self.take_over(removed, merge, &found, &sources);
+        }
+        let whole: Vec<_> = sources
+            .iter()
+            .filter_map(|(moved, source)| match source {
+                Source::Whole(objects) => Some((*moved, objects)),
+                _ => None,
+            })
+            .collect();
+        if !whole.is_empty() || !merge.has_stubs {
+            for (moved, objects) in whole {
+                if self.put_stub(moved, objects)? {
+                    merge.stubs.insert(moved.from);
+                }
+            }
+            merge.has_stubs = true;
+            return Ok(Step::Next);
+        }
+        let mut doomed = found.but(merge.target, Some(highest));
+        for (moved, source) in &sources {
+            if let Source::Stub(objects, generation) = source {
+                doomed.extend(objects.but(moved.from, Some(*generation)));
+                self.containers.forget(moved.from);
+            }
+        }
+        self.merged_into.insert(merge.target);
+        self.out.kept.push(merge.target);
+        Ok(Step::Done(doomed))
+    }
+
+    /// What stands of a source. `known` are stubs that need not be read again.
+    fn source(&self, moved: &Moved, known: &BTreeSet<ContainerId>) -> Result<Source> {
+        let Some(objects) = self.list_one(moved.from)? else {
+            return Ok(Source::Gone);
+        };
+        let Some(highest) = objects.highest() else {
+            return Ok(Source::Gone);
+        };
+        let view = self.readable(moved.from, highest)?;
+        let leads_there = view.is_some_and(|view| view.moved_to() == Some(moved.to));
+        let is_alone = || objects.alone(moved.from.kind).is_some();
+        // One copy of two, or half of one, may be what an attempt left.
+        let is_stub = leads_there
+            && (is_alone() || known.contains(&moved.from) || self.is_sound(moved.from, highest)?);
+        Ok(if is_stub {
+            Source::Stub(objects, highest)
+        } else {
+            Source::Whole(objects)
+        })
+    }
+
+    /// Puts the target's next generation, with what it lacks, of the newest one that can be had whole.
+    fn take_over(
+        &mut self,
+        removed: &Removed,
+        merge: &mut Merge<'_>,
+        found: &Objects,
+        sources: &[(&Moved, Source)],
+    ) -> Result<Step> {
+        let Some(highest) = found.highest() else {
+            return Ok(Step::Done(Vec::new()));
+        };
+        let (mut damage, mut had) = (None, BTreeSet::new());
+        for generation in found.0.keys().rev() {
+            let base = match self.containers.generation(merge.target, *generation) {
+                Ok(base) => base,
+                Err(error) if is_elsewhere(&error) => {
+                    damage = damage.or(Some(error));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            had.extend(base.merged().iter().map(|range| range.from));
+            match self.joined(removed, merge, (base, highest.next()), sources, &had)? {
+                Joined::Sealed(sealed) => return self.put_target(merge, &sealed, sources),
+                Joined::Bad(error) => damage = damage.or(Some(error)),
+                // Nothing is merged after all.
+                Joined::Nothing => return Ok(Step::Done(Vec::new())),
+            }
+        }
+        // An older generation lacks what stubs lead to: it must not take the place of this one.
+        self.merged_into.insert(merge.target);
+        if let Some(error) = damage {
+            self.out.damaged.push((merge.target, error));
+        }
+        Ok(Step::Done(Vec::new()))
+    }
+
+    /// `had`: what this generation or a newer one has, and must not be lost.
+    fn joined(
+        &mut self,
+        removed: &Removed,
+        merge: &mut Merge<'_>,
+        (base, generation): (CatalogView, Generation),
+        sources: &[(&Moved, Source)],
+        had: &BTreeSet<ContainerId>,
+    ) -> Result<Joined> {
+        let is_needed = |from: ContainerId| {
+            let mut stubs = sources
+                .iter()
+                .filter(|(_, source)| matches!(source, Source::Stub(..)));
+            had.contains(&from) || stubs.any(|(moved, _)| moved.from == from)
+        };
+        let has = |from: ContainerId| base.merged().iter().any(|range| range.from == from);
+        loop {
+            let mut views = Vec::new();
+            for (moved, source) in sources {
+                if has(moved.from) || merge.apart.contains(&moved.from) {
+                    continue;
+                }
+                let objects = match source {
+                    Source::Gone => continue,
+                    Source::Whole(objects) | Source::Stub(objects, _) => objects,
+                };
+                match self.newest_whole(moved, objects)? {
+                    Ok(view) => views.push((*moved, view)),
+                    // What the stub leads to has its slots, or nothing has.
+                    Err(error) if is_needed(moved.from) => return Ok(Joined::Bad(error)),
+                    Err(error) => {
+                        merge.apart.insert(moved.from);
+                        self.out.damaged.push((moved.from, error));
+                    }
+                }
+            }
+            let target = Part {
+                view: &base,
+                dead: dead_of(removed, merge.target),
+                moved: None,
+            };
+            let is_merged = sources.iter().any(|(moved, _)| has(moved.from));
+            if views.is_empty() && !is_merged {
+                return Ok(Joined::Nothing);
+            }
+            let mut parts: Vec<Part<'_>> = views
+                .iter()
+                .map(|(moved, view)| Part {
+                    view,
+                    dead: dead_of(removed, moved.from),
+                    moved: Some(*moved),
+                })
+                .collect();
+            // Neighbours of a series lie as their backups do.
+            let order = |part: &Part<'_>| (part.view.id().session, part.view.id().sequence);
+            let at = parts.partition_point(|part| order(part) < order(&target));
+            parts.insert(at, target);
+            match join(
+                self.containers,
+                merge.target,
+                &parts,
+                generation,
+                self.how.packing,
+            ) {
+                Ok(Some(sealed)) => return Ok(Joined::Sealed(sealed)),
+                Ok(None) => return Ok(Joined::Nothing),
+                Err((n, error)) if is_elsewhere(&error) => match parts[n].moved {
+                    None => return Ok(Joined::Bad(error)),
+                    Some(moved) if is_needed(moved.from) => return Ok(Joined::Bad(error)),
+                    Some(moved) => {
+                        merge.apart.insert(moved.from);
+                        self.out.damaged.push((moved.from, error));
+                    }
+                },
+                Err((_, error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The newest generation of a source that is no stub and can be read.
+    fn newest_whole(
+        &self,
+        moved: &Moved,
+        objects: &Objects,
+    ) -> Result<std::result::Result<CatalogView, ContainerError>> {
+        let mut damage = None;
+        for generation in objects.0.keys().rev() {
+            match self.containers.generation(moved.from, *generation) {
+                Ok(view) if view.moved_to().is_none() => return Ok(Ok(view)),
+                Ok(_) => {}
+                Err(error) if is_elsewhere(&error) => damage = damage.or(Some(error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Err(damage.unwrap_or(ContainerError::Missing {
+            container: moved.from,
+        })))
+    }
+
+    fn put_target(
+        &mut self,
+        merge: &mut Merge<'_>,
+        sealed: &SealedContainer,
+        sources: &[(&Moved, Source)],
+    ) -> Result<Step> {
+        let put = self.containers.put(sealed);
+        if is_full(&put) {
+            // Merging is no reason to need space, unless it has begun: half of it may be known to a session by now.
+            let is_begun = sources
+                .iter()
+                .any(|(_, source)| matches!(source, Source::Stub(..)));
+            let stands = self
+                .storage
+                .head(&names::container(sealed.id(), sealed.generation()));
+            if !is_begun && matches!(stands, Err(StorageError::NotFound { .. })) {
+                return Ok(Step::Done(Vec::new()));
+            }
+        }
+        match put {
+            Ok(()) => {
+                self.out.copied_bytes += sealed.stored_bytes_total();
+                merge.durable = Some(sealed.generation());
+                Ok(Step::Next)
+            }
+            Err(ContainerError::AlreadyExists { .. }) => Ok(Step::Next),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether it is ours; else it is looked at again.
+    fn put_stub(&mut self, moved: &Moved, objects: &Objects) -> Result<bool> {
+        let Some(highest) = objects.highest() else {
+            return Ok(false);
+        };
+        let stub = ContainerBuilder::stub(moved.from, highest.next(), moved.to).seal(self.containers)?;
+        match self.containers.put(&stub) {
+            Ok(()) => {
+                self.out.copied_bytes += stub.stored_bytes_total();
+                self.out.merged += 1;
+                self.containers.forget(moved.from);
+                Ok(true)
+            }
+            Err(ContainerError::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn list_one(&self, id: ContainerId) -> Result<Option<Objects>> {
+        Ok(objects::list(self.storage, id.session, id.kind, &[id])?.remove(&id))
+    }
+
+    /// The catalog of a generation, where it can be read.
+    fn readable(&self, id: ContainerId, generation: Generation) -> Result<Option<CatalogView>> {
+        match self.containers.generation(id, generation) {
+            Ok(view) => Ok(Some(view)),
+            Err(error) if is_elsewhere(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What came of putting together a new generation.
+enum Joined {
+    Sealed(SealedContainer),
+    /// Of this generation it cannot be made.
+    Bad(ContainerError),
+    /// There is nothing to put.
+    Nothing,
+}
+
+/// What the list says of a container.
+fn dead_of(removed: &Removed, id: ContainerId) -> &[SlotRange] {
+    let at = removed.slots.binary_search_by_key(&id, |entry| entry.container);
+    at.ok()
+        .and_then(|at| removed.slots[at].slots.as_deref())
+        .unwrap_or_default()
+}
