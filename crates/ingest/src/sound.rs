@@ -104,7 +104,9 @@ impl<'a> Soundness<'a> {
     fn judge(&mut self, at: u64, view: &Arc<ReclaimView>) -> Verdict {
         match self.segment(at) {
             Ok(part) => {
-                let is_sound = match self.door.nodes().node(part.node.location) {
+                let at = part.node.location;
+                let is_sound = match self.door.nodes().node(at) {
+                    _ if !view.is_whole(at.container, SlotRange::one(at.slot)) => false,
                     Ok(node) => node.entries.iter().all(|entry| self.is_there(entry, view)),
                     Err(_) => false,
                 };

@@ -256,7 +256,9 @@ impl<'a> Run<'a> {
         let latest = |listed: &ManifestList| {
             list.clone_from(listed);
             let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
-            let mut fitting = of_series.filter(|entry| entry.backup().is_some_and(&fits));
+            // What cannot be read of one may say that it is forgotten, and its nodes may be going.
+            let sure = of_series.filter(|entry| !entry.newer_unreadable);
+            let mut fitting = sure.filter(|entry| entry.backup().is_some_and(&fits));
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
         let parent = session.choose_parents(latest)?.into_iter().next();
@@ -293,6 +295,7 @@ impl<'a> Run<'a> {
             named.add(*session, [*span]);
         }
         let previous = previous
+            .filter(|entry| !entry.newer_unreadable)
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
         let door = Door::new(session.clone(), store.nodes(), &index, named)

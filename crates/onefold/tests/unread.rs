@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::num::NonZeroU32;
+
 use common::pruning::{everything, everything_at_once, forget, prune, try_forget, try_prune};
 use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use format::names;
 use onefold::{
-    CheckReport, Filter, ForgetRequest, ForgetWhat, HoldEnd, Monitor, ReadData, SessionId, Snapshot, Store,
-    TagChange, Which,
+    CheckReport, Filter, ForgetRequest, ForgetWhat, GroupBy, HoldEnd, Limit, Monitor, Period, Policy,
+    ReadData, Rule, SessionId, Snapshot, Store, TagChange, Which,
 };
 use types::{ByteRange, ObjectName, Revision};
 
@@ -123,6 +125,55 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
         "other",
     );
     assert_sound(&store, "in the end");
+}
+
+#[test]
+fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
+    let (machine, held, other) = one_held(5);
+    prune(&machine.open(), &everything(), "marks the hold");
+    take_sector(&machine, &manifest(&held, 1));
+    // Its group is marked anew, from what the older revision says.
+    forget(&machine.open(), other.id);
+    let report = prune(&machine.open(), &everything(), "the other one goes");
+    assert!(report.bytes_freed() > 50 << 10, "{report:?}");
+    let store = machine.open();
+    let kept = snapshot(&store, held.id);
+    assert_restores_bytes(&store, &kept, "/file", &noise(1, 60 << 10), "kept");
+}
+
+#[test]
+fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule() {
+    let (machine, held, other) = one_held(6);
+    forget(&machine.open(), other.id);
+    prune(&machine.open(), &everything(), "it is gone");
+    take_sector(&machine, &manifest(&other, 1));
+
+    let store = machine.open();
+    store.hold(&[held.id.to_string()], None).unwrap();
+    let store = machine.open();
+    let request = ForgetRequest {
+        what: ForgetWhat::ByPolicy {
+            policy: Policy {
+                rules: vec![Rule::Newest {
+                    period: Period::Each,
+                    limit: Limit::Count(NonZeroU32::MIN),
+                }],
+                may_remove_all: false,
+            },
+            group_by: GroupBy::SERIES,
+            filter: Filter::default(),
+        },
+        is_dry_run: false,
+        even_unread: false,
+    };
+    let report = store.forget(&request, &Monitor::default()).unwrap();
+    assert_eq!(report.forgotten, [], "the one that is there is the last");
+
+    let bytes = noise(2, 60 << 10);
+    let made = back_up_bytes(&machine.open(), "/file", &bytes, &How::plain()).unwrap();
+    assert_ne!(made.parent, Some(other.id));
+    let store = machine.open();
+    assert_restores_bytes(&store, &snapshot(&store, made.id), "/file", &bytes, "made anew");
 }
 
 #[test]

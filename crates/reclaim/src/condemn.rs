@@ -175,7 +175,14 @@ impl Planning<'_> {
             session, revision, ..
         } = backup.covered;
         match self.context.manifests.read(backup.series, session, revision) {
-            Err(SessionError::Damaged(object)) => Err(unreadable(&object)),
+            Err(SessionError::Damaged(object)) => {
+                // A lower revision reaches no less, and nothing that was removed: marks cover both.
+                let list = self.context.manifests.list_series(backup.series)?;
+                let below = list.get(session).filter(|entry| entry.backup().is_some());
+                below
+                    .map(|entry| Arc::clone(&entry.stored))
+                    .ok_or_else(|| unreadable(&object))
+            }
             read => Ok(read?),
         }
     }

@@ -201,8 +201,9 @@ fn wait_and_decide(
         named,
         containers,
     );
-    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing.
-    if !asked.is_empty() {
+    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing. Of
+    // a session whose claim cannot be read nobody knows whether it ran and has committed since.
+    if !asked.is_empty() || !census.roster.damaged.is_empty() {
         for info in &asked {
             for checkpoint in Roster::checkpoints(context.sealer, info)? {
                 finder.checkpoint(info.id, &checkpoint)?;
@@ -210,7 +211,7 @@ fn wait_and_decide(
         }
         // What was read is acted on; and only then manifests are listed, once: who committed since is among them.
         context.sealer.barrier()?;
-        census.manifests = context.manifests.list()?;
+        census = context.manifests.census(&covers)?;
     }
     let list = &census.manifests;
     condemn::ensure_readable(list)?;

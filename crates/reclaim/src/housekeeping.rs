@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::StorageError;
+use format::frame::ObjectKind;
 use format::names;
+use format::reclaim::Removed;
 use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Session};
 use types::{SessionId, UnixNanos};
 
@@ -165,9 +167,17 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
 /// keeps the names on record. A list stays while something on it still stands.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs) -> Result<()> {
     for epoch in epochs.finished().skip(1) {
-        let epochs::Found::Whole(list) = epochs::read_removed(context.sealer, epoch)? else {
-            epochs::delete(context.sealer, &names::removed(epoch))?;
-            continue;
+        let name = names::removed(epoch);
+        let list = match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
+            Ok(list) => list,
+            Err(error) if error.is_not_found() => continue,
+            // It has rotted, and hides nothing any more.
+            Err(error) if error.is_damage() => {
+                epochs::delete(context.sealer, &name)?;
+                continue;
+            }
+            // The storage does not give it now, and may again: something on it may still stand.
+            Err(_) => continue,
         };
         let mut stands = false;
         for slots in &list.slots {
@@ -182,7 +192,7 @@ fn drop_old_lists(context: &Context<'_>, epochs: &Epochs) -> Result<()> {
             };
         }
         if !stands {
-            epochs::delete(context.sealer, &names::removed(epoch))?;
+            epochs::delete(context.sealer, &name)?;
         }
     }
     Ok(())

@@ -155,7 +155,13 @@ pub fn decide(
             decisions: decide_group(backups, policy, now),
         })
         .collect();
-    let emptied = |group: &&Group| !group.decisions.iter().any(Decision::is_kept);
+    let emptied = |group: &&Group| {
+        let mut sure = group
+            .decisions
+            .iter()
+            .filter(|decision| !decision.backup.newer_unreadable);
+        sure.clone().next().is_some() && !sure.any(Decision::is_kept)
+    };
     match groups.iter().find(emptied) {
         Some(group) if !policy.may_remove_all => Err(RetentionError::KeepsNothing {
             group: group.key.clone(),
@@ -175,8 +181,13 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
             backup,
         })
         .collect();
+    // One in doubt may have been forgotten long ago: it fills no rule in the place of one that is there.
+    let mut sure: Vec<&mut Decision> = decisions
+        .iter_mut()
+        .filter(|decision| !decision.backup.newer_unreadable)
+        .collect();
     for rule in &policy.rules {
-        apply(rule, &mut decisions);
+        apply(rule, &mut sure);
     }
     decisions
 }
@@ -188,7 +199,7 @@ fn standing(backup: &Candidate, now: UnixNanos) -> Vec<Reason> {
     held.into_iter().chain(unreadable).collect()
 }
 
-fn apply(rule: &Rule, decisions: &mut [Decision]) {
+fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
     let oldest = decisions.len().saturating_sub(1);
     match rule {
         Rule::Newest { period, limit } => {

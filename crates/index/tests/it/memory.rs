@@ -145,9 +145,10 @@ proptest! {
                     let fresh = (next..next + new).map(|n| hook(bits(n), container));
                     let old = (0..known.min(next)).map(|n| hook(bits(n * next / known.max(1)), container));
                     let recipe = id(ContainerKind::Recipe, session, sequence);
+                    let taken = new.max(nodes);
                     let nodes = (next..next + nodes).map(|n| conformance::hook(HookKind::Node, bits(n), recipe));
                     let hooks = with_anchors(fresh.chain(old).chain(nodes).collect());
-                    next += new;
+                    next += taken;
                     index.add(hooks.iter().copied());
                     model.add(&hooks);
                 }

@@ -149,6 +149,23 @@ fn tags_keep_when_all_of_them_are_borne() {
 }
 
 #[test]
+fn what_is_in_doubt_takes_no_other_backups_place() {
+    let mut all = backups(&[
+        "2026-01-01T08:00:00Z",
+        "2026-01-02T08:00:00Z",
+        "2026-01-03T08:00:00Z",
+    ]);
+    all[2].newer_unreadable = true;
+    assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [2, 3]);
+    let none = policy(&[Rule::Tagged(vec!["no such tag".into()])]);
+    let emptied = decide(all, &none, GroupBy::SERIES, NOW);
+    assert!(
+        matches!(emptied, Err(RetentionError::KeepsNothing { .. })),
+        "{emptied:?}"
+    );
+}
+
+#[test]
 fn what_is_held_or_in_doubt_stays_until_the_hold_has_passed() {
     let mut all = backups(&[
         "2026-01-01T08:00:00Z",
