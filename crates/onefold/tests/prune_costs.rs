@@ -102,9 +102,10 @@ fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
         "marks each; manifests that they cover are listed alone"
     );
     // Manifests are listed to find a number, to plan, and when all have answered; marks to be read, and to be dropped;
-    // sessions are named once, and those that ended lately are looked into. And the index has a few more runs.
+    // sessions are named to find a number and to see that it is the highest, and those that ended lately are looked into.
+    // And the index has a few more runs.
     let listed = more_rows.listed - rows.listed;
-    assert!(listed < 8 * (many - few), "{listed} rows more");
+    assert!(listed < 9 * (many - few), "{listed} rows more");
 }
 
 #[test]

@@ -1,14 +1,20 @@
 //! Beginning: claim a number, take the lock, list epochs, speak.
 //!
 //! The order is the protocol:
-//! 1. `sessions/<n>/claim` is created, n being above every number ever claimed. The claim is visible to
-//!    every reclaimer from here on, and each waits for this session's answer.
-//! 2. Barrier: the number is durable before anything is named by it, so it is never given out again.
-//! 3. The process lock. Only the winner of a claim ever takes the lock of its number, so that no lock file
+//! 1. `sessions/<n>/claim` is created, n being above every number that a listing just before it showed. The claim
+//!    is visible to every reclaimer from here on, and each waits for this session's answer.
+//! 2. The numbers are listed once more. Between the first listing and the claim this process may have slept for
+//!    ever so long, and another session have claimed n, ended and been tidied away: its ending would be taken for
+//!    this one's. Nothing of the kind can have happened where n is the highest, for the highest claim is never
+//!    deleted. Otherwise n is given up, and another taken. Whoever comes later sees this claim.
+//!    Nothing slow stands between the claim and this listing: of two that begin at once the lower gives way, and
+//!    they could give way to each other for long if a barrier's time were between.
+//! 3. Barrier: the number is durable before anything is named by it, so it is never given out again.
+//! 4. The process lock. Only the winner of a claim ever takes the lock of its number, so that no lock file
 //!    of a lost attempt can make another host's session look dead. Until the first heartbeat a watcher
-//!    does not believe a free lock (see [`crate::watch`]): between 1 and 4 nobody can think this session
+//!    does not believe a free lock (see [`crate::watch`]): between 1 and 5 nobody can think this session
 //!    dead for having no lock yet.
-//! 4. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
+//! 5. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
 //!    A reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and waits, or
 //!    the listing here sees the epoch.
 //!
@@ -116,8 +122,15 @@ fn claim_number(objects: &Objects, claim: &Claim) -> Result<SessionId> {
         let id = free_number(objects)?;
         let object = names::claim(id);
         if objects.put(&object, claim)? == Put::Created {
-            objects.barrier()?;
-            return Ok(id);
+            if highest_claimed(objects)? <= Some(id) {
+                objects.barrier()?;
+                return Ok(id);
+            }
+            // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that
+            // never spoke.
+            objects.delete(&object)?;
+            // Or every roster would look into it, for no ending says that it need not. Whatever comes of it.
+            drop(objects.storage().drop_folder(&names::session_folder(id)));
         }
         name = object.to_string();
     }
@@ -125,15 +138,10 @@ fn claim_number(objects: &Objects, claim: &Claim) -> Result<SessionId> {
 }
 
 /// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
-/// deleted, so no number is given out twice; manifests count too, for a store that lost its claims.
+/// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
 fn free_number(objects: &Objects) -> Result<SessionId> {
-    let storage = objects.storage();
-    let folders = storage.list_folders(names::SESSIONS_FOLDER)?;
-    let claimed = folders
-        .iter()
-        .filter_map(|folder| names::parse_session(folder))
-        .max();
-    let listed = storage.list(names::BACKUPS_FOLDER)?;
+    let claimed = highest_claimed(objects)?;
+    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
     let ended = listed
         .iter()
         .filter_map(|meta| names::parse_manifest(&meta.name))
@@ -144,6 +152,12 @@ fn free_number(objects: &Objects) -> Result<SessionId> {
         Some(SessionId::MAX) => Err(SessionError::NumbersExhausted),
         Some(highest) => Ok(highest.next()),
     }
+}
+
+fn highest_claimed(objects: &Objects) -> Result<Option<SessionId>> {
+    let folders = objects.storage().list_folders(names::SESSIONS_FOLDER)?;
+    let claimed = folders.iter().filter_map(|folder| names::parse_session(folder));
+    Ok(claimed.max())
 }
 
 fn establish(

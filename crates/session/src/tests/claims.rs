@@ -5,12 +5,13 @@ use std::thread;
 
 use env::fault::{Fault, FaultStorage, OpKind};
 use env::{LockState, Storage};
-use format::names;
-use types::Revision;
+use format::names::{self, SessionObject};
+use format::session::Claim;
+use types::{ObjectName, Revision, SessionId};
 
-use super::{Host, LONG, id, plain_backup, sealer, series};
+use super::{Host, LONG, backup_of, checkpoint, draft, id, plain_backup, sealer, series};
 use crate::objects::{Objects, Put};
-use crate::{DeadBecause, DeathWatch, Life, Roster, Session, SessionPolicy};
+use crate::{DeadBecause, DeathWatch, Life, Roster, Session, SessionError, SessionPolicy};
 
 #[test]
 fn sixteen_threads_get_sixteen_numbers() {
@@ -37,10 +38,91 @@ fn sixteen_threads_get_sixteen_numbers() {
         .flat_map(|thread| thread.join().unwrap())
         .collect();
     all.sort_unstable();
-    let expected: Vec<_> = (1..=48).map(id).collect();
+    all.dedup();
+    assert_eq!(all.len(), 48, "numbers are distinct");
+    let claims = all.iter().map(|id| names::claim(*id).to_string());
+    let listed = Host::of(storage, env::ManualClock::default()).names("sessions");
+    let listed = listed.into_iter().filter(|name| name.ends_with("claim"));
+    assert!(listed.eq(claims), "no claim stays that was given up");
+}
+
+/// What a process that sleeps right before it puts a claim finds: `meanwhile` is done with the number, each time.
+fn begin_sleeping(
+    host: &Host,
+    meanwhile: impl Fn(SessionId) + Send + Sync + 'static,
+) -> Result<Session, SessionError> {
+    let sleep = move |name: &ObjectName| {
+        if let Some((id, SessionObject::Claim)) = names::parse_session_object(name) {
+            meanwhile(id);
+        }
+    };
+    let storage = super::silence::Wrapped::new(host.storage.clone(), Box::new(sleep));
+    Session::begin(&sealer(Arc::new(storage), &host.clock), super::begin(1))
+}
+
+#[test]
+fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
+    let host = Host::new();
+    let (beside, tidier) = (host.elsewhere(), host.elsewhere());
+    let session = begin_sleeping(&host, move |number| {
+        if number == id(1) {
+            let read = beside.begin_read();
+            assert_eq!(read.id(), number);
+            read.end().unwrap();
+            tidier.begin(2).tidy().unwrap();
+            assert!(
+                !beside
+                    .names("sessions")
+                    .contains(&names::claim(number).to_string())
+            );
+        }
+    })
+    .unwrap();
+    assert_eq!(session.id(), id(3));
+    let running = || Roster::list(&host.sealer).unwrap().running;
     assert_eq!(
-        all, expected,
-        "numbers are distinct, and none is skipped while nobody dies"
+        running().last().map(|info| info.id),
+        Some(session.id()),
+        "epochs wait for it"
+    );
+    checkpoint(&session, draft(1));
+    host.begin_read().tidy().unwrap();
+    assert_eq!(running()[1].checkpoints.len(), 1, "what it shows of itself stays");
+    session.commit(backup_of(&session, 1)).unwrap();
+}
+
+#[test]
+fn of_two_who_begin_at_once_the_lower_gives_way() {
+    let host = Host::new();
+    let other = host.elsewhere();
+    let claim = |objects: &Objects, number| {
+        let claim = Claim {
+            series: series(2),
+            name: super::series_name(2),
+            process: 1,
+            has_lock: true,
+        };
+        assert_eq!(objects.put(&names::claim(number), &claim).unwrap(), Put::Created);
+    };
+    let objects = other.objects();
+    let session = begin_sleeping(&host, move |number| {
+        if number == id(1) {
+            claim(&objects, id(2));
+        }
+    });
+    assert_eq!(session.unwrap().id(), id(3));
+    assert!(host.names(&names::session_folder(id(1))).is_empty(), "given up");
+    assert!(
+        host.names(&names::session_folder(id(2)))
+            .contains(&names::claim(id(2)).to_string())
+    );
+
+    let host = Host::new();
+    let objects = host.elsewhere().objects();
+    let refused = begin_sleeping(&host, move |number| claim(&objects, number.next()));
+    assert!(
+        matches!(refused, Err(SessionError::Contended { .. })),
+        "not for ever"
     );
 }
 
@@ -81,6 +163,12 @@ fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
         at(OpKind::Put, &format!("{folder}/heartbeat.0")),
     ];
     assert!(order.is_sorted(), "{order:?} of {trace:?}");
+    let is_listing = |at: &usize| trace[*at].kind == OpKind::List && trace[*at].name == "sessions";
+    let again = (0..trace.len()).rfind(is_listing).unwrap();
+    assert!(
+        (order[1]..order[2]).contains(&again),
+        "is it still the highest? {trace:?}"
+    );
     let roster = Roster::list(&host.sealer).unwrap();
     assert!(
         roster.running[0].has_answered(super::epoch(3)),
