@@ -5,7 +5,11 @@
 //! data. Nothing a hostile slot says makes this panic, overflow, or use more than the limits below; it can
 //! at worst make one attempt slow.
 
+use std::num::NonZero;
+use std::thread;
+
 use argon2::{Algorithm, Argon2, Params, Version};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use zeroize::Zeroizing;
 
 use crate::keys::{KEY_BYTES, SALT_BYTES, derive};
@@ -190,13 +194,45 @@ fn stretch(
     let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(KEY_BYTES))
         .expect("the cost was checked against narrower limits");
     let mut out = Zeroizing::new([0; KEY_BYTES]);
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(password, salt, &mut *out)
-        .map_err(|e| match e {
-            argon2::Error::PwdTooLong => CryptoError::PasswordTooLong { len: password.len() },
-            _ => CryptoError::OutOfMemory {
-                memory_kib: cost.memory_kib,
-            },
-        })?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let hashed = on_threads(cost.lanes, pool_of, || {
+        argon2.hash_password_into(password, salt, &mut *out)
+    });
+    hashed.map_err(|e| match e {
+        argon2::Error::PwdTooLong => CryptoError::PasswordTooLong { len: password.len() },
+        _ => CryptoError::OutOfMemory {
+            memory_kib: cost.memory_kib,
+        },
+    })?;
     Ok(out)
+}
+
+fn pool_of(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(threads).build()
+}
+
+/// Does what computes so many lanes, on no more threads than lanes and processors, which end with it. On the caller's
+/// alone where one is enough, or where the system has no more to give. Left to itself `rayon` starts a thread for
+/// every processor, which stay, and panics where it cannot.
+pub(crate) fn on_threads<T: Send>(
+    lanes: u32,
+    pool_of: impl FnOnce(usize) -> Result<ThreadPool, ThreadPoolBuildError>,
+    compute: impl FnOnce() -> T + Send,
+) -> T {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = usize::try_from(lanes).map_or(processors, |lanes| lanes.min(processors));
+    if threads > 1
+        && let Ok(pool) = pool_of(threads)
+    {
+        return pool.install(compute);
+    }
+    match ThreadPoolBuilder::new()
+        .num_threads(1)
+        .use_current_thread()
+        .build()
+    {
+        Ok(pool) => pool.install(compute),
+        // It is a pool of one since it did this before, or belongs to one of its caller's.
+        Err(_) => compute(),
+    }
 }

@@ -77,6 +77,59 @@ fn known_answers_do_not_change() {
     }
 }
 
+/// Every way to come by threads gives the same keys, again and again on one thread and on threads of their own.
+#[test]
+fn lanes_are_the_same_on_many_threads_on_one_and_where_there_are_none_to_be_had() {
+    use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+    type PoolOf = fn(usize) -> Result<ThreadPool, ThreadPoolBuildError>;
+    let scarce: PoolOf = |threads| {
+        let none = |_| Err(std::io::Error::from(std::io::ErrorKind::WouldBlock));
+        let pool = ThreadPoolBuilder::new().num_threads(threads);
+        pool.spawn_handler(none).build()
+    };
+    let many: PoolOf = |threads| ThreadPoolBuilder::new().num_threads(threads).build();
+    let hash = |lanes, pool_of| {
+        let params = argon2::Params::new(64, 2, lanes, Some(32)).unwrap();
+        let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+        let mut out = [0; 32];
+        let (hashed, threads) = crate::slot::on_threads(lanes, pool_of, || {
+            let hashed = argon2.hash_password_into(b"secret", &[7; 32], &mut out);
+            (hashed, rayon::current_num_threads())
+        });
+        hashed.unwrap();
+        (hex(&out), threads)
+    };
+    let each = || {
+        for _ in 0..2 {
+            for (lanes, known) in LANES {
+                let (found, threads) = hash(lanes, many);
+                assert_eq!(found, known, "{lanes} lanes");
+                assert!(threads <= usize::try_from(lanes).unwrap(), "{threads} threads");
+                assert_eq!(
+                    hash(lanes, scarce),
+                    (known.to_owned(), 1),
+                    "{lanes} lanes, no threads"
+                );
+            }
+        }
+    };
+    each();
+    std::thread::scope(|scope| _ = scope.spawn(each).join().unwrap());
+}
+
+/// Computed by the reference implementation of Argon2.
+const LANES: [(u32, &str); 2] = [
+    (
+        1,
+        "6449334afa8ef97acf06a5c0466eba587e8060d9a2e561147d6416105660e693",
+    ),
+    (
+        4,
+        "557ea892eded926272541b0bcff576bdae6952d293655438395ba8e386f05025",
+    ),
+];
+
 const GOLDEN: [&str; 10] = [
     "e71081430c93c609fb2b0576a4cfc109039af016caef616253a4f637cda94552",
     "8e76c871128e878109e8bf380757342dfb62c5d00d98da2598982b51bd7027bd",
