@@ -159,8 +159,10 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
         epochs::delete(sealer, &names::session_object(object.0, object.1))?;
     }
     sealer.barrier()?;
-    sealer.env().storage.drop_folder(&names::session_folder(id))?;
-    epochs::delete(sealer, &names::manifest(series, id, last))
+    epochs::delete(sealer, &names::manifest(series, id, last))?;
+    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+    drop(sealer.env().storage.drop_folder(&names::session_folder(id)));
+    Ok(())
 }
 
 /// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest

@@ -102,7 +102,8 @@ impl Session {
                     objects.delete(&names::claim(id))?;
                 } else {
                     objects.delete(&name)?;
-                    objects.storage().drop_folder(&names::session_folder(id))?;
+                    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+                    drop(objects.storage().drop_folder(&names::session_folder(id)));
                 }
                 removed += 1;
             }
