@@ -115,7 +115,7 @@ fn lanes_are_the_same_on_many_threads_on_one_and_where_there_are_none_to_be_had(
         }
     };
     each();
-    std::thread::scope(|scope| _ = scope.spawn(each).join().unwrap());
+    std::thread::scope(|scope| scope.spawn(each).join().unwrap());
 }
 
 /// Computed by the reference implementation of Argon2.
