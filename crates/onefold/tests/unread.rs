@@ -271,6 +271,20 @@ fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one
     let store = machine.open();
     assert_eq!(store.find("latest", &Filter::default()).unwrap().id, third.id);
     assert!(back_up(&store, 4).untidy.is_empty(), "an older one is damaged");
+
+    // All that it has was there before it.
+    let again = back_up(&machine.open(), 4);
+    assert_eq!(again.totals.bytes_stored, 0, "{:?}", again.totals);
+    let again = snapshot(&machine.open(), again.id);
+    assert!(again.backup.containers.is_empty());
+    assert!(
+        machine
+            .storage
+            .damage(&manifest(&again, 0), |bytes| bytes[70] ^= 1)
+    );
+    let store = machine.open();
+    assert!(store.find("latest", &Filter::default()).is_err());
+    assert!(check(&store).damaged_backups.contains(&again.id));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use format::manifest::Backup;
 use format::names::{self, SessionObject};
-use types::{ContainerKind, Revision, SeriesId, SessionId};
+use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::manifests::{ManifestEntry, ManifestList, Manifests};
@@ -161,8 +161,8 @@ impl Manifests {
     }
 
     /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:
-    /// only when it has been told that its backup is safe does a session delete its heartbeats. One without
-    /// containers never had anything to tell of.
+    /// only when its ending is durable does a session delete its heartbeats, and nobody else does while that cannot be
+    /// read. That it stored no container tells nothing: all that a backup has may have been there before it.
     ///
     /// # Errors
     /// Of the storage.
@@ -175,20 +175,11 @@ impl Manifests {
         }
         let storage = self.objects().storage();
         let traces = storage.list(&names::session_folder(session))?;
-        let is_heartbeat = |name| {
+        Ok(traces.iter().any(|trace| {
             matches!(
-                names::parse_session_object(name),
+                names::parse_session_object(&trace.name),
                 Some((_, SessionObject::Heartbeat(_)))
             )
-        };
-        if traces.iter().any(|object| is_heartbeat(&object.name)) {
-            return Ok(true);
-        }
-        for kind in ContainerKind::ALL {
-            if !storage.list(&names::container_folder(kind, session))?.is_empty() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        }))
     }
 }
