@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
             list.clone_from(listed);
             let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
             // What cannot be read of one may say that it is forgotten, and its nodes may be going.
-            let sure = of_series.filter(|entry| !entry.newer_unreadable);
+            let sure = of_series.filter(|entry| !entry.is_in_doubt());
             let mut fitting = sure.filter(|entry| entry.backup().is_some_and(&fits));
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
             named.add(*session, [*span]);
         }
         let previous = previous
-            .filter(|entry| !entry.newer_unreadable)
+            .filter(|entry| !entry.is_in_doubt())
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
         let door = Door::new(session.clone(), store.nodes(), &index, named)

@@ -92,7 +92,7 @@ pub struct Held {
 }
 
 fn is_in_doubt(present: &Present<'_>) -> bool {
-    present.is_in_doubt || present.unread.is_some()
+    present.is_in_doubt || present.may_be_forgotten || present.unread.is_some()
 }
 
 impl Store {

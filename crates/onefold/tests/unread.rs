@@ -150,7 +150,37 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
 
     let store = machine.open();
     store.hold(&[held.id.to_string()], None).unwrap();
+    assert_fills_no_rule(&machine.open());
+    // Nor with a revision above it, which says nothing of what is below.
+    let (which, change) = tag(&Which::Named(vec![other.id.to_string()]), "above");
+    assert!(machine.open().tag(&which, &change).unwrap()[0].is_in_doubt);
     let store = machine.open();
+    assert_eq!(snapshot(&store, other.id).revision.get(), 2);
+    assert_fills_no_rule(&store);
+    let found = check(&store).findings;
+    assert!(
+        found
+            .iter()
+            .any(|found| found.what.contains("may say that the backup is forgotten")),
+        "{found:?}"
+    );
+
+    let bytes = noise(2, 60 << 10);
+    let made = back_up_bytes(&machine.open(), "/file", &bytes, &How::plain()).unwrap();
+    assert_ne!(made.parent, Some(other.id));
+    let store = machine.open();
+    assert_restores_bytes(&store, &snapshot(&store, made.id), "/file", &bytes, "made anew");
+    // It reads again, and counts.
+    give_back(&machine, &manifest(&other, 1));
+    let listed = machine.open().snapshots().unwrap().snapshots;
+    assert_eq!(
+        listed.iter().map(|one| one.id).collect::<Vec<_>>(),
+        [held.id, made.id]
+    );
+}
+
+/// The last backup that is there and sure is kept by a rule that keeps one.
+fn assert_fills_no_rule(store: &Store) {
     let request = ForgetRequest {
         what: ForgetWhat::ByPolicy {
             policy: Policy {
@@ -168,12 +198,6 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     };
     let report = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, [], "the one that is there is the last");
-
-    let bytes = noise(2, 60 << 10);
-    let made = back_up_bytes(&machine.open(), "/file", &bytes, &How::plain()).unwrap();
-    assert_ne!(made.parent, Some(other.id));
-    let store = machine.open();
-    assert_restores_bytes(&store, &snapshot(&store, made.id), "/file", &bytes, "made anew");
 }
 
 #[test]

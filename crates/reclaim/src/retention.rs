@@ -46,6 +46,8 @@ pub struct Candidate {
     pub hold_until: Option<UnixNanos>,
     /// Whether a revision above the one that counts cannot be read; it may be a hold.
     pub newer_unreadable: bool,
+    /// Whether a revision cannot be read that may be a tombstone, which is final whatever stands above it.
+    pub may_be_forgotten: bool,
 }
 
 impl Candidate {
@@ -59,7 +61,12 @@ impl Candidate {
             tags: backup.tags.clone(),
             hold_until: backup.hold_until,
             newer_unreadable: entry.newer_unreadable,
+            may_be_forgotten: entry.may_be_forgotten,
         })
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.newer_unreadable || self.may_be_forgotten
     }
 
     /// The hold, while it lasts.
@@ -159,7 +166,7 @@ pub fn decide(
         let mut sure = group
             .decisions
             .iter()
-            .filter(|decision| !decision.backup.newer_unreadable);
+            .filter(|decision| !decision.backup.is_in_doubt());
         sure.clone().next().is_some() && !sure.any(Decision::is_kept)
     };
     match groups.iter().find(emptied) {
@@ -182,14 +189,30 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
         })
         .collect();
     // One in doubt may have been forgotten long ago: it fills no rule in the place of one that is there.
-    let mut sure: Vec<&mut Decision> = decisions
+    let sure = |decision: &Decision| !decision.backup.is_in_doubt();
+    apply_all(policy, &mut decisions, &sure);
+    // Rules keep it all the same, where they would if it were sure; so there it goes some day as others do.
+    let mut with_doubtful = decisions.clone();
+    with_doubtful
         .iter_mut()
-        .filter(|decision| !decision.backup.newer_unreadable)
-        .collect();
-    for rule in &policy.rules {
-        apply(rule, &mut sure);
+        .for_each(|decision| decision.reasons.clear());
+    apply_all(policy, &mut with_doubtful, &|decision| {
+        !decision.backup.newer_unreadable
+    });
+    for (decision, with) in decisions.iter_mut().zip(with_doubtful) {
+        if decision.backup.may_be_forgotten {
+            decision.reasons.extend(with.reasons);
+        }
     }
     decisions
+}
+
+/// Applies the rules to those decisions alone.
+fn apply_all(policy: &Policy, decisions: &mut [Decision], to: &dyn Fn(&Decision) -> bool) {
+    let mut chosen: Vec<&mut Decision> = decisions.iter_mut().filter(|decision| to(decision)).collect();
+    for rule in &policy.rules {
+        apply(rule, &mut chosen);
+    }
 }
 
 /// Reasons that no rule takes away.

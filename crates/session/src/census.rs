@@ -11,7 +11,8 @@ use format::reclaim::CoveredManifest;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::Result;
-use crate::manifests::{LISTINGS_MAX, ManifestList, Manifests, contended};
+use crate::list::ManifestList;
+use crate::manifests::{LISTINGS_MAX, Manifests, contended};
 use crate::roster::Roster;
 
 /// The sessions at one moment: each has its ending among the manifests, or is in the roster, or began later.

@@ -11,194 +11,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use env::{ObjectMeta, StorageError};
 use format::frame::FRAME_OVERHEAD_BYTES;
-use format::manifest::{Backup, Manifest};
+use format::manifest::Manifest;
 use format::reclaim::CoveredManifest;
 use format::session::READ_SERIES;
 use format::{names, wire};
 use object::Sealer;
 use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
 
-use crate::error::{EndedBy, Result, SessionError};
+use crate::error::{Result, SessionError};
+use crate::list::{ManifestEntry, ManifestList, StoredManifest};
 use crate::objects::{DamagedObject, Objects, Read};
 
 /// A listing that keeps losing objects under its hands is begun again so often.
 pub(crate) const LISTINGS_MAX: usize = 5;
 /// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
 const TOMBSTONE_SLACK_BYTES: u64 = 16;
-
-/// One manifest revision as stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredManifest {
-    /// The series.
-    pub series: SeriesId,
-    /// The session.
-    pub session: SessionId,
-    /// The revision.
-    pub revision: Revision,
-    /// XXH3-128 of the object as stored: what marks name it by.
-    pub digest: u128,
-    /// What it says.
-    pub manifest: Manifest,
-}
-
-/// What the manifests of one session come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManifestEntry {
-    /// The revision that counts: a tombstone, else the highest that can be read.
-    pub stored: Arc<StoredManifest>,
-    /// All revisions that exist, in order.
-    pub revisions: Vec<Revision>,
-    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept (INV-6).
-    pub committed_at: UnixNanos,
-    /// When the revision that counts was put, by the same clock.
-    pub put_at: UnixNanos,
-    /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
-    /// Restoring is right, removing would not be.
-    pub newer_unreadable: bool,
-}
-
-impl ManifestEntry {
-    /// The series.
-    #[must_use]
-    pub fn series(&self) -> SeriesId {
-        self.stored.series
-    }
-
-    /// The session; of a backup, its id.
-    #[must_use]
-    pub fn session(&self) -> SessionId {
-        self.stored.session
-    }
-
-    /// The backup, if it is one and not forgotten.
-    #[must_use]
-    pub fn backup(&self) -> Option<&Backup> {
-        match &self.stored.manifest {
-            Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
-            Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,
-        }
-    }
-
-    /// Whether it was a backup and is forgotten.
-    #[must_use]
-    pub fn is_forgotten(&self) -> bool {
-        self.stored.manifest == Manifest::Forgotten
-    }
-
-    /// How the session was ended by another, if it was.
-    #[must_use]
-    pub fn ended_by(&self) -> Option<EndedBy> {
-        match &self.stored.manifest {
-            ended @ (Manifest::Expired { .. } | Manifest::Adopted { .. }) => Some(EndedBy::of(ended)),
-            Manifest::Commit(_) | Manifest::Revised(_) | Manifest::Forgotten => None,
-        }
-    }
-}
-
-/// All manifests of a store or series, at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ManifestList {
-    /// By session number.
-    pub entries: Vec<ManifestEntry>,
-    /// Backups that were not read, since who listed knows them: only in a [`crate::Census`]. By session number.
-    pub as_covered: Vec<CoveredBackup>,
-    /// Revisions that exist and cannot be read.
-    pub damaged: Vec<DamagedObject>,
-}
-
-/// A backup whose highest revision is one that the caller knows: what it says need not be read again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CoveredBackup {
-    /// The series.
-    pub series: SeriesId,
-    /// What is known of it; not forgotten.
-    pub covered: CoveredManifest,
-    /// As of [`ManifestEntry`].
-    pub committed_at: UnixNanos,
-}
-
-impl ManifestList {
-    /// The backups that are not forgotten, by session number.
-    pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
-        self.entries.iter().filter(|entry| entry.backup().is_some())
-    }
-
-    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a backup.
-    ///
-    /// # Errors
-    /// `Damaged` when a revision exists that cannot be read.
-    pub fn whole(self) -> Result<Self> {
-        match self.damaged.first() {
-            Some(damaged) => Err(SessionError::Damaged(damaged.clone())),
-            None => Ok(self),
-        }
-    }
-
-    /// Takes up what is known of a session. A tombstone says nothing but that it is one.
-    fn cover(&mut self, series: SeriesId, known: &CoveredManifest, revisions: &Revisions) {
-        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
-        let committed_at = time(revisions.values().next());
-        if !known.forgotten {
-            return self.as_covered.push(CoveredBackup {
-                series,
-                covered: *known,
-                committed_at,
-            });
-        }
-        self.entries.push(ManifestEntry {
-            stored: Arc::new(StoredManifest {
-                series,
-                session: known.session,
-                revision: known.revision,
-                digest: known.digest,
-                manifest: Manifest::Forgotten,
-            }),
-            revisions: revisions.keys().copied().collect(),
-            committed_at,
-            put_at: time(revisions.get(&known.revision)),
-            newer_unreadable: false,
-        });
-    }
-
-    /// The revisions of a session that cannot be read.
-    pub fn damaged_of(&self, session: SessionId) -> impl Iterator<Item = &DamagedObject> {
-        let is_of_it = move |name| names::parse_manifest(name).is_some_and(|(_, of, _)| of == session);
-        self.damaged.iter().filter(move |object| is_of_it(&object.name))
-    }
-
-    /// A revision of the session that the storage did not give, and may give again.
-    #[must_use]
-    pub fn unread_of(&self, series: SeriesId, session: SessionId) -> Option<&DamagedObject> {
-        let of_it = self.unread(series).find(|(of, _)| *of == session);
-        of_it.map(|(_, object)| object)
-    }
-
-    /// The revisions of the series that the storage did not give, by session.
-    pub(crate) fn unread(&self, series: SeriesId) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
-        let unread = self.damaged.iter().filter(|object| object.is_unread);
-        unread.filter_map(move |object| {
-            let (of, session, _) = names::parse_manifest(&object.name)?;
-            (of == series).then_some((session, object))
-        })
-    }
-
-    /// Whether the session has a manifest, whatever it says.
-    #[must_use]
-    pub fn has(&self, session: SessionId) -> bool {
-        let covered = |backup: &CoveredBackup| backup.covered.session;
-        self.get(session).is_some() || self.as_covered.binary_search_by_key(&session, covered).is_ok()
-    }
-
-    /// The entry of one session, whatever it says.
-    #[must_use]
-    pub fn get(&self, session: SessionId) -> Option<&ManifestEntry> {
-        let at = self
-            .entries
-            .binary_search_by_key(&session, ManifestEntry::session)
-            .ok()?;
-        self.entries.get(at)
-    }
-}
 
 /// The store's manifests.
 #[derive(Clone)]
@@ -346,7 +173,7 @@ impl Manifests {
             None => self.fetch(series, session, revision),
         };
         let mut counts = None;
-        let mut newer_unreadable = false;
+        let (mut newer_unreadable, mut may_be_forgotten) = (false, false);
         for revision in worth_reading(revisions) {
             match read(revision)? {
                 Read::Whole(stored) if counts.is_none() || stored.manifest == Manifest::Forgotten => {
@@ -354,6 +181,9 @@ impl Manifests {
                 }
                 Read::Damaged(object) => {
                     newer_unreadable |= counts.is_none();
+                    may_be_forgotten |= revisions
+                        .get(&revision)
+                        .is_some_and(|meta| is_short(revision, meta));
                     damaged.push(object);
                 }
                 Read::Whole(_) | Read::Missing => {}
@@ -374,7 +204,7 @@ impl Manifests {
             }
         }
         let Some(stored) = counts else { return Ok(None) };
-        let newer_unreadable = newer_unreadable && stored.manifest != Manifest::Forgotten;
+        let is_certain = stored.manifest == Manifest::Forgotten;
         let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
         let committed_at = time(revisions.values().next());
         let put_at = time(revisions.get(&stored.revision));
@@ -384,7 +214,8 @@ impl Manifests {
             revisions,
             committed_at,
             put_at,
-            newer_unreadable,
+            newer_unreadable: newer_unreadable && !is_certain,
+            may_be_forgotten: may_be_forgotten && !is_certain,
         }))
     }
 
@@ -458,14 +289,16 @@ pub(crate) fn by_session(listed: Vec<ObjectMeta>) -> BTreeMap<(SeriesId, Session
 
 /// The highest revision, and those below it that are short enough to be a tombstone; highest first.
 fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
-    let tombstone = Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES;
-    let short = tombstone as u64 + TOMBSTONE_SLACK_BYTES;
     let highest = revisions.keys().next_back().copied();
     revisions
         .iter()
         .rev()
-        .filter(move |(revision, meta)| {
-            Some(**revision) == highest || (**revision != Revision::FIRST && meta.len <= short)
-        })
+        .filter(move |(revision, meta)| Some(**revision) == highest || is_short(**revision, meta))
         .map(|(revision, _)| *revision)
+}
+
+/// Whether a revision may be a tombstone, by its length.
+fn is_short(revision: Revision, meta: &ObjectMeta) -> bool {
+    let tombstone = Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES;
+    revision != Revision::FIRST && meta.len <= tombstone as u64 + TOMBSTONE_SLACK_BYTES
 }

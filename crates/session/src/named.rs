@@ -10,7 +10,8 @@ use format::manifest::{Backup, ContainerSpan, Manifest};
 use types::{ContainerId, Revision, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::{ManifestEntry, ManifestList, Manifests};
+use crate::list::{ManifestEntry, ManifestList};
+use crate::manifests::Manifests;
 use crate::objects::Read;
 use crate::roster;
 

@@ -9,7 +9,7 @@ use types::{Revision, SessionId};
 
 use crate::checkpoint::Draft;
 use crate::error::{Result, SessionError};
-use crate::manifests::{ManifestEntry, ManifestList};
+use crate::list::{ManifestEntry, ManifestList};
 use crate::session::{Session, locked};
 
 /// A choice that epochs keep overtaking is made so often.

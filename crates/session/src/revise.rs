@@ -12,7 +12,8 @@ use format::names;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::{ManifestEntry, ManifestList, Manifests, by_session};
+use crate::list::{ManifestEntry, ManifestList};
+use crate::manifests::{Manifests, by_session};
 use crate::objects::{DamagedObject, Put};
 
 /// A number that keeps being lost is tried so often.
@@ -48,6 +49,8 @@ pub struct Present<'a> {
     /// A revision that the storage does not give now, and may give again. What it says of tags and holds would be
     /// undone by a new revision; and it may be a tombstone, which is final.
     pub unread: Option<&'a DamagedObject>,
+    /// A revision that cannot be read may be a tombstone, which no revision above it undoes.
+    pub may_be_forgotten: bool,
 }
 
 impl<'a> Present<'a> {
@@ -56,6 +59,7 @@ impl<'a> Present<'a> {
             backup: entry.backup()?,
             is_in_doubt: entry.newer_unreadable,
             unread: list.unread_of(entry.series(), entry.session()),
+            may_be_forgotten: entry.may_be_forgotten,
         })
     }
 }

@@ -9,7 +9,8 @@ use format::names::{self, SessionObject};
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::{ManifestEntry, ManifestList, Manifests};
+use crate::list::{ManifestEntry, ManifestList};
+use crate::manifests::Manifests;
 use crate::objects::DamagedObject;
 
 /// Which backups to consider; an empty filter lets all through.

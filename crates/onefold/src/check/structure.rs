@@ -42,10 +42,16 @@ pub(super) fn check(
     for damaged in &list.damaged {
         let session = names::parse_manifest(&damaged.name).map(|(_, session, _)| session);
         if damaged.is_unread {
-            let instead = match session.filter(|id| list.get(*id).is_some()) {
-                Some(id) => {
-                    format!("an older revision counts, and `onefold unhold {id}` puts one above both")
-                }
+            let instead = match session.and_then(|id| list.get(id)) {
+                Some(entry) if entry.may_be_forgotten && !entry.newer_unreadable => format!(
+                    "it may say that the backup is forgotten, which is final, so no new backup builds upon that one; \
+                     `onefold forget {}` ends the doubt",
+                    entry.session()
+                ),
+                Some(entry) => format!(
+                    "an older revision counts, and `onefold unhold {}` puts one above both",
+                    entry.session()
+                ),
                 None => {
                     report.unread_backups.extend(session);
                     "run the command again when the storage can be read".to_owned()

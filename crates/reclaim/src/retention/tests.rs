@@ -30,6 +30,7 @@ fn backup(session: u64, time: UnixNanos) -> Candidate {
         tags: Vec::new(),
         hold_until: None,
         newer_unreadable: false,
+        may_be_forgotten: false,
     }
 }
 
@@ -155,14 +156,21 @@ fn what_is_in_doubt_takes_no_other_backups_place() {
         "2026-01-02T08:00:00Z",
         "2026-01-03T08:00:00Z",
     ]);
-    all[2].newer_unreadable = true;
-    assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [2, 3]);
     let none = policy(&[Rule::Tagged(vec!["no such tag".into()])]);
-    let emptied = decide(all, &none, GroupBy::SERIES, NOW);
-    assert!(
-        matches!(emptied, Err(RetentionError::KeepsNothing { .. })),
-        "{emptied:?}"
-    );
+    for is_above in [true, false] {
+        let doubt = &mut all[2];
+        (doubt.newer_unreadable, doubt.may_be_forgotten) = (is_above, !is_above);
+        assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [2, 3]);
+        let emptied = decide(all.clone(), &none, GroupBy::SERIES, NOW);
+        assert!(
+            matches!(emptied, Err(RetentionError::KeepsNothing { .. })),
+            "{emptied:?}"
+        );
+    }
+    // With a readable revision above, it goes when the rules would let it go; nobody else goes for it.
+    (all[1].may_be_forgotten, all[2].may_be_forgotten) = (true, false);
+    assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [3]);
+    assert_eq!(kept(all.clone(), &[newest(Period::Each, 2)]), [1, 2, 3]);
 }
 
 #[test]

@@ -268,6 +268,54 @@ fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
     );
 }
 
+/// A tombstone is final, and so is the doubt whether there is one.
+#[test]
+fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
+    let host = Host::new();
+    for n in 1..=3 {
+        put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
+    }
+    put(&host, 1, 1, &Manifest::Forgotten);
+    put(&host, 2, 1, &Manifest::Forgotten);
+    put(&host, 3, 1, &Manifest::Revised(tagged("no tombstone")));
+    let name = |n| names::manifest(series(1), id(n), revision(1));
+    take_sector(&host, &name(1));
+    host.storage.damage(&name(2), |bytes| bytes[70] ^= 1);
+    take_sector(&host, &name(3));
+    let manifests = Manifests::new(&host.sealer);
+    let mut told = Vec::new();
+    for n in 1..=3 {
+        let change = |present: &crate::Present<'_>| {
+            told.push(present.may_be_forgotten);
+            Ok(Some(tagged("above")))
+        };
+        assert_eq!(manifests.revise(series(1), id(n), change).unwrap(), revision(2));
+    }
+    assert_eq!(told, [true, true, false], "a tombstone is short");
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    let doubts = |n| {
+        let entry = list.get(id(n)).unwrap();
+        (
+            entry.newer_unreadable,
+            entry.may_be_forgotten,
+            entry.is_in_doubt(),
+        )
+    };
+    assert_eq!([1, 2].map(doubts), [(false, true, true); 2]);
+    assert_eq!(doubts(3), (false, false, false));
+    manifests.forget(series(1), id(2)).unwrap();
+    let nowhere = types::ByteRange {
+        offset: 1 << 40,
+        len: 1,
+    };
+    host.storage.make_unreadable(&name(1), nowhere);
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    for n in [1, 2] {
+        let entry = list.get(id(n)).unwrap();
+        assert!(entry.is_forgotten() && !entry.is_in_doubt(), "{n}");
+    }
+}
+
 #[test]
 fn who_decides_what_is_live_gets_no_list_in_which_a_manifest_is_unread() {
     let host = Host::new();
@@ -639,6 +687,7 @@ enum Kind {
     Backup,
     Tombstone,
     Damaged,
+    DamagedTombstone,
 }
 
 proptest! {
@@ -646,20 +695,25 @@ proptest! {
     #[test]
     fn any_set_of_revisions_comes_to_what_the_rule_says(
         revisions in prop::collection::btree_map((1..4u64, 0..6u32), prop_oneof![
-            3 => Just(Kind::Backup), 1 => Just(Kind::Tombstone), 1 => Just(Kind::Damaged),
+            4 => Just(Kind::Backup), 1 => Just(Kind::Tombstone), 1 => Just(Kind::Damaged),
+            1 => Just(Kind::DamagedTombstone),
         ], 0..14)
     ) {
         let host = Host::new();
         let mut model: BTreeMap<SessionId, Vec<(u32, Kind)>> = BTreeMap::new();
         for ((session, n), kind) in &revisions {
-            let kind = if *n == 0 && *kind == Kind::Tombstone { Kind::Backup } else { *kind };
+            let kind = match kind {
+                Kind::Tombstone if *n == 0 => Kind::Backup,
+                Kind::DamagedTombstone if *n == 0 => Kind::Damaged,
+                kind => *kind,
+            };
             let tag = format!("r{n}");
             put(&host, *session, *n, &match (kind, n) {
-                (Kind::Tombstone, _) => Manifest::Forgotten,
+                (Kind::Tombstone | Kind::DamagedTombstone, _) => Manifest::Forgotten,
                 (_, 0) => Manifest::Commit(tagged(&tag)),
                 _ => Manifest::Revised(tagged(&tag)),
             });
-            if kind == Kind::Damaged {
+            if matches!(kind, Kind::Damaged | Kind::DamagedTombstone) {
                 let name = names::manifest(series(1), id(*session), revision(*n));
                 host.storage.damage(&name, |bytes| bytes[70] ^= 1);
             }
@@ -676,7 +730,10 @@ proptest! {
                 let entry = entry.unwrap();
                 prop_assert_eq!(&entry.backup().unwrap().tags, &[format!("r{n}")]);
                 let highest = revisions.last().unwrap().1;
-                prop_assert_eq!(entry.newer_unreadable, highest == Kind::Damaged);
+                let is_damaged = matches!(highest, Kind::Damaged | Kind::DamagedTombstone);
+                prop_assert_eq!(entry.newer_unreadable, is_damaged);
+                let may_be = revisions.iter().any(|(_, kind)| *kind == Kind::DamagedTombstone);
+                prop_assert_eq!(entry.may_be_forgotten, may_be);
             } else {
                 prop_assert!(entry.is_none());
                 prop_assert!(!list.damaged.is_empty());

@@ -1,0 +1,233 @@
+//! What the manifests of a store come to: an entry a session, of which the highest revision counts, and a tombstone
+//! before all.
+//!
+//! Values alone; [`crate::Manifests`] reads them. What could not be read is named beside the entries, and an entry says
+//! what that leaves in doubt.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use env::ObjectMeta;
+use format::manifest::{Backup, Manifest};
+use format::names;
+use format::reclaim::CoveredManifest;
+use types::{Revision, SeriesId, SessionId, UnixNanos};
+
+use crate::error::{EndedBy, Result, SessionError};
+use crate::manifests::Revisions;
+use crate::objects::DamagedObject;
+
+/// One manifest revision as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredManifest {
+    /// The series.
+    pub series: SeriesId,
+    /// The session.
+    pub session: SessionId,
+    /// The revision.
+    pub revision: Revision,
+    /// XXH3-128 of the object as stored: what marks name it by.
+    pub digest: u128,
+    /// What it says.
+    pub manifest: Manifest,
+}
+
+/// What the manifests of one session come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestEntry {
+    /// The revision that counts: a tombstone, else the highest that can be read.
+    pub stored: Arc<StoredManifest>,
+    /// All revisions that exist, in order.
+    pub revisions: Vec<Revision>,
+    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept (INV-6).
+    pub committed_at: UnixNanos,
+    /// When the revision that counts was put, by the same clock.
+    pub put_at: UnixNanos,
+    /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
+    /// Restoring is right, removing would not be.
+    pub newer_unreadable: bool,
+    /// A revision that cannot be read is as short as a tombstone, which is final: what stands above it makes nothing certain.
+    pub may_be_forgotten: bool,
+}
+
+impl ManifestEntry {
+    /// The series.
+    #[must_use]
+    pub fn series(&self) -> SeriesId {
+        self.stored.series
+    }
+
+    /// The session; of a backup, its id.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.stored.session
+    }
+
+    /// The backup, if it is one and not forgotten.
+    #[must_use]
+    pub fn backup(&self) -> Option<&Backup> {
+        match &self.stored.manifest {
+            Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
+            Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,
+        }
+    }
+
+    /// Whether it was a backup and is forgotten.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        self.stored.manifest == Manifest::Forgotten
+    }
+
+    /// Whether what cannot be read of it may say that it is forgotten: then its nodes may be going, or gone.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.newer_unreadable || self.may_be_forgotten
+    }
+
+    /// How the session was ended by another, if it was.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<EndedBy> {
+        match &self.stored.manifest {
+            ended @ (Manifest::Expired { .. } | Manifest::Adopted { .. }) => Some(EndedBy::of(ended)),
+            Manifest::Commit(_) | Manifest::Revised(_) | Manifest::Forgotten => None,
+        }
+    }
+}
+
+/// All manifests of a store or series, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManifestList {
+    /// By session number.
+    pub entries: Vec<ManifestEntry>,
+    /// Backups that were not read, since who listed knows them: only in a [`crate::Census`]. By session number.
+    pub as_covered: Vec<CoveredBackup>,
+    /// Revisions that exist and cannot be read.
+    pub damaged: Vec<DamagedObject>,
+}
+
+/// A backup whose highest revision is one that the caller knows: what it says need not be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoveredBackup {
+    /// The series.
+    pub series: SeriesId,
+    /// What is known of it; not forgotten.
+    pub covered: CoveredManifest,
+    /// As of [`ManifestEntry`].
+    pub committed_at: UnixNanos,
+}
+
+impl ManifestList {
+    /// The backups that are not forgotten, by session number.
+    pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
+        self.entries.iter().filter(|entry| entry.backup().is_some())
+    }
+
+    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a backup.
+    ///
+    /// # Errors
+    /// `Damaged` when a revision exists that cannot be read.
+    pub fn whole(self) -> Result<Self> {
+        match self.damaged.first() {
+            Some(damaged) => Err(SessionError::Damaged(damaged.clone())),
+            None => Ok(self),
+        }
+    }
+
+    /// Takes up what is known of a session. A tombstone says nothing but that it is one.
+    pub(crate) fn cover(&mut self, series: SeriesId, known: &CoveredManifest, revisions: &Revisions) {
+        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let committed_at = time(revisions.values().next());
+        if !known.forgotten {
+            return self.as_covered.push(CoveredBackup {
+                series,
+                covered: *known,
+                committed_at,
+            });
+        }
+        self.entries.push(ManifestEntry {
+            stored: Arc::new(StoredManifest {
+                series,
+                session: known.session,
+                revision: known.revision,
+                digest: known.digest,
+                manifest: Manifest::Forgotten,
+            }),
+            revisions: revisions.keys().copied().collect(),
+            committed_at,
+            put_at: time(revisions.get(&known.revision)),
+            newer_unreadable: false,
+            may_be_forgotten: false,
+        });
+    }
+
+    /// Takes these backups for forgotten, for who asks what would be. No object says so: their digests are none.
+    pub fn forget(&mut self, sessions: &BTreeSet<SessionId>) {
+        for entry in &mut self.entries {
+            if sessions.contains(&entry.session()) && entry.backup().is_some() {
+                let mut stored = (*entry.stored).clone();
+                stored.manifest = Manifest::Forgotten;
+                stored.digest = !stored.digest;
+                entry.stored = Arc::new(stored);
+            }
+        }
+        let is_meant = |backup: &mut CoveredBackup| sessions.contains(&backup.covered.session);
+        let meant: Vec<_> = self.as_covered.extract_if(.., is_meant).collect();
+        self.entries.extend(meant.into_iter().map(|backup| {
+            let known = backup.covered;
+            ManifestEntry {
+                stored: Arc::new(StoredManifest {
+                    series: backup.series,
+                    session: known.session,
+                    revision: known.revision,
+                    digest: !known.digest,
+                    manifest: Manifest::Forgotten,
+                }),
+                revisions: vec![known.revision],
+                committed_at: backup.committed_at,
+                put_at: backup.committed_at,
+                newer_unreadable: false,
+                may_be_forgotten: false,
+            }
+        }));
+        self.entries.sort_by_key(ManifestEntry::session);
+    }
+
+    /// The revisions of a session that cannot be read.
+    pub fn damaged_of(&self, session: SessionId) -> impl Iterator<Item = &DamagedObject> {
+        let is_of_it = move |name| names::parse_manifest(name).is_some_and(|(_, of, _)| of == session);
+        self.damaged.iter().filter(move |object| is_of_it(&object.name))
+    }
+
+    /// A revision of the session that the storage did not give, and may give again.
+    #[must_use]
+    pub fn unread_of(&self, series: SeriesId, session: SessionId) -> Option<&DamagedObject> {
+        let of_it = self.unread(series).find(|(of, _)| *of == session);
+        of_it.map(|(_, object)| object)
+    }
+
+    /// The revisions of the series that the storage did not give, by session.
+    pub(crate) fn unread(&self, series: SeriesId) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
+        let unread = self.damaged.iter().filter(|object| object.is_unread);
+        unread.filter_map(move |object| {
+            let (of, session, _) = names::parse_manifest(&object.name)?;
+            (of == series).then_some((session, object))
+        })
+    }
+
+    /// Whether the session has a manifest, whatever it says.
+    #[must_use]
+    pub fn has(&self, session: SessionId) -> bool {
+        let covered = |backup: &CoveredBackup| backup.covered.session;
+        self.get(session).is_some() || self.as_covered.binary_search_by_key(&session, covered).is_ok()
+    }
+
+    /// The entry of one session, whatever it says.
+    #[must_use]
+    pub fn get(&self, session: SessionId) -> Option<&ManifestEntry> {
+        let at = self
+            .entries
+            .binary_search_by_key(&session, ManifestEntry::session)
+            .ok()?;
+        self.entries.get(at)
+    }
+}
