@@ -130,10 +130,29 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
 #[test]
 fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
     let (machine, held, other) = one_held(5);
+    let elsewhere = back_up_bytes(&machine.open(), "/other", &noise(3, 60 << 10), &How::plain()).unwrap();
     prune(&machine.open(), &everything(), "marks the hold");
     take_sector(&machine, &manifest(&held, 1));
+    // Of this one no revision can be read, and its group is as it was.
+    let rotten = manifest(&snapshot(&machine.open(), elsewhere.id), 0);
+    assert!(machine.storage.damage(&rotten, |bytes| bytes[70] ^= 1));
+    let previewed = |forget: &[SessionId]| {
+        let store = machine.open();
+        let forget = forget.iter().copied().collect();
+        let preview = store.preview_prune(&everything(), &forget, &Monitor::default());
+        preview.unwrap().0.bytes_freed
+    };
+    // It goes the way that prune goes.
+    assert_eq!(previewed(&[]), 0);
+    let would_free = previewed(&[other.id]);
+    assert!(would_free > 50 << 10, "{would_free}");
+    assert!(
+        previewed(&[elsewhere.id]) > 50 << 10,
+        "it need not be read for that"
+    );
     // Its group is marked anew, from what the older revision says.
     forget(&machine.open(), other.id);
+    assert_eq!(previewed(&[]), would_free);
     let report = prune(&machine.open(), &everything(), "the other one goes");
     assert!(report.bytes_freed() > 50 << 10, "{report:?}");
     let store = machine.open();

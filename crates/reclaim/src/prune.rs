@@ -446,17 +446,9 @@ pub fn preview(
     options: &PruneOptions,
     forget: &BTreeSet<SessionId>,
 ) -> Result<Preview> {
-    let known = Known::load(context, options)?;
-    let mut list = context.manifests.list()?;
-    for entry in &mut list.entries {
-        if forget.contains(&entry.session()) && entry.backup().is_some() {
-            let mut stored = (*entry.stored).clone();
-            stored.manifest = format::manifest::Manifest::Forgotten;
-            // No object of that name: it only has to differ from what marks cover.
-            stored.digest = !stored.digest;
-            entry.stored = std::sync::Arc::new(stored);
-        }
-    }
+    let mut known = Known::load(context, options)?;
+    let mut list = std::mem::take(&mut known.census.manifests);
+    list.forget(forget);
     let plan = known.plan(context, options, &list)?;
     let live = crate::slots::SlotMap::default();
     let left = known
