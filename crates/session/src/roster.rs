@@ -2,18 +2,18 @@
 //!
 //! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name that
 //! can end it is free. Manifests are listed before sessions, and only the folders of sessions that have none are looked
-//! into: of the many that ended long ago a roster costs a name. So whoever ends in between counts as running, which
+//! into, and those of read sessions, until they are tidied away: of the many that ended long ago a roster costs a name. So whoever ends in between counts as running, which
 //! nobody is harmed by, and whoever the roster leaves out has ended by that very listing of manifests, or began after it.
 //! Readers race with writers that delete their older objects: what vanished is listed again.
 //! Stateless; may be called from many threads.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use env::{ObjectMeta, StorageError};
 use format::names::{self, SessionObject};
-use format::session::{Checkpoint, Claim, Heartbeat};
+use format::session::{Checkpoint, Claim, Heartbeat, READ_SERIES};
 use object::Sealer;
-use types::{Epoch, SessionId};
+use types::{Epoch, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::objects::{DamagedObject, Objects, Read};
@@ -58,7 +58,7 @@ pub struct Roster {
 }
 
 /// Names in one session's folder.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Folder {
     pub(crate) claimed: bool,
     pub(crate) heartbeats: BTreeSet<u64>,
@@ -118,17 +118,57 @@ impl Roster {
 
     /// The sessions that run now and had not ended when these manifests were listed.
     pub(crate) fn after(objects: &Objects, manifests: &[ObjectMeta]) -> Result<Self> {
-        let ended: HashSet<SessionId> = manifests
-            .iter()
-            .filter_map(|meta| names::parse_manifest(&meta.name))
-            .map(|(_, id, _)| id)
-            .collect();
+        let endings = Endings::of(manifests);
         let mut roster = Self::default();
-        for (id, folder) in folders_of(objects, &|id| !ended.contains(&id))? {
+        for (id, folder) in folders_of(objects, &|id| endings.may_run(id))? {
+            if endings.of.contains_key(&id) && endings.is_over(objects, id)? {
+                continue;
+            }
             let info = info(objects, id, folder, &mut roster.damaged)?;
             roster.running.extend(info);
         }
         Ok(roster)
+    }
+}
+
+/// Which sessions have a manifest, and in which series. An ending is that of the series which the claim names, and of no
+/// other session that has its number, should there ever be one: numbers of read sessions are the ones that are given back
+/// (`Session::tidy`).
+struct Endings {
+    of: HashMap<SessionId, Vec<SeriesId>>,
+}
+
+impl Endings {
+    fn of(manifests: &[ObjectMeta]) -> Self {
+        let mut of: HashMap<SessionId, Vec<SeriesId>> = HashMap::new();
+        for (series, id, _) in manifests
+            .iter()
+            .filter_map(|meta| names::parse_manifest(&meta.name))
+        {
+            let known = of.entry(id).or_default();
+            if !known.contains(&series) {
+                known.push(series);
+            }
+        }
+        Self { of }
+    }
+
+    /// Whether an ending is of the series that the claim names, as far as that can be read.
+    fn is_over(&self, objects: &Objects, id: SessionId) -> Result<bool> {
+        match objects.read::<Claim>(&names::claim(id)) {
+            Ok(Read::Whole(claim)) => Ok(self.of.get(&id).is_some_and(|of| of.contains(&claim.series))),
+            Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether to look into the session's folder: claims of those that ended as backups, of which there are many, are not
+    /// read again.
+    fn may_run(&self, id: SessionId) -> bool {
+        let of = self.of.get(&id).map_or(&[][..], Vec::as_slice);
+        !matches!(of, [series] if *series != READ_SERIES)
     }
 }
 

@@ -5,17 +5,17 @@
 //! adopter's backup rests on, and everything of a session without an ending. Of a read session that ended
 //! itself the claim goes too, and the ending when somebody tidies who finds the claim gone, so that one barrier covers
 //! both; unless it is above the claim of who tidies, for the highest claim is never deleted: numbers are given out above
-//! it. Removing twice is nothing; any number of processes may tidy at once.
+//! it. An ending of another series than the claim names is not the session's. Removing twice is nothing; any number of processes may tidy at once.
 //!
 //! A session that ended long ago has nothing left to remove, nearly always. So only read sessions, those that were
 //! begun lately and a few of the others, another few each time, are looked at: the cost follows what came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashSet};
 
 use env::StorageError;
 use format::manifest::Manifest;
 use format::names;
-use format::session::READ_SERIES;
+use format::session::{Claim, READ_SERIES};
 use types::{Revision, SeriesId, SessionId};
 
 use crate::census::{Census, endings};
@@ -63,15 +63,17 @@ impl Session {
         let looked_at = endings
             .iter()
             .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
-        let looked_at: BTreeMap<SessionId, SeriesId> = looked_at.map(|(series, id)| (*id, *series)).collect();
-        let mut folders = roster::folders_of(objects, &|id| looked_at.contains_key(&id))?;
+        let looked_at: BTreeSet<(SessionId, SeriesId)> =
+            looked_at.map(|(series, id)| (*id, *series)).collect();
+        let ids: HashSet<SessionId> = looked_at.iter().map(|(id, _)| *id).collect();
+        let folders = roster::folders_of(objects, &|id| ids.contains(&id))?;
         let mut left = Vec::new();
         for (id, series) in looked_at {
-            let folder = folders.remove(&id).unwrap_or_default();
+            let folder = folders.get(&id).cloned().unwrap_or_default();
             // The own claim is above.
             let is_read = series == READ_SERIES && id < own;
             if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
-                left.push((id, folder, is_read, names::manifest(series, id, Revision::FIRST)));
+                left.push((id, series, folder, is_read));
             }
         }
         let mut tidied = Tidied::default();
@@ -81,7 +83,12 @@ impl Session {
         // The endings that are acted on, the claims that are gone, and the claim that makes others expendable, must not be
         // lost.
         objects.barrier()?;
-        for (id, folder, is_read, name) in left {
+        for (id, series, folder, is_read) in left {
+            // The ending of another that has had this number says nothing of who has it now.
+            if folder.claimed && !is_of(objects, id, series)? {
+                continue;
+            }
+            let name = names::manifest(series, id, Revision::FIRST);
             let ending = match objects.read::<Manifest>(&name) {
                 Ok(Read::Whole(ending)) => ending,
                 // What it says is not known: all stays, and of the others nothing has to.
@@ -111,6 +118,17 @@ impl Session {
             tidied.sessions += usize::from(removed > 0);
         }
         Ok(tidied)
+    }
+}
+
+/// Whether the session's claim names the series. One that cannot be read may name any.
+fn is_of(objects: &Objects, id: SessionId, series: SeriesId) -> Result<bool> {
+    match objects.read::<Claim>(&names::claim(id)) {
+        Ok(Read::Whole(claim)) => Ok(claim.series == series),
+        // Tidied away since it was listed.
+        Ok(Read::Missing) => Ok(true),
+        Ok(Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

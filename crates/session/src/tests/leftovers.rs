@@ -2,11 +2,13 @@
 
 use env::Storage;
 use env::fault::Fault;
+use format::manifest::Manifest;
 use format::names;
+use format::session::READ_SERIES;
 use types::{ByteRange, Revision};
 
 use super::{Host, LONG, backup_of, checkpoint, draft, id, series};
-use crate::{DeathWatch, Life, Roster, SessionPolicy, Tidied};
+use crate::{DeathWatch, Life, Roster, Session, SessionPolicy, Tidied};
 
 #[test]
 fn the_next_session_removes_what_a_committed_one_left() {
@@ -93,6 +95,42 @@ fn the_checkpoint_that_an_adoption_names_stays() {
             .unwrap()
             .is_some()
     );
+}
+
+/// Numbers of read sessions are given back. Should one ever be another's, that one runs all the same.
+#[test]
+fn an_ending_of_another_series_ends_nobody() {
+    let host = Host::new();
+    let running = host.begin(1);
+    checkpoint(&running, draft(1));
+    let read = host.begin_read();
+    let next = host.begin(2);
+    let foreign = Manifest::Expired { by: running.id() };
+    let put = |series| {
+        let name = names::manifest(series, running.id(), Revision::FIRST);
+        host.objects().put_durably(&name, &foreign).unwrap();
+    };
+    put(READ_SERIES);
+    let runs = || {
+        let running: Vec<_> = Roster::list(&host.sealer).unwrap().running;
+        running.into_iter().map(|info| info.id).collect::<Vec<_>>()
+    };
+    let all = [&running, &read, &next].map(Session::id);
+    assert_eq!(runs(), all);
+    assert_eq!(next.tidy().unwrap(), Tidied::default());
+    // Of two endings under one number either may be the one.
+    put(series(3));
+    assert_eq!(runs(), all);
+    assert_eq!(next.tidy().unwrap(), Tidied::default());
+    running.tick().unwrap();
+    running.commit(backup_of(&running, 1)).unwrap();
+    read.end().unwrap();
+    assert_eq!(runs(), [next.id()]);
+    // A claim of one that has ended stops nobody when it cannot be read.
+    host.storage
+        .damage(&names::claim(read.id()), |bytes| bytes.truncate(10));
+    let roster = Roster::list(&host.sealer).unwrap();
+    assert_eq!((roster.running.len(), roster.damaged.len()), (1, 0));
 }
 
 #[test]
