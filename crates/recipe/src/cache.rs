@@ -5,8 +5,8 @@
 //!
 //! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be dropped at
 //! any time (INV-4). Shared between threads; two that miss the same region both read it, and no lock is held
-//! while reading. A node is found by the place that holds it now; one of a merged container by its old place
-//! too.
+//! while reading. A node is held by the place that has it now; who asks by an old one is led there by the catalog of
+//! the merged container.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +79,14 @@ impl NodeCache {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A node of a merged container that is held by its new place: with a neighbour's region it was kept by that.
+    fn held_elsewhere(&self, location: ChunkLocation) -> Option<Arc<Node>> {
+        // What is wrong with it whoever reads it will say.
+        let view = self.containers.catalog(location.container).ok()?;
+        let at = view.location_of(location.slot).filter(|at| *at != location)?;
+        self.lock().get(at)
+    }
+
     /// Reads the region of a node, following newer generations of its container.
     pub(crate) fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let mut view = self.containers.catalog(at.container)?;
@@ -139,17 +147,16 @@ impl NodeSource for NodeCache {
         if let Some(node) = self.lock().get(location) {
             return Ok(node);
         }
+        if let Some(node) = self.held_elsewhere(location) {
+            return Ok(node);
+        }
         let (view, region) = self.read(location)?;
         let missing = || no_slot(&view, location.slot);
         let position = view.position(location.slot).ok_or_else(missing)?;
         let at = view.location_of(location.slot).ok_or_else(missing)?;
         let node = decode(&view, &region, position)?;
         self.keep_all(&view, &region);
-        let mut held = self.lock();
-        held.keep(at, Arc::clone(&node), self.budget_bytes);
-        if at != location {
-            held.keep(location, Arc::clone(&node), self.budget_bytes);
-        }
+        self.lock().keep(at, Arc::clone(&node), self.budget_bytes);
         Ok(node)
     }
 

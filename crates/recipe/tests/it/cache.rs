@@ -208,7 +208,7 @@ fn merged_containers_are_followed_and_named_anew() {
         slots,
         first_here: Slot::new(3).unwrap(),
     }]);
-    put(&containers, builder, &taken);
+    let regions = put(&containers, builder, &taken);
     let stub = ContainerBuilder::stub(old, Generation::FIRST.next(), new);
     containers.put(&stub.seal(&containers).unwrap()).unwrap();
     env.storage
@@ -222,4 +222,15 @@ fn merged_containers_are_followed_and_named_anew() {
         panic!("a whole segment")
     };
     assert!(matches!(node.place, Place::At(place) if place.container == new));
+
+    // Whoever asks by old names, as marking does, reads no region twice.
+    let containers = open(&env);
+    let cache = NodeCache::new(containers.clone(), 1 << 20);
+    for slot in 0..count {
+        let node = cache.node(at(ContainerKind::Recipe, 0, slot)).unwrap();
+        assert_eq!(*node, Node::decode(&nodes.entries[slot as usize].1).unwrap());
+    }
+    let stats = containers.stats();
+    let reads = stats.reads - stats.catalog_loads;
+    assert!(reads <= regions as u64, "{reads} reads of {regions} regions");
 }
