@@ -1,7 +1,9 @@
 //! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
 //!
 //! Least recently used goes first; pinned ones (of containers not yet durable) stay, and count. What
-//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7); of any number of
+//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7), those included that views of
+//! merged containers lead to: such a view shares what is held of the container that took it over, is used
+//! together with it, and goes with it; of any number of
 //! threads that miss the same container one loads and the others wait for it. A load that fails is
 //! nobody else's: each waiter tries for itself. All methods may be called from many threads.
 
@@ -22,6 +24,8 @@ pub(crate) struct CatalogCache {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<ContainerId, Held>,
+    /// Views of merged containers, by the container that has their slots.
+    led: HashMap<ContainerId, HashSet<ContainerId>>,
     /// Use order of what is not pinned.
     order: BTreeMap<u64, ContainerId>,
     loading: HashSet<ContainerId>,
@@ -152,6 +156,15 @@ impl CatalogCache {
 
 impl State {
     fn touch(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
+        let view = self.use_one(id)?;
+        if view.id() != id {
+            // What it leads to is used last: it goes after all that share it.
+            self.use_one(view.id());
+        }
+        Some(view)
+    }
+
+    fn use_one(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
         let held = self.held.get_mut(&id)?;
         if held.pins == 0 {
             self.order.remove(&held.used);
@@ -166,7 +179,15 @@ impl State {
         let id = view.requested();
         let pins = self.held.get(&id).map_or(0, |held| held.pins);
         self.remove(id);
-        let bytes = view.bytes_in_memory();
+        let target = view.id();
+        let mut bytes = view.bytes_in_memory();
+        if target != id {
+            self.led.entry(target).or_default().insert(id);
+            let shared = self.held.get(&target);
+            if shared.is_none_or(|shared| !shared.view.shares_contents(&view)) {
+                bytes += view.contents_bytes();
+            }
+        }
         self.bytes += bytes;
         self.held.insert(
             id,
@@ -181,12 +202,33 @@ impl State {
             self.order.insert(self.next_use, id);
         }
         self.next_use += 1;
+        if target != id {
+            self.use_one(target);
+        }
     }
 
+    /// With all views that share it and are not pinned: held by them it would count for nothing.
     fn remove(&mut self, id: ContainerId) {
-        if let Some(held) = self.held.remove(&id) {
-            self.order.remove(&held.used);
-            self.bytes -= held.bytes;
+        let led = self.led.get(&id).into_iter().flatten();
+        let led: Vec<ContainerId> = led.copied().collect();
+        for other in led {
+            if self.held.get(&other).is_some_and(|held| held.pins == 0) {
+                self.remove_one(other);
+            }
+        }
+        self.remove_one(id);
+    }
+
+    fn remove_one(&mut self, id: ContainerId) {
+        let Some(held) = self.held.remove(&id) else { return };
+        self.order.remove(&held.used);
+        self.bytes -= held.bytes;
+        let target = held.view.id();
+        if let Some(led) = self.led.get_mut(&target) {
+            led.remove(&id);
+            if led.is_empty() {
+                self.led.remove(&target);
+            }
         }
     }
 

@@ -49,15 +49,29 @@ impl Containers {
         Ok((fresh.id() != view.id() || fresh.generation() > view.generation()).then_some(fresh))
     }
 
+    /// The view of what was loaded, which is cached unless it is a stub: many stubs lead to one container.
+    fn hold(&self, contents: Contents) -> Arc<CatalogView> {
+        let is_stub = contents.catalog.moved_to.is_some();
+        let view = Arc::new(CatalogView::of(Arc::new(contents)));
+        if !is_stub {
+            self.cache().insert(Arc::clone(&view));
+        }
+        view
+    }
+
     /// The highest generation that the storage lists, where it is above that one.
-    fn newest_of(&self, id: ContainerId, above: Generation) -> Result<Option<CatalogView>, ContainerError> {
+    fn newest_of(
+        &self,
+        id: ContainerId,
+        above: Generation,
+    ) -> Result<Option<Arc<CatalogView>>, ContainerError> {
         // What it lists is remembered, and loaded first.
         let highest = self.list_generations(id, CopyOf::Main)?.pop();
         if highest.is_none_or(|highest| highest <= above) {
             return Ok(None);
         }
-        let contents = Arc::new(self.load_contents(id)?);
-        Ok((contents.at.generation > above).then(|| CatalogView::of(contents)))
+        let contents = self.load_contents(id)?;
+        Ok((contents.at.generation > above).then(|| self.hold(contents)))
     }
 
     fn follow(&self, first: Contents) -> Result<CatalogView, ContainerError> {
@@ -77,13 +91,13 @@ impl Containers {
                 .filter(|view| view.requested() == view.id())
             {
                 Some(cached) => cached,
-                None => Arc::new(CatalogView::of(Arc::new(self.load_contents(next)?))),
+                None => self.hold(self.load_contents(next)?),
             };
             // A generation from before the merge may be cached, or still stand: the highest one knows.
             if !is_known(&pieces, &target)
                 && let Some(newest) = self.newest_of(next, target.generation())?
             {
-                target = Arc::new(newest);
+                target = newest;
             }
             pieces = pieces
                 .iter()

@@ -350,7 +350,8 @@ impl CatalogView {
         self.id() == other.id() && self.generation() == other.generation()
     }
 
-    /// Memory that it takes, for budgets (INV-7).
+    /// Memory that it takes, for budgets (INV-7); of a merged container's without what it shares with the one that took
+    /// it over.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         let own = size_of::<Self>() + self.moved.capacity() * size_of::<MovedSlots>();
@@ -360,6 +361,15 @@ impl CatalogView {
             0
         };
         own as u64 + shared
+    }
+
+    /// Memory of what views of one generation share.
+    pub(crate) fn contents_bytes(&self) -> u64 {
+        self.contents.bytes_in_memory()
+    }
+
+    pub(crate) fn shares_contents(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.contents, &other.contents)
     }
 
     fn translate(&self, slot: Slot) -> Option<Slot> {

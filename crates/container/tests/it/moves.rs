@@ -1,6 +1,6 @@
 //! Merged containers: old references lead to the new places.
 
-use container::{Compression, ContainerBuilder, ContainerError, HOPS_MAX, compress_region};
+use container::{Compression, ContainerBuilder, ContainerError, Containers, HOPS_MAX, compress_region};
 use env::Storage;
 use format::container::MergedRange;
 use types::{ContainerId, ContainerKind, SlotRange};
@@ -265,4 +265,45 @@ fn slots_that_were_given_once_are_remembered() {
         .unwrap();
     let view = store.containers.generation(small(0), generation(1)).unwrap();
     assert_eq!((view.entries().len(), view.slots_end()), (1, 3));
+}
+
+/// Stubs are many and lead to few: the catalog there is read once, held once, and counted once.
+#[test]
+fn what_many_stubs_lead_to_is_loaded_once_and_counts() {
+    let mut store = Store::new();
+    let chunks: Vec<Vec<u8>> = (0..60).map(|n| noise(n, 50)).collect();
+    let sources: Vec<ContainerId> = (0..30).map(small).collect();
+    let ranges = (0u32..).zip(&sources).map(|(n, id)| range(*id, 0, 2, n * 2));
+    put_merged(&store, small(99), &chunks, ranges.collect());
+    sources.iter().for_each(|id| put_stub(&store, *id, 0, small(99)));
+    store.reopen();
+    for (n, id) in sources.iter().enumerate() {
+        assert_eq!(store.read(*id, 1).unwrap(), chunks[n * 2 + 1]);
+    }
+    assert_eq!(store.containers.stats().catalog_loads, 31);
+    let whole = store.containers.catalog(small(99)).unwrap();
+    let one = store.containers.catalog(small(3)).unwrap().bytes_in_memory();
+    let all = whole.bytes_in_memory() + 30 * one;
+    assert_eq!(store.containers.catalog_cache_bytes(), all);
+
+    // With little room the ways go first, and what is left is within it.
+    let few = Containers::new(
+        store.containers.env().clone(),
+        store_id(1),
+        &keys(1),
+        whole.bytes_in_memory() + 3 * one,
+    );
+    for id in sources.iter().chain(&sources) {
+        few.catalog(*id).unwrap();
+        assert!(few.catalog_cache_bytes() <= whole.bytes_in_memory() + 3 * one);
+    }
+    assert_eq!(few.stats().catalog_loads, 61, "the stubs twice");
+    assert!(few.cached_catalog(small(29)).is_some() && few.cached_catalog(small(20)).is_none());
+
+    // What is replaced goes with all that lead to it, or it would be held by them and counted by nobody.
+    let survivors = [(1, chunks[1].as_slice())];
+    store.put_survivors(small(99), 1, &survivors);
+    let newest = store.containers.catalog(small(99)).unwrap();
+    assert_eq!(newest.generation(), generation(1));
+    assert_eq!(store.containers.catalog_cache_bytes(), newest.bytes_in_memory());
 }
