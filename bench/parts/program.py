@@ -109,6 +109,11 @@ class Store:
         kinds = [self.path / kind for kind in ("data", "archive", "recipe", "small")]
         return sum(file.is_file() for kind in kinds for file in kind.rglob("*"))
 
+    def takes(self):
+        """Objects, their bytes, and what the disk gives them."""
+        found = [file.stat() for file in self.path.rglob("*") if file.is_file()]
+        return len(found), sum(stat.st_size for stat in found), sum(stat.st_blocks * 512 for stat in found)
+
     def bytes(self):
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 

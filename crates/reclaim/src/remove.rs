@@ -9,18 +9,20 @@
 //! before their own names lead there, and that is durable before their own generations go.
 //!
 //! Whole containers go first, since a full disk needs their space; what copies take before the old generations
-//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
+//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported; so does one
+//! whose newest generation is damaged where others were merged into it since the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use container::{CatalogView, ContainerError, Containers, Depth, SealedContainer};
 use env::{Storage, StorageError};
 use format::names;
-use format::reclaim::{ContainerSlots, Removed};
+use format::reclaim::{ContainerSlots, Moved, Removed};
 use types::{ContainerId, Generation, SlotRange};
 
 use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
+use crate::moves::Moves;
 use crate::objects::{self, Doomed, Objects};
 use crate::progress::Progress;
 
@@ -77,6 +79,7 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
         out: Executed::default(),
         batch: Batch::default(),
         merged_into: BTreeSet::new(),
+        moves: Moves::new(&removed.moved),
     };
     let (nodes, others): (Vec<_>, Vec<_>) = removed
         .slots
@@ -107,6 +110,8 @@ struct Run<'a> {
     /// Containers that others were merged into, or that stay as they are since that came to nothing half way: an older
     /// generation lacks slots that the newest has.
     merged_into: BTreeSet<ContainerId>,
+    /// All that were ever merged, as the list says it.
+    moves: Moves,
 }
 
 /// New generations that are not durable yet, and what goes when they are.
@@ -272,6 +277,10 @@ impl Run<'_> {
                 Some(view) => Ok(view),
                 None => self.containers.generation(id, *generation),
             };
+            if damage.is_some() && read.as_ref().is_ok_and(|view| self.lacks_sources(view, |_| true)) {
+                // What was merged since lies in the damaged one alone, and stubs lead there.
+                continue;
+            }
             let rewritten = read.and_then(|view| {
                 if view.moved_to().is_some() {
                     return Err(ContainerError::Vanished {
@@ -301,16 +310,23 @@ impl Run<'_> {
         Ok(Settled::Over)
     }
 
+    /// Whether a generation is from before something of that kind was merged into its container.
+    fn lacks_sources(&self, view: &CatalogView, of_kind: impl Fn(&Moved) -> bool) -> bool {
+        let has = |from| view.merged().iter().any(|range| range.from == from);
+        let mut sources = self.moves.sources(view.id()).filter(|moved| of_kind(moved));
+        sources.any(|moved| !has(moved.from))
+    }
+
     fn put(&mut self, sealed: &SealedContainer, found: &Objects) -> Result<Settled> {
         let (id, generation) = (sealed.id(), sealed.generation());
         let mut put = self.containers.put(sealed);
-        if is_full(&put) {
+        if put.as_ref().is_err_and(is_full) {
             // What the batch holds back is space; and half of a generation must not stand in the way.
             self.take_back(id, generation)?;
             self.finish_batch()?;
             put = self.containers.put(sealed);
         }
-        if is_full(&put) {
+        if put.as_ref().is_err_and(is_full) {
             self.take_back(id, generation)?;
         }
         match put {
@@ -357,8 +373,8 @@ impl Run<'_> {
 
 mod merging;
 
-fn is_full(put: &std::result::Result<(), ContainerError>) -> bool {
-    matches!(put, Err(ContainerError::Storage(StorageError::NoSpace { .. })))
+fn is_full(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(StorageError::NoSpace { .. }))
 }
 
 /// Whether another generation or copy may have what this one does not.

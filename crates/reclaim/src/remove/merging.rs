@@ -11,8 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use container::{CatalogView, ContainerBuilder, ContainerError, SealedContainer};
-use env::StorageError;
-use format::names;
 use format::reclaim::{Moved, Removed};
 use types::{ContainerId, Generation, SlotRange};
 
@@ -23,6 +21,8 @@ use crate::objects::{self, Doomed, Objects};
 
 /// Rounds of one merge: three, and room for rivals.
 const MERGE_ROUNDS_MAX: usize = 3 + ROUNDS_MAX;
+/// Of a stub that was lost with all that stood below it.
+const LOST_GENERATION: u32 = 1 << 24;
 
 /// Containers that become one.
 struct Merge<'a> {
@@ -42,6 +42,8 @@ struct Merge<'a> {
 enum Step {
     /// Something was put or found: to be looked at again after a barrier.
     Next,
+    /// As that, and these are deleted in between: there is no space for what comes next.
+    MakeRoom(Vec<Doomed>),
     /// Nothing is left to do but to delete these.
     Done(Vec<Doomed>),
 }
@@ -99,6 +101,10 @@ impl Run<'_> {
                 self.check_cancelled()?;
                 match self.step(removed, &mut merge)? {
                     Step::Next => again.push(merge),
+                    Step::MakeRoom(old) => {
+                        doomed.extend(old);
+                        again.push(merge);
+                    }
                     Step::Done(old) => doomed.extend(old),
                 }
             }
@@ -130,6 +136,16 @@ impl Run<'_> {
             return Ok(Step::Done(Vec::new()));
         };
         let newest = self.readable(merge.target, highest)?;
+        if let Some(view) = &newest {
+            for (moved, source) in &mut sources {
+                // Its slots are there, and the way to them is lost.
+                if matches!(source, Source::Gone)
+                    && view.merged().iter().any(|range| range.from == moved.from)
+                {
+                    *source = Source::Whole(Objects::default());
+                }
+            }
+        }
         let has_all = newest.as_ref().is_some_and(|view| {
             let is_in = |from| view.merged().iter().any(|range| range.from == from);
             let wanted = sources
@@ -158,8 +174,17 @@ impl Run<'_> {
             .collect();
         if !whole.is_empty() || !merge.has_stubs {
             for (moved, objects) in whole {
-                if self.put_stub(moved, objects)? {
-                    merge.stubs.insert(moved.from);
+                match self.put_stub(moved, objects) {
+                    Ok(true) => _ = merge.stubs.insert(moved.from),
+                    Ok(false) => {}
+                    Err(error) if is_full(&error) => {
+                        let old = found.but(merge.target, Some(highest));
+                        if old.is_empty() {
+                            return Err(error.into());
+                        }
+                        return Ok(Step::MakeRoom(old));
+                    }
+                    Err(error) => return Err(error.into()),
                 }
             }
             merge.has_stubs = true;
@@ -219,6 +244,9 @@ impl Run<'_> {
                 }
                 Err(error) => return Err(error.into()),
             };
+            if damage.is_some() && self.lacks_sources(&base, |moved| !moved.is_new) {
+                continue;
+            }
             had.extend(base.merged().iter().map(|range| range.from));
             match self.joined(removed, merge, (base, highest.next()), sources, &had)? {
                 Joined::Sealed(sealed) => return self.put_target(merge, &sealed, sources),
@@ -340,20 +368,14 @@ impl Run<'_> {
         sealed: &SealedContainer,
         sources: &[(&Moved, Source)],
     ) -> Result<Step> {
-        let put = self.containers.put(sealed);
-        if is_full(&put) {
-            // Merging is no reason to need space, unless it has begun: half of it may be known to a session by now.
-            let is_begun = sources
-                .iter()
-                .any(|(_, source)| matches!(source, Source::Stub(..)));
-            let stands = self
-                .storage
-                .head(&names::container(sealed.id(), sealed.generation()));
-            if !is_begun && matches!(stands, Err(StorageError::NotFound { .. })) {
-                return Ok(Step::Done(Vec::new()));
-            }
-        }
-        match put {
+        // Merging is no reason to need space, unless a stub leads here: the next epoch tries it again. One copy of two stays
+        // where it is, for a session may know it by now.
+        let is_begun = || {
+            let mut sources = sources.iter();
+            sources.any(|(_, source)| matches!(source, Source::Stub(..)))
+        };
+        match self.containers.put(sealed) {
+            Err(error) if is_full(&error) && !is_begun() => Ok(Step::Done(Vec::new())),
             Ok(()) => {
                 self.out.copied_bytes += sealed.stored_bytes_total();
                 merge.durable = Some(sealed.generation());
@@ -364,12 +386,11 @@ impl Run<'_> {
         }
     }
 
-    /// Whether it is ours; else it is looked at again.
-    fn put_stub(&mut self, moved: &Moved, objects: &Objects) -> Result<bool> {
-        let Some(highest) = objects.highest() else {
-            return Ok(false);
-        };
-        let stub = ContainerBuilder::stub(moved.from, highest.next(), moved.to).seal(self.containers)?;
+    /// Whether it is ours; else it is looked at again. One of which nothing is left gets a number that was never reached: who
+    /// knows an older generation must not take this for it.
+    fn put_stub(&mut self, moved: &Moved, objects: &Objects) -> std::result::Result<bool, ContainerError> {
+        let generation = objects.highest().map_or_else(lost_generation, Generation::next);
+        let stub = ContainerBuilder::stub(moved.from, generation, moved.to).seal(self.containers)?;
         match self.containers.put(&stub) {
             Ok(()) => {
                 self.out.copied_bytes += stub.stored_bytes_total();
@@ -378,7 +399,7 @@ impl Run<'_> {
                 Ok(true)
             }
             Err(ContainerError::AlreadyExists { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -394,6 +415,10 @@ impl Run<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn lost_generation() -> Generation {
+    Generation::new(LOST_GENERATION).expect("it is within the limit")
 }
 
 /// What came of putting together a new generation.

@@ -347,6 +347,106 @@ fn what_cannot_be_read_whole_stays_as_it_is() {
     }
 }
 
+/// And no later list lets it: what was left by a merge that came to nothing stays as it is, for stubs lead to the one that
+/// is damaged.
+#[test]
+fn an_older_generation_never_takes_the_place_of_what_was_merged_before() {
+    for is_merged_again in [false, true] {
+        let (storage, mut epochs, ids) = small(ContainerKind::Data);
+        let old = storage.get(&names::container(ids[3], generation(0))).unwrap();
+        let list = epochs.list(&open(&storage), &[], &[vec![ids[3], ids[0]]]);
+        run(&storage, &list).unwrap();
+        epochs.executed(&list, &[]);
+        storage
+            .put(&names::container(ids[3], generation(0)), &[&old])
+            .unwrap();
+        // A chunk of its own rots; those of the other are whole.
+        let view = open(&storage).generation(ids[3], generation(1)).unwrap();
+        let region = view.region_of(Slot::new(2).unwrap()).unwrap();
+        let of_region: BTreeSet<Slot> = view
+            .slots_in(region)
+            .iter()
+            .flat_map(|slots| slots.iter())
+            .collect();
+        rot(
+            &storage,
+            &names::container(ids[3], generation(1)),
+            view.row(region).unwrap().offset,
+        );
+        let dead = [(ids[3], 0)];
+        let sets = [vec![ids[3], ids[1]]];
+        let list = epochs.list(&open(&storage), &dead, if is_merged_again { &sets } else { &[] });
+        let out = run(&storage, &list).unwrap();
+        assert_eq!(out.damaged.len(), 1, "{is_merged_again}");
+        assert_eq!(out.damaged[0].0, ids[3]);
+        let containers = open(&storage);
+        let whole: Vec<u32> = (0..3)
+            .filter(|n| !of_region.contains(&Slot::new(epochs.now(ids[0], *n).1).unwrap()))
+            .collect();
+        assert!(!whole.is_empty(), "{of_region:?}");
+        for slot in whole {
+            let kept = epochs.model.get(&(ids[0], slot));
+            assert_eq!(
+                read(&containers, ids[0], slot).as_ref(),
+                kept,
+                "{is_merged_again}: {slot}"
+            );
+        }
+    }
+}
+
+/// A disk that has no room for second copies or for stubs ends no prune with an error, and the next list goes on.
+#[test]
+fn a_disk_that_fills_in_the_midst_of_a_merge_loses_nothing_and_stops_nobody() {
+    for kind in [ContainerKind::Data, ContainerKind::Recipe] {
+        let mut came_to = BTreeSet::new();
+        for room in (0..20_000).step_by(110) {
+            let (storage, mut epochs, ids) = small(kind);
+            let list = epochs.list(&open(&storage), &[], &[vec![ids[4], ids[0], ids[1]]]);
+            let used: u64 = storage.list("").unwrap().iter().map(|object| object.len).sum();
+            storage.set_capacity_bytes(Some(used + room));
+            let when = format!("{kind:?}, room for {room}");
+            let out = run(&storage, &list).unwrap_or_else(|error| panic!("{when}: {error}"));
+            came_to.insert(out.merged);
+            epochs.check_kept_by_old_names(&storage);
+            storage.set_capacity_bytes(None);
+            run(&storage, &list).unwrap();
+            epochs.executed(&list, &[]);
+            epochs.check_done(&storage, &when);
+        }
+        assert_eq!(came_to, BTreeSet::from([0, 2]), "{kind:?}");
+    }
+}
+
+/// A stub that was lost, or cannot be read any more, is made anew by whoever executes a list that has it.
+#[test]
+fn a_stub_that_is_lost_is_put_again() {
+    for kind in [ContainerKind::Data, ContainerKind::Recipe] {
+        for is_gone in [true, false] {
+            let (storage, mut epochs, ids) = small(kind);
+            let list = epochs.list(&open(&storage), &[], &[vec![ids[4], ids[0], ids[1]]]);
+            run(&storage, &list).unwrap();
+            epochs.executed(&list, &[]);
+            let copies = [
+                Some(names::container(ids[0], generation(1))),
+                names::mirror(ids[0], generation(1)),
+            ];
+            for name in copies.iter().flatten().filter(|name| storage.get(name).is_ok()) {
+                if is_gone {
+                    storage.delete(name).unwrap();
+                } else {
+                    let len = storage.get(name).unwrap().len() as u64;
+                    rot(&storage, name, len - 60);
+                }
+            }
+            assert_eq!(read(&open(&storage), ids[0], 0), None);
+            let out = run(&storage, &list).unwrap();
+            assert_eq!((out.merged, out.damaged.len()), (1, 0), "{kind:?}, {is_gone}");
+            epochs.check_done(&storage, &format!("{kind:?}, {is_gone}"));
+        }
+    }
+}
+
 /// A stub that stands keeps the generation that it leads to, though that is damaged and an older one is whole.
 #[test]
 fn an_older_generation_never_takes_the_place_of_what_a_stub_leads_to() {
