@@ -312,3 +312,38 @@ fn a_successor_finishes_a_merge() {
         }
     }
 }
+
+/// What could not be merged is merged when it can be read again; and slots of it that could not be removed get no new name.
+#[test]
+fn what_could_not_be_read_is_merged_by_a_later_epoch() {
+    let machine = Process::new(9);
+    machine.init();
+    let mut kept = back_up(&machine, 120, 8, &How::plain());
+    let victim = machine
+        .storage
+        .list("data")
+        .unwrap()
+        .into_iter()
+        .find(|meta| names::parse_container(&meta.name).is_some_and(|(id, _)| id.session == kept[2].0))
+        .unwrap()
+        .name;
+    let (id, _) = names::parse_container(&victim).unwrap();
+    // A byte of its first region; half of it is still needed when its backup goes.
+    let flip = |bytes: &mut Vec<u8>| bytes[200] ^= 1;
+    assert!(machine.storage.damage(&victim, flip));
+    forget(&machine.open(), kept.remove(2).0);
+    let report = try_prune(&machine.beside(120).open(), &everything()).unwrap();
+    assert!(report.containers_merged > 0, "{report:?}");
+    assert!(
+        report.damaged.iter().any(|(name, _)| *name == id.to_string()),
+        "{report:?}"
+    );
+    assert!(!stubs(&machine).contains_key(&id));
+
+    assert!(machine.storage.damage(&victim, flip));
+    forget(&machine.open(), kept.remove(0).0);
+    prune(&machine.beside(121).open(), &everything(), "whole again");
+    assert!(stubs(&machine).contains_key(&id));
+    assert_kept(&machine, &kept, "whole again");
+    assert_nothing_unexplained(&machine, "whole again");
+}

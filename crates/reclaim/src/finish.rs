@@ -8,7 +8,7 @@ use std::time::Duration;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
-use format::reclaim::{Condemned, ContainerRun, CoveredManifest, GroupId, LeftSlots, Removed};
+use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
 use object::Sealer;
 use session::{
     Census, DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
@@ -24,8 +24,11 @@ use crate::live::Finder;
 use crate::marks::InForce;
 use crate::merge::{self, Candidates};
 use crate::moves::Moves;
+use crate::place;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
+use crate::record::Record;
 use crate::remove::{self, Execution};
+use crate::slots;
 use crate::sweep;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
@@ -165,9 +168,9 @@ fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
         slots: Vec::new(),
         marks: condemned.marks.clone(),
         left: left.collect(),
-        gone: names_on_record(context, &epochs, condemned.epoch)?,
+        gone: Record::load(context, &epochs, condemned.epoch)?.gone,
         stored_bytes: last.map_or(0, |before| before.stored_bytes),
-        moved: moves.carried(&[], Vec::new()),
+        moved: moves.carried(&[], Vec::new(), &BTreeSet::new()),
         small: last.map_or_else(Vec::new, |before| before.small.clone()),
     })
 }
@@ -230,39 +233,20 @@ fn wait_and_decide(
         candidates: Candidates::gather(context, options, before.as_ref(), list, &moves)?,
     };
     let decided = decide::decide(context, &condemned.slots, &live, ground)?;
-    let new = merge::place(context, &decided.sets, &moves)?;
+    let record = Record::load(context, &epochs, condemned.epoch)?;
+    let again = place::unfinished(context, options, &moves)?;
+    let placed = place::place(context, &decided.sets, &moves, &again, &record)?;
     let removed = Removed {
         epoch: condemned.epoch,
-        moved: moves.carried(&decided.slots, new),
-        slots: decided.slots,
+        moved: moves.carried(&decided.slots, placed.moved, &again),
+        slots: slots::with(decided.slots, placed.standing),
         marks: condemned.marks.clone(),
         left: decided.left,
-        gone: names_on_record(context, &epochs, condemned.epoch)?,
+        gone: record.gone,
         stored_bytes: decided.stored_bytes,
-        small: decided.small,
+        small: merge::with_back(decided.small, &placed.unread, placed.back),
     };
     Ok((removed, census))
-}
-
-/// The names that are taken for ever by what was removed until then. Of an epoch whose removed list cannot be read all
-/// count that it condemned whole.
-fn names_on_record(context: &Context<'_>, epochs: &Epochs, before: Epoch) -> Result<Vec<ContainerRun>> {
-    let mut taken = Vec::new();
-    for epoch in epochs.removed.range(..before) {
-        let slots = match epochs::read_removed(context.sealer, *epoch)? {
-            Found::Whole(removed) => {
-                taken.extend(removed.gone.iter().flat_map(|run| run.ids()));
-                removed.slots
-            }
-            _ => match epochs::read_condemned(context.sealer, *epoch)? {
-                Found::Whole(condemned) => condemned.slots,
-                _ => continue,
-            },
-        };
-        let whole = slots.iter().filter(|slots| slots.slots.is_none());
-        taken.extend(whole.map(|slots| slots.container));
-    }
-    Ok(ContainerRun::collect(taken))
 }
 
 /// About how many bytes all containers take: as many as the list before said, and what was committed since, by the

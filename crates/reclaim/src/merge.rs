@@ -1,5 +1,4 @@
-//! Which small containers become one: pure, but for listing the folders of backups that came, and reading the catalogs of
-//! what was chosen.
+//! Which small containers become one: pure, but for listing the folders of backups that came.
 //!
 //! Small are containers of a backup whose stored bytes are below a quarter of a full one's. Those of one kind become
 //! one when enough have gathered: half a full container of them, or eight. Neighbours are those of one series, in the
@@ -10,16 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::names;
-use format::reclaim::{Moved, Removed, SmallContainer};
+use format::reclaim::{Removed, SmallContainer};
 use session::ManifestList;
-use types::{ContainerId, ContainerKind, SeriesId, SessionId, Slot, UnixNanos};
+use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::decide::copies;
 use crate::error::Result;
 use crate::moves::Moves;
 use crate::plan::Unused;
 use crate::prune::{Context, PruneOptions};
-use crate::sweep;
 
 /// Kinds that are merged. Archives belong to one backup each, and catalog copies to one session.
 const KINDS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Recipe, ContainerKind::Small];
@@ -257,37 +255,17 @@ fn cut(
     over
 }
 
-/// Gives the sources of each set slots in its target that were never given. What cannot be read is left out.
-pub(crate) fn place(context: &Context<'_>, sets: &[Set], moves: &Moves) -> Result<Vec<Moved>> {
-    let read = |id| {
-        let view = sweep::catalog(context.containers, id, context.progress)?;
-        Ok::<_, crate::ReclaimError>(view.filter(|view| view.id() == id))
-    };
-    let mut moved = Vec::new();
-    for set in sets {
-        let Some(target) = read(set.target)? else { continue };
-        // What was announced and never came to be was announced all the same.
-        let announced = moves.sources(set.target).filter_map(Moved::here);
-        let announced = announced.map(types::SlotRange::end).max().unwrap_or(0);
-        let mut next = target.slots_end().max(announced);
-        for from in &set.sources {
-            let Some(source) = read(*from)? else { continue };
-            let count = source.slots_end();
-            let Ok(first_here) = Slot::new(next) else { break };
-            let new = Moved {
-                from: *from,
-                count,
-                to: set.target,
-                first_here,
-                is_new: true,
-            };
-            if new.here().is_some() {
-                next += count;
-                moved.push(new);
-            }
-        }
-    }
-    Ok(moved)
+/// The small containers of a list, without what cannot be read, and with what is not merged after all.
+pub(crate) fn with_back(
+    small: Vec<SmallContainer>,
+    unread: &BTreeSet<ContainerId>,
+    back: Vec<SmallContainer>,
+) -> Vec<SmallContainer> {
+    let each = small.into_iter().chain(back);
+    let all: BTreeMap<_, _> = each.map(|small| (small.container, small)).collect();
+    let mut all: Vec<_> = all.into_values().collect();
+    all.retain(|small| !unread.contains(&small.container));
+    all
 }
 
 /// What the folders of backups that were committed since then have, with stored bytes of one copy.

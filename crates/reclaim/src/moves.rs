@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use container::ContainerError;
 use format::names;
 use format::reclaim::{ContainerSlots, Moved, Removed};
-use types::{ContainerId, Generation, Slot};
+use types::{ContainerId, Generation, Slot, SlotRange};
 
 use crate::error::{ReclaimError, Result};
 use crate::prune::Context;
@@ -40,9 +40,7 @@ impl Moves {
     pub(crate) fn load(context: &Context<'_>, last: Option<&Removed>, is_sure: bool) -> Result<Self> {
         let mut moved = last.map_or_else(Vec::new, |removed| removed.moved.clone());
         if !is_sure {
-            let listed = Self::new(&moved);
-            let others = in_the_store(context)?.into_iter();
-            moved.extend(others.filter(|moved| !listed.is_moved(moved.from) && !listed.is_moved(moved.to)));
+            moved = agreed(moved, in_the_store(context)?);
         }
         Ok(Self::new(&moved))
     }
@@ -66,15 +64,25 @@ impl Moves {
         sources.filter_map(|from| self.by_source.get(from))
     }
 
-    /// As a new list says them: without those that go whole, and with those that it moves.
-    pub(crate) fn carried(&self, going: &[ContainerSlots], new: Vec<Moved>) -> Vec<Moved> {
+    /// All, in order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Moved> {
+        self.by_source.values()
+    }
+
+    /// As a new list says them: without those that go whole, and with those that it moves; `again` it moves once more.
+    pub(crate) fn carried(
+        &self,
+        going: &[ContainerSlots],
+        new: Vec<Moved>,
+        again: &BTreeSet<ContainerId>,
+    ) -> Vec<Moved> {
         let whole: BTreeSet<ContainerId> = going
             .iter()
             .filter(|entry| entry.slots.is_none())
             .map(|entry| entry.container)
             .collect();
         let old = self.by_source.values().map(|moved| Moved {
-            is_new: false,
+            is_new: again.contains(&moved.from),
             ..*moved
         });
         let mut all: Vec<Moved> = old.filter(|moved| !whole.contains(&moved.from)).collect();
@@ -138,6 +146,30 @@ impl Moves {
     }
 }
 
+/// What the store shows, and what an older list says that does not contradict it: since then what was merged may have gone,
+/// its slots been announced for another, and the container that had them been merged itself.
+fn agreed(listed: Vec<Moved>, shown: Vec<Moved>) -> Vec<Moved> {
+    let store = Moves::new(&shown);
+    let mut all = listed;
+    all.retain(|listed| match store.by_source.get(&listed.from) {
+        Some(shown) => (shown.to, shown.first_here) == (listed.to, listed.first_here),
+        None => {
+            let meets = |shown: &Moved| {
+                let (shown, listed) = (shown.here(), listed.here());
+                let apart =
+                    |(a, b): (SlotRange, SlotRange)| a.end() <= b.first().get() || b.end() <= a.first().get();
+                !shown.zip(listed).is_some_and(apart)
+            };
+            !store.is_moved(listed.to)
+                && !store.has_sources(listed.from)
+                && !store.sources(listed.to).any(meets)
+        }
+    });
+    let kept: BTreeSet<ContainerId> = all.iter().map(|moved| moved.from).collect();
+    all.extend(shown.into_iter().filter(|moved| !kept.contains(&moved.from)));
+    all
+}
+
 fn first() -> Slot {
     Slot::new(0).expect("slots begin at 0")
 }
@@ -195,7 +227,7 @@ fn in_the_store(context: &Context<'_>) -> Result<Vec<Moved>> {
 
 #[cfg(test)]
 mod tests {
-    use types::{ContainerKind, SequenceNumber, SessionId, SlotRange};
+    use types::{ContainerKind, SequenceNumber, SessionId};
 
     use super::*;
 
@@ -240,6 +272,31 @@ mod tests {
         assert_eq!(is_in, [true, true, false, true, true]);
     }
 
+    /// 1 went since the list, its place was taken by 3, and 9 was merged into 20 with what it had of 4.
+    #[test]
+    fn an_older_list_does_not_contradict_the_store() {
+        let moved = |from, to, here, count| Moved {
+            from: id(from),
+            count,
+            to: id(to),
+            first_here: Slot::new(here).unwrap(),
+            is_new: false,
+        };
+        let listed = vec![
+            moved(1, 8, 10, 5),
+            moved(2, 8, 15, 9),
+            moved(4, 9, 30, 2),
+            moved(5, 10, 0, 4),
+            moved(6, 8, 40, 7),
+            moved(20, 21, 4, 4),
+        ];
+        let shown = vec![moved(2, 8, 15, 3), moved(3, 8, 12, 2), moved(9, 20, 7, 40)];
+        let mut all = agreed(listed.clone(), shown.clone());
+        all.sort_unstable_by_key(|moved| moved.from);
+        let expected = [listed[1], shown[1], listed[3], listed[4], shown[2]];
+        assert_eq!(all, expected);
+    }
+
     #[test]
     fn a_list_has_all_names() {
         let moves = moves();
@@ -258,7 +315,7 @@ mod tests {
         let whole = moves.with_names(vec![entry(id(9), None)], |_| false);
         assert_eq!(whole, [1, 2, 9].map(|n| entry(id(n), None)));
         assert_eq!(
-            moves.carried(&whole[..1], Vec::new()),
+            moves.carried(&whole[..1], Vec::new(), &BTreeSet::new()),
             [Moved {
                 is_new: false,
                 ..moves.by_source[&id(2)]

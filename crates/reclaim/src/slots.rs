@@ -218,6 +218,20 @@ pub(crate) fn entry(container: ContainerId, slots: Option<&SlotSet>) -> Containe
     }
 }
 
+/// A list of containers with more slots of some of them.
+pub(crate) fn with(mut list: Vec<ContainerSlots>, mut more: SlotMap) -> Vec<ContainerSlots> {
+    for listed in &mut list {
+        if let (Some(mut all), Some(ranges)) = (more.remove(listed.container), &mut listed.slots) {
+            ranges.iter().for_each(|range| _ = all.insert(*range));
+            *ranges = all.to_ranges();
+        }
+    }
+    let rest = more.containers.iter();
+    list.extend(rest.map(|(container, slots)| entry(*container, Some(slots))));
+    list.sort_unstable_by_key(|listed| listed.container);
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

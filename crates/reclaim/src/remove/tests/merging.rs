@@ -69,7 +69,7 @@ impl Epochs {
             }
         }
         Removed {
-            moved: moves.carried(&slots, new),
+            moved: moves.carried(&slots, new, &BTreeSet::new()),
             ..list(slots)
         }
     }
