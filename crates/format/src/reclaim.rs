@@ -9,7 +9,7 @@ mod moved;
 pub use list::{SlotCursor, SlotList};
 pub use moved::{Moved, SmallContainer};
 
-use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
+use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange, UnixNanos};
 
 use crate::error::Result;
 use crate::payload::{Payload, payload, rule};
@@ -55,6 +55,8 @@ pub struct Removed {
     pub moved: Vec<Moved>,
     /// Containers that are small and not merged yet, sorted.
     pub small: Vec<SmallContainer>,
+    /// By the storage's clock, from before it was decided: what backups left that were committed since, `small` may lack.
+    pub looked_at: UnixNanos,
 }
 
 /// Dead slots that stay in their container, and what removing them would free and copy.
@@ -210,6 +212,7 @@ impl Payload for Removed {
         w.varint(self.stored_bytes);
         moved::write_moved(w, &self.moved);
         moved::write_small(w, &self.small);
+        w.nanos(self.looked_at);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -222,6 +225,7 @@ impl Payload for Removed {
             stored_bytes: r.varint()?,
             moved: moved::read_moved(r)?,
             small: moved::read_small(r)?,
+            looked_at: r.nanos()?,
         })
     }
 

@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use common::pruning::{
     assert_nothing_unexplained, everything, everything_apart, everything_at_once, forget, impatient, prune,
@@ -346,4 +347,50 @@ fn what_could_not_be_read_is_merged_by_a_later_epoch() {
     assert!(stubs(&machine).contains_key(&id));
     assert_kept(&machine, &kept, "whole again");
     assert_nothing_unexplained(&machine, "whole again");
+}
+
+/// What is committed while it is decided what an epoch removes is not forgotten as small.
+#[test]
+fn what_came_while_a_list_was_decided_is_merged_later() {
+    let machine = Process::new(11);
+    machine.init();
+    let mut kept = back_up(&machine, 130, 8, &How::plain());
+    forget(&machine.open(), kept.remove(0).0);
+    let pruner = machine.beside(130).striding();
+    let store = pruner.open();
+    let late = Arc::new(Mutex::new(None));
+    let (beside, made, bytes) = (machine.beside(131), Arc::clone(&late), noise(999, 2000));
+    pruner.watched.set_before(move |asked, name| {
+        let mut made = made.lock().unwrap();
+        if asked == Asked::Put && name.starts_with("removed") && made.is_none() {
+            *made = Some(
+                back_up_bytes(&beside.open(), "/a", &bytes, &How::plain())
+                    .unwrap()
+                    .id,
+            );
+        }
+    });
+    assert!(prune(&store, &everything(), "first").containers_merged > 0);
+    pruner.watched.clear_before();
+    let late = late.lock().unwrap().unwrap();
+    kept.push((late, "/a", noise(999, 2000)));
+
+    kept.extend(back_up(&machine, 140, 8, &How::plain()));
+    forget(&machine.open(), kept.remove(0).0);
+    prune(&machine.beside(132).open(), &everything(), "second");
+    let (from, to): (Vec<_>, Vec<_>) = stubs(&machine).into_iter().unzip();
+    let of_late = machine.storage.list("data").unwrap();
+    let of_late = of_late
+        .iter()
+        .filter_map(|meta| names::parse_container(&meta.name));
+    let of_late: Vec<_> = of_late
+        .map(|(id, _)| id)
+        .filter(|id| id.session == late)
+        .collect();
+    assert!(!of_late.is_empty());
+    for id in of_late {
+        assert!(from.contains(&id) || to.contains(&id), "{id} stayed as it was");
+    }
+    assert_kept(&machine, &kept, "second");
+    assert_nothing_unexplained(&machine, "second");
 }

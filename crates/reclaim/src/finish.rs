@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use env::StorageError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
@@ -172,6 +173,7 @@ fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
         stored_bytes: last.map_or(0, |before| before.stored_bytes),
         moved: moves.carried(&[], Vec::new(), &BTreeSet::new()),
         small: last.map_or_else(Vec::new, |before| before.small.clone()),
+        looked_at: last.map_or(UnixNanos::new(i64::MIN), |before| before.looked_at),
     })
 }
 
@@ -192,6 +194,17 @@ fn wait_and_decide(
         }
     };
     let covers = named.covers();
+    // From before manifests are listed: what is committed between that and the list is looked at the next time.
+    let looked_at = match context
+        .sealer
+        .env()
+        .storage
+        .head(&names::condemned(condemned.epoch))
+    {
+        Ok(meta) => meta.put_at,
+        Err(StorageError::NotFound { .. }) => return Err(ReclaimError::Overtaken),
+        Err(error) => return Err(error.into()),
+    };
     let (asked, mut census) = answers(context, options, session, (condemned.epoch, &covers), report)?;
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
@@ -245,6 +258,7 @@ fn wait_and_decide(
         gone: record.gone,
         stored_bytes: decided.stored_bytes,
         small: merge::with_back(decided.small, &placed.unread, placed.back),
+        looked_at,
     };
     Ok((removed, census))
 }

@@ -31,6 +31,8 @@ const GROWTH_PART: u64 = 4;
 const MEMBERS_MAX: usize = 512;
 /// Sessions whose folders are listed one by one; of more, all are listed at once.
 const LISTED_ONE_BY_ONE: usize = 64;
+/// Between the time that a manifest has and the first listing that shows it.
+const COMMIT_NANOS: i64 = 60_000_000_000;
 
 /// A container that may be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +106,7 @@ impl Candidates {
         for small in known.iter().filter(|small| !moves.is_moved(small.container)) {
             all.bytes.insert(small.container, small.stored_bytes);
         }
-        // One that was committed while the list before was being decided stays as it is: that costs an object.
-        let since = before.map(|(_, put_at)| *put_at);
+        let since = before.map(|(removed, _)| before_commit(removed.looked_at));
         for (id, bytes) in listed(context, list, since)? {
             all.set(id, bytes);
         }
@@ -166,6 +167,11 @@ impl Candidates {
         })
         .collect()
     }
+}
+
+/// A manifest may be of a little earlier than it is listed.
+const fn before_commit(looked_at: UnixNanos) -> UnixNanos {
+    UnixNanos::new(looked_at.get().saturating_sub(COMMIT_NANOS))
 }
 
 /// Whether small containers have gathered that are worth an epoch: so many backups have come since the list before that

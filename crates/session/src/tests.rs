@@ -106,6 +106,7 @@ impl Host {
             stored_bytes: 0,
             moved: Vec::new(),
             small: Vec::new(),
+            looked_at: types::UnixNanos::new(0),
         };
         let put = self
             .objects()

@@ -472,6 +472,7 @@ pub(crate) fn removed() -> Removed {
                 stored_bytes: 3000,
             })
             .to_vec(),
+        looked_at: UnixNanos::new(1_700_000_000_123_456_789),
     }
 }
 

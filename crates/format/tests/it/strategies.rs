@@ -596,9 +596,9 @@ pub(crate) fn removed() -> impl Strategy<Value = Removed> {
         });
         small.collect::<Vec<_>>()
     });
-    let more = (any::<u64>(), moved(), small);
+    let more = (any::<u64>(), moved(), small, nanos());
     (epoch(), mark_revisions(), lists, gone, more).prop_map(
-        |(epoch, marks, (slots, left), gone, (stored_bytes, moved, small))| Removed {
+        |(epoch, marks, (slots, left), gone, (stored_bytes, moved, small, looked_at))| Removed {
             epoch,
             slots,
             marks,
@@ -607,6 +607,7 @@ pub(crate) fn removed() -> impl Strategy<Value = Removed> {
             stored_bytes,
             moved,
             small,
+            looked_at,
         },
     )
 }

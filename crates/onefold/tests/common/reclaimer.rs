@@ -250,6 +250,7 @@ impl Reclaimer {
             stored_bytes: 0,
             moved: Vec::new(),
             small: Vec::new(),
+            looked_at: types::UnixNanos::new(0),
         };
         self.sealer
             .put(&names::removed(list.epoch), ObjectKind::Removed, &list.to_bytes())
@@ -280,6 +281,7 @@ impl Reclaimer {
             stored_bytes: 0,
             moved: Vec::new(),
             small: Vec::new(),
+            looked_at: types::UnixNanos::new(0),
         };
         let name = names::removed(list.epoch);
         self.sealer

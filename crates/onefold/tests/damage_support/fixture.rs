@@ -209,6 +209,7 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         stored_bytes: 0,
         moved: Vec::new(),
         small: Vec::new(),
+        looked_at: types::UnixNanos::new(0),
     };
     put(&names::removed(epoch), ObjectKind::Removed, &removed.to_bytes());
     let alone = store.snapshots().unwrap().snapshots[2].clone();

@@ -105,6 +105,7 @@ fn list(mut slots: Vec<ContainerSlots>) -> Removed {
         stored_bytes: 0,
         moved: Vec::new(),
         small: Vec::new(),
+        looked_at: types::UnixNanos::new(0),
     }
 }
 
