@@ -2,8 +2,9 @@
 //!
 //! Cheap to clone, used by any number of threads. Holds no lock while it reads, decrypts or writes.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crypto::{EncryptionKey, Fingerprinter, MasterKeys};
 use env::{Env, StorageError};
@@ -36,6 +37,8 @@ struct Inner {
     generations: Generations,
     counters: Counters,
     mirror_observer: OnceLock<MirrorObserver>,
+    moved: RwLock<HashMap<ContainerId, ContainerId>>,
+    led_by_list: Mutex<BTreeMap<ContainerId, String>>,
 }
 
 impl fmt::Debug for Inner {
@@ -57,6 +60,8 @@ impl Containers {
             generations: Generations::default(),
             counters: Counters::default(),
             mirror_observer: OnceLock::new(),
+            moved: RwLock::default(),
+            led_by_list: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -91,6 +96,31 @@ impl Containers {
     /// reading thread.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&MirrorRead) + Send + Sync + 'static) {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
+    }
+
+    /// Tells which containers were merged into which, as the newest removed list says it: by that a container whose stub cannot
+    /// be read is found all the same. Takes the place of what was told before.
+    pub fn know_moved(&self, moved: impl IntoIterator<Item = (ContainerId, ContainerId)>) {
+        let moved = moved.into_iter().collect();
+        *self.inner.moved.write().unwrap_or_else(PoisonError::into_inner) = moved;
+    }
+
+    pub(crate) fn moved_by_list(&self, id: ContainerId) -> Option<ContainerId> {
+        let moved = self.inner.moved.read().unwrap_or_else(PoisonError::into_inner);
+        moved.get(&id).copied()
+    }
+
+    /// What is wrong with a container's stub, where what was told by [`Self::know_moved`] had to stand in for it.
+    #[must_use]
+    pub fn led_by_list(&self, id: ContainerId) -> Option<String> {
+        self.led().get(&id).cloned()
+    }
+
+    pub(crate) fn led(&self) -> MutexGuard<'_, BTreeMap<ContainerId, String>> {
+        self.inner
+            .led_by_list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn encryption(&self) -> &EncryptionKey {

@@ -2,7 +2,8 @@
 //!
 //! A stub says where its container's slots went; the catalog there says to which slots. Chains end after
 //! [`HOPS_MAX`] at the latest, whatever somebody wrote (INV-8). Hops are loaded outside the cache's
-//! one-loader rule: a circle of stubs would otherwise wait for itself.
+//! one-loader rule: a circle of stubs would otherwise wait for itself. A stub that cannot be read, or is gone, loses
+//! nothing where the list of what was merged is known: the catalog that it led to says the rest.
 
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ use crate::view::{CatalogView, Contents, MovedSlots};
 /// How often a container's slots may have moved on.
 pub const HOPS_MAX: u32 = 16;
 
+/// Containers remembered whose stubs cannot be read.
+const LED_MAX: usize = 4096;
+
 /// Slots of the requested container, and where they are after the hops so far.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
@@ -28,8 +32,29 @@ struct Piece {
 impl Containers {
     /// Loads a container's catalog, through stubs where it was merged.
     pub(crate) fn load(&self, id: ContainerId) -> Result<CatalogView, ContainerError> {
-        let contents = self.load_contents(id)?;
-        self.follow(contents)
+        match self.load_contents(id) {
+            Ok(contents) => match contents.catalog.moved_to {
+                None => Ok(CatalogView::of(Arc::new(contents))),
+                Some(next) => self.follow(id, next),
+            },
+            Err(error) if error.is_damage() => self.load_by_list(id, error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where no stub shows the way any more, the list that said what was merged does ([`Self::know_moved`]).
+    fn load_by_list(&self, id: ContainerId, error: ContainerError) -> Result<CatalogView, ContainerError> {
+        let Some(next) = self.moved_by_list(id) else {
+            return Err(error);
+        };
+        // Its slots may not be there: then what is wrong with itself is what counts.
+        let found = self.follow(id, next).ok().filter(CatalogView::leads_to_slots);
+        let Some(view) = found else { return Err(error) };
+        let mut led = self.led();
+        if led.len() < LED_MAX {
+            led.insert(id, error.to_string());
+        }
+        Ok(view)
     }
 
     /// Loads the highest listed generation, where it is newer than `view`'s.
@@ -74,11 +99,8 @@ impl Containers {
         Ok((contents.at.generation > above).then(|| self.hold(contents)))
     }
 
-    fn follow(&self, first: Contents) -> Result<CatalogView, ContainerError> {
-        let id = first.at.id;
-        let Some(mut next) = first.catalog.moved_to else {
-            return Ok(CatalogView::of(Arc::new(first)));
-        };
+    /// A container's view, whose slots went to `next`.
+    fn follow(&self, id: ContainerId, mut next: ContainerId) -> Result<CatalogView, ContainerError> {
         let all = SlotRange::new(Slot::new(0).expect("a slot"), Slot::MAX.get() + 1).expect("all slots");
         let mut pieces = vec![Piece {
             old: all,

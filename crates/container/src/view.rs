@@ -363,6 +363,11 @@ impl CatalogView {
         own as u64 + shared
     }
 
+    /// Whether it is of a merged container of which the one that took it over has slots.
+    pub(crate) fn leads_to_slots(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
     /// Memory of what views of one generation share.
     pub(crate) fn contents_bytes(&self) -> u64 {
         self.contents.bytes_in_memory()

@@ -3,8 +3,8 @@
 //! A look-up takes a permit of the session, treats as absent what its view says, and gives the permit back
 //! when what was found is on its way to the packer, from where checkpoints are collected (rule 4 of
 //! reclamation). Nothing is returned from a container that is gone, whoever remembers its catalog. A node is
-//! returned only from a container that a committed manifest names, and only if every slot that it refers to is
-//! there (INV-9).
+//! returned only from a container that a committed manifest names, whichever of its names, and only if every slot that it
+//! refers to is there (INV-9).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -273,15 +273,21 @@ impl Lookup<'_> {
         fingerprint: &Fingerprint,
         is_wanted: impl Fn(&Node) -> bool,
     ) -> Result<Option<(ChunkLocation, Arc<Node>)>, IngestError> {
-        let named = &self.door.named;
-        let is_absent =
-            |location: ChunkLocation| !named.contains(location.container) || self.is_absent(location);
+        let is_absent = |location: ChunkLocation| !self.is_named(location) || self.is_absent(location);
         let prefers = |id| self.door.is_of_previous(id);
         let mut places = Vec::new();
         resolver.resolve(fingerprint, &is_absent, &prefers, &mut places)?;
         let read = |location| Some((location, self.door.nodes.node(location).ok()?));
         let mut nodes = places.into_iter().filter_map(read);
         Ok(nodes.find(|(_, node)| is_wanted(node)))
+    }
+
+    /// Whether a committed manifest names the container that a node lies in, or the one that had it before it was merged:
+    /// that manifest may be kept for longer.
+    fn is_named(&self, location: ChunkLocation) -> bool {
+        let named = &self.door.named;
+        let came_from = || self.permit.view().came_from(location);
+        named.contains(location.container) || came_from().is_some_and(|from| named.contains(from))
     }
 
     fn is_whole(&self, entry: &NodeEntry) -> bool {

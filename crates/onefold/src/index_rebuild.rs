@@ -41,6 +41,7 @@ impl Store {
     /// Of the storage; the old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
+        self.know_moved();
         let list = self.manifests.list()?;
         let sessions = self.to_index(&list)?;
         monitor.set_total(

@@ -19,7 +19,8 @@ use common::{
 use env::Storage;
 use env::fault::Fault;
 use format::names;
-use onefold::{Monitor, ReadData, SessionId};
+use onefold::{Monitor, PruneOptions, ReadData, SessionId};
+use types::{ContainerId, ContainerKind, ObjectName};
 
 type Backups = Vec<(SessionId, &'static str, Vec<u8>)>;
 
@@ -236,46 +237,149 @@ fn without_its_list_what_was_merged_is_found_in_the_store() {
     assert_restored(&machine, &kept, "found in the store");
 }
 
-/// A way that is lost is named, with the backups that need it; what took over is whole.
+/// The object of a container that stands alone.
+fn object_of(machine: &Process, id: ContainerId) -> ObjectName {
+    let listed = machine
+        .storage
+        .list(&names::container_folder(id.kind, id.session))
+        .unwrap();
+    let mut objects = listed.into_iter().map(|meta| meta.name);
+    objects
+        .find(|name| names::parse_container(name).unwrap().0 == id)
+        .unwrap()
+}
+
+fn rot_end(machine: &Process, name: &ObjectName) {
+    let len = machine.storage.get(name).unwrap().len();
+    assert!(machine.storage.damage(name, |bytes| bytes[len - 60] ^= 1));
+}
+
 #[test]
-fn a_damaged_stub_and_a_damaged_container_are_found() {
-    for is_stub in [true, false] {
-        let machine = Process::new(7);
-        machine.init();
-        let mut kept = back_up(&machine, 80, 8, &How::plain());
-        forget(&machine.open(), kept.remove(0).0);
-        prune(&machine.beside(95).open(), &everything(), "merge");
-        let led = stubs(&machine);
-        let (from, to) = led
-            .iter()
-            .find(|(from, _)| from.kind == types::ContainerKind::Data)
-            .unwrap();
-        let damaged = if is_stub { from } else { to };
-        let folder = names::container_folder(damaged.kind, damaged.session);
-        let object = machine.storage.list(&folder).unwrap();
-        let object = object
-            .iter()
-            .find(|meta| names::parse_container(&meta.name).unwrap().0 == *damaged)
-            .unwrap();
-        let len = usize::try_from(object.len).unwrap();
-        assert!(machine.storage.damage(&object.name, |bytes| bytes[len - 60] ^= 1));
-        let store = machine.beside(96).open();
-        let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
-        let is_named = |finding: &onefold::Finding| finding.object.starts_with(&damaged.to_string());
-        assert!(report.findings.iter().any(is_named), "{:#?}", report.findings);
-        assert!(!report.damaged_backups.is_empty());
-        for (id, name, bytes) in kept
-            .iter()
-            .filter(|(id, ..)| !report.damaged_backups.contains(id))
-        {
-            assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, "not named");
-        }
-        // The next backup rests on nothing that is lost.
-        let (_, name, bytes) = &kept[kept.len() - 1];
-        let made = back_up_bytes(&machine.beside(97).open(), name, bytes, &How::plain()).unwrap();
-        let store = machine.beside(98).open();
-        assert_restores_bytes(&store, &snapshot(&store, made.id), name, bytes, "the next backup");
+fn a_damaged_container_that_took_others_over_is_found() {
+    let machine = Process::new(7);
+    machine.init();
+    let mut kept = back_up(&machine, 80, 8, &How::plain());
+    forget(&machine.open(), kept.remove(0).0);
+    prune(&machine.beside(95).open(), &everything(), "merge");
+    let led = stubs(&machine);
+    let (_, damaged) = led
+        .iter()
+        .find(|(from, _)| from.kind == ContainerKind::Data)
+        .unwrap();
+    rot_end(&machine, &object_of(&machine, *damaged));
+    let store = machine.beside(96).open();
+    let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    let is_named = |finding: &onefold::Finding| finding.object.starts_with(&damaged.to_string());
+    assert!(report.findings.iter().any(is_named), "{:#?}", report.findings);
+    assert!(!report.damaged_backups.is_empty());
+    for (id, name, bytes) in kept
+        .iter()
+        .filter(|(id, ..)| !report.damaged_backups.contains(id))
+    {
+        assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, "not named");
     }
+    // The next backup rests on nothing that is lost.
+    let (_, name, bytes) = &kept[kept.len() - 1];
+    let made = back_up_bytes(&machine.beside(97).open(), name, bytes, &How::plain()).unwrap();
+    let store = machine.beside(98).open();
+    assert_restores_bytes(&store, &snapshot(&store, made.id), name, bytes, "the next backup");
+}
+
+/// Of a stub nothing is lost while a list says what was merged: all is read, found by `check`, and made again.
+#[test]
+fn a_stub_that_is_lost_or_rotten_loses_nothing() {
+    for kind in [ContainerKind::Data, ContainerKind::Recipe] {
+        for is_gone in [false, true] {
+            let machine = Process::new(17);
+            machine.init();
+            let mut kept = back_up(&machine, 160, 8, &How::plain());
+            forget(&machine.open(), kept.remove(0).0);
+            prune(&machine.beside(95).open(), &everything(), "merge");
+            let led: Vec<_> = stubs(&machine)
+                .into_keys()
+                .filter(|from| from.kind == kind)
+                .collect();
+            assert!(led.len() > 1, "{led:?}");
+            for id in &led {
+                let main = object_of(&machine, *id);
+                let mirror = names::mirror(*id, names::parse_container(&main).unwrap().1);
+                for name in [Some(main), mirror].into_iter().flatten() {
+                    if is_gone {
+                        machine.storage.delete(&name).unwrap();
+                    } else {
+                        rot_end(&machine, &name);
+                    }
+                }
+            }
+            let when = format!("{kind:?}, gone: {is_gone}");
+            assert_restored(&machine, &kept, &when);
+            let report = machine
+                .beside(96)
+                .open()
+                .check(ReadData::Share(1.0), &Monitor::default())
+                .unwrap();
+            for id in &led {
+                let mut findings = report.findings.iter();
+                assert!(
+                    findings.any(|finding| finding.object.starts_with(&id.to_string())),
+                    "{when}: {id}"
+                );
+            }
+            assert!(
+                report.findings.iter().all(|finding| finding.is_covered),
+                "{when}: {:#?}",
+                report.findings
+            );
+            assert!(
+                report.damaged_backups.is_empty() && machine.names("damaged").is_empty(),
+                "{when}"
+            );
+
+            // Prune reads them by the list, too.
+            let made = back_up(&machine, 160, 2, &How::plain());
+            kept.extend(made);
+            forget(&machine.open(), kept.remove(2).0);
+            prune(&machine.beside(97).open(), &everything(), &when);
+            assert_restored(&machine, &kept, &when);
+            let all = PruneOptions {
+                all: true,
+                ..everything()
+            };
+            prune(&machine.beside(98).open(), &all, &when);
+            assert_kept(&machine, &kept, &format!("{when}, made again"));
+            assert_nothing_unexplained(&machine, &when);
+        }
+    }
+}
+
+/// Nodes are found though the backup is dropped that wrote the container which they are in now: those that wrote them stand.
+#[test]
+fn merged_nodes_are_found_when_the_backup_that_took_them_over_is_dropped() {
+    let machine = Process::new(18);
+    machine.init();
+    let mut kept = back_up(&machine, 170, 8, &How::plain());
+    prune(&machine.beside(140).open(), &everything(), "merge");
+    let into: BTreeSet<SessionId> = stubs(&machine).into_values().map(|id| id.session).collect();
+    assert!(!into.is_empty() && into.len() < 3, "{into:?}");
+    into.iter().for_each(|id| forget(&machine.open(), *id));
+    kept.retain(|(id, ..)| !into.contains(id));
+    for n in 0..2 {
+        prune(&machine.beside(141 + n).open(), &everything_at_once(), "drop");
+    }
+    let backups = machine.names("backups");
+    assert!(
+        into.iter()
+            .all(|id| !backups.iter().any(|name| name.contains(&id.to_string()))),
+        "{backups:?}"
+    );
+    assert_kept(&machine, &kept, "dropped");
+    let nodes = || ["recipe", "small"].map(|folder| machine.names(folder).len());
+    let before = nodes();
+    let bytes = kept[0].2.clone();
+    let made = back_up_bytes(&machine.beside(145).open(), "/again", &bytes, &How::plain()).unwrap();
+    assert_eq!(nodes(), before, "its nodes were stored again");
+    kept.push((made.id, "/again", bytes));
+    assert_kept(&machine, &kept, "found");
 }
 
 /// Whoever dies in the midst of a merge, at whatever operation, the next prune finishes it.

@@ -257,6 +257,7 @@ fn run(
     let mut report = PruneReport::default();
     // Who held the lease before may have merged containers whose catalogs are cached here.
     context.containers.clear_catalogs();
+    context.containers.know_moved(session.view().moved());
     let epochs = Epochs::list(context.sealer)?;
     if let Some(epoch) = epochs.open()
         && !epochs.is_illegible(context.sealer, epoch)?
@@ -318,6 +319,8 @@ impl Known {
         let sweep_all = options.all || unreadable || epochs.open().is_some() || !in_force.missing.is_empty();
         let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
         let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
+        let to = moves.all().map(|moved| (moved.from, moved.to));
+        context.containers.know_moved(to);
         let mut known = Self {
             epochs,
             removed,

@@ -11,6 +11,7 @@ use format::reclaim::{Condemned, Damaged, Removed};
 use types::{Epoch, ObjectName, SessionId};
 
 use crate::error::{Result, SessionError};
+use crate::manifests::Manifests;
 use crate::objects::{Objects, Payload, Read};
 use crate::view::{ReclaimView, ViewBuilder};
 
@@ -56,6 +57,17 @@ pub(crate) fn load(objects: &Objects, own: SessionId) -> Result<(EpochNames, Rec
     Err(SessionError::Contended {
         name: names::CONDEMNED_FOLDER.to_owned(),
     })
+}
+
+impl Manifests {
+    /// What is absent now, for who reads without a session.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn reclaim_view(&self) -> Result<ReclaimView> {
+        let nobody = SessionId::new(0).expect("0 is a session");
+        load(self.objects(), nobody).map(|(_, view)| view)
+    }
 }
 
 /// `None`: a list vanished.

@@ -23,6 +23,8 @@ pub struct ReclaimView {
     unreadable: Vec<DamagedObject>,
     blind: bool,
     moved: HashMap<ContainerId, ContainerId>,
+    /// What was merged, by the place that it has now.
+    places: Vec<Moved>,
 }
 
 impl ReclaimView {
@@ -61,6 +63,23 @@ impl ReclaimView {
     #[must_use]
     pub fn moved_to(&self, container: ContainerId) -> Option<ContainerId> {
         self.moved.get(&container).copied()
+    }
+
+    /// The container that had a slot before it was merged into the one that has it now, as of the newest removed list.
+    #[must_use]
+    pub fn came_from(&self, location: ChunkLocation) -> Option<ContainerId> {
+        let key = (location.container, location.slot);
+        let after = self
+            .places
+            .partition_point(|moved| (moved.to, moved.first_here) <= key);
+        let moved = self.places.get(after.checked_sub(1)?)?;
+        let is_here = moved.to == location.container && moved.here()?.contains(location.slot);
+        is_here.then_some(moved.from)
+    }
+
+    /// All that was merged, as of the newest removed list: a container, and the one that has its slots.
+    pub fn moved(&self) -> impl Iterator<Item = (ContainerId, ContainerId)> + '_ {
+        self.moved.iter().map(|(from, to)| (*from, *to))
     }
 
     /// Whether everything but the session's own containers is absent, for want of a readable list.
@@ -168,6 +187,10 @@ impl ViewBuilder {
         self.view.absent = AbsentSlots { whole, parts };
         let moved = self.moved.iter().map(|moved| (moved.from, moved.to));
         self.view.moved = moved.collect();
+        self.view.places = self.moved;
+        self.view
+            .places
+            .sort_unstable_by_key(|moved| (moved.to, moved.first_here));
         self.view
     }
 }

@@ -307,3 +307,43 @@ fn what_many_stubs_lead_to_is_loaded_once_and_counts() {
     assert_eq!(newest.generation(), generation(1));
     assert_eq!(store.containers.catalog_cache_bytes(), newest.bytes_in_memory());
 }
+
+/// Without a stub the list of what was merged shows the way; it is asked where nothing else does, and believed where the
+/// catalog there agrees.
+#[test]
+fn a_list_stands_in_for_stubs_that_are_lost() {
+    let (mut store, chunks) = merged_twice();
+    let mirror = |n| format::names::mirror(small(n), generation(1)).unwrap();
+    for object in [name(small(3), 1), mirror(3)] {
+        store.storage.delete(&object).unwrap();
+    }
+    for object in [name(small(10), 1), mirror(10)] {
+        store.damage(&object, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    }
+    assert!(matches!(
+        store.read(small(3), 0),
+        Err(ContainerError::Missing { .. })
+    ));
+    assert!(store.read(small(10), 0).is_err() && store.read(small(0), 0).is_err());
+    store.reopen();
+    let told = [
+        (small(3), small(11)),
+        (small(10), small(11)),
+        (small(0), small(99)),
+        (small(77), small(11)),
+    ];
+    store.containers.know_moved(told);
+    assert_eq!(store.read(small(3), 1).unwrap(), chunks[7]);
+    assert_eq!(store.read(small(10), 0).unwrap(), chunks[0]);
+    assert!(store.containers.led_by_list(small(3)).is_some());
+    // Where the list is wrong, what is wrong with the container itself is what one is told.
+    let error = store.read(small(77), 0).unwrap_err();
+    assert!(
+        matches!(error, ContainerError::Missing { container } if container == small(77)),
+        "{error}"
+    );
+    assert_eq!(store.containers.led_by_list(small(77)), None);
+    store.containers.know_moved([]);
+    store.containers.clear_catalogs();
+    assert!(store.read(small(3), 0).is_err());
+}

@@ -46,7 +46,9 @@ pub(super) fn read(
             monitor.add_done(1);
             report.containers_read += 1;
             report.bytes_read += verified.bytes_read;
-            judge(id, &verified, report, bad);
+            // Of a stub nothing is lost where something else shows the way.
+            let is_led = store.containers.led_by_list(id).is_some();
+            judge(id, &verified, is_led, report, bad);
             if id.kind == ContainerKind::Catalog {
                 compare_copies(store, id, report)?;
             }
@@ -59,7 +61,7 @@ pub(super) fn read(
 }
 
 /// Tells what another copy makes up for from what is lost.
-fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &mut BadSlots) {
+fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckReport, bad: &mut BadSlots) {
     let copies: &[CopyOf] = if id.kind.is_mirrored() {
         &[CopyOf::Main, CopyOf::Mirror]
     } else {
@@ -83,6 +85,7 @@ fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &m
         let is_covered = match damage.part {
             // The footer repeats the header, and reading goes by that.
             Part::Header => true,
+            _ if is_led => true,
             // Copies of catalogs can be made again from the catalogs.
             _ if id.kind == ContainerKind::Catalog => true,
             _ if is_of_all(damage) => dead.len() < copies.len() && !broken.keys().any(|slot| is_lost(*slot)),
@@ -97,6 +100,9 @@ fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &m
             format!("{}{}", damage.error, shown(&damage.slots)),
             is_covered,
         );
+    }
+    if is_led {
+        return;
     }
     if dead.len() >= copies.len() {
         bad.entry(id).or_default().push(all_slots());

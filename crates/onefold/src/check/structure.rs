@@ -174,18 +174,27 @@ fn catalogs(
             .get(&(id.session, id.sequence))
             .filter(|_| id.kind.is_mirrored());
         let main = mains.get(id);
-        if main.is_none() {
+        let catalog = store.containers.catalog(*id);
+        let led = store.containers.led_by_list(*id);
+        if let Some(why) = &led {
+            let what =
+                "the list of what was merged says where its slots are, and `prune --all` makes it again";
+            report.find(id, format!("{why}; {what}"), true);
+        } else if main.is_none() {
             let is_covered = mirror.is_some() || id.kind == ContainerKind::Catalog;
             report.find(id, "the container is missing", is_covered);
         }
         if id.kind.is_mirrored() {
             match (main, mirror) {
-                (_, None) => report.find(id, "the container's mirror copy is missing", main.is_some()),
+                (_, None) => {
+                    let is_covered = main.is_some() || led.is_some();
+                    report.find(id, "the container's mirror copy is missing", is_covered);
+                }
                 (Some(main), Some(mirror)) if main == mirror => compare_ends(store, *id, *main, report)?,
                 _ => {}
             }
         }
-        match store.containers.catalog(*id) {
+        match catalog {
             Ok(view) if view.id() != *id => _ = merged_into.insert(view.id()),
             Ok(_) => {}
             Err(error) if error.is_damage() => {

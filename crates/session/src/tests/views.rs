@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use format::reclaim::ContainerSlots;
+use format::reclaim::{ContainerSlots, Moved};
 use proptest::prelude::*;
 use types::{ContainerId, ContainerKind};
 
@@ -62,6 +62,35 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_slot_of_a_merged_container_is_known_by_its_place() {
+    let [from, other, to] = [1, 2, 9].map(|n| super::data(id(1), n));
+    let moved = |from, count, here| Moved {
+        from,
+        count,
+        to,
+        first_here: at(to, here).slot,
+        is_new: false,
+    };
+    let mut builder = ViewBuilder::new(id(9));
+    builder.moved(vec![moved(other, 2, 20), moved(from, 5, 10)]);
+    let view = builder.build();
+    let came_from = |slot| view.came_from(at(to, slot));
+    assert_eq!(
+        [9, 10, 14, 15].map(came_from),
+        [None, Some(from), Some(from), None]
+    );
+    assert_eq!(
+        [19, 20, 21, 22].map(came_from),
+        [None, Some(other), Some(other), None]
+    );
+    assert_eq!(view.came_from(at(from, 0)), None);
+    assert_eq!(
+        view.moved().collect::<BTreeSet<_>>(),
+        BTreeSet::from([(from, to), (other, to)])
+    );
 }
 
 #[test]
