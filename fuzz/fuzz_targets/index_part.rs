@@ -1,4 +1,7 @@
-//! Feeds `index::probe::part`; the same function runs on spoilt runs in the crate's tests.
+//! Feeds `index::probe::part` and `index::probe::unread`; the same functions run on spoilt objects in the crate's tests.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| index::probe::part(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    index::probe::part(bytes);
+    index::probe::unread(bytes);
+});

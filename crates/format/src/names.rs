@@ -423,6 +423,19 @@ pub fn parse_index_image(name: &ObjectName) -> Option<u32> {
     plain32(number).filter(|_| word == "image")
 }
 
+/// `index/unread.<number>`: containers whose catalogs could not be read when they were to be hooked.
+#[must_use]
+pub fn index_unread(number: u32) -> ObjectName {
+    name(format_args!("{INDEX_FOLDER}/unread.{number}"))
+}
+
+/// The inverse of [`index_unread`].
+#[must_use]
+pub fn parse_index_unread(name: &ObjectName) -> Option<u32> {
+    let (word, number) = under(name, INDEX_FOLDER)?.split_once('.')?;
+    plain32(number).filter(|_| word == "unread")
+}
+
 /// The inverse of [`index_run`].
 #[must_use]
 pub fn parse_index_run(name: &ObjectName) -> Option<IndexRunName> {

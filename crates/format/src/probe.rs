@@ -158,6 +158,9 @@ pub fn names_of_objects(bytes: &[u8]) {
     if let Some(number) = names::parse_index_image(&name) {
         built(names::index_image(number));
     }
+    if let Some(number) = names::parse_index_unread(&name) {
+        built(names::index_unread(number));
+    }
 }
 
 /// [`Frame`], with the digest as it is and as it should be.

@@ -41,7 +41,7 @@ pub enum Warning {
         /// What is wrong with it.
         why: String,
     },
-    /// The storage did not give a container's catalog. Its session stays uncovered: whoever catches up next asks again.
+    /// The storage did not give a container's catalog. It is remembered: whoever catches up asks again, now and then.
     UnreadCatalog {
         /// The container.
         container: types::ContainerId,

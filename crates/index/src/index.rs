@@ -12,7 +12,7 @@
 //! a remote object reads it whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ struct Inner {
     changes: AtomicU64,
     /// Hooks to chunks of running sessions of this process.
     pending: RwLock<Vec<Arc<RwLock<MemoryHooks>>>>,
+    /// Whether catalogs are remembered that could not be read, by the last listing.
+    has_unread: AtomicBool,
     /// Objects that are no use, to be deleted by the next merge.
     bad: Mutex<Vec<ObjectName>>,
     warnings: Mutex<Vec<Warning>>,
@@ -107,6 +109,7 @@ impl Index {
             held: None,
             changes: AtomicU64::new(0),
             pending: RwLock::default(),
+            has_unread: AtomicBool::new(false),
             bad: Mutex::default(),
             warnings: Mutex::default(),
             lookups: AtomicU64::new(0),
@@ -155,7 +158,10 @@ impl Index {
         let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
         // Who writes a run puts whole parts: one that is not is of no run that somebody still writes.
         let mut broken = BTreeSet::new();
-        for object in self.inner.storage.list(names::INDEX_FOLDER)? {
+        let listed = self.inner.storage.list(names::INDEX_FOLDER)?;
+        let mut each = listed.iter();
+        self.set_has_unread(each.any(|object| names::parse_index_unread(&object.name).is_some()));
+        for object in listed {
             let Some(name) = names::parse_index_run(&object.name) else {
                 continue;
             };
@@ -204,6 +210,14 @@ impl Index {
                 Ok(None)
             }
         }
+    }
+
+    pub(crate) fn has_unread(&self) -> bool {
+        self.inner.has_unread.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_has_unread(&self, has: bool) {
+        self.inner.has_unread.store(has, Ordering::Release);
     }
 
     /// Opens a run that this process has just written.

@@ -15,6 +15,7 @@
 
 mod block;
 mod cache;
+mod catch_up;
 pub mod conformance;
 mod cover;
 mod error;
@@ -37,6 +38,7 @@ mod spans;
 mod stats;
 mod summary;
 mod table;
+mod unread;
 mod writer;
 
 pub use cache::{Eviction, FingerprintCache};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use env::{MemoryStorage, ObjectBytes, Storage};
 use format::names;
 use format::wire::digest;
+use types::StoreId;
 
 use crate::block::{BLOCK_BYTES, BODY_BYTES, DIGEST_BYTES};
 use crate::front::Meta;
@@ -18,6 +19,7 @@ use crate::part::Part;
 use crate::run::Run;
 use crate::sampling::SamplingRates;
 use crate::scan::Source;
+use crate::unread::Unread;
 use crate::writer::RunId;
 use crate::{Index, IndexOptions};
 
@@ -83,6 +85,27 @@ pub fn part(bytes: &[u8]) {
                 );
             }
             Ok(Written::Damaged(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// A list of unread catalogs, with its digest as it is and as it should be, of the store that it says.
+pub fn unread(bytes: &[u8]) {
+    let mut right = bytes.to_vec();
+    if let Some(end) = bytes.len().checked_sub(DIGEST_BYTES) {
+        let value = digest(&bytes[..end]).to_le_bytes();
+        right[end..].copy_from_slice(&value);
+    }
+    let store = bytes.get(PREFIX_BYTES..).and_then(|meta| meta.first_chunk());
+    let store = StoreId::from_bytes(store.copied().unwrap_or_default());
+    for object in [bytes, &right] {
+        if let Ok(list) = Unread::decode(object, store) {
+            let again = list.encode(store);
+            assert_eq!(
+                Unread::decode(&again, store),
+                Ok(list),
+                "what was written is read"
+            );
         }
     }
 }

@@ -14,9 +14,9 @@ use container::{CatalogView, Containers};
 use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
 use crate::cache::{Eviction, FingerprintCache};
+use crate::catch_up::stops;
 use crate::error::IndexError;
 use crate::hook::{HookIndex, HookKind, age_order};
-use crate::session::stops;
 
 /// Catalogs loaded for one look-up at most.
 pub const LOADS_MAX: usize = 3;

@@ -1,4 +1,4 @@
-//! Adding hooks: of a running session, of sessions that a crash left out, and of a whole store.
+//! Adding hooks: of a running session, of what reclamation rewrote, and from whatever source.
 //!
 //! Hooks gather in memory up to the budget and then go to the storage as a run that covers nothing yet (an
 //! external sort); publishing merges those into the one run that names the sessions it covers. A run that
@@ -6,14 +6,12 @@
 
 use std::sync::{Arc, RwLock};
 
-use container::{CatalogView, ContainerError, Containers};
-use env::StorageError;
+use container::CatalogView;
 use format::container::CatalogCopy;
-use format::names;
-use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
+use types::{ContainerId, Fingerprint, SessionId};
 
 use crate::cover;
-use crate::error::{IndexError, Warning};
+use crate::error::IndexError;
 use crate::hook::{Hook, HookKind, hooks_of};
 use crate::index::{Index, read, write};
 use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
@@ -81,43 +79,6 @@ impl Index {
         writer.publish(&[session])
     }
 
-    /// Adds those of the given committed sessions that no run covers, from their containers' catalogs, as
-    /// one run. Returns how many containers were read. After a crash between a commit and its hooks this
-    /// costs a little time and nothing else.
-    ///
-    /// # Errors
-    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`]; of a session with one
-    /// that the storage did not give the rest is added, and the session stays uncovered.
-    pub fn catch_up(
-        &self,
-        containers: &Containers,
-        committed: &[SessionContainers],
-    ) -> Result<u64, IndexError> {
-        let uncovered = self.uncovered(committed.iter().map(|session| session.session));
-        let missing = committed
-            .iter()
-            .filter(|session| uncovered.contains(&session.session));
-        let missing: Vec<&SessionContainers> = missing.collect();
-        self.add_from_catalogs(containers, &missing, |writer| writer)
-    }
-
-    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one: but for
-    /// what another process is writing at this moment.
-    ///
-    /// # Errors
-    /// As [`Self::catch_up`].
-    pub fn rebuild(
-        &self,
-        containers: &Containers,
-        committed: &[SessionContainers],
-    ) -> Result<u64, IndexError> {
-        let old = self.settled_runs();
-        let committed: Vec<&SessionContainers> = committed.iter().collect();
-        let read = self.add_from_catalogs(containers, &committed, HookWriter::rebuilding)?;
-        self.drop_runs(&old)?;
-        Ok(read)
-    }
-
     /// Publishes the hooks of containers that were rewritten, as a run that covers the session of the process
     /// that rewrote them. Of a container that lost its anchor another fingerprint is one now, and none of its
     /// older hooks may be left at the rates in force. The nodes in them are those of committed sessions, as
@@ -158,7 +119,7 @@ impl Index {
         self.drop_runs(&old)
     }
 
-    fn drop_runs(&self, old: &[Arc<Run>]) -> Result<(), IndexError> {
+    pub(crate) fn drop_runs(&self, old: &[Arc<Run>]) -> Result<(), IndexError> {
         self.storage().barrier()?;
         self.replace(None, &old.iter().map(|run| run.id).collect::<Vec<_>>());
         let mut objects: Vec<_> = old.iter().flat_map(|run| names_of(run)).collect();
@@ -170,85 +131,9 @@ impl Index {
         }
         Ok(())
     }
-
-    fn add_from_catalogs(
-        &self,
-        containers: &Containers,
-        sessions: &[&SessionContainers],
-        begin: impl FnOnce(HookWriter) -> HookWriter,
-    ) -> Result<u64, IndexError> {
-        let all: Vec<SessionId> = sessions.iter().map(|session| session.session).collect();
-        let Some(span) = span_of(&all) else {
-            return Ok(0);
-        };
-        let mut writer = begin(HookWriter::new(self, span, Nodes::AtOnce));
-        let mut covered = Vec::with_capacity(all.len());
-        let mut read = 0;
-        for session in sessions {
-            let mut is_read = true;
-            for id in &session.containers {
-                if matches!(id.kind, ContainerKind::Archive | ContainerKind::Catalog) {
-                    continue;
-                }
-                match containers.catalog(*id) {
-                    // Merged into one that is hooked itself.
-                    Ok(view) if view.id() != *id && all.contains(&view.id().session) => {}
-                    Ok(view) => writer.add(&view)?,
-                    Err(e) if stops(containers, *id, &e) => return Err(e.into()),
-                    Err(e) => {
-                        let warning = warning_of(*id, &e);
-                        is_read &= !matches!(warning, Warning::UnreadCatalog { .. });
-                        self.warn(warning);
-                    }
-                }
-                read += 1;
-            }
-            covered.extend(is_read.then_some(session.session));
-        }
-        if covered.is_empty() && writer.is_empty() {
-            return Ok(read);
-        }
-        writer.publish(&covered)?;
-        // Memory takes only what covers something by itself.
-        if covered.is_empty() && self.held().is_some() {
-            self.reload()?;
-        }
-        Ok(read)
-    }
 }
 
-fn warning_of(container: ContainerId, error: &ContainerError) -> Warning {
-    match error {
-        ContainerError::Missing { .. } | ContainerError::Storage(StorageError::NotFound { .. }) => {
-            Warning::MissingContainer { container }
-        }
-        ContainerError::Storage(StorageError::Io { .. }) => Warning::UnreadCatalog {
-            container,
-            why: error.to_string(),
-        },
-        _ => Warning::BadCatalog {
-            container,
-            why: error.to_string(),
-        },
-    }
-}
-
-/// Whether an error of reading a container's catalog is the storage's as a whole, so that trying the next one
-/// would not help. A sector that the disk does not give is damage of the container that it is in, as long as the
-/// storage answers: it is asked.
-pub(crate) fn stops(containers: &Containers, id: ContainerId, error: &ContainerError) -> bool {
-    match error {
-        ContainerError::Storage(StorageError::NotFound { .. }) => false,
-        ContainerError::Storage(StorageError::Io { .. }) => {
-            let folder = names::container_folder(id.kind, id.session);
-            containers.env().storage.list(&folder).is_err()
-        }
-        ContainerError::Storage(_) => true,
-        _ => false,
-    }
-}
-
-fn span_of(sessions: &[SessionId]) -> Option<(SessionId, SessionId)> {
+pub(crate) fn span_of(sessions: &[SessionId]) -> Option<(SessionId, SessionId)> {
     Some((*sessions.iter().min()?, *sessions.iter().max()?))
 }
 
@@ -267,8 +152,13 @@ impl HookWriter {
         }
     }
 
+    /// For sessions that have committed.
+    pub(crate) fn at_once(index: &Index, span: (SessionId, SessionId)) -> Self {
+        Self::new(index, span, Nodes::AtOnce)
+    }
+
     /// All runs that there are will be deleted in favour of this one's.
-    fn rebuilding(mut self) -> Self {
+    pub(crate) fn rebuilding(mut self) -> Self {
         (self.rates, self.is_rebuild) = (SamplingRates::default(), true);
         self
     }
@@ -331,7 +221,7 @@ impl HookWriter {
     }
 
     /// Nothing was added.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.early.is_empty() && self.nodes.is_empty() && read(&self.chunks).len() == 0
     }
 

@@ -360,3 +360,41 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() 
         again.totals
     );
 }
+
+#[test]
+fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_nothing() {
+    let machine = Process::new(6);
+    let store = machine.init();
+    let bytes = noise(1, 100 << 10);
+    back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
+    let lost: Vec<_> = machine.names("index");
+    lost.into_iter()
+        .for_each(|run| assert!(machine.storage.lose(&ObjectName::new(run).unwrap())));
+    let name = ObjectName::new(machine.names("data").swap_remove(0)).unwrap();
+    let whole = ByteRange {
+        offset: 0,
+        len: 1 << 30,
+    };
+    machine.storage.make_unreadable(&name, whole);
+    let back_up =
+        |n: u64| back_up_bytes(&machine.open(), "/b", &noise(10 + n, 1 << 10), &How::plain()).unwrap();
+    let counted = |n| {
+        let before = machine.names("index").len();
+        let made = back_up(n);
+        (made.untidy.len(), machine.names("index").len() - before)
+    };
+    assert_eq!(
+        counted(0),
+        (1, 3),
+        "what can be read of the first, what cannot, and its own"
+    );
+    for n in 1..4 {
+        assert_eq!(counted(n), (0, 1), "its own run");
+    }
+    give_back(&machine, &name);
+    // It is asked for when twice as many sessions have come.
+    (4..8).for_each(|n| _ = back_up(n));
+    let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
+    assert_eq!(again.totals.chunks_new, 0, "{:?}", again.totals);
+    assert!(!machine.names("index").iter().any(|name| name.contains("unread")));
+}

@@ -41,6 +41,7 @@ proptest! {
         let run = IndexRunName { first: session.min(other), last: session.max(other), number };
         prop_assert_eq!(names::parse_index_run(&names::index_run(run)), Some(run));
         prop_assert_eq!(names::parse_index_image(&names::index_image(number)), Some(number));
+        prop_assert_eq!(names::parse_index_unread(&names::index_unread(number)), Some(number));
     }
 
     #[test]
@@ -92,6 +93,7 @@ fn every_sample_name_is_parsed_by_exactly_one_parser() {
             names::parse_lease(&name).is_some(),
             names::parse_index_run(&name).is_some(),
             names::parse_index_image(&name).is_some(),
+            names::parse_index_unread(&name).is_some(),
             name == names::reserve(),
         ];
         assert_eq!(parsed.iter().filter(|&&p| p).count(), 1, "{line}: {parsed:?}");
@@ -129,6 +131,7 @@ fn foreign_names_are_not_ours() {
         "index/0000000000042-0000000000041.0",
         "index/image.01",
         "index/picture.1",
+        "index/unread.01",
     ] {
         let name = ObjectName::new(foreign).unwrap();
         assert_eq!(names::parse_container(&name), None, "{foreign}");
@@ -140,6 +143,7 @@ fn foreign_names_are_not_ours() {
         assert_eq!(names::parse_lease(&name), None, "{foreign}");
         assert_eq!(names::parse_index_run(&name), None, "{foreign}");
         assert_eq!(names::parse_index_image(&name), None, "{foreign}");
+        assert_eq!(names::parse_index_unread(&name), None, "{foreign}");
     }
     assert_eq!(
         names::mirror(crate::samples::id(ContainerKind::Data, 1, 1), Generation::FIRST),

@@ -672,6 +672,7 @@ pub(crate) fn names() -> String {
             number: 0,
         }),
         index_image(3),
+        index_unread(0),
     ];
     all.extend(ContainerKind::ALL.map(|kind| container(id(kind, 42, 7), Generation::new(10).unwrap())));
     all.iter().map(|name| format!("{name}\n")).collect()

@@ -97,6 +97,18 @@ fn no_byte_of_a_golden_run_moves_and_it_is_read() {
 }
 
 #[test]
+fn no_byte_of_a_golden_list_of_unread_catalogs_moves_and_it_is_read() {
+    let bed = crate::unread::Bed::new();
+    bed.catch_up(IndexOptions::default());
+    let name = names::index_unread(0);
+    let golden = compare_or_bless("unread", &bed.storage.get(&name).unwrap());
+    assert!(bed.storage.lose(&name));
+    bed.storage.put(&name, &[&golden]).unwrap();
+    bed.session_comes(2);
+    assert_eq!(bed.catch_up(IndexOptions::default()), (1, vec![]));
+}
+
+#[test]
 fn no_byte_of_a_golden_image_moves_and_it_is_read() {
     let options = IndexOptions {
         memory_bytes_max: Some(index::MEMORY_BYTES_MIN),

@@ -1,5 +1,7 @@
 //! Spoilt runs whose digests are right: the function that the fuzz target feeds, on bytes drawn by a seed.
 
+use std::sync::LazyLock;
+
 use env::Storage;
 use env::fault::FaultStorage;
 use index::{Hook, IndexOptions, probe};
@@ -28,6 +30,29 @@ fn a_sound_run_passes() {
     probe::part(&run());
     probe::part(&[]);
     probe::part(b"1FOLDidx");
+}
+
+proptest! {
+    #[test]
+    fn no_spoilt_list_of_unread_catalogs_panics(
+        spoilt in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        static LIST: LazyLock<Vec<u8>> = LazyLock::new(|| {
+            let bed = crate::unread::Bed::new();
+            bed.catch_up(IndexOptions::default());
+            bed.storage.get(&format::names::index_unread(0)).unwrap()
+        });
+        let mut bytes = LIST.clone();
+        for (at, value) in spoilt {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        probe::unread(&bytes);
+    }
 }
 
 proptest! {

@@ -17,3 +17,4 @@ mod rewritten;
 mod sampling;
 mod sessions;
 mod store;
+mod unread;

@@ -1,7 +1,7 @@
 //! Hooks of running, crashed and committed sessions.
 
 use env::Storage;
-use env::fault::{Counted, FailWith, Fault, FaultStorage};
+use env::fault::FaultStorage;
 use index::{HookKind, IndexOptions, SessionContainers, Warning, hooks_of, hooks_of_copy};
 use types::ContainerKind;
 
@@ -143,98 +143,6 @@ fn a_container_that_cannot_be_read_is_a_warning() {
     );
     let bits = containers.fingerprinter().chunk(&chunk(1)).index_bits();
     assert_eq!(ask(&index, bits, HookKind::Data), [data(1, 0)]);
-}
-
-#[test]
-fn a_catalog_on_a_bad_sector_is_a_warning_and_a_storage_that_fails_ends_it() {
-    let storage = FaultStorage::new();
-    let writing = containers(&storage);
-    for n in 0..3 {
-        put(&writing, data(1, n), &[u64::from(n)]);
-    }
-    let committed = [SessionContainers {
-        session: session(1),
-        containers: (0..3).map(|n| data(1, n)).collect(),
-    }];
-    let name = format::names::container(data(1, 1), types::Generation::FIRST);
-    let len = storage.head(&name).unwrap().len;
-    storage.make_unreadable(&name, types::ByteRange { offset: 0, len });
-    let containers = containers(&storage);
-    let index = open(&storage, IndexOptions::default());
-    index.catch_up(&containers, &committed).unwrap();
-    let warnings = index.take_warnings();
-    assert!(
-        matches!(warnings.as_slice(), [Warning::UnreadCatalog { container, .. }] if *container == data(1, 1)),
-        "{warnings:?}"
-    );
-    for n in [0, 2] {
-        let bits = containers.fingerprinter().chunk(&chunk(n)).index_bits();
-        let expected = data(1, u32::try_from(n).unwrap());
-        assert_eq!(ask(&index, bits, HookKind::Data), [expected]);
-    }
-    // The session has more than what was found, and once it can be read, that is found, too.
-    assert_eq!(index.uncovered([session(1)]), [session(1)]);
-    let nowhere = types::ByteRange {
-        offset: 1 << 40,
-        len: 1,
-    };
-    storage.make_unreadable(&name, nowhere);
-    let containers = super::store::containers(&storage);
-    for options in [IndexOptions::default(), crate::held::HELD] {
-        let index = open(&storage, options);
-        index.catch_up(&containers, &committed).unwrap();
-        assert!(index.covers(session(1)) && index.take_warnings().is_empty());
-        for n in 0..3 {
-            let expected = data(1, u32::try_from(n).unwrap());
-            assert_eq!(ask_chunk(&index, &containers, n), [expected]);
-        }
-    }
-
-    let fails = Fault::fail_from(1, FailWith::Io).counting(Counted::All);
-    storage.inject(fails);
-    assert!(index.rebuild(&containers, &committed).is_err());
-}
-
-/// With so little memory that hooks are written early: those are not lost where the run covers nothing.
-#[test]
-fn what_can_be_read_of_a_session_is_found_though_none_is_covered() {
-    let storage = FaultStorage::new();
-    let writing = containers(&storage);
-    let of = |n: u32| u64::from(n) * 100..u64::from(n) * 100 + 100;
-    for n in 0..4 {
-        put(&writing, data(1, n), &of(n).collect::<Vec<_>>());
-    }
-    let name = format::names::container(data(1, 3), types::Generation::FIRST);
-    let len = storage.head(&name).unwrap().len;
-    storage.make_unreadable(&name, types::ByteRange { offset: 0, len });
-    let committed = [SessionContainers {
-        session: session(1),
-        containers: (0..4).map(|n| data(1, n)).collect(),
-    }];
-    let on_disk = IndexOptions {
-        pending_bytes_max: 64,
-        bytes_max: 1 << 30,
-        part_entries_max: 100,
-        memory_bytes_max: None,
-    };
-    let in_memory = IndexOptions {
-        memory_bytes_max: crate::held::HELD.memory_bytes_max,
-        ..on_disk
-    };
-    for options in [on_disk, in_memory] {
-        let containers = containers(&storage);
-        let index = open(&storage, options);
-        for _ in 0..2 {
-            index.catch_up(&containers, &committed).unwrap();
-            for n in 0..3 {
-                for chunk_of in of(n) {
-                    assert_eq!(ask_chunk(&index, &containers, chunk_of), [data(1, n)]);
-                }
-            }
-            assert!(!index.covers(session(1)));
-        }
-        index.rebuild_from(&[], Vec::new()).unwrap();
-    }
 }
 
 #[test]
