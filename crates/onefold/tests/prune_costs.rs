@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::pruning::everything;
+use common::pruning::{everything, everything_apart};
 use common::{Asked, How, Process, Request, back_up_bytes, noise};
 use env::fault::{Counters, CrashPolicy};
 use onefold::{ForgetRequest, ForgetWhat, Monitor, PruneOptions, PruneReport, SessionId};
@@ -186,4 +186,76 @@ fn with_no_memory_for_marks_a_prune_does_the_same() {
     let (without, stored_without, gets_without) = done(0);
     assert_eq!((without, stored_without), (report, stored));
     assert!(gets_without > gets, "{gets_without} reads, {gets} before");
+}
+
+/// Six series that were never marked, by a process with so much memory for marks: what it asked for, and the store.
+fn first_prune(marks_bytes_max: u64) -> (Process, Vec<Request>) {
+    let machine = Process::new(12);
+    machine.init();
+    for n in 0..6 {
+        back_up(&machine, &format!("/file-{n}"), &noise(n, 40 << 10));
+    }
+    let process = machine.beside(13);
+    let store = process.open();
+    drop(process.watched.take_requests());
+    let options = PruneOptions {
+        marks_bytes_max,
+        ..everything_apart()
+    };
+    let report = store.prune(&options, &Monitor::default()).unwrap().0;
+    assert_eq!((report.epochs, report.groups_marked), (0, 6), "{report:?}");
+    let requests = process.watched.take_requests();
+    (machine, requests)
+}
+
+#[test]
+fn marks_that_may_not_be_held_are_put_before_the_next_are_made() {
+    for (marks_bytes_max, expected) in [(32 << 20, 0), (0, 5)] {
+        let (machine, requests) = first_prune(marks_bytes_max);
+        let is_read = |request: &Request| {
+            let reads = matches!(request.asked, Asked::Whole | Asked::Tail | Asked::Range(_));
+            reads
+                && ["recipe", "small", "mirror"]
+                    .iter()
+                    .any(|folder| request.is_in(folder))
+        };
+        let last_node = requests.iter().rposition(is_read).unwrap();
+        let is_put = |request: &&Request| request.asked == Asked::Put && request.is_in("groups");
+        let puts = requests[..last_node].iter().filter(is_put).count();
+        assert_eq!(puts, expected, "with {marks_bytes_max} bytes");
+        // They count, though there was no epoch; of each group one revision is left.
+        assert_eq!(machine.names("groups").len(), 6);
+        let again = prune(&machine, &everything_apart());
+        assert_eq!((again.groups_marked, again.epochs), (0, 0));
+    }
+}
+
+#[test]
+fn a_prune_that_fails_leaves_no_marks_behind_that_it_could_not_hold() {
+    let (machine, _) = first_prune(32 << 20);
+    let more: Vec<_> = (0..6)
+        .map(|n| back_up(&machine, &format!("/file-{n}"), &noise(10 + n, 40 << 10)))
+        .collect();
+    let before = machine.names("groups");
+    let last = *more.last().unwrap();
+    for folder in ["recipe", "mirror", "small"] {
+        for name in machine.names(folder) {
+            if name.contains(&last.to_string()) {
+                let name = types::ObjectName::new(name).unwrap();
+                assert!(machine.storage.damage(&name, |bytes| bytes.reverse()));
+            }
+        }
+    }
+    let options = PruneOptions {
+        marks_bytes_max: 0,
+        ..everything_apart()
+    };
+    for _ in 0..2 {
+        let failed = machine.open().prune(&options, &Monitor::default());
+        assert!(
+            failed.unwrap_err().to_string().contains("cannot be"),
+            "a node is gone"
+        );
+        assert_eq!(machine.names("groups"), before);
+    }
 }

@@ -20,6 +20,7 @@ use crate::marks::{self, Change, InForce, Member, StoredMarks};
 use crate::moves::Moves;
 use crate::prune::{Context, PruneOptions};
 use crate::slots::{SlotSet, entry};
+use crate::spill::Spill;
 use crate::sweep;
 
 /// What marking came to.
@@ -53,12 +54,13 @@ pub(crate) struct Before<'a> {
     pub(crate) moves: &'a Moves,
 }
 
-/// Marks and sweeps. Writes nothing.
+/// Marks and sweeps. Writes nothing but marks that are more than may be held, where it is told how.
 pub(crate) fn plan(
     context: &Context<'_>,
     options: &PruneOptions,
     list: &ManifestList,
     before: &Before<'_>,
+    spill: Option<&mut Spill<'_>>,
 ) -> Result<Plan> {
     ensure_readable(list)?;
     let mut planning = Planning {
@@ -66,6 +68,7 @@ pub(crate) fn plan(
         options,
         list,
         before,
+        spill,
         covers: before.in_force.covers().into_keys().collect(),
         swept: BTreeSet::new(),
         plan: Plan::default(),
@@ -106,18 +109,20 @@ fn backup_of(manifest: &Manifest) -> Option<&Backup> {
     }
 }
 
-struct Planning<'a> {
+struct Planning<'a, 's> {
     context: &'a Context<'a>,
     options: &'a PruneOptions,
     list: &'a ManifestList,
     before: &'a Before<'a>,
+    /// `None`: all marks are held.
+    spill: Option<&'a mut Spill<'s>>,
     /// Sessions that some marks cover.
     covers: BTreeSet<SessionId>,
     swept: BTreeSet<ContainerId>,
     plan: Plan,
 }
 
-impl Planning<'_> {
+impl Planning<'_, '_> {
     fn group(&mut self, group: GroupId, members: &[Member<'_>]) -> Result<()> {
         let old = self.before.in_force.groups.get(&group);
         let covered = old.map_or(&[][..], |old| &old.covers);
@@ -151,8 +156,11 @@ impl Planning<'_> {
         }
         let revision = self.before.in_force.next_revision(group);
         self.plan.marked.push((group, revision));
-        let stored = Arc::new(StoredMarks::new(revision, marks));
-        self.plan.after.groups.insert(group, stored);
+        let stored = match &mut self.spill {
+            Some(spill) => spill.hold(&self.before.in_force.budget, group, revision, marks)?,
+            None => StoredMarks::new(revision, marks),
+        };
+        self.plan.after.groups.insert(group, Arc::new(stored));
         Ok(())
     }
 

@@ -5,7 +5,8 @@
 //! process that died or lost, and never counts.
 //!
 //! Memory: what is covered, of all groups; the slots, encoded, some five bytes a container, within a budget for all
-//! together: what is beyond it is read again where it is asked for, one group at a time.
+//! together, those made anew among them: what is beyond it is put at once ([`crate::spill`]), and read again where it is asked
+//! for, one group at a time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(crate) struct StoredMarks {
 }
 
 impl StoredMarks {
-    /// Marks that were made just now. They are held whatever the budget: nobody has them yet.
+    /// With all slots.
     pub(crate) fn new(revision: Revision, marks: Marks) -> Self {
         Self {
             revision,
@@ -44,6 +45,16 @@ impl StoredMarks {
             covers: marks.covers,
             live: Some(marks.live),
         }
+    }
+
+    /// Whether the slots are not held: then the object is in the storage.
+    pub(crate) fn is_put(&self) -> bool {
+        self.live.is_none()
+    }
+
+    /// Holds the slots no longer: the object is in the storage.
+    pub(crate) fn let_go(&mut self) {
+        self.live = None;
     }
 
     /// The slots that are marked.
@@ -72,6 +83,8 @@ pub(crate) struct InForce {
     pub(crate) listed: BTreeMap<GroupId, Vec<Revision>>,
     /// Groups whose marks should be there and cannot be read: every container must be swept.
     pub(crate) missing: Vec<GroupId>,
+    /// What may still be held.
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl InForce {
@@ -99,12 +112,13 @@ impl InForce {
             .for_each(|revisions| revisions.sort_unstable());
         let wanted = all.listed.iter().filter(|(group, _)| is_wanted(group));
         let wanted: Vec<(GroupId, &Vec<Revision>)> = wanted.map(|(group, listed)| (*group, listed)).collect();
-        let budget = Budget::new(bytes_max);
+        let budget = Arc::new(Budget::new(bytes_max));
         let read = object::several(wanted.len(), |at| {
             let (group, revisions) = wanted[at];
             in_force(sealer, group, revisions, named.get(&group).copied(), &budget)
         })?;
         let groups: Vec<GroupId> = wanted.into_iter().map(|(group, _)| group).collect();
+        all.budget = budget;
         for (group, (stored, is_unreadable)) in groups.into_iter().zip(read) {
             all.groups.extend(stored.map(|stored| (group, Arc::new(stored))));
             // One that cannot be read may have been the one that counts.
@@ -184,7 +198,8 @@ fn in_force(
 }
 
 /// What slots may take in memory.
-struct Budget {
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
     bytes_left: AtomicU64,
 }
 
@@ -195,13 +210,18 @@ impl Budget {
         }
     }
 
-    fn hold(&self, revision: Revision, marks: Marks) -> StoredMarks {
-        let bytes = marks.live.bytes_in_memory();
+    /// Whether these may be held, too.
+    pub(crate) fn takes(&self, live: &SlotList) -> bool {
+        let bytes = live.bytes_in_memory();
         let take = |left: u64| left.checked_sub(bytes);
-        let fits = self
+        let taken = self
             .bytes_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok();
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_ok()
+    }
+
+    fn hold(&self, revision: Revision, marks: Marks) -> StoredMarks {
+        let fits = self.takes(&marks.live);
         let mut stored = StoredMarks::new(revision, marks);
         if !fits {
             stored.live = None;
@@ -239,6 +259,25 @@ pub(crate) fn put(
         Err(error) if error.is_already_exists() => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once. `None`: the number is taken.
+pub(crate) fn put_without_epoch(
+    sealer: &Sealer,
+    group: GroupId,
+    stored: &StoredMarks,
+) -> Result<Option<StoredMarks>> {
+    let counted = StoredMarks {
+        revision: stored.revision.next(),
+        epoch: None,
+        covers: stored.covers.clone(),
+        live: Some(stored.live(sealer, group)?.into_owned()),
+    };
+    let is_put = put(sealer, group, &counted, None)?;
+    Ok(is_put.then_some(StoredMarks {
+        live: None,
+        ..counted
+    }))
 }
 
 /// What a manifest is covered as.

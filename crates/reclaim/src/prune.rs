@@ -1,6 +1,7 @@
 //! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use container::Containers;
@@ -17,16 +18,16 @@ use types::{Epoch, Revision, SessionId, UnixNanos};
 
 use crate::compact::Packing;
 use crate::condemn::{self, Before, Plan};
-use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::{ReclaimError, Result};
 use crate::finish;
 use crate::housekeeping;
 use crate::marks::{self, InForce};
-use crate::merge::{self, Candidates};
+use crate::merge;
 use crate::moves::Moves;
 use crate::plan::{self, Limits, Partial};
 use crate::progress::Progress;
+use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
 const EPOCHS_MAX: usize = 2;
@@ -173,25 +174,6 @@ impl PruneReport {
     }
 }
 
-/// What a run would do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Preview {
-    /// Containers that would be deleted whole, and their bytes.
-    pub containers_removed: u64,
-    /// Containers that would lose a part.
-    pub containers_compacted: u64,
-    /// Small containers that would be merged into others.
-    pub containers_merged: u64,
-    /// Bytes that the store would get smaller by, about.
-    pub bytes_freed: u64,
-    /// Bytes that would be written anew.
-    pub bytes_copied: u64,
-    /// Bytes that would stay dead.
-    pub bytes_left_dead: u64,
-    /// Nodes read to find out.
-    pub nodes_read: u64,
-}
-
 /// Reclaims what no backup reaches.
 ///
 /// # Errors
@@ -291,20 +273,20 @@ fn run(
 }
 
 /// What is known when nothing is open.
-struct Known {
+pub(crate) struct Known {
     epochs: Epochs,
-    removed: Option<(Removed, UnixNanos)>,
+    pub(crate) removed: Option<(Removed, UnixNanos)>,
     in_force: InForce,
     sweep_all: bool,
-    census: Census,
+    pub(crate) census: Census,
     /// Those of the census that run or may run.
     running: BTreeSet<SessionId>,
-    moves: Moves,
+    pub(crate) moves: Moves,
 }
 
 impl Known {
     /// In this order: marks that are in force cover nothing that is listed after them.
-    fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
+    pub(crate) fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
         let epochs = Epochs::list(context.sealer)?;
         let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
         let newest = removed.as_ref().map(|(removed, _)| removed);
@@ -340,7 +322,13 @@ impl Known {
         Ok(())
     }
 
-    fn plan(&self, context: &Context<'_>, options: &PruneOptions, list: &ManifestList) -> Result<Plan> {
+    pub(crate) fn plan(
+        &self,
+        context: &Context<'_>,
+        options: &PruneOptions,
+        list: &ManifestList,
+        spill: Option<&mut Spill<'_>>,
+    ) -> Result<Plan> {
         let before = Before {
             in_force: &self.in_force,
             removed: self.removed.as_ref().map(|(removed, _)| removed),
@@ -349,7 +337,7 @@ impl Known {
             epoch: self.epochs.next(),
             moves: &self.moves,
         };
-        condemn::plan(context, options, list, &before)
+        condemn::plan(context, options, list, &before, spill)
     }
 
     /// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
@@ -387,7 +375,24 @@ fn begin(
     known: &Known,
     report: &mut PruneReport,
 ) -> Result<Begun> {
-    let plan = known.plan(context, options, &known.census.manifests)?;
+    let mut spill = Spill::new(context.sealer, lease, known.epochs.next());
+    let begun = begin_with(context, options, (session, lease), known, &mut spill, report);
+    if !matches!(begun, Ok(Begun { epoch: Some(_), .. })) {
+        // What is left behind never counts.
+        drop(spill.take_back());
+    }
+    begun
+}
+
+fn begin_with(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    (session, lease): (&Session, &HeldLease),
+    known: &Known,
+    spill: &mut Spill<'_>,
+    report: &mut PruneReport,
+) -> Result<Begun> {
+    let mut plan = known.plan(context, options, &known.census.manifests, Some(spill))?;
     report.groups_marked += plan.marked.len() as u64;
     report.nodes_read += plan.nodes;
     if let Some((removed, _)) = &known.removed {
@@ -421,9 +426,16 @@ fn begin(
         context.sealer.barrier()?;
     }
     for (group, _) in &plan.marked {
-        if let Some(stored) = plan.after.groups.get(group)
-            && !marks::put(context.sealer, *group, stored, epoch)?
-        {
+        let Some(stored) = plan.after.groups.get_mut(group) else {
+            continue;
+        };
+        if stored.is_put() && epoch.is_some() {
+            continue;
+        }
+        if stored.is_put() {
+            let counted = marks::put_without_epoch(context.sealer, *group, stored)?;
+            *stored = Arc::new(counted.ok_or(ReclaimError::Overtaken)?);
+        } else if !marks::put(context.sealer, *group, stored, epoch)? {
             return Err(ReclaimError::Overtaken);
         }
     }
@@ -437,45 +449,6 @@ fn begin(
     }
     let marks = plan.after;
     Ok(Begun { epoch, marks })
-}
-
-/// What [`prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
-/// beside it may keep some of it.
-///
-/// # Errors
-/// As [`prune`].
-pub fn preview(
-    context: &Context<'_>,
-    options: &PruneOptions,
-    forget: &BTreeSet<SessionId>,
-) -> Result<Preview> {
-    let mut known = Known::load(context, options)?;
-    let mut list = std::mem::take(&mut known.census.manifests);
-    list.forget(forget);
-    let plan = known.plan(context, options, &list)?;
-    let live = crate::slots::SlotMap::default();
-    let left = known
-        .removed
-        .as_ref()
-        .map_or(&[][..], |(removed, _)| &removed.left);
-    let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
-    let ground = Ground {
-        known: left,
-        stored_bytes: stored,
-        limits: options.limits,
-        moves: &known.moves,
-        candidates: Candidates::gather(context, options, known.removed.as_ref(), &list, &known.moves)?,
-    };
-    let decided = decide::decide(context, &plan.condemned, &live, ground)?;
-    Ok(Preview {
-        containers_merged: decided.sets.iter().map(|set| set.sources.len() as u64).sum(),
-        containers_removed: decided.whole,
-        containers_compacted: decided.compacted,
-        bytes_freed: decided.freed_bytes,
-        bytes_copied: decided.copied_bytes,
-        bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),
-        nodes_read: plan.nodes,
-    })
 }
 
 /// Groups and revisions, as lists name them.

@@ -1,0 +1,69 @@
+//! Marks that are made anew and are more than may be held: put as soon as they are made, one group after another.
+//!
+//! They are of the epoch that may follow, and do not count before its removed list names them. Where it comes to no epoch,
+//! they are put once more without one ([`marks::put_without_epoch`]), and these are deleted; so they are when the run fails.
+//! What a process leaves behind that died never counts, and goes as lower revisions do.
+
+use format::names;
+use format::reclaim::{GroupId, Marks};
+use object::Sealer;
+use session::HeldLease;
+use types::{Epoch, Revision};
+
+use crate::epochs;
+use crate::error::{ReclaimError, Result};
+use crate::marks::{self, Budget, StoredMarks};
+
+/// Where marks go that may not be held.
+pub(crate) struct Spill<'a> {
+    sealer: &'a Sealer,
+    lease: &'a HeldLease,
+    epoch: Epoch,
+    put: Vec<(GroupId, Revision)>,
+}
+
+impl<'a> Spill<'a> {
+    pub(crate) fn new(sealer: &'a Sealer, lease: &'a HeldLease, epoch: Epoch) -> Self {
+        Self {
+            sealer,
+            lease,
+            epoch,
+            put: Vec::new(),
+        }
+    }
+
+    /// Holds the marks, or puts them.
+    ///
+    /// # Errors
+    /// `Overtaken` where the lease is lost, or the number taken; of the storage.
+    pub(crate) fn hold(
+        &mut self,
+        budget: &Budget,
+        group: GroupId,
+        revision: Revision,
+        marks: Marks,
+    ) -> Result<StoredMarks> {
+        let fits = budget.takes(&marks.live);
+        let mut stored = StoredMarks::new(revision, marks);
+        if fits {
+            return Ok(stored);
+        }
+        if !self.lease.is_held()? || !marks::put(self.sealer, group, &stored, Some(self.epoch))? {
+            return Err(ReclaimError::Overtaken);
+        }
+        self.put.push((group, revision));
+        stored.let_go();
+        Ok(stored)
+    }
+
+    /// Deletes what was put, when it is for nothing.
+    ///
+    /// # Errors
+    /// Of the storage; then they are left behind, and never count.
+    pub(crate) fn take_back(&mut self) -> Result<()> {
+        for (group, revision) in self.put.drain(..) {
+            epochs::delete(self.sealer, &names::marks(group, revision))?;
+        }
+        Ok(())
+    }
+}
