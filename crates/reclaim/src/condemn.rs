@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) has_dropped: bool,
     /// Nodes read.
     pub(crate) nodes: u64,
+    /// Whether more may be dead of a container whose catalog the storage did not give.
+    pub(crate) is_partial: bool,
 }
 
 /// What is known before.
@@ -313,7 +315,7 @@ impl Planning<'_, '_> {
         let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
         let merged = sweep::merge(lists, &asked, moves)?;
         let is_ended = |session: SessionId| !running.contains(&session);
-        let mut dead = sweep::dead(
+        let sweep::Swept { mut dead, is_partial } = sweep::dead(
             context.containers,
             &self.swept,
             &merged,
@@ -321,6 +323,7 @@ impl Planning<'_, '_> {
             &is_ended,
             context.progress,
         )?;
+        self.plan.is_partial = is_partial;
         let was_left = |slots: &ContainerSlots| {
             let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
             at.is_ok_and(|at| left[at].slots == *slots)

@@ -86,6 +86,26 @@ impl Epochs {
         Ok((None, unreadable))
     }
 
+    /// Whether a list of a finished epoch below this one has rotted: what is on it and still stands is not known.
+    pub(crate) fn has_rotten_below(
+        &self,
+        sealer: &Sealer,
+        newest: Epoch,
+        progress: &dyn Progress,
+    ) -> Result<bool> {
+        let mut has_rotten = false;
+        for epoch in self.finished().filter(|epoch| *epoch < newest) {
+            let read = sealer.read(&names::removed(epoch), ObjectKind::Removed, Removed::decode);
+            if let Err(why) = read.map(drop)
+                && why.is_damage()
+            {
+                progress.warn(&format!("{why}; all containers are looked at instead"));
+                has_rotten = true;
+            }
+        }
+        Ok(has_rotten)
+    }
+
     /// Whether the lists of the open epoch cannot be read: then it is superseded, and what it condemned is swept again
     /// with everything else. Its number is not used again: sessions have answered it.
     pub(crate) fn is_illegible(&self, sealer: &Sealer, open: Epoch) -> Result<bool> {

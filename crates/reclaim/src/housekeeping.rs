@@ -13,7 +13,7 @@ use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::Removed;
 use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Session};
-use types::{SessionId, UnixNanos};
+use types::{Epoch, SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
 use crate::error::Result;
@@ -27,12 +27,14 @@ use crate::sweep;
 /// `now`: what this run has listed, and the marks in force. It need not be new. Endings and tombstones are for ever. Who
 /// has begun since has chosen no parent that was forgotten before, and read no catalog from before lists that were
 /// executed then; who has ended since only holds up what goes the next time.
+///
+/// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that lists below it said.
 pub(crate) fn tidy(
     context: &Context<'_>,
     options: &PruneOptions,
-    session: &Session,
-    lease: &HeldLease,
+    (session, lease): (&Session, &HeldLease),
     now: Option<(Census, InForce)>,
+    replaced: Option<Epoch>,
 ) -> Result<()> {
     // Anew: another may have begun one, to whom the lease went.
     let epochs = Epochs::list(context.sealer)?;
@@ -50,7 +52,7 @@ pub(crate) fn tidy(
     let mut others = context.running(&census.roster)?;
     others.remove(&session.id());
     if others.is_empty() {
-        drop_old_lists(context, &epochs)?;
+        drop_old_lists(context, &epochs, replaced)?;
     }
     let list = &census.manifests;
     let now = context
@@ -166,16 +168,18 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
 }
 
 /// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest
-/// keeps the names on record. A list stays while something on it still stands.
-fn drop_old_lists(context: &Context<'_>, epochs: &Epochs) -> Result<()> {
+/// keeps the names on record. A list stays while something on it still stands; one that has rotted, and may say that of
+/// anything, until a list says all that it said.
+fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
     for epoch in epochs.finished().skip(1) {
         let name = names::removed(epoch);
         let list = match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
             Ok(list) => list,
             Err(error) if error.is_not_found() => continue,
-            // It has rotted, and hides nothing any more.
             Err(error) if error.is_damage() => {
-                epochs::delete(context.sealer, &name)?;
+                if Some(epoch) < replaced {
+                    epochs::delete(context.sealer, &name)?;
+                }
                 continue;
             }
             // The storage does not give it now, and may again: something on it may still stand.

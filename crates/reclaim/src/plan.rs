@@ -40,6 +40,14 @@ pub struct Limits {
     pub repack_bytes_max: u64,
 }
 
+impl Limits {
+    /// All that is dead goes, whatever is copied for it.
+    pub(crate) const NOTHING_STAYS: Self = Self {
+        unused_max: Unused::Bytes(0),
+        repack_bytes_max: u64::MAX,
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -55,7 +55,7 @@ pub fn preview(
     let ground = Ground {
         known: left,
         stored_bytes: stored,
-        limits: options.limits,
+        limits: known.limits(options),
         moves: &known.moves,
         candidates: Candidates::gather(context, options, known.removed.as_ref(), &list, &known.moves)?,
     };

@@ -246,7 +246,7 @@ fn run(
     {
         finish::epoch(context, options, session, lease, (epoch, None), &mut report)?;
     }
-    let mut now = None;
+    let (mut now, mut replaced) = (None, None);
     // A second time where the first has ended sessions: what those left can go.
     for round in 0..EPOCHS_MAX {
         let mut known = Known::load(context, options)?;
@@ -254,21 +254,27 @@ fn run(
             // What they left goes by their endings.
             known.look(context)?;
         }
+        let options = &PruneOptions {
+            limits: known.limits(options),
+            ..options.clone()
+        };
         let expired = report.sessions_expired.len();
         let begun = begin(context, options, session, lease, &known, &mut report)?;
         let Some(epoch) = begun.epoch else {
             now = Some((known.census, begun.marks));
             break;
         };
+        let replaces = known.replaces_lists && !begun.is_partial;
         drop(known);
         let announced = (epoch, Some(&begun.marks));
         let census = finish::epoch(context, options, session, lease, announced, &mut report)?;
         now = census.map(|census| (census, begun.marks));
+        replaced = replaces.then_some(epoch);
         if report.sessions_expired.len() == expired {
             break;
         }
     }
-    housekeeping::tidy(context, options, session, lease, now)?;
+    housekeeping::tidy(context, options, (session, lease), now, replaced)?;
     Ok(report)
 }
 
@@ -278,6 +284,8 @@ pub(crate) struct Known {
     pub(crate) removed: Option<(Removed, UnixNanos)>,
     in_force: InForce,
     sweep_all: bool,
+    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and that still holds.
+    replaces_lists: bool,
     pub(crate) census: Census,
     /// Those of the census that run or may run.
     running: BTreeSet<SessionId>,
@@ -297,8 +305,14 @@ impl Known {
                 "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
             ));
         }
+        let has_rotten = match newest {
+            Some(newest) => epochs.has_rotten_below(context.sealer, newest.epoch, context.progress)?,
+            None => false,
+        };
+        let replaces_lists = unreadable || has_rotten;
         // An epoch that is still open here is one whose lists cannot be read.
-        let sweep_all = options.all || unreadable || epochs.open().is_some() || !in_force.missing.is_empty();
+        let sweep_all =
+            options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
         let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
         let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
         let to = moves.all().map(|moved| (moved.from, moved.to));
@@ -308,6 +322,7 @@ impl Known {
             removed,
             in_force,
             sweep_all,
+            replaces_lists,
             moves,
             census: Census::default(),
             running: BTreeSet::new(),
@@ -340,6 +355,15 @@ impl Known {
         condemn::plan(context, options, list, &before, spill)
     }
 
+    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that reaches what is gone.
+    pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
+        if self.replaces_lists {
+            Limits::NOTHING_STAYS
+        } else {
+            options.limits
+        }
+    }
+
     /// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
     fn is_overdue(&self, session: &Session, limits: Limits) -> bool {
         let Some((removed, _)) = &self.removed else {
@@ -364,6 +388,8 @@ struct Begun {
     epoch: Option<Epoch>,
     /// All groups' marks: in force, or to be when the epoch is finished.
     marks: InForce,
+    /// As of [`Plan`].
+    is_partial: bool,
 }
 
 /// Begins an epoch where there is something to remove; else publishes marks of what came.
@@ -411,8 +437,11 @@ fn begin_with(
         )?;
     let epoch = is_needed.then_some(known.epochs.next());
     if epoch.is_none() && plan.marked.is_empty() {
-        let marks = plan.after;
-        return Ok(Begun { epoch, marks });
+        return Ok(Begun {
+            epoch,
+            marks: plan.after,
+            is_partial: plan.is_partial,
+        });
     }
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
@@ -447,8 +476,11 @@ fn begin_with(
         context.sealer.barrier()?;
         finish::drop_lower_marks(context, &plan.after.revisions(), &known.in_force)?;
     }
-    let marks = plan.after;
-    Ok(Begun { epoch, marks })
+    Ok(Begun {
+        epoch,
+        marks: plan.after,
+        is_partial: plan.is_partial,
+    })
 }
 
 /// Groups and revisions, as lists name them.

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use container::{CatalogView, Containers};
+use container::{CatalogView, ContainerError, Containers};
+use env::StorageError;
 use format::names;
 use format::reclaim::{ContainerSlots, SlotList};
 use types::{ContainerId, ContainerKind, SessionId};
@@ -126,7 +127,16 @@ pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId
     Ok(all)
 }
 
-/// What of the containers is dead, in order and by their own names. Copies of catalogs are dead when nothing else of their session lives.
+/// What a sweep found.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// What is dead, in order and by own names.
+    pub(crate) dead: Vec<ContainerSlots>,
+    /// Whether the storage did not give a catalog: more may be dead, and show when it does.
+    pub(crate) is_partial: bool,
+}
+
+/// What of the containers is dead. Copies of catalogs are when nothing else of their session lives.
 pub(crate) fn dead(
     containers: &Containers,
     swept: &BTreeSet<ContainerId>,
@@ -134,8 +144,8 @@ pub(crate) fn dead(
     moves: &Moves,
     is_ended: &dyn Fn(SessionId) -> bool,
     progress: &dyn Progress,
-) -> Result<Vec<ContainerSlots>> {
-    let mut dead = Vec::new();
+) -> Result<Swept> {
+    let (mut dead, mut is_partial) = (Vec::new(), false);
     for id in swept
         .iter()
         .copied()
@@ -144,7 +154,9 @@ pub(crate) fn dead(
         match merged.live.get(id) {
             None => dead.push(entry(id, None)),
             Some(live) => {
-                if let Some(view) = catalog(containers, id, progress)? {
+                let view = catalog(containers, id, progress)?;
+                is_partial |= view.is_none() && is_unread(containers, id);
+                if let Some(view) = view {
                     let rest = all_slots(&view).without(live);
                     if !rest.is_empty() {
                         dead.push(entry(id, Some(&rest)));
@@ -164,7 +176,15 @@ pub(crate) fn dead(
     }
     dead.sort_unstable_by_key(|slots| slots.container);
     dead.dedup_by_key(|slots| slots.container);
-    Ok(dead)
+    Ok(Swept { dead, is_partial })
+}
+
+/// Whether a catalog that cannot be read may be there again: the storage does not give it, which is no rot.
+fn is_unread(containers: &Containers, id: ContainerId) -> bool {
+    matches!(
+        containers.catalog(id),
+        Err(ContainerError::Storage(StorageError::Io { .. }))
+    )
 }
 
 /// The slots that a container has.

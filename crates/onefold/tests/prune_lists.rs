@@ -1,0 +1,92 @@
+//! Removed lists that have rotted while something on them still stands: what was removed is given to nobody all the same.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::{everything_apart, forget, try_prune};
+use common::{How, Process, back_up_bytes, noise};
+use onefold::{PruneReport, SessionId};
+use types::{ByteRange, ObjectName};
+
+const PART: usize = 12 << 10;
+
+fn part(n: u64) -> Vec<u8> {
+    noise(n, PART)
+}
+
+fn back_up(machine: &Process, name: &str, bytes: &[u8]) -> (SessionId, u64) {
+    let made = back_up_bytes(&machine.open(), name, bytes, &How::plain()).unwrap();
+    (made.id, made.totals.chunks_new)
+}
+
+fn prune(machine: &Process) -> PruneReport {
+    try_prune(&machine.open(), &everything_apart()).unwrap()
+}
+
+fn object(name: &str) -> ObjectName {
+    ObjectName::new(name).unwrap()
+}
+
+fn rot(machine: &Process, name: &str) {
+    assert!(machine.storage.damage(&object(name), |bytes| bytes[70] ^= 1));
+}
+
+/// A container half of which is dead, and of which the other half has rotted, so that nothing of it goes; and a later
+/// epoch. What comes back is the container, and the two lists.
+fn two_lists(seed: u64) -> (Process, String, Vec<String>) {
+    let machine = Process::new(seed);
+    machine.init();
+    let (old, _) = back_up(&machine, "/file", &[part(0), part(1)].concat());
+    let data = machine.names("data").remove(0);
+    back_up(&machine, "/kept", &part(1));
+    forget(&machine.open(), old);
+    let at = PART + PART / 2;
+    assert!(machine.storage.damage(&object(&data), |bytes| bytes[at] ^= 1));
+    assert_eq!(prune(&machine).damaged.len(), 1);
+    let (other, _) = back_up(&machine, "/other", &part(2));
+    forget(&machine.open(), other);
+    assert_eq!(prune(&machine).epochs, 1);
+    let lists = machine.names("removed");
+    assert_eq!(lists.len(), 2, "the first stays while something on it stands");
+    (machine, data, lists)
+}
+
+#[test]
+fn what_stands_on_a_list_that_rotted_is_listed_anew() {
+    for which in [0, 1] {
+        let (machine, _, lists) = two_lists(1);
+        rot(&machine, &lists[which]);
+        let report = prune(&machine);
+        assert_eq!((report.epochs, report.damaged.len()), (1, 1), "{report:?}");
+        let left = machine.names("removed");
+        assert!(!left.contains(&lists[which]), "{left:?}");
+        assert_eq!(prune(&machine).epochs, 0, "once is enough");
+        // The index leads to the container still, where the chunks stand that were removed.
+        let (_, new) = back_up(&machine, "/again", &part(0));
+        assert!(new > 0, "list {which}");
+    }
+}
+
+#[test]
+fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
+    let (machine, data, lists) = two_lists(2);
+    rot(&machine, &lists[0]);
+    let whole = ByteRange {
+        offset: 0,
+        len: 1 << 30,
+    };
+    machine.storage.make_unreadable(&object(&data), whole);
+    for _ in 0..2 {
+        prune(&machine);
+        assert!(machine.names("removed").contains(&lists[0]));
+    }
+    let nowhere = ByteRange {
+        offset: 1 << 40,
+        len: 1,
+    };
+    machine.storage.make_unreadable(&object(&data), nowhere);
+    prune(&machine);
+    assert!(!machine.names("removed").contains(&lists[0]));
+    let (_, new) = back_up(&machine, "/again", &part(0));
+    assert!(new > 0);
+}
