@@ -23,15 +23,18 @@ use format::wire::{Reader, Writer, digest};
 use types::{SessionId, StoreId};
 
 use crate::block::BLOCK_BYTES;
+use crate::head::{HEAD_BYTES, Head};
 use crate::records::RecordShape;
 use crate::sampling::{SamplingRate, SamplingRates};
 use crate::spans::TABLE_ROWS;
 use crate::summary::{REMAINDER_BITS, SHIFT_MAX, SHIFT_MIN, SUMMARY_BITS};
 
-const MAGIC: [u8; 8] = *b"1FOLDidx";
-/// 1 was an exact index with 12 bytes a hook.
-const VERSION: u16 = 2;
-const PREFIX_BYTES: usize = 16;
+const HEAD: Head = Head {
+    magic: *b"1FOLDidx",
+    // 1 was an exact index with 12 bytes a hook.
+    version: 2,
+    what: "a run",
+};
 const WHAT: &str = "index run";
 
 /// One kind's hooks within a part.
@@ -124,13 +127,7 @@ impl Meta {
             w.list(&section.tops, |w, top| w.u64(*top));
         }
 
-        let mut out = Vec::new();
-        let mut w = Writer::new(&mut out);
-        w.put(&MAGIC);
-        w.u16(VERSION);
-        w.u16(0);
-        w.u32(u32::try_from(meta.len()).expect("a few numbers a megabyte of run"));
-        w.put(&meta);
+        let mut out = HEAD.write(&meta);
         let value = digest(&out);
         Writer::new(&mut out).u128(value);
         out.resize(out.len().next_multiple_of(BLOCK_BYTES), 0);
@@ -142,17 +139,8 @@ impl Meta {
     pub(crate) fn decode(object: &[u8]) -> Result<(Self, usize), String> {
         let text = |e: format::FormatError| e.to_string();
         let mut r = Reader::new(WHAT, object);
-        if r.array::<8>().map_err(text)? != MAGIC {
-            return Err("it does not begin as a run does".to_owned());
-        }
-        let version = r.u16().map_err(text)?;
-        if version != VERSION {
-            return Err(format!("its version is {version}, this program knows {VERSION}"));
-        }
-        r.reserved::<2>().map_err(text)?;
-        let meta_len = r.u32().map_err(text)? as usize;
-        let meta = r.take(meta_len).map_err(text)?;
-        let covered_by_digest = object.get(..PREFIX_BYTES + meta_len).unwrap_or_default();
+        let meta = HEAD.read(&mut r)?;
+        let covered_by_digest = object.get(..HEAD_BYTES + meta.len()).unwrap_or_default();
         if r.u128().map_err(text)? != digest(covered_by_digest) {
             return Err("its front is damaged".to_owned());
         }

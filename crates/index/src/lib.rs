@@ -20,6 +20,7 @@ pub mod conformance;
 mod cover;
 mod error;
 mod front;
+mod head;
 mod held;
 mod hook;
 mod index;

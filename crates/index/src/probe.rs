@@ -13,6 +13,7 @@ use types::StoreId;
 
 use crate::block::{BLOCK_BYTES, BODY_BYTES, DIGEST_BYTES};
 use crate::front::Meta;
+use crate::head::HEAD_BYTES;
 use crate::hook::HookKind;
 use crate::merge::{Wanted, Written};
 use crate::part::Part;
@@ -22,9 +23,6 @@ use crate::scan::Source;
 use crate::unread::Unread;
 use crate::writer::RunId;
 use crate::{Index, IndexOptions};
-
-/// Bytes before the meta.
-const PREFIX_BYTES: usize = 16;
 
 /// A part of a run, with digests as they are and as they should be.
 pub fn part(bytes: &[u8]) {
@@ -96,7 +94,7 @@ pub fn unread(bytes: &[u8]) {
         let value = digest(&bytes[..end]).to_le_bytes();
         right[end..].copy_from_slice(&value);
     }
-    let store = bytes.get(PREFIX_BYTES..).and_then(|meta| meta.first_chunk());
+    let store = bytes.get(HEAD_BYTES..).and_then(|meta| meta.first_chunk());
     let store = StoreId::from_bytes(store.copied().unwrap_or_default());
     for object in [bytes, &right] {
         if let Ok(list) = Unread::decode(object, store) {
@@ -113,11 +111,11 @@ pub fn unread(bytes: &[u8]) {
 /// The bytes with every digest that a part of this length and front would have.
 fn with_digests(bytes: &[u8]) -> Vec<u8> {
     let mut object = bytes.to_vec();
-    let len_at = PREFIX_BYTES - 4;
-    let len = object.get(len_at..PREFIX_BYTES).and_then(|len| len.first_chunk());
+    let len_at = HEAD_BYTES - 4;
+    let len = object.get(len_at..HEAD_BYTES).and_then(|len| len.first_chunk());
     let end = len
         .map_or(0, |len| u32::from_le_bytes(*len) as usize)
-        .saturating_add(PREFIX_BYTES);
+        .saturating_add(HEAD_BYTES);
     let Some(front) = object.get(..end) else {
         return object;
     };

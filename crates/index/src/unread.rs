@@ -10,7 +10,7 @@
 //! sessions, which names of objects do, too.
 //!
 //! ```text
-//! magic 8, version u16, 0 u16, length of the meta u32, meta, digest over all before
+//! head and meta: see `head`; digest over all before
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,10 +21,14 @@ use format::wire::{Reader, Writer, digest};
 use types::{ContainerId, SessionId, StoreId};
 
 use crate::error::IndexError;
+use crate::head::Head;
 use crate::index::Index;
 
-const MAGIC: [u8; 8] = *b"1FOLDunr";
-const VERSION: u16 = 1;
+const HEAD: Head = Head {
+    magic: *b"1FOLDunr",
+    version: 1,
+    what: "such a list",
+};
 const WHAT: &str = "list of unread catalogs";
 
 /// So many are remembered at most; sessions of further ones stay uncovered.
@@ -95,13 +99,7 @@ impl Unread {
             w.session(asked.first);
             w.session(asked.last);
         });
-        let mut out = Vec::new();
-        let mut w = Writer::new(&mut out);
-        w.put(&MAGIC);
-        w.u16(VERSION);
-        w.u16(0);
-        w.u32(u32::try_from(meta.len()).expect("some bytes an entry"));
-        w.put(&meta);
+        let mut out = HEAD.write(&meta);
         let value = digest(&out);
         Writer::new(&mut out).u128(value);
         out
@@ -110,16 +108,7 @@ impl Unread {
     pub(crate) fn decode(bytes: &[u8], store: StoreId) -> Result<Self, String> {
         let text = |e: format::FormatError| e.to_string();
         let mut r = Reader::new(WHAT, bytes);
-        if r.array::<8>().map_err(text)? != MAGIC {
-            return Err("it does not begin as such a list does".to_owned());
-        }
-        let version = r.u16().map_err(text)?;
-        if version != VERSION {
-            return Err(format!("its version is {version}, this program knows {VERSION}"));
-        }
-        r.reserved::<2>().map_err(text)?;
-        let meta_len = r.u32().map_err(text)? as usize;
-        let meta = r.take(meta_len).map_err(text)?;
+        let meta = HEAD.read(&mut r)?;
         let value = digest(bytes.get(..r.position()).unwrap_or_default());
         if r.u128().map_err(text)? != value {
             return Err("it is damaged".to_owned());

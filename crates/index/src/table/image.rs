@@ -15,15 +15,18 @@ use format::names::IndexRunName;
 use format::wire::{Reader, Writer, digest};
 use types::{ObjectName, StoreId};
 
+use crate::head::{HEAD_BYTES, Head};
 use crate::sampling::{SamplingRate, SamplingRates};
 use crate::table::hook_table::PageRef;
 use crate::table::pages::PAGE_BYTES;
 use crate::table::slots::SlotLayout;
 use crate::table::tables::Tables;
 
-const MAGIC: [u8; 8] = *b"1FOLDimg";
-const VERSION: u16 = 1;
-const FRONT_BYTES: usize = 16;
+const HEAD: Head = Head {
+    magic: *b"1FOLDimg",
+    version: 1,
+    what: "an image",
+};
 const DIGEST_BYTES: usize = 16;
 const WHAT: &str = "index image";
 
@@ -75,14 +78,7 @@ fn front(tables: &Tables, store: StoreId, filled: &[IndexRunName]) -> Vec<u8> {
             });
         }
     }
-    let mut out = Vec::new();
-    let mut w = Writer::new(&mut out);
-    w.put(&MAGIC);
-    w.u16(VERSION);
-    w.u16(0);
-    w.u32(u32::try_from(meta.len()).expect("some bytes a page"));
-    w.put(&meta);
-    out
+    HEAD.write(&meta)
 }
 
 /// Takes an image back, `None` if it is of another budget; else why not.
@@ -93,18 +89,8 @@ pub(crate) fn read(
 ) -> Result<Option<(Tables, Vec<IndexRunName>)>, String> {
     let text = |e: format::FormatError| e.to_string();
     let mut r = Reader::new(WHAT, bytes);
-    if r.array::<8>().map_err(text)? != MAGIC {
-        return Err("it does not begin as an image does".to_owned());
-    }
-    let version = r.u16().map_err(text)?;
-    if version != VERSION {
-        return Err(format!("its version is {version}, this program knows {VERSION}"));
-    }
-    r.reserved::<2>().map_err(text)?;
-    let meta_len = r.u32().map_err(text)? as usize;
-    let meta = r.take(meta_len).map_err(text)?;
-    let front = bytes.get(..FRONT_BYTES + meta_len).unwrap_or_default();
-    let rest = bytes.get(FRONT_BYTES + meta_len..).unwrap_or_default();
+    let meta = HEAD.read(&mut r)?;
+    let (front, rest) = bytes.split_at(HEAD_BYTES + meta.len());
     let Some((pages, stored)) = rest.split_last_chunk::<DIGEST_BYTES>() else {
         return Err("it is truncated".to_owned());
     };
