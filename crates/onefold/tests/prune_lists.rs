@@ -6,7 +6,7 @@ mod common;
 use common::pruning::{everything_apart, forget, try_prune};
 use common::{How, Process, back_up_bytes, noise};
 use onefold::{PruneReport, SessionId};
-use types::{ByteRange, ObjectName};
+use types::ObjectName;
 
 const PART: usize = 12 << 10;
 
@@ -71,20 +71,12 @@ fn what_stands_on_a_list_that_rotted_is_listed_anew() {
 fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
     let (machine, data, lists) = two_lists(2);
     rot(&machine, &lists[0]);
-    let whole = ByteRange {
-        offset: 0,
-        len: 1 << 30,
-    };
-    machine.storage.make_unreadable(&object(&data), whole);
+    machine.take_away(&object(&data));
     for _ in 0..2 {
         prune(&machine);
         assert!(machine.names("removed").contains(&lists[0]));
     }
-    let nowhere = ByteRange {
-        offset: 1 << 40,
-        len: 1,
-    };
-    machine.storage.make_unreadable(&object(&data), nowhere);
+    machine.give_back(&object(&data));
     prune(&machine);
     assert!(!machine.names("removed").contains(&lists[0]));
     let (_, new) = back_up(&machine, "/again", &part(0));

@@ -24,15 +24,6 @@ fn take_sector(machine: &Process, name: &ObjectName) {
         .make_unreadable(name, ByteRange { offset: 60, len: 1 });
 }
 
-/// The storage gives all of the object again.
-fn give_back(machine: &Process, name: &ObjectName) {
-    let nowhere = ByteRange {
-        offset: 1 << 40,
-        len: 1,
-    };
-    machine.storage.make_unreadable(name, nowhere);
-}
-
 /// Two backups of a file, the first of them held.
 fn one_held(seed: u64) -> (Process, Snapshot, Snapshot) {
     let machine = Process::new(seed);
@@ -47,6 +38,14 @@ fn one_held(seed: u64) -> (Process, Snapshot, Snapshot) {
     let (held, other) = (snapshot(&store, held), snapshot(&store, other));
     assert_eq!(held.revision.get(), 1);
     (machine, held, other)
+}
+
+/// The second one of [`one_held`] restores, and nothing is wrong with the store.
+fn assert_other_is_whole(machine: &Process, other: &Snapshot, when: &str) {
+    let store = machine.open();
+    let other = snapshot(&store, other.id);
+    assert_restores_bytes(&store, &other, "/file", &noise(2, 60 << 10), when);
+    assert_sound(&store, when);
 }
 
 fn check(store: &Store) -> CheckReport {
@@ -100,7 +99,7 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
     );
 
     // It comes back, and is marked as what it is: nothing needs to be read for it.
-    give_back(&machine, &bad);
+    machine.give_back(&bad);
     let report = prune(&machine.open(), &everything(), "read again");
     assert_eq!((report.groups_marked, report.nodes_read), (1, 0));
     let refused = try_forget(&machine.open(), held.id).unwrap_err().to_string();
@@ -116,15 +115,7 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
     let report = prune(&machine.open(), &everything(), "after the hold was ended");
     assert!(report.bytes_freed() > 50 << 10, "{report:?}");
     prune(&machine.open(), &everything_at_once(), "drops what is unread");
-    let store = machine.open();
-    assert_restores_bytes(
-        &store,
-        &snapshot(&store, other.id),
-        "/file",
-        &noise(2, 60 << 10),
-        "other",
-    );
-    assert_sound(&store, "in the end");
+    assert_other_is_whole(&machine, &other, "in the end");
 }
 
 #[test]
@@ -190,7 +181,7 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     let store = machine.open();
     assert_restores_bytes(&store, &snapshot(&store, made.id), "/file", &bytes, "made anew");
     // It reads again, and counts.
-    give_back(&machine, &manifest(&other, 1));
+    machine.give_back(&manifest(&other, 1));
     let listed = machine.open().snapshots().unwrap().snapshots;
     assert_eq!(
         listed.iter().map(|one| one.id).collect::<Vec<_>>(),
@@ -246,7 +237,7 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
     assert!(!report.is_sound());
 
     // The storage was away for a moment: all is as it was.
-    both.iter().for_each(|name| give_back(&machine, name));
+    both.iter().for_each(|name| machine.give_back(name));
     let store = machine.open();
     assert_eq!(snapshot(&store, held.id).revision, held.revision);
     assert_sound(&store, "read again");
@@ -256,15 +247,7 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
     assert_eq!(forget_unread(&store, held.id), [held.id]);
     prune(&machine.open(), &everything(), "without it");
     prune(&machine.open(), &everything_at_once(), "drops what is unread");
-    let store = machine.open();
-    assert_restores_bytes(
-        &store,
-        &snapshot(&store, other.id),
-        "/file",
-        &noise(2, 60 << 10),
-        "other",
-    );
-    assert_sound(&store, "without it");
+    assert_other_is_whole(&machine, &other, "without it");
 }
 
 #[test]
@@ -340,18 +323,14 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() 
         assert!(machine.storage.lose(&ObjectName::new(run).unwrap()));
     }
     let name = ObjectName::new(machine.names("data").swap_remove(0)).unwrap();
-    let whole = ByteRange {
-        offset: 0,
-        len: 1 << 30,
-    };
-    machine.storage.make_unreadable(&name, whole);
+    machine.take_away(&name);
     let beside = back_up_bytes(&machine.open(), "/b", &noise(2, 1 << 10), &How::plain()).unwrap();
     assert!(
         beside.untidy.len() == 1 && beside.untidy[0].contains("until it can be read"),
         "{:?}",
         beside.untidy
     );
-    give_back(&machine, &name);
+    machine.give_back(&name);
     let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
     assert!(again.untidy.is_empty(), "{:?}", again.untidy);
     assert_eq!(
@@ -371,11 +350,7 @@ fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_noth
     lost.into_iter()
         .for_each(|run| assert!(machine.storage.lose(&ObjectName::new(run).unwrap())));
     let name = ObjectName::new(machine.names("data").swap_remove(0)).unwrap();
-    let whole = ByteRange {
-        offset: 0,
-        len: 1 << 30,
-    };
-    machine.storage.make_unreadable(&name, whole);
+    machine.take_away(&name);
     let back_up =
         |n: u64| back_up_bytes(&machine.open(), "/b", &noise(10 + n, 1 << 10), &How::plain()).unwrap();
     let counted = |n| {
@@ -391,7 +366,7 @@ fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_noth
     for n in 1..4 {
         assert_eq!(counted(n), (0, 1), "its own run");
     }
-    give_back(&machine, &name);
+    machine.give_back(&name);
     // It is asked for when twice as many sessions have come.
     (4..8).for_each(|n| _ = back_up(n));
     let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();

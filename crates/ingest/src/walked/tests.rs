@@ -32,6 +32,17 @@ fn options(root: &Path) -> WalkOptions {
     }
 }
 
+/// A walk of which the test plays the threads.
+fn begun(walk: Walk, stretches: Receiver<Listed>) -> Walked<'static> {
+    Walked {
+        clock: &SystemClock,
+        walk,
+        stretches,
+        current: None,
+        has_ended: false,
+    }
+}
+
 fn path_of(item: Result<WalkEntry, TreeError>) -> Vec<u8> {
     item.unwrap().entry.path
 }
@@ -80,13 +91,7 @@ fn entries_come_in_listing_order_however_slow_a_looker_is() {
     let (to_walk, stretches) = crossbeam_channel::bounded(STRETCHES_AHEAD);
     let (jobs, queue) = crossbeam_channel::bounded::<Job>(STRETCHES_AHEAD);
     let mut looker = walk.looker();
-    let mut walked = Walked {
-        clock: &SystemClock,
-        walk,
-        stretches,
-        current: None,
-        has_ended: false,
-    };
+    let mut walked = begun(walk, stretches);
     let (items, ended) = thread::scope(|scope| {
         scope.spawn(move || list(lister, &to_walk, &jobs, &SystemClock));
         scope.spawn(move || {
@@ -111,13 +116,7 @@ fn a_lister_that_dies_is_no_end_of_the_tree() {
     let (to_walk, stretches) = crossbeam_channel::bounded(STRETCHES_AHEAD);
     let (jobs, queue) = crossbeam_channel::bounded::<Job>(STRETCHES_AHEAD);
     let mut looker = walk.looker();
-    let mut walked = Walked {
-        clock: &SystemClock,
-        walk,
-        stretches,
-        current: None,
-        has_ended: false,
-    };
+    let mut walked = begun(walk, stretches);
     let mut left = 2;
     let dying = lister.inspect(move |_| {
         assert!(left > 0, "the lister dies");

@@ -29,7 +29,7 @@ use onefold::{
     IngestOptions, InitOptions, Monitor, OpenOptions, Overwrite, ReadData, ReaderSource, RestoreRequest,
     Snapshot, Store, StreamSource, TreeOptions,
 };
-use types::UnixNanos;
+use types::{ByteRange, ObjectName, UnixNanos};
 
 pub use parts::Parts;
 pub use storage::{Asked, Request, Watched};
@@ -202,6 +202,24 @@ impl Process {
 
     pub fn open(&self) -> Store {
         self.try_open().unwrap()
+    }
+
+    /// The disk gives nothing of the object any more.
+    pub fn take_away(&self, name: &ObjectName) {
+        let whole = ByteRange {
+            offset: 0,
+            len: 1 << 30,
+        };
+        self.storage.make_unreadable(name, whole);
+    }
+
+    /// The disk gives all of the object again.
+    pub fn give_back(&self, name: &ObjectName) {
+        let nowhere = ByteRange {
+            offset: 1 << 40,
+            len: 1,
+        };
+        self.storage.make_unreadable(name, nowhere);
     }
 
     /// The names of all objects in a folder.

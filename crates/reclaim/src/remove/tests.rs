@@ -302,13 +302,8 @@ fn nodes_are_gone_durably_before_any_data_is() {
     assert!(whole.unwrap() < copies.unwrap(), "space before copies");
 }
 
-#[test]
-fn a_stop_at_every_operation_loses_nothing_and_the_next_finishes() {
-    let quiet = FaultStorage::new();
-    let (_, list) = sample(&quiet);
-    let before = quiet.counters().mutating();
-    run(&quiet, &list).unwrap();
-    let operations = quiet.counters().mutating() - before;
+/// The machine stops before or after the n-th operation, and keeps what was under no barrier, loses it or has it torn.
+fn stops(n: u64) -> impl Iterator<Item = (Fault, CrashPolicy)> {
     let policies = [
         CrashPolicy::KeepAll,
         CrashPolicy::DropAll,
@@ -317,18 +312,24 @@ fn a_stop_at_every_operation_loses_nothing_and_the_next_finishes() {
         CrashPolicy::Seeded(2),
         CrashPolicy::Seeded(3),
     ];
+    let faults = [Fault::stop_after(n), Fault::stop(n)];
+    faults
+        .into_iter()
+        .flat_map(move |fault| policies.map(|policy| (fault, policy)))
+}
+
+#[test]
+fn a_stop_at_every_operation_loses_nothing_and_the_next_finishes() {
+    let quiet = FaultStorage::new();
+    let (_, list) = sample(&quiet);
+    let before = quiet.counters().mutating();
+    run(&quiet, &list).unwrap();
+    let operations = quiet.counters().mutating() - before;
     for n in 1..=operations {
-        for (after, policy) in [true, false]
-            .iter()
-            .flat_map(|after| policies.map(|policy| (*after, policy)))
-        {
+        for (fault, policy) in stops(n) {
             let storage = FaultStorage::new();
             let (model, list) = sample(&storage);
-            storage.inject(if after {
-                Fault::stop_after(n)
-            } else {
-                Fault::stop(n)
-            });
+            storage.inject(fault);
             run(&storage, &list).unwrap_err();
             let storage = storage.crash(policy);
             check_survivors(&storage, &model, &list);

@@ -215,33 +215,18 @@ fn small_containers_become_one_and_are_read_by_both_names() {
 
 #[test]
 fn a_crash_at_every_operation_of_a_merge_loses_nothing_and_the_next_finishes() {
-    let policies = [
-        CrashPolicy::KeepAll,
-        CrashPolicy::DropAll,
-        CrashPolicy::TearAll,
-        CrashPolicy::Seeded(1),
-        CrashPolicy::Seeded(2),
-        CrashPolicy::Seeded(3),
-    ];
     for kind in [ContainerKind::Data, ContainerKind::Recipe] {
         let mut operations = 0;
         for n in 1.. {
             let mut is_reached = false;
-            for (after, policy) in [true, false]
-                .iter()
-                .flat_map(|after| policies.map(|policy| (*after, policy)))
-            {
+            for (fault, policy) in stops(n) {
                 let (storage, mut epochs, ids) = small(kind);
                 let dead = going(&ids);
                 let sets = [vec![ids[3], ids[0], ids[1]], vec![ids[4], ids[2]]];
                 let list = epochs.list(&open(&storage), &dead, &sets);
-                storage.inject(if after {
-                    Fault::stop_after(n)
-                } else {
-                    Fault::stop(n)
-                });
+                storage.inject(fault);
                 is_reached |= run(&storage, &list).is_err();
-                let when = format!("{kind:?}, {after} {n}, {policy:?}");
+                let when = format!("{kind:?}, {fault:?}, {policy:?}");
                 let storage = storage.crash(policy);
                 epochs.moved.clone_from(&list.moved);
                 // By the new names it is there when the merge has come so far.
