@@ -28,7 +28,7 @@ pub struct Census {
 
 impl Manifests {
     /// One listing of manifests, and one of sessions after it. Backups are not read again that `covers` has in the revision
-    /// that was listed as the highest: nothing is ever stored under a name a second time.
+    /// that was listed as the highest, or as a tombstone that was listed: nothing is ever stored under a name a second time.
     ///
     /// # Errors
     /// As [`Self::list`], and [`Roster::list`].

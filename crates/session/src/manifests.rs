@@ -133,8 +133,12 @@ impl Manifests {
         // Endings of read sessions are no backups, and there may be more of them than of those.
         sessions.retain(|(series, _), _| *series != READ_SERIES);
         sessions.retain(|(series, session), revisions| {
-            let known = covers.get(session);
-            let known = known.filter(|known| revisions.keys().next_back() == Some(&known.revision));
+            // A tombstone is final whatever was put above it since.
+            let counts = |known: &&CoveredManifest| {
+                let highest = revisions.keys().next_back();
+                highest == Some(&known.revision) || known.forgotten && revisions.contains_key(&known.revision)
+            };
+            let known = covers.get(session).filter(counts);
             known.is_none_or(|known| {
                 list.cover(*series, known, revisions);
                 false
