@@ -8,7 +8,7 @@
 //! slots; nothing is deleted of a container before its stub is durable. A container that cannot be read whole is not
 //! merged and stays as it is, and so do all where there is no space: the list names both of its names all the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use container::{CatalogView, ContainerBuilder, ContainerError, SealedContainer};
 use format::reclaim::{Moved, Removed};
@@ -76,44 +76,54 @@ impl Run<'_> {
         }
         // The largest that a merge can come to, and what it is merged from stands beside it.
         let largest = self.how.packing.container_bytes / 4 * 5 * if is_mirrored { 2 } else { 1 };
-        let at_once = usize::try_from(self.how.copies_bytes_max / largest.max(1)).unwrap_or(usize::MAX);
-        let mut merges = merges.into_values();
-        loop {
-            let some: Vec<Merge<'_>> = merges.by_ref().take(at_once.max(1)).collect();
-            if some.is_empty() {
-                return Ok(());
-            }
-            self.merge_some(removed, some)?;
+        let mut merges = merges.into_values().peekable();
+        while merges.peek().is_some() {
+            self.merge_some(removed, &mut merges, largest)?;
         }
+        Ok(())
     }
 
-    /// Merges to their end, side by side.
-    fn merge_some(&mut self, removed: &Removed, mut open: Vec<Merge<'_>>) -> Result<()> {
-        for _ in 0..MERGE_ROUNDS_MAX {
-            if open.is_empty() {
-                return Ok(());
-            }
+    /// Takes some merges to their end, side by side: as many as there may be copies of, by what they came to.
+    fn merge_some<'a>(
+        &mut self,
+        removed: &Removed,
+        merges: &mut impl Iterator<Item = Merge<'a>>,
+        largest: u64,
+    ) -> Result<()> {
+        let mut open: VecDeque<Merge<'a>> = VecDeque::new();
+        for round in 0..MERGE_ROUNDS_MAX {
             if !(self.how.is_current)()? {
                 return Err(ReclaimError::Overtaken);
             }
-            let (mut again, mut doomed) = (Vec::new(), Vec::new());
-            for mut merge in open {
+            let (mut again, mut doomed) = (VecDeque::new(), Vec::new());
+            let copied_before = self.out.copied_bytes;
+            loop {
+                let copied = self.out.copied_bytes - copied_before;
+                let has_room = again.is_empty() || copied + largest <= self.how.copies_bytes_max;
+                let more = if round == 0 && has_room {
+                    merges.next()
+                } else {
+                    None
+                };
+                let Some(mut merge) = open.pop_front().or(more) else {
+                    break;
+                };
                 self.check_cancelled()?;
                 match self.step(removed, &mut merge)? {
-                    Step::Next => again.push(merge),
+                    Step::Next => again.push_back(merge),
                     Step::MakeRoom(old) => {
                         doomed.extend(old);
-                        again.push(merge);
+                        again.push_back(merge);
                     }
                     Step::Done(old) => doomed.extend(old),
                 }
             }
             self.storage.barrier()?;
             self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
+            if again.is_empty() {
+                return Ok(());
+            }
             open = again;
-        }
-        if open.is_empty() {
-            return Ok(());
         }
         Err(ReclaimError::Overtaken)
     }

@@ -403,6 +403,34 @@ fn a_disk_that_fills_in_the_midst_of_a_merge_loses_nothing_and_stops_nobody() {
     }
 }
 
+/// Merges that come to little wait for the disk together, and those that come to much one after another.
+#[test]
+fn many_small_merges_share_their_barriers() {
+    let mut barriers = Vec::new();
+    for copies_bytes_max in [3000, 200_000] {
+        let storage = FaultStorage::new();
+        let containers = open(&storage);
+        let mut model = Model::new();
+        let ids: Vec<ContainerId> = (0..24).map(|n| id(ContainerKind::Data, 1, n)).collect();
+        ids.iter()
+            .for_each(|id| put(&containers, *id, &[200; 3], &mut model));
+        let mut epochs = Epochs {
+            model,
+            dead: BTreeSet::new(),
+            moved: Vec::new(),
+        };
+        let sets: Vec<_> = ids.chunks(2).map(<[ContainerId]>::to_vec).collect();
+        let list = epochs.list(&containers, &[], &sets);
+        let before = storage.counters().barriers;
+        let out = run_with(&containers, &list, copies_bytes_max).unwrap();
+        barriers.push(storage.counters().barriers - before);
+        assert_eq!(out.merged, 12);
+        epochs.executed(&list, &[]);
+        epochs.check_done(&storage, "merged");
+    }
+    assert!(barriers[0] >= 36 && barriers[1] <= 6, "{barriers:?}");
+}
+
 /// A stub that was lost, or cannot be read any more, is made anew by whoever executes a list that has it.
 #[test]
 fn a_stub_that_is_lost_is_put_again() {
