@@ -138,9 +138,15 @@ impl ViewBuilder {
         self.moved = moved;
     }
 
-    /// Of a list that has the container's own name alone: the slots have older names where others were merged into it.
+    /// Of a list that has one name of its container alone: the slots have older names where others were merged into it, and
+    /// others since it was merged itself. What is said of a stub as a whole is said of no slot.
     pub(crate) fn absent_by_all_names(&mut self, entry: ContainerSlots) {
         let moved = std::mem::take(&mut self.moved);
+        let new = moved.iter().find(|moved| moved.from == entry.container);
+        if let (Some(moved), Some(ranges)) = (new, &entry.slots) {
+            let now = ranges.iter().filter_map(|range| new_names(moved, *range));
+            self.parts.entry(moved.to).or_default().extend(now);
+        }
         for moved in moved.iter().filter(|moved| moved.to == entry.container) {
             match &entry.slots {
                 None => self.absent_container(moved.from),
@@ -225,6 +231,13 @@ impl AbsentSlots {
             .get(at)
             .is_some_and(|range| range.first().get() < slots.end())
     }
+}
+
+/// What slots of a container that was merged are called now.
+fn new_names(moved: &Moved, slots: SlotRange) -> Option<SlotRange> {
+    let count = moved.count.min(slots.end()).checked_sub(slots.first().get())?;
+    let first = moved.first_here.checked_add(slots.first().get())?;
+    SlotRange::new(first, count)
 }
 
 /// What slots were called in a container that was merged, as far as they were its.

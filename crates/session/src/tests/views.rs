@@ -93,6 +93,36 @@ fn a_slot_of_a_merged_container_is_known_by_its_place() {
     );
 }
 
+/// Slots that were found damaged before their container was merged, and after.
+#[test]
+fn what_is_damaged_is_absent_by_every_name() {
+    let [from, to] = [1, 9].map(|n| super::data(id(1), n));
+    let moved = Moved {
+        from,
+        count: 5,
+        to,
+        first_here: at(to, 10).slot,
+        is_new: false,
+    };
+    for listed in [slots(from, &[(1, 2), (4, 9)]), slots(to, &[(11, 2), (14, 1)])] {
+        let mut builder = ViewBuilder::new(id(9));
+        builder.moved(vec![moved]);
+        builder.absent_by_all_names(listed);
+        let view = builder.build();
+        for (n, is_absent) in [(0, false), (1, true), (2, true), (3, false), (4, true)] {
+            assert_eq!(view.is_absent(at(from, n)), is_absent, "{n}");
+            assert_eq!(view.is_absent(at(to, 10 + n)), is_absent, "{n}");
+        }
+        assert!(!view.is_absent(at(to, 15)) && !view.is_absent(at(to, 9)));
+    }
+    // Of a stub that was lost nothing is.
+    let mut builder = ViewBuilder::new(id(9));
+    builder.moved(vec![moved]);
+    builder.absent_by_all_names(whole(from));
+    let view = builder.build();
+    assert!(view.is_absent_container(from) && view.is_whole(to, range(0, 20)));
+}
+
 #[test]
 fn a_blind_view_lets_only_the_sessions_own_containers_through() {
     let mut builder = ViewBuilder::new(id(9));
