@@ -44,10 +44,11 @@ impl Containers {
         })
     }
 
-    /// Drops what is cached and remembered of a container whose objects were deleted. A catalog that is
+    /// Drops what is cached and remembered of a container whose objects were deleted, or made again. A catalog that is
     /// pinned stays.
     pub fn forget(&self, container: ContainerId) {
         self.cache().forget_id(container);
         self.known_generations().forget(container);
+        self.led().remove(&container);
     }
 }

@@ -345,7 +345,15 @@ fn a_stub_that_is_lost_or_rotten_loses_nothing() {
                 all: true,
                 ..everything()
             };
-            prune(&machine.beside(98).open(), &all, &when);
+            let store = machine.beside(98).open();
+            assert!(
+                !store
+                    .check(ReadData::None, &Monitor::default())
+                    .unwrap()
+                    .is_sound()
+            );
+            prune(&store, &all, &when);
+            assert_sound(&store, &format!("{when}, by who has seen it"));
             assert_kept(&machine, &kept, &format!("{when}, made again"));
             assert_nothing_unexplained(&machine, &when);
         }
