@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
-use crate::plain::{folder_prefix, range_of, sub_folders, tail_of};
+use crate::plain::{folder_prefix, range_of, sub_folders, tail_of, without};
 use crate::{Clock, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError, SystemClock};
 
 /// A storage in memory. Wrap it in an `Arc` to share it.
@@ -156,6 +156,21 @@ impl Storage for MemoryStorage {
             Some(_) => Ok(()),
             None => Err(StorageError::NotFound { name: name.clone() }),
         }
+    }
+
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        self.object(name).map(|_| true)
+    }
+
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+        let mut objects = self.objects();
+        let object = objects.remove(from).or_else(|| objects.get(to).cloned());
+        let Some(Object { bytes, put_at }) = object else {
+            return Err(StorageError::NotFound { name: from.clone() });
+        };
+        let bytes = Shared(Arc::new(without(to, &bytes, ranges)?));
+        objects.insert(to.clone(), Object { bytes, put_at });
+        Ok(())
     }
 
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {

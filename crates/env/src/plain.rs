@@ -53,6 +53,22 @@ pub(crate) fn is_within(name: &ObjectName, folder: &str, is_wanted: &dyn Fn(&str
     })
 }
 
+/// The bytes of an object with zeros in the ranges.
+pub(crate) fn without(
+    name: &ObjectName,
+    bytes: &[u8],
+    ranges: &[ByteRange],
+) -> Result<Vec<u8>, StorageError> {
+    let mut bytes = bytes.to_vec();
+    for range in ranges {
+        let given_back = range_of(name, &bytes, *range)?.len();
+        // It lies in memory.
+        let begin = usize::try_from(range.offset).unwrap_or(usize::MAX);
+        bytes[begin..begin + given_back].fill(0);
+    }
+    Ok(bytes)
+}
+
 /// The range of an object that is in memory.
 pub(crate) fn range_of<'a>(
     name: &ObjectName,

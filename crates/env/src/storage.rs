@@ -1,7 +1,8 @@
 //! The create-only object interface that everything stored goes through.
 //!
 //! What must hold for every implementation (the public suite in [`crate::conformance`] checks it):
-//! an object is created once and never overwritten; of any number of creators of one name exactly one
+//! an object is created once and never overwritten (but [`Storage::trim`] may take bytes away that nobody reads any
+//! more); of any number of creators of one name exactly one
 //! wins; what was put is listed and read at once by everybody; nothing is promised to survive a crash
 //! until a [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
 //! listed* before: what one acted on is durable before what follows from it. That an object is missing, or
@@ -169,6 +170,32 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// `NotFound`; others.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// Whether [`Storage::trim`] is to be had for this object: parts of it can be given back without copying the rest, and
+    /// nobody else holds its bytes by another name.
+    ///
+    /// # Errors
+    /// `NotFound`; others.
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        self.head(name).map(|_| false)
+    }
+
+    /// Gives an object another name and the bytes of `ranges`, which lie in it, back: they read as zeros from then on, or
+    /// as they were. Where it has the other name already, goes on with that one. What stands under the other name
+    /// before is another's outcome of the same, and is replaced.
+    ///
+    /// Durable after the next barrier; a crash before that leaves it under one of the names, with or without the ranges.
+    ///
+    /// # Errors
+    /// `NotFound` when neither name is there; `Io` of kind `Unsupported` where [`Storage::can_trim`] says no; others.
+    /// After an error the object is under one of the names, whole but for the ranges.
+    fn trim(&self, from: &ObjectName, _to: &ObjectName, _ranges: &[ByteRange]) -> Result<(), StorageError> {
+        Err(StorageError::Io {
+            action: "trim",
+            name: from.to_string(),
+            source: std::io::ErrorKind::Unsupported.into(),
+        })
+    }
 
     /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that listings need not look into
     /// it for ever. Where there are objects in it, or the storage has no folders, does nothing.

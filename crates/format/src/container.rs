@@ -2,15 +2,18 @@
 //!
 //! An object is `header | regions | sealed catalog | region rows | footer`. Header, rows and footer are
 //! plain; the footer repeats the header, so that one read of the tail is enough to verify and to open
-//! the catalog, and a rotten header costs nothing. Encoding and decoding are pure; sealing, compression
-//! and reading are the `container` crate's.
+//! the catalog, and a rotten header costs nothing. A trimmed generation has no regions of its own: its rows say
+//! where in its body, an older generation's object, they are, and which of them were given back. Encoding and
+//! decoding are pure; sealing, compression and reading are the `container` crate's.
 
+mod body;
 mod catalog;
 mod copy;
 mod row;
 mod slots;
 mod tail;
 
+pub use body::{BODY_BYTES, Body, encode_trailer};
 pub use catalog::CATALOG_ENTRIES_MAX;
 pub use row::{REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, REGION_STORED_BYTES_MAX, decode_rows, encode_rows};
 pub use tail::{
@@ -45,13 +48,13 @@ pub enum Codec {
 /// One region's row in the trailer. Plain, so that scrubbing and copying need no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRow {
-    /// Offset of its stored bytes from the start of the object.
+    /// Offset of its stored bytes from the start of the object; of a trimmed generation, of its body.
     pub offset: u64,
     /// Length of its stored bytes, tag included.
     pub stored_len: u32,
     /// Its first entry in the catalog's physical order.
     pub first_entry: u32,
-    /// How many entries it holds.
+    /// How many entries it holds. 0 in trimmed generations alone: its bytes were given back.
     pub entry_count: u32,
     /// How to undo it after decryption.
     pub codec: Codec,
@@ -74,6 +77,8 @@ pub struct ContainerFooter {
     pub catalog_digest: u128,
     /// Offset of the region rows.
     pub rows_offset: u64,
+    /// Whether the regions are in a body, whose record stands before the rows.
+    pub is_trimmed: bool,
 }
 
 /// What one slot of a container holds.

@@ -42,6 +42,8 @@ pub const DAMAGED_FOLDER: &str = "damaged";
 pub const LEASE_FOLDER: &str = "lease";
 /// The folder of the index.
 pub const INDEX_FOLDER: &str = "index";
+/// What the name of a body ends with.
+const BODY_SUFFIX: &str = ".body";
 /// The object given up first when the disk is full.
 pub const RESERVE: &str = "reserve";
 
@@ -164,10 +166,30 @@ pub fn container(id: ContainerId, generation: Generation) -> ObjectName {
     ))
 }
 
+/// `<kind>/<session>/<sequence>.<generation>.body`: what that generation was, once a trimmed one refers to it.
+#[must_use]
+pub fn body(id: ContainerId, generation: Generation) -> ObjectName {
+    name(format_args!(
+        "{}/{}{BODY_SUFFIX}",
+        id.kind.folder(),
+        container_tail(id, generation)
+    ))
+}
+
+/// The inverse of [`body`].
+#[must_use]
+pub fn parse_body(name: &ObjectName) -> Option<(ContainerId, Generation)> {
+    parse_container_text(name.as_str().strip_suffix(BODY_SUFFIX)?)
+}
+
 /// The inverse of [`container`].
 #[must_use]
 pub fn parse_container(name: &ObjectName) -> Option<(ContainerId, Generation)> {
-    let (folder, rest) = name.as_str().split_once('/')?;
+    parse_container_text(name.as_str())
+}
+
+fn parse_container_text(name: &str) -> Option<(ContainerId, Generation)> {
+    let (folder, rest) = name.split_once('/')?;
     let kind = ContainerKind::ALL
         .into_iter()
         .find(|kind| kind.folder() == folder)?;

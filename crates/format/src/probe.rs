@@ -122,6 +122,9 @@ pub fn names_of_objects(bytes: &[u8]) {
     if let Some((id, generation)) = names::parse_container(&name) {
         built(names::container(id, generation));
     }
+    if let Some((id, generation)) = names::parse_body(&name) {
+        built(names::body(id, generation));
+    }
     if let Some(m) = names::parse_mirror(&name) {
         let kind = types::ContainerKind::Recipe;
         let id = types::ContainerId {

@@ -177,3 +177,50 @@ pub(super) fn what_is_missing_is_not_found(storage: &dyn Storage, folder: &str) 
         assert_not_found(storage.delete(&name), &name);
     }
 }
+
+pub(super) fn what_is_trimmed_has_another_name_and_zeros(storage: &dyn Storage, folder: &str) {
+    let (from, to) = (name(folder, "trimmed/1.0"), name(folder, "trimmed/1.0.body"));
+    let ranges = [
+        ByteRange {
+            offset: 5,
+            len: 70_000,
+        },
+        ByteRange {
+            offset: 80_000,
+            len: 20_000,
+        },
+    ];
+    assert_not_found(storage.can_trim(&from), &from);
+    let content = bytes(100_000);
+    put(storage, &from, &content);
+    if !storage
+        .can_trim(&from)
+        .expect("an object that was put can be asked for")
+    {
+        assert!(
+            storage.trim(&from, &to, &ranges).is_err(),
+            "it was said not to be possible"
+        );
+        assert_eq!(get(storage, &from), content);
+        return;
+    }
+    let mut expected = content;
+    for range in &ranges {
+        let begin = usize::try_from(range.offset).expect("small");
+        expected[begin..begin + usize::try_from(range.len).expect("small")].fill(0);
+    }
+    // Again, as one would who died in between.
+    for ranges in [&ranges[..1], &ranges, &[]] {
+        storage.trim(&from, &to, ranges).expect("trim");
+        assert_not_found(storage.get(&from), &from);
+    }
+    assert_eq!(get(storage, &to), expected);
+    assert_eq!(storage.head(&to).expect("head").len, 100_000);
+    assert_eq!(
+        names_of(storage, &format!("{folder}/trimmed")),
+        std::slice::from_ref(&to)
+    );
+    storage.barrier().expect("barrier");
+    storage.delete(&to).expect("delete");
+    assert_not_found(storage.trim(&from, &to, &ranges), &from);
+}

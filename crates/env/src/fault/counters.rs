@@ -11,9 +11,11 @@ pub enum OpKind {
     Barrier,
     /// `delete`.
     Delete,
+    /// `trim`.
+    Trim,
     /// `get`, `get_range`, `get_tail` and `map`.
     Get,
-    /// `head`.
+    /// `head` and `can_trim`.
     Head,
     /// `list` and `list_folders`.
     List,
@@ -25,7 +27,7 @@ impl OpKind {
     /// Whether it changes what is stored, or what of it is durable.
     #[must_use]
     pub const fn is_mutating(self) -> bool {
-        matches!(self, Self::Put | Self::Barrier | Self::Delete)
+        matches!(self, Self::Put | Self::Barrier | Self::Delete | Self::Trim)
     }
 
     pub(super) const fn word(self) -> &'static str {
@@ -33,6 +35,7 @@ impl OpKind {
             Self::Put => "put",
             Self::Barrier => "barrier",
             Self::Delete => "delete",
+            Self::Trim => "trim",
             Self::Get => "get",
             Self::Head => "head",
             Self::List => "list",
@@ -54,6 +57,8 @@ pub struct Counters {
     pub barriers: u64,
     /// Deletes.
     pub deletes: u64,
+    /// Trims.
+    pub trims: u64,
     /// Reads of bytes: whole objects, ranges, tails and maps, one each.
     pub gets: u64,
     /// Bytes that reads returned; a map counts its whole object.
@@ -69,10 +74,10 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Puts, deletes and barriers.
+    /// Puts, deletes, trims and barriers.
     #[must_use]
     pub const fn mutating(&self) -> u64 {
-        self.puts + self.barriers + self.deletes
+        self.puts + self.barriers + self.deletes + self.trims
     }
 
     /// All operations.
@@ -89,6 +94,7 @@ impl Counters {
             put_bytes: self.put_bytes - earlier.put_bytes,
             barriers: self.barriers - earlier.barriers,
             deletes: self.deletes - earlier.deletes,
+            trims: self.trims - earlier.trims,
             gets: self.gets - earlier.gets,
             get_bytes: self.get_bytes - earlier.get_bytes,
             heads: self.heads - earlier.heads,
@@ -103,6 +109,7 @@ impl Counters {
             OpKind::Put => &mut self.puts,
             OpKind::Barrier => &mut self.barriers,
             OpKind::Delete => &mut self.deletes,
+            OpKind::Trim => &mut self.trims,
             OpKind::Get => &mut self.gets,
             OpKind::Head => &mut self.heads,
             OpKind::List => &mut self.lists,

@@ -78,6 +78,15 @@ impl Judge {
         }
     }
 
+    /// Whether a trim that no barrier covered is undone.
+    pub(super) fn undoes_trim(&mut self) -> bool {
+        match self.policy {
+            CrashPolicy::KeepAll => false,
+            CrashPolicy::DropAll | CrashPolicy::TearAll => true,
+            CrashPolicy::Seeded(_) => self.below(2) == 0,
+        }
+    }
+
     /// Whether a lock's file is still there (nobody holds it any longer).
     pub(super) fn keeps_lock(&mut self) -> bool {
         match self.policy {
@@ -102,5 +111,6 @@ pub(super) fn tear(version: &Version, at: usize, zeros: bool) -> Version {
     Version {
         bytes: Arc::new(bytes),
         put_at: version.put_at,
+        given_back: 0,
     }
 }

@@ -130,6 +130,18 @@ impl Storage for FaultStorage {
         })
     }
 
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        self.operate(Operation::on(OpKind::Head, name), |world, id, _| {
+            world.read(id, name).map(|_| true)
+        })
+    }
+
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+        self.operate(Operation::on(OpKind::Trim, from), |world, id, _| {
+            world.trim(id, from, to, ranges)
+        })
+    }
+
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
         self.operate(Operation::on(OpKind::Lock, name), |world, id, _| {
             let token = world.lock(id, name)?;

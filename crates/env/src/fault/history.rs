@@ -9,6 +9,15 @@ use types::UnixNanos;
 pub(super) struct Version {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) put_at: UnixNanos,
+    /// So many of the bytes take no space.
+    pub(super) given_back: u64,
+}
+
+impl Version {
+    /// Bytes that it takes on the disk.
+    pub(super) fn space(&self) -> u64 {
+        (self.bytes.len() as u64).saturating_sub(self.given_back)
+    }
 }
 
 /// There or not, since the machine's operation of that number.

@@ -12,7 +12,7 @@
 //!   undurable.
 //! - [`FaultStorage::crash`] gives the machine after a power loss. Each object is decided on its own: what
 //!   was not under a barrier is kept, dropped or torn as the [`CrashPolicy`] says; un-barriered deletes may
-//!   come back. Several policies can be tried on one and the same moment.
+//!   come back, and un-barriered trims be undone (the two names of one as one). Several policies can be tried on one and the same moment.
 //! - A [`Fault`] stops the machine at the n-th operation, kills a process there, makes an operation fail,
 //!   or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
 //! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`], by a fault

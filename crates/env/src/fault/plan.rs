@@ -8,7 +8,7 @@ use crate::StorageError;
 /// Which operations a fault counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// `put`, `delete` and `barrier`: what a test that crashes everywhere enumerates.
+    /// `put`, `delete`, `trim` and `barrier`: what a test that crashes everywhere enumerates.
     Mutating,
     /// Every operation, reads, listings and locks included.
     All,

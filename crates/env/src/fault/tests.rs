@@ -612,3 +612,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_trimmed_object_has_one_of_its_names_after_any_crash() {
+    let (from, to) = (name("data/1"), name("data/1.body"));
+    let storage = FaultStorage::new();
+    storage.put(&from, &[b"0123456789"]).unwrap();
+    storage.barrier().unwrap();
+    let range = ByteRange { offset: 2, len: 3 };
+    storage.trim(&from, &to, &[range]).unwrap();
+    let trimmed = b"01\0\0\056789".to_vec();
+    assert_eq!(storage.get(&to).unwrap(), trimmed);
+
+    let mut seen = std::collections::BTreeSet::new();
+    let policies = (0..20).map(CrashPolicy::Seeded);
+    for policy in policies.chain([CrashPolicy::KeepAll, CrashPolicy::DropAll, CrashPolicy::TearAll]) {
+        let after = storage.crash(policy);
+        let names: Vec<_> = after
+            .list("data")
+            .unwrap()
+            .into_iter()
+            .map(|meta| meta.name)
+            .collect();
+        let [only] = names.as_slice() else {
+            panic!("{policy:?}: {names:?}")
+        };
+        let expected = if *only == to { &trimmed[..] } else { b"0123456789" };
+        assert_eq!(after.get(only).unwrap(), expected, "{policy:?}");
+        seen.insert(only.clone());
+    }
+    assert_eq!(seen.len(), 2, "both are possible");
+
+    storage.barrier().unwrap();
+    let after = storage.crash(CrashPolicy::DropAll);
+    assert_eq!(after.get(&to).unwrap(), trimmed, "durable");
+}
+
+#[test]
+fn what_is_given_back_is_space_on_a_full_disk() {
+    let storage = FaultStorage::new();
+    storage.put(&name("a"), &[&[1; 1000]]).unwrap();
+    storage.set_capacity_bytes(Some(1000));
+    assert!(matches!(
+        storage.put(&name("b"), &[&[1; 100]]),
+        Err(StorageError::NoSpace { .. })
+    ));
+    let range = ByteRange { offset: 0, len: 100 };
+    storage.trim(&name("a"), &name("a.body"), &[range]).unwrap();
+    storage.put(&name("b"), &[&[1; 100]]).unwrap();
+    storage.delete(&name("a.body")).unwrap();
+    storage.put(&name("c"), &[&[1; 900]]).unwrap();
+}

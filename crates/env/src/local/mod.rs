@@ -2,7 +2,7 @@
 //!
 //! What must hold:
 //! - A file gets its final name only when all its bytes are written, by a call that fails if the name is
-//!   taken ([`PublishWay`]), and is never changed afterwards.
+//!   taken ([`PublishWay`]), and is never changed afterwards, but for what [`trim`] gives back.
 //! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page cache
 //!   ([`direct`]) and write-back of others starts with the put, so that the barrier finds little left.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
@@ -29,6 +29,7 @@ mod temporary;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod trim;
 mod writeback;
 
 use std::fmt;
@@ -37,7 +38,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use types::{ByteRange, ObjectName};
 
@@ -119,6 +120,8 @@ pub struct LocalStorage {
     /// The way that worked last.
     way: Mutex<PublishWay>,
     direct_reads: DirectReads,
+    /// Whether the file system takes parts of files back.
+    trims: OnceLock<bool>,
 }
 
 impl LocalStorage {
@@ -183,6 +186,7 @@ impl LocalStorage {
             direct: Direct::new(options.direct_bytes_min),
             way: Mutex::new(options.first_way),
             direct_reads: DirectReads::default(),
+            trims: OnceLock::new(),
         })
     }
 
@@ -455,6 +459,14 @@ impl Storage for LocalStorage {
             }
             Err(error) => Err(io_error("delete", name.as_str(), error)),
         }
+    }
+
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        self.may_trim(name)
+    }
+
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+        self.give_back(from, to, ranges)
     }
 
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {

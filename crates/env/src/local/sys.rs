@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use types::ByteRange;
+
 use super::writeback;
 
 /// What is asked of the system. Tests wrap [`Kernel`] to count and to fail.
@@ -34,6 +36,11 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
     /// Writes bytes at a place; how many it were comes back.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+    }
+
+    /// Gives the whole blocks in a range of the file back to the file system; they read as zeros.
+    fn give_back(&self, file: &File, range: ByteRange) -> io::Result<()> {
+        give_back(file, range)
     }
 
     /// Makes the system begin to write the file; a hint, so its failure says nothing.
@@ -126,6 +133,23 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn reserve(_: &File, _: u64) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn give_back(file: &File, range: ByteRange) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match fallocate(file, flags, range.offset, range.len).map_err(io::Error::from) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_back(_: &File, _: ByteRange) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(target_os = "linux")]

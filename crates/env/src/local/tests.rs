@@ -5,6 +5,7 @@ mod direct;
 mod durability;
 mod locking;
 mod sharing;
+mod trimming;
 
 use std::collections::BTreeMap;
 use std::fs;

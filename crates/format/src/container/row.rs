@@ -78,9 +78,10 @@ pub fn decode_rows(bytes: &[u8]) -> Result<Vec<RegionRow>> {
     Ok(rows)
 }
 
-/// Checks that the rows cover the bytes from `begin` to `end` and the entries from 0 to `entry_count`
-/// without gap or overlap.
-pub(super) fn check_rows(rows: &[RegionRow], begin: u64, end: u64, entry_count: u32) -> Result<()> {
+/// Checks that the rows cover the bytes from `begin` on, and to `end` where that is known, and the entries from 0 to
+/// `entry_count` without gap or overlap; answers where they end. Where the end is not known, the generation is trimmed,
+/// and regions may be without entries.
+pub(super) fn check_rows(rows: &[RegionRow], begin: u64, end: Option<u64>, entry_count: u32) -> Result<u64> {
     let invalid = |why| Err(FormatError::Invalid { what: WHAT, why });
     let (mut offset, mut entry) = (begin, 0u32);
     for row in rows {
@@ -90,7 +91,7 @@ pub(super) fn check_rows(rows: &[RegionRow], begin: u64, end: u64, entry_count: 
         if row.stored_len as usize <= TAG_BYTES || row.stored_len > REGION_STORED_BYTES_MAX {
             return invalid("a region's stored length is impossible");
         }
-        if row.entry_count == 0 {
+        if row.entry_count == 0 && end.is_some() {
             return invalid("a region holds no entry");
         }
         let Some(next) = entry.checked_add(row.entry_count) else {
@@ -99,8 +100,11 @@ pub(super) fn check_rows(rows: &[RegionRow], begin: u64, end: u64, entry_count: 
         entry = next;
         offset = offset.saturating_add(row.stored_len.into());
     }
-    if offset != end || entry != entry_count {
+    if end.is_some_and(|end| offset != end) || entry != entry_count {
         return invalid("the regions do not end where the catalog begins, or their entries do not add up");
     }
-    Ok(())
+    if end.is_none() && !rows.iter().any(|row| row.entry_count > 0) {
+        return invalid("a trimmed generation has no region left");
+    }
+    Ok(offset)
 }

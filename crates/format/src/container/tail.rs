@@ -4,8 +4,9 @@
 //! each region have digests of their own. A torn object has no footer magic at its end, or a digest
 //! that does not hold.
 
-use crate::container::row::{REGION_ROW_BYTES, check_rows, decode_rows, encode_rows};
-use crate::container::{CATALOG_ENTRIES_MAX, ContainerFooter, ContainerHeader, RegionRow};
+use crate::container::body::{BODY_BYTES, encode_trailer};
+use crate::container::row::{REGION_ROW_BYTES, check_rows, decode_rows};
+use crate::container::{Body, CATALOG_ENTRIES_MAX, ContainerFooter, ContainerHeader, RegionRow};
 use crate::error::{FormatError, Result};
 use crate::frame::{DIGEST_BYTES, TAG_BYTES};
 use crate::wire::{Reader, Writer, digest};
@@ -72,11 +73,11 @@ impl ContainerHeader {
 }
 
 impl ContainerFooter {
-    /// The footer's bytes; `rows` are the bytes of [`encode_rows`] that precede it.
+    /// The footer's bytes; `trailer` are the bytes of [`encode_trailer`] that precede it.
     #[must_use]
-    pub fn encode(&self, header: &ContainerHeader, rows: &[u8]) -> [u8; FOOTER_BYTES] {
-        let mut out = Vec::with_capacity(rows.len() + FOOTER_BYTES);
-        out.extend_from_slice(rows);
+    pub fn encode(&self, header: &ContainerHeader, trailer: &[u8]) -> [u8; FOOTER_BYTES] {
+        let mut out = Vec::with_capacity(trailer.len() + FOOTER_BYTES);
+        out.extend_from_slice(trailer);
         let mut w = Writer::new(&mut out);
         w.put(&header.encode());
         w.u64(self.rows_offset);
@@ -85,12 +86,12 @@ impl ContainerFooter {
         w.u32(self.region_count);
         w.u32(self.entry_count);
         w.u16(CONTAINER_VERSION);
-        w.u16(0);
+        w.u16(u16::from(self.is_trimmed));
         w.u128(self.catalog_digest);
         w.put(&FOOTER_MAGIC);
         let value = digest(&out);
         Writer::new(&mut out).u128(value);
-        out.split_off(rows.len())
+        out.split_off(trailer.len())
             .try_into()
             .expect("the fields add up to the footer's length")
     }
@@ -117,7 +118,12 @@ impl ContainerFooter {
             "its version is not the one in the header's copy",
         )?;
         container_version(&mut r, FOOTER)?;
-        r.reserved::<2>()?;
+        let unknown = r.fault("a flag is not known");
+        let is_trimmed = match r.u16()? {
+            0 => false,
+            1 => true,
+            _ => return Err(unknown),
+        };
         let catalog_digest = r.u128()?;
         r.take(FOOTER_MAGIC.len() + DIGEST_BYTES)?;
         r.finish()?;
@@ -128,8 +134,13 @@ impl ContainerFooter {
             catalog_stored_len,
             catalog_digest,
             rows_offset,
+            is_trimmed,
         };
         Ok((footer, ContainerHeader::decode(header)?))
+    }
+
+    const fn body_bytes(&self) -> usize {
+        if self.is_trimmed { BODY_BYTES } else { 0 }
     }
 
     /// Whether the places lie within an object of that length and meet each other.
@@ -137,7 +148,14 @@ impl ContainerFooter {
         let invalid = |why| Err(FormatError::Invalid { what: FOOTER, why });
         let catalog_end = self.catalog_offset.checked_add(self.catalog_stored_len.into());
         let rows_len = u64::from(self.region_count) * REGION_ROW_BYTES as u64;
-        if self.catalog_offset < HEADER_BYTES as u64 || catalog_end != Some(self.rows_offset) {
+        let body_bytes = self.body_bytes() as u64;
+        let catalog_end = catalog_end.and_then(|end| end.checked_add(body_bytes));
+        let begins = if self.is_trimmed {
+            self.catalog_offset == HEADER_BYTES as u64
+        } else {
+            self.catalog_offset >= HEADER_BYTES as u64
+        };
+        if !begins || catalog_end != Some(self.rows_offset) {
             return invalid("the catalog does not lie between header and rows");
         }
         if self.rows_offset.checked_add(rows_len + FOOTER_BYTES as u64) != Some(object_len) {
@@ -147,7 +165,12 @@ impl ContainerFooter {
         {
             return invalid("the catalog's length is impossible");
         }
-        if self.entry_count > CATALOG_ENTRIES_MAX || self.region_count > self.entry_count {
+        let regions_max = if self.is_trimmed {
+            CATALOG_ENTRIES_MAX
+        } else {
+            self.entry_count
+        };
+        if self.entry_count > CATALOG_ENTRIES_MAX || self.region_count > regions_max {
             return invalid("there are more entries than slots, or more regions than entries");
         }
         Ok(())
@@ -173,6 +196,8 @@ pub struct ContainerTail<'a> {
     pub header: ContainerHeader,
     /// The footer.
     pub footer: ContainerFooter,
+    /// Of a trimmed generation: where its regions are.
+    pub body: Option<Body>,
     /// The regions, in order of their bytes.
     pub rows: Vec<RegionRow>,
     sealed_catalog: &'a [u8],
@@ -219,6 +244,7 @@ impl<'a> ContainerTail<'a> {
         let mut r = Reader::new(FOOTER, tail.get(begin..).unwrap_or_default());
         let sealed_catalog = r.take(footer.catalog_stored_len as usize)?;
         let covered = r.clone().take_all_but(DIGEST_BYTES)?;
+        let body = r.take(footer.body_bytes())?;
         let rows = r.take_all_but(FOOTER_BYTES)?;
         r.take(FOOTER_BYTES - DIGEST_BYTES)?;
         let (expected, found) = (r.u128()?, digest(covered));
@@ -230,15 +256,20 @@ impl<'a> ContainerTail<'a> {
             });
         }
         let rows = decode_rows(rows)?;
-        check_rows(
-            &rows,
-            HEADER_BYTES as u64,
-            footer.catalog_offset,
-            footer.entry_count,
-        )?;
+        let body = footer.is_trimmed.then(|| Body::decode(body)).transpose()?;
+        let begin = HEADER_BYTES as u64;
+        let end = body.is_none().then_some(footer.catalog_offset);
+        let end = check_rows(&rows, begin, end, footer.entry_count)?;
+        if body.is_some_and(|body| body.generation >= header.generation || end > body.len) {
+            return Err(FormatError::Invalid {
+                what: FOOTER,
+                why: "the regions do not lie in an older generation's object",
+            });
+        }
         Ok(TailParse::Whole(ContainerTail {
             header,
             footer,
+            body,
             rows,
             sealed_catalog,
         }))
@@ -276,10 +307,10 @@ impl<'a> ContainerTail<'a> {
         }
     }
 
-    /// The trailer's plain bytes, rows and footer, as they stand at the object's end.
+    /// The trailer's plain bytes, body, rows and footer, as they stand at the object's end.
     #[must_use]
     pub fn encode_plain(&self) -> Vec<u8> {
-        let mut out = encode_rows(&self.rows);
+        let mut out = encode_trailer(self.body.as_ref(), &self.rows);
         let footer = self.footer.encode(&self.header, &out);
         out.extend_from_slice(&footer);
         out

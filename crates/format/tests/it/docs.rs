@@ -109,6 +109,7 @@ fn fields_of_fixed_size_add_up() {
         ("Frame header", frame::FRAME_HEADER_BYTES),
         ("Container header", container::HEADER_BYTES),
         ("Region row", container::REGION_ROW_BYTES),
+        ("Body record", container::BODY_BYTES),
         ("Container footer", container::FOOTER_BYTES),
     ]);
     let mut said = BTreeMap::new();

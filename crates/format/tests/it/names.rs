@@ -14,6 +14,9 @@ proptest! {
         revision in s::revision(), epoch in s::epoch(), number: u32, counter: u64, other in s::session(),
     ) {
         prop_assert_eq!(names::parse_container(&names::container(id, generation)), Some((id, generation)));
+        let body = names::body(id, generation);
+        prop_assert_eq!(names::parse_body(&body), Some((id, generation)));
+        prop_assert_eq!(names::parse_container(&body), None);
         let mirror = names::mirror(id, generation);
         prop_assert_eq!(mirror.is_some(), id.kind.is_mirrored());
         let expected = MirrorName { session: id.session, sequence: id.sequence, generation };
@@ -83,6 +86,7 @@ fn every_sample_name_is_parsed_by_exactly_one_parser() {
         let parsed = [
             names::parse_config(&name).is_some(),
             names::parse_container(&name).is_some(),
+            names::parse_body(&name).is_some(),
             names::parse_mirror(&name).is_some(),
             names::parse_manifest(&name).is_some(),
             names::parse_session_object(&name).is_some(),
@@ -110,6 +114,8 @@ fn foreign_names_are_not_ours() {
         "data/0000000000042/00000007",
         "data/0000000000042/00000007.0.0",
         "data/0000000000042/00000007.0/x",
+        "data/0000000000042/00000007.0.bod",
+        "data/0000000000042/00000007.00.body",
         "data/9999999999999/00000007.0",
         "data/0000000000042/99999999.0",
         "volume/0000000000042/00000007.0",
@@ -135,6 +141,7 @@ fn foreign_names_are_not_ours() {
     ] {
         let name = ObjectName::new(foreign).unwrap();
         assert_eq!(names::parse_container(&name), None, "{foreign}");
+        assert_eq!(names::parse_body(&name), None, "{foreign}");
         assert_eq!(names::parse_mirror(&name), None, "{foreign}");
         assert_eq!(names::parse_config(&name), None, "{foreign}");
         assert_eq!(names::parse_manifest(&name), None, "{foreign}");

@@ -2,7 +2,7 @@
 
 use format::FormatError;
 use format::config::{Config, Settings};
-use format::container::{Catalog, CatalogCopy, ContainerHeader, ContainerTail, TailParse, encode_rows};
+use format::container::{Catalog, CatalogCopy, ContainerHeader, ContainerTail, TailParse, encode_trailer};
 use format::container::{FOOTER_BYTES, HEADER_BYTES};
 use format::frame::{Frame, FrameHeader, ObjectKind, append_digest};
 use format::listing::{Fence, ListingEntry};
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn trailer(header in s::header(), (rows, footer) in s::trailer(), len: prop::sample::Index) {
         let mut object = vec![0xee; footer.rows_offset as usize];
-        let row_bytes = encode_rows(&rows);
+        let row_bytes = encode_trailer(None, &rows);
         object.extend_from_slice(&row_bytes);
         object.extend_from_slice(&footer.encode(&header, &row_bytes));
         let object_len = object.len() as u64;
@@ -157,6 +157,31 @@ fn the_sample_container_is_what_it_says() {
     assert_eq!(tail.sealed_catalog().unwrap(), samples::bytes::<90>(3));
     assert_eq!(tail.header, samples::header());
     assert_eq!(object.len(), HEADER_BYTES + 60 + 17 + 90 + 2 * 40 + FOOTER_BYTES);
+}
+
+#[test]
+fn the_sample_of_a_trimmed_generation_is_what_it_says() {
+    let object = samples::trimmed_container();
+    let parsed = ContainerTail::parse(&object, object.len() as u64).unwrap();
+    let TailParse::Whole(tail) = parsed else {
+        panic!("all bytes are there")
+    };
+    let body = tail.body.unwrap();
+    assert_eq!(body.generation, samples::header().generation);
+    assert_eq!(body.salt, samples::header().salt);
+    assert_eq!(body.len, samples::container().len() as u64);
+    assert_eq!(
+        tail.rows.iter().map(|row| row.entry_count).collect::<Vec<_>>(),
+        [3, 0]
+    );
+    assert!(object.ends_with(&tail.encode_plain()));
+    // Too little of the end: it says how much is needed, the body's record included.
+    for len in 0..object.len() {
+        match ContainerTail::parse(&object[object.len() - len..], object.len() as u64).unwrap() {
+            TailParse::Need { tail_bytes } => assert!(tail_bytes > len as u64),
+            TailParse::Whole(again) => assert_eq!(again, tail),
+        }
+    }
 }
 
 #[test]

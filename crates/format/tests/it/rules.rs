@@ -143,7 +143,7 @@ fn catalogs_agree_with_their_rows() {
 
 #[test]
 fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
-    use format::container::{ContainerFooter, ContainerTail, RegionRow, TailParse, encode_rows};
+    use format::container::{ContainerFooter, ContainerTail, RegionRow, TailParse, encode_trailer};
     let whole = samples::container();
     let len = whole.len() as u64;
     let TailParse::Whole(good) = ContainerTail::parse(&whole, len).unwrap() else {
@@ -151,7 +151,7 @@ fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
     };
     let rebuilt = |rows: &[RegionRow], footer: ContainerFooter| {
         let mut object = whole[..good.footer.rows_offset as usize].to_vec();
-        let rows = encode_rows(rows);
+        let rows = encode_trailer(None, rows);
         object.extend_from_slice(&rows);
         object.extend_from_slice(&footer.encode(&good.header, &rows));
         ContainerTail::parse(&object, object.len() as u64).map(|_| ())
@@ -187,7 +187,8 @@ fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
         "shorter than a tag and a byte"
     );
 
-    let footers: [(&str, Change<ContainerFooter>); 8] = [
+    let footers: [(&str, Change<ContainerFooter>); 9] = [
+        ("trimmed, without a body", |f| f.is_trimmed = true),
         ("catalog within the header", |f| f.catalog_offset = 0),
         ("catalog past the end", |f| f.catalog_offset = u64::MAX),
         ("catalog too long", |f| f.catalog_stored_len = u32::MAX),
@@ -202,6 +203,60 @@ fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
         change(&mut footer);
         assert!(rebuilt(&good.rows, footer).is_err(), "{why}");
     }
+}
+
+#[test]
+fn trimmed_generations_whose_parts_do_not_fit_are_refused() {
+    use format::container::{Body, ContainerFooter, ContainerTail, RegionRow, TailParse, encode_trailer};
+    let whole = samples::trimmed_container();
+    let TailParse::Whole(good) = ContainerTail::parse(&whole, whole.len() as u64).unwrap() else {
+        panic!("all bytes are there")
+    };
+    let rebuilt = |body: Body, rows: &[RegionRow], footer: ContainerFooter| {
+        let catalog_end = footer.catalog_offset + u64::from(footer.catalog_stored_len);
+        let mut object = whole[..catalog_end as usize].to_vec();
+        let trailer = encode_trailer(Some(&body), rows);
+        object.extend_from_slice(&trailer);
+        object.extend_from_slice(&footer.encode(&good.header, &trailer));
+        ContainerTail::parse(&object, object.len() as u64).map(|_| ())
+    };
+    let (body, rows, footer) = (good.body.unwrap(), good.rows.clone(), good.footer);
+    rebuilt(body, &rows, footer).unwrap();
+
+    let own = Body {
+        generation: good.header.generation,
+        ..body
+    };
+    assert!(rebuilt(own, &rows, footer).is_err(), "its own body");
+    let short = Body {
+        len: rows[1].offset + u64::from(rows[1].stored_len) - 1,
+        ..body
+    };
+    assert!(
+        rebuilt(short, &rows, footer).is_err(),
+        "regions past the body's end"
+    );
+    let mut none = rows.clone();
+    none[0].entry_count = 0;
+    none[1].first_entry = 0;
+    let empty = ContainerFooter {
+        entry_count: 0,
+        ..footer
+    };
+    assert!(rebuilt(body, &none, empty).is_err(), "no region left");
+    let untrimmed = ContainerFooter {
+        is_trimmed: false,
+        ..footer
+    };
+    assert!(
+        rebuilt(body, &rows, untrimmed).is_err(),
+        "a body of a generation that has its own regions"
+    );
+    let moved = ContainerFooter {
+        catalog_offset: footer.catalog_offset + 1,
+        ..footer
+    };
+    assert!(rebuilt(body, &rows, moved).is_err(), "bytes before the catalog");
 }
 
 #[test]

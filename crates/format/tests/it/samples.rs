@@ -2,8 +2,8 @@
 
 use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
 use format::container::{
-    Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
-    HEADER_BYTES, MergedRange, RegionRow, encode_rows,
+    BODY_BYTES, Body, Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter,
+    ContainerHeader, ContainerTail, HEADER_BYTES, MergedRange, RegionRow, TailParse, encode_trailer,
 };
 use format::frame::{FrameHeader, ObjectKind, append_digest};
 use format::listing::{EntryKind, Fence, ListingEntry};
@@ -177,11 +177,49 @@ pub(crate) fn container() -> Vec<u8> {
         catalog_stored_len: catalog.len() as u32,
         catalog_digest: digest(&catalog),
         rows_offset: out.len() as u64,
+        is_trimmed: false,
     };
-    let rows = encode_rows(&rows);
+    let rows = encode_trailer(None, &rows);
     out.extend_from_slice(&rows);
     out.extend_from_slice(&footer.encode(&header, &rows));
     assert!(out.len() > HEADER_BYTES);
+    out
+}
+
+/// The next generation of [`container`], whose second region was given back.
+pub(crate) fn trimmed_container() -> Vec<u8> {
+    let whole = container();
+    let parsed = ContainerTail::parse(&whole, whole.len() as u64).unwrap();
+    let TailParse::Whole(tail) = parsed else {
+        panic!("all bytes are there")
+    };
+    let header = ContainerHeader {
+        generation: tail.header.generation.next(),
+        salt: bytes(0xb0),
+        ..tail.header
+    };
+    let body = Body {
+        generation: tail.header.generation,
+        len: whole.len() as u64,
+        salt: tail.header.salt,
+    };
+    let mut rows = tail.rows;
+    rows[1].entry_count = 0;
+    let catalog = bytes::<80>(4);
+    let mut out = header.encode().to_vec();
+    out.extend_from_slice(&catalog);
+    let trailer = encode_trailer(Some(&body), &rows);
+    let footer = ContainerFooter {
+        region_count: 2,
+        entry_count: 3,
+        catalog_offset: HEADER_BYTES as u64,
+        catalog_stored_len: catalog.len() as u32,
+        catalog_digest: digest(&catalog),
+        rows_offset: (HEADER_BYTES + catalog.len() + BODY_BYTES) as u64,
+        is_trimmed: true,
+    };
+    out.extend_from_slice(&trailer);
+    out.extend_from_slice(&footer.encode(&header, &trailer));
     out
 }
 
@@ -586,6 +624,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("settings", settings().to_bytes()),
         ("frame", frame()),
         ("container", container()),
+        ("container-trimmed", trimmed_container()),
         ("container-header", header().encode().to_vec()),
         ("catalog-chunks", catalog_of_chunks().to_bytes()),
         ("catalog-nodes", catalog_of_nodes().to_bytes()),
@@ -675,5 +714,6 @@ pub(crate) fn names() -> String {
         index_unread(0),
     ];
     all.extend(ContainerKind::ALL.map(|kind| container(id(kind, 42, 7), Generation::new(10).unwrap())));
+    all.push(body(id(ContainerKind::Data, 42, 7), Generation::new(10).unwrap()));
     all.iter().map(|name| format!("{name}\n")).collect()
 }

@@ -136,6 +136,7 @@ pub(crate) fn trailer() -> impl Strategy<Value = (Vec<RegionRow>, ContainerFoote
             catalog_stored_len,
             catalog_digest,
             rows_offset: offset + u64::from(catalog_stored_len),
+            is_trimmed: false,
         };
         (rows, footer)
     })

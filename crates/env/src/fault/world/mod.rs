@@ -18,6 +18,8 @@ use crate::Clock;
 #[derive(Debug)]
 pub(super) struct World {
     objects: BTreeMap<ObjectName, History>,
+    /// Those that no barrier covers.
+    trims: Vec<Trim>,
     /// Counts changes of objects: the time of histories.
     changes: u64,
     live_bytes: u64,
@@ -42,6 +44,15 @@ struct Process {
     /// What it has put, deleted, read or listed since its last barrier: the change it knows of.
     seen: BTreeMap<ObjectName, u64>,
     counters: Counters,
+}
+
+/// An object's other name, and what it was under the first.
+#[derive(Debug, Clone)]
+struct Trim {
+    from: ObjectName,
+    to: ObjectName,
+    before: Version,
+    since: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +82,7 @@ impl World {
     pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             objects: BTreeMap::new(),
+            trims: Vec::new(),
             changes: 0,
             live_bytes: 0,
             capacity: None,
@@ -96,8 +108,19 @@ impl World {
         after.next_process = self.next_process;
         for (name, history) in &self.objects {
             if let Some(version) = judge.survivor(history) {
-                after.live_bytes += version.bytes.len() as u64;
+                after.live_bytes += version.space();
                 after.objects.insert(name.clone(), History::durable(version));
+            }
+        }
+        for trim in self.trims.iter().rev() {
+            let stands = after.objects.get(&trim.to).and_then(History::live);
+            if let Some(space) = stands.map(Version::space)
+                && judge.undoes_trim()
+            {
+                after.live_bytes = after.live_bytes - space + trim.before.space();
+                after.objects.remove(&trim.to);
+                let before = History::durable(trim.before.clone());
+                after.objects.insert(trim.from.clone(), before);
             }
         }
         for (name, lock) in &self.locks {

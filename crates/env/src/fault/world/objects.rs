@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
-use super::{History, Version, World};
+use super::{History, Trim, Version, World};
 use crate::StorageError;
 use crate::fault::OpKind;
 use crate::fault::crash::tear;
+use crate::plain::without;
 
 /// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with each
 /// change.
@@ -42,6 +43,7 @@ impl World {
         let version = Version {
             bytes: Arc::new(bytes),
             put_at: self.put_time(),
+            given_back: 0,
         };
         self.changes += 1;
         let history = self.objects.entry(name.clone()).or_insert_with(History::absent);
@@ -62,12 +64,51 @@ impl World {
         let Some(version) = self.live(process, name) else {
             return Err(StorageError::NotFound { name: name.clone() });
         };
-        self.live_bytes -= version.bytes.len() as u64;
+        self.live_bytes -= version.space();
         self.changes += 1;
         if let Some(history) = self.objects.get_mut(name) {
             history.push(self.changes, None);
         }
         self.see(process, name);
+        Ok(())
+    }
+
+    /// What is durable of it is decided for both names together, after a crash ([`World::after_crash`]).
+    pub(in crate::fault) fn trim(
+        &mut self,
+        process: u64,
+        from: &ObjectName,
+        to: &ObjectName,
+        ranges: &[ByteRange],
+    ) -> Result<(), StorageError> {
+        let moved = self.live(process, from);
+        let Some(before) = moved.clone().or_else(|| self.live(process, to)) else {
+            return Err(StorageError::NotFound { name: from.clone() });
+        };
+        let given_back = ranges.iter().map(|range| range.len).sum();
+        let after = Version {
+            bytes: Arc::new(without(to, &before.bytes, ranges)?),
+            put_at: before.put_at,
+            given_back: before.given_back.max(given_back),
+        };
+        self.live_bytes = self.live_bytes - before.space() + after.space();
+        self.changes += 1;
+        if moved.is_some() {
+            let replaced = self.objects.get(to).and_then(History::live);
+            self.live_bytes -= replaced.map_or(0, Version::space);
+            self.objects.remove(from);
+            self.trims.push(Trim {
+                from: from.clone(),
+                to: to.clone(),
+                before,
+                since: self.changes,
+            });
+        }
+        let mut history = History::durable(after.clone());
+        history.push(self.changes, Some(after));
+        history.settle(self.changes);
+        self.objects.insert(to.clone(), history);
+        self.see(process, to);
         Ok(())
     }
 
@@ -77,6 +118,7 @@ impl World {
             return;
         };
         for (name, change) in std::mem::take(&mut p.seen) {
+            self.trims.retain(|trim| trim.to != name || trim.since > change);
             if let Some(history) = self.objects.get_mut(&name) {
                 history.settle(change);
                 if history.is_gone() {
@@ -158,10 +200,11 @@ impl World {
         };
         let mut bytes = version.bytes.to_vec();
         damage(&mut bytes);
-        self.live_bytes = self.live_bytes - version.bytes.len() as u64 + bytes.len() as u64;
+        self.live_bytes = self.live_bytes - version.space() + bytes.len() as u64;
         history.replace(Version {
             bytes: Arc::new(bytes),
             put_at: version.put_at,
+            given_back: 0,
         });
         true
     }
@@ -171,7 +214,7 @@ impl World {
             .objects
             .remove(name)
             .and_then(|history| history.live().cloned());
-        self.live_bytes -= live.as_ref().map_or(0, |version| version.bytes.len() as u64);
+        self.live_bytes -= live.as_ref().map_or(0, Version::space);
         live.is_some()
     }
 

@@ -1,0 +1,66 @@
+//! Parts of files that are given back: space, hard links, file systems that cannot.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+
+const RANGE: ByteRange = ByteRange {
+    offset: 100_000,
+    len: 500_000,
+};
+
+fn blocks(folder: &Path, file: &str) -> u64 {
+    fs::metadata(folder.join(file)).unwrap().blocks() * 512
+}
+
+#[test]
+fn what_is_given_back_takes_no_space() {
+    let (folder, storage) = store();
+    let content = vec![7; 1_000_000];
+    storage.put(&name("data/1"), &[&content]).unwrap();
+    storage.barrier().unwrap();
+    assert!(
+        storage.can_trim(&name("data/1")).unwrap(),
+        "tests run where files can have holes"
+    );
+    let before = blocks(folder.path(), "data/1");
+    storage
+        .trim(&name("data/1"), &name("data/1.body"), &[RANGE])
+        .unwrap();
+    storage.barrier().unwrap();
+    let after = blocks(folder.path(), "data/1.body");
+    assert!(before - after > 480_000, "{before} bytes before, {after} after");
+    assert_eq!(storage.head(&name("data/1.body")).unwrap().len, 1_000_000);
+}
+
+#[test]
+fn a_file_that_has_a_second_name_is_left_alone() {
+    let (folder, storage) = store();
+    storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
+    fs::hard_link(folder.path().join("data/1"), folder.path().join("copy")).unwrap();
+    assert!(!storage.can_trim(&name("data/1")).unwrap());
+}
+
+/// A file system that takes nothing back.
+#[derive(Debug)]
+struct Whole;
+
+impl Calls for Whole {
+    fn give_back(&self, _: &File, _: ByteRange) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn where_nothing_is_taken_back_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = open_with(folder.path(), Whole, &LocalOptions::default());
+    storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
+    assert!(!storage.can_trim(&name("data/1")).unwrap());
+    // Whoever does not ask gets an error, and the object is whole under one of the names.
+    let range = ByteRange { offset: 0, len: 10 };
+    storage
+        .trim(&name("data/1"), &name("data/2"), &[range])
+        .unwrap_err();
+    assert_eq!(storage.get(&name("data/2")).unwrap(), [7; 1000]);
+}
