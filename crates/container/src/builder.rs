@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use crypto::TAG_BYTES;
+use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
 use format::container::{
-    CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
-    HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_rows,
+    Body, CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
+    HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_trailer,
 };
 use format::wire;
 use types::{ContainerId, Fingerprint, Generation, Level, RegionIndex, Slot};
@@ -20,7 +20,7 @@ use crate::compress::CompressedRegion;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
-use crate::view::{CatalogView, Contents};
+use crate::view::{CatalogView, Contents, Regions};
 
 /// Stored bytes that a builder makes room for: the default target [Guo 3.1] and a region over it.
 const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
@@ -306,32 +306,45 @@ impl ContainerBuilder {
             });
         }
 
-        let catalog_at = bytes.len();
-        let mut sealed_catalog = Vec::new();
-        catalog.encode(&mut sealed_catalog);
-        let aad = at.associated_data(store, CATALOG_NUMBER);
-        key.seal(u64::from(CATALOG_NUMBER), &aad, &mut sealed_catalog, 0);
-        bytes.extend_from_slice(&sealed_catalog);
-        let catalog_stored_len = u32::try_from(bytes.len() - catalog_at).expect("at most 2^20 short entries");
-        let footer = ContainerFooter {
-            region_count: u32::try_from(rows.len()).expect("no more regions than entries"),
-            entry_count: u32::try_from(catalog.entries.len()).expect("no more than slots"),
-            catalog_offset: catalog_at as u64,
-            catalog_stored_len,
-            catalog_digest: wire::digest(&bytes[catalog_at..]),
-            rows_offset: bytes.len() as u64,
-        };
-        let encoded = encode_rows(&rows);
-        bytes.extend_from_slice(&encoded);
-        bytes.extend_from_slice(&footer.encode(&header, &encoded));
-
-        let contents = Contents::new(at, bytes.len() as u64, catalog, rows, key)
+        append_trailer(&mut bytes, containers, &header, &key, &catalog, None, &rows);
+        let regions = Regions::of(at, None, key, containers.encryption());
+        let contents = Contents::new(at, salt, bytes.len() as u64, catalog, rows, regions)
             .expect("regions and entries were added together");
-        Ok(SealedContainer {
-            bytes,
-            catalog: Arc::new(CatalogView::of(Arc::new(contents))),
-        })
+        Ok(SealedContainer::new(bytes, contents))
     }
+}
+
+/// Appends the sealed catalog, the body's record, the rows and the footer.
+pub(crate) fn append_trailer(
+    bytes: &mut AlignedBuffer,
+    containers: &Containers,
+    header: &ContainerHeader,
+    key: &SealKey,
+    catalog: &Catalog,
+    body: Option<&Body>,
+    rows: &[RegionRow],
+) {
+    let catalog_at = bytes.len();
+    let mut sealed_catalog = Vec::new();
+    catalog.encode(&mut sealed_catalog);
+    let at = Identity::main(header.id, header.generation);
+    let aad = at.associated_data(containers.store(), CATALOG_NUMBER);
+    key.seal(u64::from(CATALOG_NUMBER), &aad, &mut sealed_catalog, 0);
+    bytes.extend_from_slice(&sealed_catalog);
+    let catalog_stored_len = u32::try_from(bytes.len() - catalog_at).expect("at most 2^20 short entries");
+    let trailer = encode_trailer(body, rows);
+    let rows_bytes = rows.len() * REGION_ROW_BYTES;
+    let footer = ContainerFooter {
+        region_count: u32::try_from(rows.len()).expect("no more regions than slots"),
+        entry_count: u32::try_from(catalog.entries.len()).expect("no more than slots"),
+        catalog_offset: catalog_at as u64,
+        catalog_stored_len,
+        catalog_digest: wire::digest(&bytes[catalog_at..]),
+        rows_offset: (bytes.len() + trailer.len() - rows_bytes) as u64,
+        is_trimmed: body.is_some(),
+    };
+    bytes.extend_from_slice(&trailer);
+    bytes.extend_from_slice(&footer.encode(header, &trailer));
 }
 
 /// A sealed generation, ready to be put.
@@ -342,6 +355,11 @@ pub struct SealedContainer {
 }
 
 impl SealedContainer {
+    pub(crate) fn new(bytes: AlignedBuffer, contents: Contents) -> Self {
+        let catalog = Arc::new(CatalogView::of(Arc::new(contents)));
+        Self { bytes, catalog }
+    }
+
     /// The container.
     #[must_use]
     pub fn id(&self) -> ContainerId {

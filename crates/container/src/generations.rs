@@ -71,7 +71,7 @@ impl Containers {
     ) -> Result<Vec<Generation>, ContainerError> {
         add(&self.counters().lists, 1);
         let folder = match copy {
-            CopyOf::Main => names::container_folder(id.kind, id.session),
+            CopyOf::Main | CopyOf::Body => names::container_folder(id.kind, id.session),
             CopyOf::Mirror => names::mirror_folder(id.session),
         };
         let mut own = Vec::new();
@@ -85,6 +85,10 @@ impl Containers {
                     if container == id {
                         own.push(generation);
                     }
+                }
+                CopyOf::Body => {
+                    let body = names::parse_body(&object.name).filter(|(container, _)| *container == id);
+                    own.extend(body.map(|(_, generation)| generation));
                 }
                 CopyOf::Mirror => {
                     let name = names::parse_mirror(&object.name);

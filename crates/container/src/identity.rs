@@ -1,8 +1,11 @@
 //! Which object is meant: a container, a generation of it, and which of its copies.
 
+use std::ops::Range;
+
+use env::{AlignedBuffer, Storage, StorageError};
 use format::container::ContainerHeader;
 use format::names;
-use types::{ContainerId, Generation, ObjectName, StoreId};
+use types::{ByteRange, ContainerId, Generation, ObjectName, StoreId};
 
 use crate::ContainerError;
 use crate::error::Part;
@@ -14,6 +17,8 @@ pub enum CopyOf {
     Main,
     /// The identical object under `mirror/`, for kinds that have one.
     Mirror,
+    /// What a generation was, for the regions of a trimmed one; under its former name where a crash came between.
+    Body,
 }
 
 /// The identity that a name stands for and a header must confirm.
@@ -39,6 +44,14 @@ impl Identity {
         }
     }
 
+    pub(crate) fn body(id: ContainerId, generation: Generation) -> Self {
+        Self {
+            id,
+            generation,
+            copy: CopyOf::Body,
+        }
+    }
+
     /// The mirror copy's identity, for kinds that have one.
     pub(crate) fn mirror(id: ContainerId, generation: Generation) -> Option<Self> {
         id.kind.is_mirrored().then_some(Self {
@@ -53,15 +66,42 @@ impl Identity {
         match self.copy {
             CopyOf::Main => Self::mirror(self.id, self.generation),
             CopyOf::Mirror => Some(Self::main(self.id, self.generation)),
+            CopyOf::Body => None,
         }
     }
 
     pub(crate) fn name(self) -> ObjectName {
         let mirror = match self.copy {
             CopyOf::Main => None,
+            CopyOf::Body => Some(names::body(self.id, self.generation)),
             CopyOf::Mirror => names::mirror(self.id, self.generation),
         };
         mirror.unwrap_or_else(|| names::container(self.id, self.generation))
+    }
+
+    /// The names under which its bytes are looked for, in order. A body gets its name a moment after its former one is
+    /// referred to, so that one is asked for in between.
+    pub(crate) fn names(self) -> impl Iterator<Item = ObjectName> {
+        let former = (self.copy == CopyOf::Body).then(|| Self::main(self.id, self.generation).name());
+        let again = former.is_some().then(|| self.name());
+        std::iter::once(self.name()).chain(former).chain(again)
+    }
+
+    /// Some bytes of the object.
+    pub(crate) fn read(
+        self,
+        storage: &dyn Storage,
+        range: ByteRange,
+        into: &mut AlignedBuffer,
+    ) -> Result<Range<usize>, StorageError> {
+        let mut missing = None;
+        for name in self.names() {
+            match storage.get_range_into(&name, range, into) {
+                Err(error @ StorageError::NotFound { .. }) => missing = missing.or(Some(error)),
+                other => return other,
+            }
+        }
+        Err(missing.unwrap_or_else(|| StorageError::NotFound { name: self.name() }))
     }
 
     /// Whether the header is the one that belongs under this name: else somebody swapped objects.

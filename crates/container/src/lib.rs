@@ -5,7 +5,7 @@
 //! them, [`CatalogView`] says what lies where.
 //!
 //! What must hold:
-//! - A sealed generation never changes; slots keep their meaning in all of them (INV-2).
+//! - A sealed generation never changes, but for regions that a trimmed one gives back; slots keep their meaning in all of them (INV-2).
 //! - Nothing read is used before digest, identity and seal are checked; any bytes under any name give
 //!   an error at worst (INV-8), never a wrong byte (INV-5).
 //! - Catalogs in memory stay within their budget (INV-7) and can be dropped at any time (INV-4).
@@ -28,6 +28,7 @@ mod moves;
 mod regions;
 mod rewrite;
 mod stats;
+mod trim;
 mod verify;
 mod view;
 

@@ -8,14 +8,14 @@
 use crypto::EncryptionKey;
 use env::Storage;
 use format::container::{
-    Catalog, ContainerFooter, ContainerHeader, ContainerTail, FOOTER_BYTES, RegionRow, TailParse,
+    Body, Catalog, ContainerFooter, ContainerHeader, ContainerTail, FOOTER_BYTES, RegionRow, TailParse,
 };
 use types::StoreId;
 
 use crate::ContainerError;
 use crate::error::Part;
 use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
-use crate::view::Contents;
+use crate::view::{Contents, Regions};
 
 /// How much of an object's end is read at first.
 pub const TAIL_GUESS_BYTES: u64 = 256 << 10;
@@ -31,6 +31,7 @@ pub(crate) struct Trailer {
     pub(crate) header: ContainerHeader,
     pub(crate) footer: ContainerFooter,
     pub(crate) rows: Vec<RegionRow>,
+    pub(crate) body: Option<Body>,
     pub(crate) object_len: u64,
     sealed_catalog: Result<Vec<u8>, ContainerError>,
 }
@@ -93,6 +94,7 @@ impl TailBytes {
             header: tail.header,
             footer: tail.footer,
             rows: tail.rows,
+            body: tail.body,
             object_len,
             sealed_catalog,
         })
@@ -116,6 +118,7 @@ impl Trailer {
             header,
             footer,
             rows,
+            body,
             object_len,
             sealed_catalog,
         } = self;
@@ -134,6 +137,7 @@ impl Trailer {
             })?;
         let refused = |e| at.refused(Part::Catalog, offset, object_len, e);
         let catalog = Catalog::decode(plain).map_err(refused)?;
-        Contents::new(at, object_len, catalog, rows, key).map_err(refused)
+        let regions = Regions::of(at, body, key, encryption);
+        Contents::new(at, header.salt, object_len, catalog, rows, regions).map_err(refused)
     }
 }

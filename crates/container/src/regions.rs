@@ -165,7 +165,8 @@ impl Containers {
             let index = u32::try_from(*number).ok().and_then(|n| RegionIndex::new(n).ok());
             let index = index.unwrap_or(RegionIndex::MAX);
             debug_assert!(wanted.last().is_none_or(|(last, _)| *last < index), "ascending");
-            let row = view.rows().get(*number).ok_or_else(|| no_region(view, index))?;
+            let row = view.rows().get(*number).filter(|row| row.entry_count > 0);
+            let row = row.ok_or_else(|| no_region(view, index))?;
             wanted.push((index, row));
         }
         let (Some((first, begin)), Some((_, last))) = (wanted.first(), wanted.last()) else {
@@ -176,7 +177,7 @@ impl Containers {
             offset: begin,
             len: last.offset + u64::from(last.stored_len) - begin,
         };
-        let at = view.contents().at;
+        let at = view.contents().regions_at();
         let (at, place) = self.read_either(view, at, *first, range, &mut buffer.stored)?;
         let RegionBuffer {
             stored,
@@ -247,7 +248,7 @@ impl Containers {
             object_len,
             why: "the object ends before its regions do".to_owned(),
         };
-        match self.env().storage.get_range_into(&at.name(), range, into) {
+        match at.read(&*self.env().storage, range, into) {
             Ok(place) => {
                 self.counters().read(place.len() as u64);
                 if place.len() as u64 == range.len {
@@ -337,7 +338,9 @@ impl Containers {
         stored: &mut [u8],
         plain: &mut PlainBuffer,
     ) -> Result<Opened, ContainerError> {
-        let at = view.contents().at;
+        let regions = view.contents().regions.as_ref();
+        let regions = regions.ok_or_else(|| no_region(view, index))?;
+        let at = regions.at;
         let (container, generation, offset) = (at.id, at.generation, row.offset);
         let part = Part::Region(index);
         let forged = || ContainerError::Forged {
@@ -346,13 +349,9 @@ impl Containers {
             part,
             offset,
         };
-        let key = view
-            .contents()
-            .key
-            .as_ref()
-            .ok_or_else(|| no_region(view, index))?;
         let aad = at.associated_data(self.store(), index.get());
-        let packed = key
+        let packed = regions
+            .key
             .open(u64::from(index.get()), &aad, stored)
             .map_err(|_| forged())?;
 

@@ -23,6 +23,10 @@ use crate::load::{TailBytes, Trailer};
 use crate::regions::check_digest;
 use crate::view::CatalogView;
 
+mod object;
+
+use object::{Object, entries_of, region_index};
+
 /// Stored bytes read at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
 
@@ -109,6 +113,7 @@ impl Containers {
             let mut scan = Scan {
                 storage: &*self.env().storage,
                 at,
+                place: at,
                 out: &mut out,
             };
             match depth {
@@ -137,6 +142,7 @@ pub fn verify_digests(storage: &dyn Storage, name: &ObjectName) -> Result<Verifi
     Scan {
         storage,
         at,
+        place: at,
         out: &mut out,
     }
     .digests(None)?;
@@ -180,7 +186,10 @@ fn identity_of_mirror(
 
 struct Scan<'a> {
     storage: &'a dyn Storage,
+    /// The copy that is checked.
     at: Identity,
+    /// The object that its regions are in.
+    place: Identity,
     out: &'a mut Verified,
 }
 
@@ -226,41 +235,41 @@ impl Scan<'_> {
         let Some(trailer) = self.trailer(store)? else {
             return Ok(());
         };
-        let header = trailer.header.encode();
-        let rows = trailer.rows.clone();
-        let object_len = trailer.object_len;
+        let object = Object::of(&trailer, self.at);
         if let Some(error) = trailer.take_catalog_error() {
             self.damage(Part::Catalog, 0..0, Vec::new(), error);
         }
-        self.regions(&header, &rows, object_len, None)
+        self.regions(&object, None)
     }
 
     fn full(&mut self, containers: &Containers) -> Result<(), ContainerError> {
         let Some(trailer) = self.trailer(Some(containers.store()))? else {
             return Ok(());
         };
-        let header = trailer.header.encode();
-        let rows = trailer.rows.clone();
-        let object_len = trailer.object_len;
+        let object = Object::of(&trailer, self.at);
         match trailer.open(self.at, containers.store(), containers.encryption()) {
             Ok(contents) => {
                 let view = CatalogView::of(std::sync::Arc::new(contents));
-                self.regions(&header, &rows, object_len, Some((containers, &view)))
+                self.regions(&object, Some((containers, &view)))
             }
             Err(error) => {
                 self.damage(Part::Catalog, 0..0, Vec::new(), error);
-                self.regions(&header, &rows, object_len, None)
+                self.regions(&object, None)
             }
         }
     }
 
     fn regions(
         &mut self,
-        header: &[u8; HEADER_BYTES],
-        rows: &[RegionRow],
-        object_len: u64,
+        object: &Object,
         open: Option<(&Containers, &CatalogView)>,
     ) -> Result<(), ContainerError> {
+        self.place = object.at;
+        self.header(&object.header, object.len)?;
+        self.windows(&object.rows, object.len, open)
+    }
+
+    fn header(&mut self, header: &[u8; HEADER_BYTES], object_len: u64) -> Result<(), ContainerError> {
         let range = ByteRange {
             offset: 0,
             len: HEADER_BYTES as u64,
@@ -272,10 +281,10 @@ impl Scan<'_> {
             Read::Unreadable(error) => Err(error),
         };
         let damage = match head {
-            Ok(head) if head == header => None,
+            Ok(head) if head == header.as_slice() => None,
             Ok(head) => Some(ContainerError::DigestMismatch {
-                container: self.at.id,
-                generation: self.at.generation,
+                container: self.place.id,
+                generation: self.place.generation,
                 part: Part::Header,
                 offset: 0,
                 expected: wire::digest(header),
@@ -286,9 +295,25 @@ impl Scan<'_> {
         if let Some(error) = damage {
             self.damage(Part::Header, 0..0, Vec::new(), error);
         }
+        Ok(())
+    }
+
+    fn windows(
+        &mut self,
+        rows: &[RegionRow],
+        object_len: u64,
+        open: Option<(&Containers, &CatalogView)>,
+    ) -> Result<(), ContainerError> {
         let mut next = 0;
         while let Some(first) = rows.get(next) {
-            let far = |row: &RegionRow| row.offset + u64::from(row.stored_len) - first.offset > WINDOW_BYTES;
+            // Given back: there is nothing to check.
+            if first.entry_count == 0 {
+                next += 1;
+                continue;
+            }
+            let far = |row: &RegionRow| {
+                row.entry_count == 0 || row.offset + u64::from(row.stored_len) - first.offset > WINDOW_BYTES
+            };
             let more = rows[next + 1..]
                 .iter()
                 .position(far)
@@ -366,7 +391,7 @@ impl Scan<'_> {
     }
 
     fn check_digest(&mut self, index: RegionIndex, row: &RegionRow, stored: &[u8]) {
-        if let Err(error) = check_digest(self.at, index, row, stored) {
+        if let Err(error) = check_digest(self.place, index, row, stored) {
             self.damage(Part::Region(index), entries_of(row), Vec::new(), error);
         }
     }
@@ -381,7 +406,7 @@ impl Scan<'_> {
     ) {
         let part = Part::Region(index);
         plain.clear();
-        let whole = check_digest(self.at, index, row, stored);
+        let whole = check_digest(self.place, index, row, stored);
         let opened = match whole.and_then(|()| containers.open_region(view, index, row, stored, plain)) {
             Ok(opened) => opened,
             Err(error) => return self.damage(part, entries_of(row), view.slots_in(index), error),
@@ -420,7 +445,7 @@ impl Scan<'_> {
         into: &mut AlignedBuffer,
     ) -> Result<Read, ContainerError> {
         let (container, generation) = (self.at.id, self.at.generation);
-        let error = match self.storage.get_range_into(&self.at.name(), range, into) {
+        let error = match self.place.read(self.storage, range, into) {
             Ok(place) => {
                 self.out.bytes_read += range.len;
                 return Ok(Read::Bytes(place));
@@ -461,13 +486,4 @@ enum Read {
     Gone,
     /// The disk does not give them.
     Unreadable(ContainerError),
-}
-
-fn region_index(number: usize) -> RegionIndex {
-    let number = u32::try_from(number).ok().and_then(|n| RegionIndex::new(n).ok());
-    number.expect("no more regions than entries")
-}
-
-fn entries_of(row: &RegionRow) -> Range<u32> {
-    row.first_entry..row.first_entry.saturating_add(row.entry_count)
 }

@@ -11,12 +11,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crypto::SealKey;
+use crypto::{EncryptionKey, SealKey};
 use format::FormatError;
-use format::container::{Catalog, CatalogEntry, MergedRange, RegionRow};
+use format::container::{Body, Catalog, CatalogEntry, HEADER_BYTES, MergedRange, RegionRow};
 use types::{ChunkLocation, ContainerId, Fingerprint, Generation, RegionIndex, Slot, SlotRange};
 
-use crate::identity::{CopyOf, Identity};
+use crate::identity::{CopyOf, Identity, seal_key};
 use crate::lookup::{FingerprintTable, SlotTable};
 
 /// Where one entry's bytes are.
@@ -43,14 +43,38 @@ pub struct CatalogView {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) at: Identity,
+    /// In its header.
+    pub(crate) salt: [u8; 32],
     pub(crate) object_len: u64,
     pub(crate) catalog: Catalog,
     pub(crate) rows: Vec<RegionRow>,
     /// Absent in views made from entries alone, which have no regions to open.
-    pub(crate) key: Option<SealKey>,
+    pub(crate) regions: Option<Regions>,
     offsets: Vec<u32>,
     slots: SlotTable,
     fingerprints: FingerprintTable,
+}
+
+/// Where a generation's regions are, and what opens them.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    pub(crate) at: Identity,
+    pub(crate) body: Option<Body>,
+    pub(crate) key: SealKey,
+}
+
+impl Regions {
+    /// Those of a generation that `key` seals.
+    pub(crate) fn of(at: Identity, body: Option<Body>, key: SealKey, encryption: &EncryptionKey) -> Self {
+        match body {
+            None => Self { at, body, key },
+            Some(of) => Self {
+                at: Identity::body(at.id, of.generation),
+                body,
+                key: seal_key(encryption, &of.salt),
+            },
+        }
+    }
 }
 
 /// `old` slots of a merged container, now from `first_here` on.
@@ -72,10 +96,11 @@ impl Contents {
     /// Builds the tables of a decoded catalog, after checking that the rows fit it.
     pub(crate) fn new(
         at: Identity,
+        salt: [u8; 32],
         object_len: u64,
         catalog: Catalog,
         rows: Vec<RegionRow>,
-        key: SealKey,
+        regions: Regions,
     ) -> Result<Self, FormatError> {
         catalog.check_rows(&rows)?;
         let mut offsets = Vec::with_capacity(catalog.entries.len());
@@ -91,34 +116,46 @@ impl Contents {
         }
         Ok(Self::with_offsets(
             at,
+            salt,
             object_len,
             catalog,
             rows,
-            Some(key),
+            Some(regions),
             offsets,
         ))
     }
 
     fn with_offsets(
         at: Identity,
+        salt: [u8; 32],
         object_len: u64,
         catalog: Catalog,
         rows: Vec<RegionRow>,
-        key: Option<SealKey>,
+        regions: Option<Regions>,
         offsets: Vec<u32>,
     ) -> Self {
         let slots = SlotTable::new(&catalog.entries);
         let fingerprints = FingerprintTable::new(&catalog.entries);
         Self {
             at,
+            salt,
             object_len,
             catalog,
             rows,
-            key,
+            regions,
             offsets,
             slots,
             fingerprints,
         }
+    }
+
+    pub(crate) fn body(&self) -> Option<&Body> {
+        self.regions.as_ref()?.body.as_ref()
+    }
+
+    /// Whose object the regions are in.
+    pub(crate) fn regions_at(&self) -> Identity {
+        self.regions.as_ref().map_or(self.at, |regions| regions.at)
     }
 
     fn bytes_in_memory(&self) -> u64 {
@@ -170,7 +207,7 @@ impl CatalogView {
             generation,
             copy: CopyOf::Main,
         };
-        let contents = Contents::with_offsets(at, 0, catalog, Vec::new(), None, Vec::new());
+        let contents = Contents::with_offsets(at, [0; 32], 0, catalog, Vec::new(), None, Vec::new());
         Ok(Self::of(Arc::new(contents)))
     }
 
@@ -197,10 +234,26 @@ impl CatalogView {
         self.contents.at.generation
     }
 
-    /// Length of the object, in bytes; 0 for a view made from entries.
+    /// Length of the object, in bytes, without a body's; 0 for a view made from entries.
     #[must_use]
     pub fn object_len(&self) -> u64 {
         self.contents.object_len
+    }
+
+    /// Of a trimmed generation: whose object its regions are in.
+    #[must_use]
+    pub fn body(&self) -> Option<Generation> {
+        Some(self.contents.body()?.generation)
+    }
+
+    /// Stored bytes of one copy of this generation: of a trimmed one, with what is left of its body.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        let kept = self.rows().iter().filter(|row| row.entry_count > 0);
+        let in_body = self.body().map_or(0, |_| {
+            HEADER_BYTES as u64 + kept.map(|row| u64::from(row.stored_len)).sum::<u64>()
+        });
+        self.object_len() + in_body
     }
 
     /// All entries of [`Self::id`], in the order of their bytes. Their slots are that container's.

@@ -11,4 +11,5 @@ mod moves;
 mod rewrite;
 mod round_trip;
 mod store;
+mod trim;
 mod verify;

@@ -92,7 +92,7 @@ fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckR
             _ => !damage.slots.iter().flat_map(|slots| slots.iter()).any(is_lost),
         };
         let copy = match damage.copy {
-            CopyOf::Main => "",
+            CopyOf::Main | CopyOf::Body => "",
             CopyOf::Mirror => " (mirror copy)",
         };
         report.find(
