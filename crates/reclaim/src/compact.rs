@@ -89,6 +89,22 @@ pub(crate) fn rewrite(
     join(containers, view.id(), &[part], generation, packing).map_err(|(_, error)| error)
 }
 
+/// What is left of `view` without the dead slots, where those fill whole regions: nothing is read, and its regions stay
+/// where they are. `None` where they do not, or the container is of a kind that is not trimmed.
+///
+/// # Errors
+/// What is wrong with the catalog.
+pub(crate) fn trim(
+    containers: &Containers,
+    view: &CatalogView,
+    dead: &[SlotRange],
+    generation: Generation,
+) -> Result<Option<SealedContainer>, ContainerError> {
+    let merged = surviving(view.merged(), view, dead);
+    let is_dead = |slot| is_listed(dead, slot);
+    containers.trimmed(view, is_dead, generation, merged, view.slots_end())
+}
+
 /// The survivors of several containers, in the order given, sealed as that generation of one of them; `None` when
 /// nothing is left. The one is the part that is not moved.
 ///
@@ -101,7 +117,7 @@ pub(crate) fn join(
     generation: Generation,
     packing: Packing,
 ) -> Result<Option<SealedContainer>, (usize, ContainerError)> {
-    let len: u64 = parts.iter().map(|part| part.view.object_len()).sum();
+    let len: u64 = parts.iter().map(|part| part.view.stored_bytes()).sum();
     let room = AlignedBuffer::with_capacity(usize::try_from(len).unwrap_or(0));
     let mut regions = Regions {
         builder: ContainerBuilder::in_buffer(id, generation, room),

@@ -7,15 +7,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use env::StorageError;
 use format::names;
 use format::reclaim::{ContainerSlots, LeftSlots, Moved, SmallContainer};
-use types::{ContainerId, ContainerKind, Generation, SessionId};
+use types::{ContainerId, ContainerKind, Generation, RegionIndex, SessionId};
 
 use crate::error::Result;
 use crate::merge::{Candidates, Set};
 use crate::moves::Moves;
-use crate::plan::{self, Choice, Limits, Partial, Price, Unused};
+use crate::plan::{self, Choice, Limits, Partial, Price, Trimmable, Unused};
 use crate::prune::Context;
+use crate::remove::can_trim;
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::sweep::{all_slots, catalog, holds_nodes};
+
+/// At both ends of what is given back a file system keeps a part of a block.
+const BLOCK_BYTES: u64 = 4096;
+
+/// So many times what is written for it has to be given back.
+const TRIMMED_MIN: u64 = 4;
 
 /// The final list, what stays, and what that comes to.
 #[derive(Debug, Default)]
@@ -24,6 +31,7 @@ pub(crate) struct Decided {
     pub(crate) left: Vec<LeftSlots>,
     pub(crate) whole: u64,
     pub(crate) compacted: u64,
+    pub(crate) trimmed: u64,
     pub(crate) freed_bytes: u64,
     pub(crate) copied_bytes: u64,
     pub(crate) stored_bytes: u64,
@@ -103,7 +111,7 @@ pub(crate) fn decide(
             deciding.one(slots)?;
         }
     }
-    Ok(deciding.choose(ground.stored_bytes, ground.limits))
+    deciding.choose(ground.stored_bytes, ground.limits)
 }
 
 impl Deciding<'_> {
@@ -147,9 +155,9 @@ impl Deciding<'_> {
             entries.map(|entry| u64::from(entry.len)).sum()
         };
         let (total, dead_plain) = (plain(&all).max(1), plain(&dead));
-        let dead_bytes = u128::from(view.object_len()) * u128::from(dead_plain) / u128::from(total);
+        let dead_bytes = u128::from(view.stored_bytes()) * u128::from(dead_plain) / u128::from(total);
         let dead_bytes = u64::try_from(dead_bytes).unwrap_or(u64::MAX) * copies(id);
-        let live_bytes = (view.object_len() * copies(id)).saturating_sub(dead_bytes);
+        let live_bytes = (view.stored_bytes() * copies(id)).saturating_sub(dead_bytes);
         self.partial(condemned, listed, dead, dead_bytes, live_bytes);
         Ok(())
     }
@@ -184,28 +192,33 @@ impl Deciding<'_> {
         });
     }
 
-    fn choose(mut self, stored_bytes: u64, limits: Limits) -> Decided {
+    fn choose(mut self, stored_bytes: u64, limits: Limits) -> Result<Decided> {
         let (nodes, data): (Vec<_>, Vec<_>) = std::mem::take(&mut self.partials)
             .into_iter()
             .partition(|partial| holds_nodes(partial.container.kind));
         let whole_bytes: u64 = self.whole.iter().map(|(_, bytes)| bytes).sum();
-        let mut choice = plan::choose(data, stored_bytes.saturating_sub(whole_bytes), limits);
+        let left_bytes = stored_bytes.saturating_sub(whole_bytes);
+        let mut choice = plan::choose(data, left_bytes, limits, |partial| self.trimmable(partial))?;
         let going = || nodes.iter().chain(&choice.compacted);
+        let trims = || choice.trimmed.iter().map(|(_, part)| part);
         let price = Price {
             copied_for_nodes: nodes.iter().map(|partial| partial.live_bytes).sum(),
-            copied: going().map(|partial| partial.live_bytes).sum(),
-            freed: whole_bytes + going().map(|partial| partial.dead_bytes).sum::<u64>(),
+            copied: going().map(|partial| partial.live_bytes).sum::<u64>()
+                + trims().map(|part| part.copied).sum::<u64>(),
+            freed: whole_bytes
+                + going().map(|partial| partial.dead_bytes).sum::<u64>()
+                + trims().map(|part| part.bytes).sum::<u64>(),
             dead: whole_bytes
                 + going()
                     .chain(&choice.left)
+                    .chain(choice.trimmed.iter().map(|(partial, _)| partial))
                     .map(|partial| partial.dead_bytes)
                     .sum::<u64>(),
         };
         if plan::can_wait(&price, stored_bytes, limits) {
-            return self.leave_all(
-                nodes.into_iter().chain(choice.compacted).chain(choice.left),
-                stored_bytes,
-            );
+            let trimmed = choice.trimmed.into_iter().map(|(partial, _)| partial);
+            let all = nodes.into_iter().chain(choice.compacted).chain(choice.left);
+            return Ok(self.leave_all(all.chain(trimmed), stored_bytes));
         }
         let merged = self.merge(&nodes, &mut choice, price.copied, limits);
         self.out.whole = self.whole.len() as u64;
@@ -227,6 +240,20 @@ impl Deciding<'_> {
             }
             self.out.slots.push(entry(partial.container, Some(&partial.dead)));
         }
+        for (partial, part) in choice.trimmed {
+            self.out.freed_bytes += part.bytes;
+            self.out.copied_bytes += part.copied;
+            self.out.trimmed += 1;
+            let condemned = self.condemned.remove(&partial.container);
+            let rest = condemned.map(|condemned| condemned.without(&part.dead));
+            if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+                let is_dead = !partial.dead.without(&part.dead).is_empty();
+                let dead_bytes = (partial.dead_bytes - part.bytes).max(1);
+                let rest = entry(partial.container, Some(&rest));
+                self.leave(rest, if is_dead { dead_bytes } else { 0 }, partial.live_bytes);
+            }
+            self.out.slots.push(entry(partial.container, Some(&part.dead)));
+        }
         for partial in choice.left {
             let condemned = self.condemned.remove(&partial.container);
             let slots = entry(partial.container, Some(&condemned.unwrap_or(partial.dead)));
@@ -238,7 +265,7 @@ impl Deciding<'_> {
         self.out.slots = moves.with_names(std::mem::take(&mut self.out.slots), of_whole);
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes.saturating_sub(self.out.freed_bytes);
-        self.out
+        Ok(self.out)
     }
 
     /// Chooses what is merged: what is copied for it loses its dead slots too. The members come back.
@@ -256,7 +283,9 @@ impl Deciding<'_> {
         for left in &self.out.left {
             candidates.drop(left.slots.container);
         }
-        for partial in nodes.iter().chain(&choice.compacted).chain(&choice.left) {
+        let trimmed = choice.trimmed.iter().map(|(partial, _)| partial);
+        let others = choice.compacted.iter().chain(&choice.left).chain(trimmed);
+        for partial in nodes.iter().chain(others) {
             let id = partial.container;
             let condemned = self.condemned.get(&id);
             if condemned.is_some_and(|condemned| !condemned.without(&partial.dead).is_empty()) {
@@ -276,6 +305,13 @@ impl Deciding<'_> {
             .partition(|partial| members.contains(&partial.container));
         choice.left = left;
         choice.compacted.extend(going);
+        let (going, trimmed): (Vec<_>, Vec<_>) = std::mem::take(&mut choice.trimmed)
+            .into_iter()
+            .partition(|(partial, _)| members.contains(&partial.container));
+        choice.trimmed = trimmed;
+        choice
+            .compacted
+            .extend(going.into_iter().map(|(partial, _)| partial));
         self.out.copied_bytes += sets.iter().map(Set::copied_bytes).sum::<u64>();
         self.out.small = candidates.after(&sets);
         self.out.sets = sets;
@@ -298,6 +334,46 @@ impl Deciding<'_> {
         self.out
     }
 
+    /// What goes of a data container without a copy, where the storage can give it back. Not worth a generation where it
+    /// is less than a few times what is written for it.
+    fn trimmable(&self, partial: &Partial) -> Result<Option<Trimmable>> {
+        let id = partial.container;
+        if id.kind.is_mirrored() {
+            return Ok(None);
+        }
+        let containers = self.context.containers;
+        let view = match containers.catalog(id) {
+            Ok(view) if view.id() == id => view,
+            Ok(_) => return Ok(None),
+            // What is to be said of it is said where it is rewritten.
+            Err(error) if error.is_damage() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let dead_regions: Vec<RegionIndex> = view.dead_regions(|slot| partial.dead.contains(slot)).collect();
+        let runs = dead_regions.chunk_by(|a, b| a.get() + 1 == b.get());
+        let stored = |region: &RegionIndex| view.row(*region).map_or(0, |row| u64::from(row.stored_len));
+        let bytes = runs
+            .map(|run| run.iter().map(stored).sum::<u64>().saturating_sub(BLOCK_BYTES))
+            .sum();
+        let regions_end = view
+            .rows()
+            .last()
+            .map_or(0, |row| row.offset + u64::from(row.stored_len));
+        let copied = match view.body() {
+            Some(_) => view.object_len(),
+            None => view.object_len().saturating_sub(regions_end),
+        };
+        if bytes < copied.saturating_mul(TRIMMED_MIN) || bytes == 0 {
+            return Ok(None);
+        }
+        if !can_trim(&*containers.env().storage, &view)? {
+            return Ok(None);
+        }
+        let slots = dead_regions.iter().flat_map(|region| view.slots_in(*region));
+        let dead: SlotSet = slots.collect();
+        Ok(Some(Trimmable { dead, bytes, copied }))
+    }
+
     /// Stored bytes of a container, all copies; 0 where it is gone.
     fn stored_len(&self, id: ContainerId) -> Result<u64> {
         let storage = &self.context.containers.env().storage;
@@ -310,6 +386,13 @@ impl Deciding<'_> {
             return Ok(len);
         }
         match self.context.containers.generations(id)?.pop() {
+            // Trimmed, there is more of it than its own object.
+            Some(generation) if !id.kind.is_mirrored() => {
+                match self.context.containers.generation(id, generation) {
+                    Ok(view) => Ok(view.stored_bytes()),
+                    Err(_) => Ok(len(generation)?.unwrap_or(0)),
+                }
+            }
             Some(generation) => Ok(len(generation)?.unwrap_or(0)),
             None => Ok(0),
         }

@@ -111,6 +111,7 @@ pub(crate) fn epoch(
     report.epochs += 1;
     report.containers_removed += done.removed;
     report.containers_compacted += done.compacted;
+    report.containers_trimmed += done.trimmed;
     report.containers_merged += done.merged;
     report.bytes_deleted += done.freed_bytes;
     report.bytes_copied += done.copied_bytes;

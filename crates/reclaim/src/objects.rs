@@ -2,10 +2,11 @@
 //!
 //! Who deletes may be one of several, and may have been here before: what is gone already is fine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use container::CatalogView;
 use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, ObjectName, SessionId};
@@ -24,7 +25,28 @@ pub(crate) struct Copies {
 
 /// A container's objects, by generation.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Objects(pub(crate) BTreeMap<Generation, Copies>);
+pub(crate) struct Objects {
+    pub(crate) generations: BTreeMap<Generation, Copies>,
+    /// Bodies of trimmed generations. How much of each is there is not seen.
+    pub(crate) bodies: BTreeSet<Generation>,
+}
+
+/// What stays of a container's objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) generation: Generation,
+    /// Of a trimmed generation: its body's, which may have its former name still.
+    pub(crate) body: Option<Generation>,
+}
+
+impl Kept {
+    pub(crate) fn of(view: &CatalogView) -> Self {
+        Self {
+            generation: view.generation(),
+            body: view.body(),
+        }
+    }
+}
 
 /// A name to delete, and its object's length.
 pub(crate) type Doomed = (ObjectName, u64);
@@ -32,20 +54,39 @@ pub(crate) type Doomed = (ObjectName, u64);
 impl Objects {
     /// The only generation, where all copies that the kind has are there.
     pub(crate) fn alone(&self, kind: ContainerKind) -> Option<Generation> {
-        let (generation, copies) = self.0.first_key_value().filter(|_| self.0.len() == 1)?;
+        let only = self.generations.first_key_value();
+        let (generation, copies) = only.filter(|_| self.generations.len() == 1)?;
         let is_whole = copies.main.is_some() && copies.mirror.is_some() == kind.is_mirrored();
         is_whole.then_some(*generation)
     }
 
     /// The highest generation that any copy has.
     pub(crate) fn highest(&self) -> Option<Generation> {
-        self.0.last_key_value().map(|(generation, _)| *generation)
+        self.generations
+            .last_key_value()
+            .map(|(generation, _)| *generation)
     }
 
-    /// All objects but those of one generation.
-    pub(crate) fn but(&self, id: ContainerId, kept: Option<Generation>) -> Vec<Doomed> {
-        let mut out = Vec::new();
-        for (generation, copies) in self.0.iter().filter(|(generation, _)| Some(**generation) != kept) {
+    /// Whether this is all that there is, in all copies that the kind has.
+    pub(crate) fn is_only(&self, kind: ContainerKind, kept: Kept) -> bool {
+        self.alone(kind) == Some(kept.generation) && self.bodies.iter().copied().eq(kept.body)
+    }
+
+    /// All objects but those of one generation. Of bodies it is not known how much space they take: 0.
+    pub(crate) fn but(&self, id: ContainerId, kept: Option<Kept>) -> Vec<Doomed> {
+        let body = kept.and_then(|kept| kept.body);
+        let stays = |generation: Generation| {
+            kept.is_some_and(|kept| kept.generation == generation) || body == Some(generation)
+        };
+        let bodies = self.bodies.iter().filter(|generation| body != Some(**generation));
+        let mut out: Vec<Doomed> = bodies
+            .map(|generation| (names::body(id, *generation), 0))
+            .collect();
+        for (generation, copies) in self
+            .generations
+            .iter()
+            .filter(|(generation, _)| !stays(**generation))
+        {
             let main = copies.main.map(|len| (names::container(id, *generation), len));
             let mirror = copies.mirror.zip(names::mirror(id, *generation));
             out.extend(main);
@@ -65,10 +106,12 @@ pub(crate) fn list(
     let mut out: BTreeMap<ContainerId, Objects> = BTreeMap::new();
     let mut add = |id: ContainerId, generation: Generation, set: &dyn Fn(&mut Copies)| {
         if wanted.binary_search(&id).is_ok() {
-            set(out.entry(id).or_default().0.entry(generation).or_default());
+            let objects = out.entry(id).or_default();
+            set(objects.generations.entry(generation).or_default());
         }
     };
-    for object in storage.list(&names::container_folder(kind, session))? {
+    let listed = storage.list(&names::container_folder(kind, session))?;
+    for object in &listed {
         if let Some((id, generation)) = names::parse_container(&object.name) {
             add(id, generation, &|copies| copies.main = Some(object.len));
         }
@@ -84,6 +127,13 @@ pub(crate) fn list(
                 };
                 add(id, generation, &|copies| copies.mirror = Some(object.len));
             }
+        }
+    }
+    for object in &listed {
+        if let Some((id, generation)) = names::parse_body(&object.name)
+            && wanted.binary_search(&id).is_ok()
+        {
+            out.entry(id).or_default().bodies.insert(generation);
         }
     }
     Ok(out)

@@ -2,8 +2,11 @@
 //!
 //! A dead node that stays keeps all that it reaches, so dead nodes go with the rest or nothing does: where little enough is
 //! dead, and to let it go would copy much for what it frees, it waits for more. Otherwise whole containers go, and of
-//! data containers that are dead in part those first whose removal copies least for each byte freed, until no more of
+//! data containers that are dead in part first what takes no copy, where the storage can give parts of an object back, and then
+//! those whose removal copies least for each byte freed, until no more of
 //! what is stored stays dead than was asked for.
+
+use std::collections::BTreeMap;
 
 use types::ContainerId;
 
@@ -18,6 +21,16 @@ pub(crate) struct Partial {
     pub(crate) dead_bytes: u64,
     /// Stored bytes that a new generation would have.
     pub(crate) live_bytes: u64,
+}
+
+/// What goes of a container without anything of it being copied: whole regions.
+#[derive(Debug, Clone)]
+pub(crate) struct Trimmable {
+    pub(crate) dead: SlotSet,
+    /// Bytes that are given back.
+    pub(crate) bytes: u64,
+    /// Bytes that are written for it.
+    pub(crate) copied: u64,
 }
 
 /// How much of what is stored may stay dead.
@@ -60,33 +73,68 @@ impl Default for Limits {
 /// Which containers are compacted, and what that comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
+    pub(crate) trimmed: Vec<(Partial, Trimmable)>,
     pub(crate) compacted: Vec<Partial>,
     pub(crate) left: Vec<Partial>,
 }
 
-/// Chooses. `stored_bytes` is what stays stored once whole containers are gone.
-pub(crate) fn choose(mut partials: Vec<Partial>, stored_bytes: u64, limits: Limits) -> Choice {
-    // Least copied for each byte freed first; the order is total, so that every process decides alike.
-    partials.sort_by(|a, b| {
-        let cost = |of: &Partial, other: &Partial| u128::from(of.live_bytes) * u128::from(other.dead_bytes);
-        cost(a, b).cmp(&cost(b, a)).then(a.container.cmp(&b.container))
-    });
+/// Chooses. `stored_bytes` is what stays stored once whole containers are gone; `trimmable` says what goes of a container
+/// without a copy, and is asked only as long as more has to go.
+///
+/// # Errors
+/// Those of `trimmable`.
+pub(crate) fn choose<E>(
+    mut partials: Vec<Partial>,
+    stored_bytes: u64,
+    limits: Limits,
+    mut trimmable: impl FnMut(&Partial) -> Result<Option<Trimmable>, E>,
+) -> Result<Choice, E> {
     let mut dead: u64 = partials.iter().map(|partial| partial.dead_bytes).sum();
     let mut stored = stored_bytes.max(dead);
+    partials.sort_by(|a, b| {
+        b.dead_bytes
+            .cmp(&a.dead_bytes)
+            .then(a.container.cmp(&b.container))
+    });
+    // What goes without a copy goes first; what else is dead there may still have to go with one.
+    let mut trimmed: BTreeMap<ContainerId, Trimmable> = BTreeMap::new();
+    for partial in &partials {
+        if !is_above(dead, stored, limits.unused_max) {
+            break;
+        }
+        if let Some(part) = trimmable(partial)? {
+            let bytes = part.bytes.min(partial.dead_bytes);
+            dead -= bytes;
+            stored -= bytes;
+            trimmed.insert(partial.container, Trimmable { bytes, ..part });
+        }
+    }
+    let rest = |partial: &Partial| {
+        let gone = trimmed.get(&partial.container).map_or(0, |part| part.bytes);
+        partial.dead_bytes - gone
+    };
+    // Least copied for each byte freed first; the order is total, so that every process decides alike.
+    partials.sort_by(|a, b| {
+        let cost = |of: &Partial, other: &Partial| u128::from(of.live_bytes) * u128::from(rest(other));
+        cost(a, b).cmp(&cost(b, a)).then(a.container.cmp(&b.container))
+    });
     let mut copied = 0u64;
     let mut choice = Choice::default();
     for partial in partials {
         let fits = copied.saturating_add(partial.live_bytes) <= limits.repack_bytes_max;
-        if is_above(dead, stored, limits.unused_max) && fits && partial.dead_bytes > 0 {
-            dead -= partial.dead_bytes;
-            stored -= partial.dead_bytes;
+        let rest = rest(&partial);
+        if is_above(dead, stored, limits.unused_max) && fits && rest > 0 {
+            dead -= rest;
+            stored -= rest;
             copied += partial.live_bytes;
             choice.compacted.push(partial);
+        } else if let Some(part) = trimmed.get(&partial.container) {
+            choice.trimmed.push((partial, part.clone()));
         } else {
             choice.left.push(partial);
         }
     }
-    choice
+    Ok(choice)
 }
 
 /// What an epoch would copy and free.
@@ -125,6 +173,12 @@ mod tests {
     use types::{ContainerKind, SequenceNumber, SessionId};
 
     use super::*;
+
+    fn choose(partials: Vec<Partial>, stored_bytes: u64, limits: Limits) -> Choice {
+        let none = |_: &Partial| Ok::<_, std::convert::Infallible>(None);
+        let Ok(choice) = super::choose(partials, stored_bytes, limits, none);
+        choice
+    }
 
     fn partial(n: u32, dead_bytes: u64, live_bytes: u64) -> Partial {
         Partial {
@@ -166,6 +220,57 @@ mod tests {
             ..all
         };
         assert_eq!(choose(partials, 1000, few).compacted.len(), 1);
+    }
+
+    #[test]
+    fn what_takes_no_copy_goes_first_and_no_more_than_has_to() {
+        let partials = vec![
+            partial(0, 300, 100),
+            partial(1, 200, 100),
+            partial(2, 100, 10),
+            partial(3, 50, 10),
+        ];
+        let mut asked = Vec::new();
+        let halves = |partial: &Partial| {
+            asked.push(partial.container.sequence.get());
+            Ok::<_, std::convert::Infallible>(Some(Trimmable {
+                dead: SlotSet::default(),
+                bytes: partial.dead_bytes / 2,
+                copied: 1,
+            }))
+        };
+        let limits = Limits {
+            unused_max: Unused::Bytes(420),
+            ..Limits::default()
+        };
+        let Ok(choice) = super::choose(partials.clone(), 1000, limits, halves);
+        assert_eq!(
+            asked,
+            [0, 1],
+            "650 dead; 500 after the first, 400 after the second"
+        );
+        assert_eq!(
+            (choice.trimmed.len(), choice.compacted.len(), choice.left.len()),
+            (2, 0, 2)
+        );
+
+        let none = Limits {
+            unused_max: Unused::Bytes(0),
+            ..limits
+        };
+        let halves = |partial: &Partial| {
+            Ok::<_, std::convert::Infallible>(Some(Trimmable {
+                dead: SlotSet::default(),
+                bytes: partial.dead_bytes / 2,
+                copied: 1,
+            }))
+        };
+        let Ok(choice) = super::choose(partials, 1000, none, halves);
+        assert_eq!(
+            choice.compacted.len(),
+            4,
+            "what is left of each has to be copied away"
+        );
     }
 
     #[test]

@@ -18,8 +18,10 @@ use crate::prune::{Context, Known, PruneOptions};
 pub struct Preview {
     /// Containers that would be deleted whole, and their bytes.
     pub containers_removed: u64,
-    /// Containers that would lose a part.
+    /// Containers that would lose a part, and of which the rest would be copied.
     pub containers_compacted: u64,
+    /// Containers that would lose a part without a copy.
+    pub containers_trimmed: u64,
     /// Small containers that would be merged into others.
     pub containers_merged: u64,
     /// Bytes that the store would get smaller by, about.
@@ -64,6 +66,7 @@ pub fn preview(
         containers_merged: decided.sets.iter().map(|set| set.sources.len() as u64).sum(),
         containers_removed: decided.whole,
         containers_compacted: decided.compacted,
+        containers_trimmed: decided.trimmed,
         bytes_freed: decided.freed_bytes,
         bytes_copied: decided.copied_bytes,
         bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),

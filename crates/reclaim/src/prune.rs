@@ -148,8 +148,10 @@ pub struct PruneReport {
     pub nodes_read: u64,
     /// Containers that were deleted whole.
     pub containers_removed: u64,
-    /// Containers that lost a part.
+    /// Containers that lost a part, and of which the rest was copied.
     pub containers_compacted: u64,
+    /// Containers that lost a part without a copy.
+    pub containers_trimmed: u64,
     /// Small containers that were merged into others.
     pub containers_merged: u64,
     /// Bytes of all objects that were deleted, old generations too.
@@ -376,7 +378,8 @@ impl Known {
             dead_bytes: left.dead_bytes,
             live_bytes: left.live_bytes,
         });
-        let choice = plan::choose(partials.collect(), removed.stored_bytes, limits);
+        let unknown = |_: &Partial| Ok::<_, std::convert::Infallible>(None);
+        let Ok(choice) = plan::choose(partials.collect(), removed.stored_bytes, limits, unknown);
         let is_alone = self.running.iter().all(|id| *id == session.id());
         !choice.compacted.is_empty() || (!in_use.is_empty() && is_alone)
     }

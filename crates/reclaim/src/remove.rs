@@ -5,6 +5,8 @@
 //! The list is all that is removed. Executing it again, after any crash, beside another who executes it, or
 //! after it was finished, comes to the same; what is left of an attempt is not trusted before all of it was read.
 //!
+//! A container whose listed slots fill whole regions is trimmed where the storage can (`trimming.rs`): nothing of it is copied.
+//!
 //! Small containers are merged in between (`merging.rs`): their slots are durable in the container that takes them over
 //! before their own names lead there, and that is durable before their own generations go.
 //!
@@ -23,8 +25,11 @@ use types::{ContainerId, Generation, SlotRange};
 use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
 use crate::moves::Moves;
-use crate::objects::{self, Doomed, Objects};
+use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
+use trimming::Trim;
+
+pub(crate) use trimming::can_trim;
 
 /// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
 const ROUNDS_MAX: usize = 5;
@@ -55,6 +60,8 @@ pub(crate) struct Executed {
     pub removed: u64,
     /// Containers that were rewritten.
     pub compacted: u64,
+    /// Containers that lost whole regions, and were not rewritten.
+    pub trimmed: u64,
     /// Containers that were merged into others.
     pub merged: u64,
     /// Containers of which a part is on the list and the rest is in place, whoever rewrote them: their hooks
@@ -119,6 +126,9 @@ struct Run<'a> {
 struct Batch {
     bytes: u64,
     doomed: Vec<Doomed>,
+    trims: Vec<Trim>,
+    /// Bytes in bodies among the doomed.
+    body_bytes: u64,
 }
 
 /// What was found of a container, or done with it.
@@ -126,7 +136,7 @@ enum Settled {
     /// One generation without listed slots.
     Fine,
     /// This one holds the survivors, and the others go with the batch.
-    Replaced(Generation),
+    Replaced(Kept),
     /// Nothing of it is left, it is elsewhere, or it stays as it is.
     Over,
     /// A rival was here: to be looked at again.
@@ -147,6 +157,7 @@ impl Run<'_> {
         for folder in folders(&whole) {
             self.check_cancelled()?;
             for (id, found) in self.list(folder)? {
+                self.out.freed_bytes += self.body_bytes(id, &found)?;
                 doomed.extend(found.but(id, None));
                 self.out.removed += 1;
             }
@@ -182,7 +193,7 @@ impl Run<'_> {
         let mut open: Vec<&ContainerSlots> = folder.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
         open.retain(|entry| !self.merged_into.contains(&entry.container));
-        let mut ours: BTreeMap<ContainerId, Generation> = BTreeMap::new();
+        let mut ours: BTreeMap<ContainerId, Kept> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
                 break;
@@ -199,8 +210,8 @@ impl Run<'_> {
                     Settled::Fine => self.out.kept.push(id),
                     Settled::Over => {}
                     Settled::Again => again.push(entry),
-                    Settled::Replaced(generation) => {
-                        ours.insert(id, generation);
+                    Settled::Replaced(kept) => {
+                        ours.insert(id, kept);
                         again.push(entry);
                     }
                 }
@@ -224,13 +235,13 @@ impl Run<'_> {
         id: ContainerId,
         dead: &[SlotRange],
         found: &Objects,
-        ours: Option<Generation>,
+        ours: Option<Kept>,
     ) -> Result<Settled> {
         let Some(highest) = found.highest() else {
             return Ok(Settled::Over);
         };
-        let is_alone = found.alone(id.kind).is_some();
-        if is_alone && ours == Some(highest) {
+        let is_ours = ours.is_some_and(|ours| ours.generation == highest);
+        if ours.is_some_and(|ours| is_ours && found.is_only(id.kind, ours)) {
             return Ok(Settled::Fine);
         }
         let view = match self.containers.generation(id, highest) {
@@ -243,14 +254,22 @@ impl Run<'_> {
                 // What is listed of it is listed of the container that has its slots.
                 return Ok(Settled::Over);
             }
-            if is_alone && is_rid_of(view, dead) {
+            if let Some(error) = self.lost_body(view, found)? {
+                self.out.damaged.push((id, error));
+                return Ok(Settled::Over);
+            }
+            let kept = Kept::of(view);
+            let is_only = found.is_only(id.kind, kept);
+            if is_only && kept.body.is_none() && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
             }
-            // Left of an attempt, or another's who may not have come to a barrier.
-            if is_rid_of(view, dead) && (ours == Some(highest) || self.is_sound(id, highest)?) {
-                self.batch.doomed.extend(found.but(id, Some(highest)));
+            // Left of an attempt, or another's who may not have come to a barrier. A body that has its name was given it
+            // after one.
+            if is_rid_of(view, dead) && (is_only || is_ours || self.is_sound(id, highest)?) {
+                self.batch.doomed.extend(found.but(id, Some(kept)));
+                self.batch.trims.extend(Trim::again(view));
                 self.containers.forget(id);
-                return Ok(Settled::Replaced(highest));
+                return Ok(Settled::Replaced(kept));
             }
         }
         self.replace(id, dead, found, (highest, view))
@@ -271,8 +290,14 @@ impl Run<'_> {
         found: &Objects,
         (highest, mut view): (Generation, Option<CatalogView>),
     ) -> Result<Settled> {
+        if let Some(view) = &view
+            && let Some(sealed) = self.trimmed(view, dead, highest.next())?
+        {
+            return self.put(&sealed, found, Some(view));
+        }
         let mut damage = None;
-        for generation in found.0.keys().rev() {
+        let mut body_bytes = 0;
+        for generation in found.generations.keys().rev() {
             let read = match view.take() {
                 Some(view) => Ok(view),
                 None => self.containers.generation(id, *generation),
@@ -280,6 +305,9 @@ impl Run<'_> {
             if damage.is_some() && read.as_ref().is_ok_and(|view| self.lacks_sources(view, |_| true)) {
                 // What was merged since lies in the damaged one alone, and stubs lead there.
                 continue;
+            }
+            if let Ok(view) = &read {
+                body_bytes = body_bytes.max(view.stored_bytes() - view.object_len());
             }
             let rewritten = read.and_then(|view| {
                 if view.moved_to().is_some() {
@@ -291,8 +319,12 @@ impl Run<'_> {
                 rewrite(self.containers, &view, dead, highest.next(), self.how.packing)
             });
             match rewritten {
-                Ok(Some(sealed)) => return self.put(&sealed, found),
+                Ok(Some(sealed)) => {
+                    self.batch.body_bytes += body_bytes;
+                    return self.put(&sealed, found, None);
+                }
                 Ok(None) => {
+                    self.batch.body_bytes += body_bytes;
                     self.batch.doomed.extend(found.but(id, None));
                     self.containers.forget(id);
                     self.out.removed += 1;
@@ -317,7 +349,13 @@ impl Run<'_> {
         sources.any(|moved| !has(moved.from))
     }
 
-    fn put(&mut self, sealed: &SealedContainer, found: &Objects) -> Result<Settled> {
+    /// `trimmed`: what a trimmed generation was made from.
+    fn put(
+        &mut self,
+        sealed: &SealedContainer,
+        found: &Objects,
+        trimmed: Option<&CatalogView>,
+    ) -> Result<Settled> {
         let (id, generation) = (sealed.id(), sealed.generation());
         let mut put = self.containers.put(sealed);
         if put.as_ref().is_err_and(is_full) {
@@ -336,10 +374,17 @@ impl Run<'_> {
         }
         let bytes = sealed.stored_bytes_total();
         self.out.copied_bytes += bytes;
-        self.out.compacted += 1;
+        match trimmed {
+            None => self.out.compacted += 1,
+            Some(before) => {
+                self.out.trimmed += 1;
+                self.batch.trims.extend(Trim::of(&sealed.catalog(), before));
+            }
+        }
         self.batch.bytes += bytes;
-        self.batch.doomed.extend(found.but(id, Some(generation)));
-        Ok(Settled::Replaced(generation))
+        let kept = Kept::of(&sealed.catalog());
+        self.batch.doomed.extend(found.but(id, Some(kept)));
+        Ok(Settled::Replaced(kept))
     }
 
     /// Deletes the main copy for whose mirror there was no space. Where the mirror stands after all, another may
@@ -361,17 +406,26 @@ impl Run<'_> {
 
     /// The new generations become durable, and then the old ones go.
     fn finish_batch(&mut self) -> Result<()> {
-        let doomed = std::mem::take(&mut self.batch).doomed;
-        if doomed.is_empty() {
+        let Batch {
+            doomed,
+            trims,
+            body_bytes,
+            ..
+        } = std::mem::take(&mut self.batch);
+        if doomed.is_empty() && trims.is_empty() {
             return Ok(());
         }
         self.storage.barrier()?;
-        self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
+        self.out.freed_bytes += objects::delete(self.storage, &doomed)? + body_bytes;
+        for trim in &trims {
+            self.out.freed_bytes += trim.carry_out(self.storage)?;
+        }
         Ok(())
     }
 }
 
 mod merging;
+mod trimming;
 
 fn is_full(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(StorageError::NoSpace { .. }))

@@ -17,7 +17,7 @@ use types::{ContainerId, Generation, SlotRange};
 use super::{ROUNDS_MAX, Run, is_elsewhere, is_full};
 use crate::compact::{Part, is_rid_of, join};
 use crate::error::{ReclaimError, Result};
-use crate::objects::{self, Doomed, Objects};
+use crate::objects::{self, Doomed, Kept, Objects};
 
 /// Rounds of one merge: three, and room for rivals.
 const MERGE_ROUNDS_MAX: usize = 3 + ROUNDS_MAX;
@@ -200,10 +200,15 @@ impl Run<'_> {
             merge.has_stubs = true;
             return Ok(Step::Next);
         }
-        let mut doomed = found.but(merge.target, Some(highest));
+        let kept = newest.as_ref().map(Kept::of);
+        let mut doomed = found.but(merge.target, kept);
         for (moved, source) in &sources {
             if let Source::Stub(objects, generation) = source {
-                doomed.extend(objects.but(moved.from, Some(*generation)));
+                let kept = Kept {
+                    generation: *generation,
+                    body: None,
+                };
+                doomed.extend(objects.but(moved.from, Some(kept)));
                 self.containers.forget(moved.from);
             }
         }
@@ -245,7 +250,7 @@ impl Run<'_> {
             return Ok(Step::Done(Vec::new()));
         };
         let (mut damage, mut had) = (None, BTreeSet::new());
-        for generation in found.0.keys().rev() {
+        for generation in found.generations.keys().rev() {
             let base = match self.containers.generation(merge.target, *generation) {
                 Ok(base) => base,
                 Err(error) if is_elsewhere(&error) => {
@@ -359,7 +364,7 @@ impl Run<'_> {
         objects: &Objects,
     ) -> Result<std::result::Result<CatalogView, ContainerError>> {
         let mut damage = None;
-        for generation in objects.0.keys().rev() {
+        for generation in objects.generations.keys().rev() {
             match self.containers.generation(moved.from, *generation) {
                 Ok(view) if view.moved_to().is_none() => return Ok(Ok(view)),
                 Ok(_) => {}

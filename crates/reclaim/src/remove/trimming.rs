@@ -1,0 +1,136 @@
+//! Trimming: a generation whose regions stay where they are, but for those that are given back.
+//!
+//! The new generation is put and made durable; then the older object becomes its body: it gets that name, and loses the
+//! bytes of the regions that went. Both are one call to the storage, which whoever comes next repeats: it cannot be seen
+//! whether all of it was done.
+//!
+//! What must hold: what is given back held slots of this list and of earlier ones alone, which nothing brings back; the
+//! generation that no longer names them is durable before; and a body is deleted only with the generation that refers
+//! to it.
+
+use container::{CatalogView, ContainerError, SealedContainer};
+use env::{Storage, StorageError};
+use format::names;
+use types::{ByteRange, ContainerId, Generation, ObjectName, SlotRange};
+
+use super::Run;
+use crate::compact;
+use crate::error::Result;
+use crate::objects::Objects;
+
+/// What is to be done with an older object when the trimmed generation is durable.
+pub(super) struct Trim {
+    from: ObjectName,
+    to: ObjectName,
+    given_back: Vec<ByteRange>,
+    /// What it frees that was not free before.
+    bytes: u64,
+}
+
+impl Trim {
+    /// That of a generation that was made from the one `before`.
+    pub(super) fn of(view: &CatalogView, before: &CatalogView) -> Option<Self> {
+        let body = view.body()?;
+        let sum = |ranges: &[ByteRange]| ranges.iter().map(|range| range.len).sum::<u64>();
+        let given_back = view.given_back();
+        let bytes = sum(&given_back).saturating_sub(sum(&before.given_back()));
+        Some(Self {
+            from: names::container(view.id(), body),
+            to: names::body(view.id(), body),
+            given_back,
+            bytes,
+        })
+    }
+
+    /// That of a generation that somebody else made, or an attempt before this one.
+    pub(super) fn again(view: &CatalogView) -> Option<Self> {
+        Self::of(view, view)
+    }
+
+    /// How many bytes that has freed.
+    pub(super) fn carry_out(&self, storage: &dyn Storage) -> Result<u64> {
+        match storage.trim(&self.from, &self.to, &self.given_back) {
+            Ok(()) => Ok(self.bytes),
+            // A later generation that needs no body stands by now.
+            Err(StorageError::NotFound { .. }) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether an object, under its own name or as a body, can be trimmed.
+pub(crate) fn can_trim(storage: &dyn Storage, view: &CatalogView) -> Result<bool> {
+    let id = view.id();
+    let names = match view.body() {
+        None => vec![names::container(id, view.generation())],
+        Some(body) => vec![names::body(id, body), names::container(id, body)],
+    };
+    for name in names {
+        match storage.can_trim(&name) {
+            Err(StorageError::NotFound { .. }) => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Ok(false)
+}
+
+impl Run<'_> {
+    /// A generation without the listed slots that copies nothing, where there can be one.
+    pub(super) fn trimmed(
+        &self,
+        view: &CatalogView,
+        dead: &[SlotRange],
+        generation: Generation,
+    ) -> Result<Option<SealedContainer>> {
+        let sealed = compact::trim(self.containers, view, dead, generation)?;
+        match sealed {
+            Some(sealed) if can_trim(self.storage, view)? => Ok(Some(sealed)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is wrong where a generation's body is neither listed nor there when asked for.
+    pub(super) fn lost_body(&self, view: &CatalogView, found: &Objects) -> Result<Option<ContainerError>> {
+        let Some(body) = view.body() else {
+            return Ok(None);
+        };
+        if found.bodies.contains(&body) || found.generations.contains_key(&body) {
+            return Ok(None);
+        }
+        let id = view.id();
+        // Another may be giving it its name, or have replaced the generation since.
+        let names = [
+            names::body(id, body),
+            names::container(id, body),
+            names::body(id, body),
+        ];
+        for name in names {
+            match self.storage.head(&name) {
+                Err(StorageError::NotFound { .. }) => {}
+                Ok(_) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match self.storage.head(&names::container(id, view.generation())) {
+            Err(StorageError::NotFound { .. }) => Ok(None),
+            Ok(_) => Ok(Some(ContainerError::Missing { container: id })),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes that a container has in a body.
+    pub(super) fn body_bytes(&self, id: ContainerId, found: &Objects) -> Result<u64> {
+        if found.bodies.is_empty() {
+            return Ok(0);
+        }
+        let Some(highest) = found.highest() else {
+            return Ok(0);
+        };
+        match self.containers.generation(id, highest) {
+            Ok(view) => Ok(view.stored_bytes() - view.object_len()),
+            // It is for the report alone.
+            Err(error) if super::is_elsewhere(&error) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
