@@ -308,9 +308,12 @@ fn listed(
         });
         names.collect()
     };
+    // Of what was trimmed, its own object says nothing of its size: it is no small container before a list says so.
+    let mut trimmed = BTreeSet::new();
     let mut highest = BTreeMap::new();
     for folder in folders {
         for object in storage.list(&folder)? {
+            trimmed.extend(names::parse_body(&object.name).map(|(id, _)| id));
             if let Some((id, generation)) = names::parse_container(&object.name)
                 && sessions.contains(&id.session)
             {
@@ -319,7 +322,8 @@ fn listed(
             }
         }
     }
-    Ok(highest.into_iter().map(|(id, (_, len))| (id, len)).collect())
+    let whole = highest.into_iter().filter(|(id, _)| !trimmed.contains(id));
+    Ok(whole.map(|(id, (_, len))| (id, len)).collect())
 }
 
 #[cfg(test)]

@@ -95,9 +95,7 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
     for (is_nodes, list) in [(true, nodes), (false, others)] {
         run.remove_whole(&list)?;
         run.merge(removed, is_nodes)?;
-        for folder in folders(&list) {
-            run.compact_folder(folder)?;
-        }
+        run.compact(&list)?;
         run.storage.barrier()?;
     }
     Ok(run.out)
@@ -188,9 +186,9 @@ impl Run<'_> {
         Ok(objects::list(self.storage, first.session, first.kind, &wanted)?)
     }
 
-    /// Rewrites the containers of a folder of which a part is listed, and looks again until nobody came between.
-    fn compact_folder(&mut self, folder: &[&ContainerSlots]) -> Result<()> {
-        let mut open: Vec<&ContainerSlots> = folder.iter().filter(|e| e.slots.is_some()).copied().collect();
+    /// Rewrites the containers of which a part is listed, and looks again until nobody came between.
+    fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
+        let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
         open.retain(|entry| !self.merged_into.contains(&entry.container));
         let mut ours: BTreeMap<ContainerId, Kept> = BTreeMap::new();
@@ -198,25 +196,27 @@ impl Run<'_> {
             if open.is_empty() {
                 break;
             }
-            let found = self.list(&open)?;
             let mut again = Vec::new();
-            for entry in open {
-                self.check_cancelled()?;
-                let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());
-                let Some(objects) = found.get(&id) else {
-                    continue;
-                };
-                match self.settle(id, dead, objects, ours.get(&id).copied())? {
-                    Settled::Fine => self.out.kept.push(id),
-                    Settled::Over => {}
-                    Settled::Again => again.push(entry),
-                    Settled::Replaced(kept) => {
-                        ours.insert(id, kept);
-                        again.push(entry);
+            for folder in folders(&open) {
+                let found = self.list(folder)?;
+                for entry in folder {
+                    self.check_cancelled()?;
+                    let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());
+                    let Some(objects) = found.get(&id) else {
+                        continue;
+                    };
+                    match self.settle(id, dead, objects, ours.get(&id).copied())? {
+                        Settled::Fine => self.out.kept.push(id),
+                        Settled::Over => {}
+                        Settled::Again => again.push(*entry),
+                        Settled::Replaced(kept) => {
+                            ours.insert(id, kept);
+                            again.push(*entry);
+                        }
                     }
-                }
-                if self.batch.bytes >= self.how.copies_bytes_max {
-                    self.finish_batch()?;
+                    if self.batch.bytes >= self.how.copies_bytes_max {
+                        self.finish_batch()?;
+                    }
                 }
             }
             self.finish_batch()?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use container::CatalogView;
 use format::frame::{DIGEST_BYTES, ObjectKind};
 use format::manifest::StreamRoot;
 use format::names;
@@ -196,7 +197,12 @@ fn catalogs(
         }
         match catalog {
             Ok(view) if view.id() != *id => _ = merged_into.insert(view.id()),
-            Ok(_) => {}
+            Ok(view) => {
+                if !has_body(store, &view)? {
+                    report.find(id, "the object that its chunks are in is missing", false);
+                    bad.entry(*id).or_default().push(all_slots());
+                }
+            }
             Err(error) if error.is_damage() => {
                 report.find(id, error, id.kind == ContainerKind::Catalog);
                 bad.entry(*id).or_default().push(all_slots());
@@ -205,6 +211,29 @@ fn catalogs(
         }
     }
     Ok(merged_into)
+}
+
+/// Whether a trimmed container has what it was trimmed from, under either of its names.
+fn has_body(store: &Store, view: &CatalogView) -> Result<bool> {
+    let Some(body) = view.body() else {
+        return Ok(true);
+    };
+    let (own, former) = (names::body(view.id(), body), names::container(view.id(), body));
+    // Another may be giving it its name.
+    for name in [&own, &former, &own] {
+        match store.env.storage.head(name) {
+            Err(env::StorageError::NotFound { .. }) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Nor is it missing where the generation was replaced meanwhile.
+    let generation = names::container(view.id(), view.generation());
+    match store.env.storage.head(&generation) {
+        Err(env::StorageError::NotFound { .. }) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The digest that ends a container covers salt, rows and catalog: two copies that end alike are one attempt

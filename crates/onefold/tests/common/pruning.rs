@@ -52,7 +52,9 @@ pub fn stubs(process: &Process) -> BTreeMap<ContainerId, ContainerId> {
     let mut stubs = BTreeMap::new();
     for kind in KINDS {
         for meta in process.storage.list(kind.folder()).unwrap() {
-            let (id, generation) = names::parse_container(&meta.name).unwrap();
+            let Some((id, generation)) = names::parse_container(&meta.name) else {
+                continue;
+            };
             let to = containers.generation(id, generation).unwrap().moved_to();
             stubs.extend(to.map(|to| (id, to)));
         }
@@ -159,9 +161,13 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     let sessions: BTreeSet<SessionId> = reached.chain(by_container.keys().map(|id| id.session)).collect();
     let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
     let mut mirrors: BTreeSet<String> = process.names("mirror").into_iter().collect();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut bodies, mut trimmed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for kind in KINDS {
         for meta in process.storage.list(kind.folder()).unwrap() {
+            if let Some(body) = names::parse_body(&meta.name) {
+                bodies.insert(body);
+                continue;
+            }
             let (id, generation) = names::parse_container(&meta.name).unwrap();
             assert!(seen.insert(id), "{when}: {id} has several generations");
             if let Some(mirror) = names::mirror(id, generation) {
@@ -181,6 +187,18 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
                 continue;
             }
             let view = containers.generation(id, generation).unwrap();
+            if let Some(body) = view.body() {
+                trimmed.insert((id, body));
+                let bytes = process.storage.get(&names::body(id, body)).unwrap();
+                for range in view.given_back() {
+                    let given_back = &bytes[usize::try_from(range.offset).unwrap()..]
+                        [..usize::try_from(range.len).unwrap()];
+                    assert!(
+                        given_back.iter().all(|byte| *byte == 0),
+                        "{when}: {id} has {range:?} still"
+                    );
+                }
+            }
             if let Some(to) = view.moved_to() {
                 assert_eq!(
                     leading.remove(&id),
@@ -199,6 +217,7 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
             );
         }
     }
+    assert_eq!(bodies, trimmed, "{when}: bodies, and trimmed generations");
     assert!(mirrors.is_empty(), "{when}: copies of nothing: {mirrors:?}");
     assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
     assert!(leading.is_empty(), "{when}: no way leads from {leading:?}");

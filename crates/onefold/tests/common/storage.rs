@@ -2,6 +2,7 @@
 //! something a test may look at the machine.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use env::fault::FaultStorage;
@@ -17,6 +18,8 @@ pub enum Asked {
     Barrier,
     /// An object was deleted.
     Delete,
+    /// An object got another name, and gave bytes back.
+    Trim,
     /// A whole object was read or mapped.
     Whole,
     /// The end of an object was read.
@@ -55,6 +58,8 @@ pub struct Watched {
     locks: FaultStorage,
     before: Mutex<Option<Before>>,
     requests: Mutex<Vec<Request>>,
+    /// Whether it gives parts of objects back.
+    trims: AtomicBool,
 }
 
 impl Watched {
@@ -64,6 +69,7 @@ impl Watched {
             storage,
             before: Mutex::new(None),
             requests: Mutex::default(),
+            trims: AtomicBool::new(true),
         }
     }
 
@@ -75,7 +81,12 @@ impl Watched {
         }
     }
 
-    /// Calls `before` ahead of every put, barrier and delete.
+    /// From now on parts of objects are given back or not, as storages do or do not.
+    pub fn set_trims(&self, trims: bool) {
+        self.trims.store(trims, Ordering::Relaxed);
+    }
+
+    /// Calls `before` ahead of every put, barrier, delete and trim.
     pub fn set_before(&self, before: impl FnMut(Asked, &str) + Send + 'static) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(before));
     }
@@ -91,7 +102,7 @@ impl Watched {
     }
 
     fn note(&self, asked: Asked, name: &str) -> &FaultStorage {
-        if matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete)
+        if matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim)
             && let Some(before) = &mut *self.before.lock().unwrap_or_else(PoisonError::into_inner)
         {
             before(asked, name);
@@ -151,6 +162,13 @@ impl Storage for Watched {
     }
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.note(Asked::Delete, name.as_str()).delete(name)
+    }
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        let can = self.note(Asked::Other, name.as_str()).can_trim(name)?;
+        Ok(can && self.trims.load(Ordering::Relaxed))
+    }
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+        self.note(Asked::Trim, from.as_str()).trim(from, to, ranges)
     }
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
         self.note(Asked::Other, name.as_str());
