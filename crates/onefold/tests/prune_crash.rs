@@ -169,6 +169,15 @@ impl Play {
         });
     }
 
+    /// Moments before an object gave bytes back are among what was recorded.
+    fn assert_trims(&self) {
+        let images = self.images.lock().unwrap();
+        assert!(
+            images.iter().any(|image| image.when.contains("Trim")),
+            "nothing was trimmed"
+        );
+    }
+
     fn verify_all(&self) {
         // An operation that changes nothing: the last moment.
         self.process.env.storage.barrier().unwrap();
@@ -395,6 +404,30 @@ fn a_crash_in_a_prune_that_merges() {
     play.forget(&ids[2..4]);
     play.prune(&everything());
     assert!(!pruning::stubs(&play.process).is_empty());
+    play.verify_all();
+}
+
+/// Regions are given back; then more of them, of the same containers.
+#[test]
+fn a_crash_in_a_prune_that_trims() {
+    let play = Play::new(60);
+    let plain = How::plain();
+    let ids = [
+        play.back_up("/a", &[0, 1, 2, 3, 4, 5, 6], &plain),
+        play.back_up("/b", &[0, 1, 2, 4, 5], &plain),
+        play.back_up("/b", &[0, 2, 5, 7], &plain),
+    ];
+    play.record(policies(), every(6));
+    for id in &ids[..2] {
+        play.forget(&[*id]);
+        let report = prune(
+            &play.process.open(),
+            &impatient(leaving(PruneUnused::Bytes(20 << 10))),
+            "in the scenario",
+        );
+        assert!(report.containers_trimmed > 0, "{report:?}");
+    }
+    play.assert_trims();
     play.verify_all();
 }
 

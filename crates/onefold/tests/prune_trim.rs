@@ -1,0 +1,138 @@
+//! Whole regions that are dead go without a copy, where the storage gives parts of objects back.
+//!
+//! The suites of `prune_*.rs` trim all the time; here is what is trimming's own.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::{
+    assert_nothing_unexplained, everything, everything_at_once, forget, leaving, prune, try_prune,
+};
+use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use env::Storage;
+use env::fault::CrashPolicy;
+use format::names;
+use onefold::{Monitor, PruneReport, PruneUnused, ReadData, SessionId};
+use types::ObjectName;
+
+const PART: usize = 60 << 10;
+
+type Kept = (SessionId, &'static str, Vec<u8>);
+
+/// One backup that goes, of parts 0 to 5, and one that stays, of every second.
+fn filled(seed: u64) -> (Process, SessionId, Kept) {
+    let machine = Process::new(seed);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
+    let store = machine.open();
+    let first = back_up_bytes(&store, "/a", &parts.concat(), &How::plain()).unwrap();
+    let kept = [&parts[0][..], &parts[2], &parts[4]].concat();
+    let second = back_up_bytes(&store, "/b", &kept, &How::plain()).unwrap();
+    machine.env.storage.barrier().unwrap();
+    (machine, first.id, (second.id, "/b", kept))
+}
+
+fn bodies(machine: &Process) -> Vec<ObjectName> {
+    let listed = machine.storage.list("data").unwrap().into_iter();
+    let names = listed.map(|meta| meta.name);
+    names.filter(|name| names::parse_body(name).is_some()).collect()
+}
+
+fn assert_kept(machine: &Process, (id, name, bytes): &Kept, when: &str) {
+    let store = machine.beside(900).open();
+    assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, when);
+    assert_sound(&store, when);
+}
+
+fn pruned(machine: &Process, seed: u64, unused: u64, when: &str) -> PruneReport {
+    prune(
+        &machine.beside(seed).open(),
+        &leaving(PruneUnused::Bytes(unused)),
+        when,
+    )
+}
+
+#[test]
+fn what_fills_regions_is_not_copied() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    // The same store, where nothing can be given back.
+    let copying = Process::on(
+        machine.storage.crash(CrashPolicy::KeepAll),
+        machine.clock.clone(),
+        3,
+    );
+    let copied = pruned(&copying, 5, 40 << 10, "by copying");
+    assert!(bodies(&copying).is_empty());
+    assert_eq!(copied.containers_trimmed, 0);
+    let trimmed = pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(trimmed.containers_trimmed > 0, "{trimmed:?}");
+    assert!(
+        trimmed.bytes_copied < copied.bytes_copied,
+        "{trimmed:?} {copied:?}"
+    );
+    assert!(trimmed.bytes_freed() > 140 << 10, "{trimmed:?}");
+    assert!(trimmed.bytes_left_dead <= 40 << 10, "{trimmed:?}");
+    assert_eq!(bodies(&machine).len() as u64, trimmed.containers_trimmed);
+    for machine in [&machine, &copying] {
+        assert_kept(machine, &kept, "after the prune");
+    }
+    // What shares regions with what lives goes when no more may stay, and then with a copy.
+    let rest = pruned(&machine, 6, 0, "of the rest");
+    assert!(rest.containers_compacted > 0, "{rest:?}");
+    prune(&machine.beside(8).open(), &everything(), "again");
+    assert_nothing_unexplained(&machine, "at the end");
+    assert_kept(&machine, &kept, "at the end");
+}
+
+#[test]
+fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(!bodies(&machine).is_empty());
+    assert_kept(&machine, &kept, "trimmed");
+    // An odd seed: nothing is given back.
+    prune(&machine.beside(5).open(), &everything(), "by copying");
+    assert!(bodies(&machine).len() < 3, "{:?}", bodies(&machine));
+    assert_nothing_unexplained(&machine, "copied");
+    assert_kept(&machine, &kept, "copied");
+}
+
+#[test]
+fn bodies_go_with_what_they_are_of() {
+    let (machine, first, (second, ..)) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    forget(&machine.open(), second);
+    let report = prune(&machine.beside(6).open(), &everything_at_once(), "of everything");
+    assert!(machine.names("data").is_empty(), "{:?}", machine.names("data"));
+    assert!(report.bytes_freed() > 3 * PART as u64 / 2, "{report:?}");
+}
+
+#[test]
+fn a_lost_body_is_found_and_stops_nothing() {
+    let (machine, first, (second, name, bytes)) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    let lost = bodies(&machine)[0].clone();
+    assert!(machine.storage.lose(&lost));
+    let store = machine.beside(6).open();
+    let report = store.check(ReadData::None, &Monitor::default()).unwrap();
+    let what = format!("{:?}", report.findings);
+    assert!(
+        what.contains("the object that its chunks are in is missing"),
+        "{what}"
+    );
+    assert!(report.damaged_backups.contains(&second), "{what}");
+    // The chunks are stored again, and the backup is whole.
+    let again = back_up_bytes(&machine.beside(8).open(), name, &bytes, &How::plain()).unwrap();
+    let store = machine.beside(10).open();
+    assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "made again");
+    forget(&store, second);
+    for seed in [12, 14] {
+        try_prune(&machine.beside(seed).open(), &everything()).unwrap();
+    }
+    let store = machine.beside(16).open();
+    assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
+}
