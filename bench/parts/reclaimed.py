@@ -26,14 +26,14 @@ class Reclaimed:
 
     def __init__(self, rows, data, who):
         self.who = who
-        self.forget, self.prune = (rows.median(data, step, who) for step in ("forget", "prune"))
+        self.forget, self.prune, self.together = (rows.median(data, step, who) for step in ("forget", "prune", "together"))
         of = lambda field: rows.median(data, "reclaimed", who, field)
         self.before, self.after = of("before"), of("after")
         self.ours = [of(field) for field in ("copied", "freed", "left_dead")]
         again = rows.median(data, "prune-again", who)
         if again is not None and (of("runs") or 1) > 1:
             self.prune += again
-        self.peak = max((rows.median(data, step, who, "peak_kib") or 0 for step in ("forget", "prune", "prune-again")))
+        self.peak = max((rows.median(data, step, who, "peak_kib") or 0 for step in ("forget", "prune", "prune-again", "together")))
 
     @property
     def is_whole(self):
@@ -41,7 +41,8 @@ class Reclaimed:
 
     @property
     def seconds(self):
-        return self.forget + self.prune
+        apart = self.forget + self.prune
+        return apart if self.together is None else min(apart, self.together)
 
     @property
     def freed(self):
@@ -58,13 +59,13 @@ def print_data(rows, data):
     measured = [each for each in (Reclaimed(rows, data, who) for who in found) if each.is_whole]
     measured.sort(key=lambda each: (not each.who.startswith("onefold"), each.who))
     ours = next((each for each in measured if each.who == "onefold"), None)
-    head = ["", "forget, s", "prune, s", "both, s", "Onefold / it", "before, MiB", "after", "freed"]
+    head = ["", "forget, s", "prune, s", "one command, s", "the quicker, s", "Onefold / it", "before, MiB", "after", "freed"]
     head += ["copied", "freed, its report", "left unused", "peak, MiB"]
     lines = []
     for each in measured:
         ratio = shown(ours.seconds / each.seconds) if ours and each is not ours else ""
         lines.append(
-            [each.who, shown(each.forget), shown(each.prune), shown(each.seconds), ratio]
+            [each.who, shown(each.forget), shown(each.prune), shown(each.together), shown(each.seconds), ratio]
             + [mib(each.before), mib(each.after), mib(each.freed)]
             + [mib(value) for value in each.ours]
             + [shown(each.peak / 1024, 0)]

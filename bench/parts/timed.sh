@@ -67,5 +67,7 @@ timed() {
   say "  $who $data $step $seconds s (+ $synced s sync), $user + $system s of processor, $((peak / 1024)) MiB"
 }
 
-# stored_bytes FOLDER: the bytes of all files.
-stored_bytes() { find "$1" -type f -printf '%s\n' | awk '{ sum += $1 } END { printf "%d", sum }'; }
+# stored_bytes FOLDER: the bytes of all files, without their holes.
+stored_bytes() {
+  find "$1" -type f -printf '%s %b\n' | awk '{ held = $2 * 512; sum += held < $1 ? held : $1 } END { printf "%d", sum }'
+}

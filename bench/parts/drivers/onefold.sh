@@ -38,6 +38,14 @@ onefold_forget() {
   for label in "$@"; do ids+=("$(onefold_id "$label")"); done
   command=("$onefold" -q -r "$store" forget "${ids[@]}")
 }
+# onefold_together LIMIT LABEL...: both in one command.
+onefold_together() {
+  local limit=$1
+  shift
+  onefold_forget "$@"
+  command+=(--prune)
+  if [ "$limit" != default ]; then command+=(--max-unused "$limit"); fi
+}
 # default|LIMIT: how much may stay unused.
 onefold_prune() {
   command=("$onefold" -q --json -r "$store" prune)

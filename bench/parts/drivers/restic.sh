@@ -27,6 +27,13 @@ restic_forget() {
   for label in "$@"; do ids+=("$(restic_id "$label")"); done
   restic_run forget "${ids[@]}"
 }
+restic_together() {
+  local limit=$1
+  shift
+  restic_forget "$@"
+  command+=(--prune)
+  if [ "$limit" != default ]; then command+=(--max-unused "$limit"); fi
+}
 restic_prune() {
   restic_run prune
   if [ "$1" != default ]; then command+=(--max-unused "$1"); fi

@@ -36,6 +36,13 @@ rustic_forget() {
   for label in "$@"; do ids+=("$(rustic_id "$label")"); done
   rustic_run forget "${ids[@]}"
 }
+rustic_together() {
+  local limit=$1
+  shift
+  rustic_forget "$@"
+  command+=(--prune --instant-delete)
+  if [ "$limit" != default ]; then command+=(--max-repack unlimited --max-unused "$limit"); fi
+}
 # By default it copies no more than a tenth of the store, and deletes what is free a day later, with another run.
 rustic_prune() {
   rustic_run prune --instant-delete

@@ -265,11 +265,14 @@ impl Scan<'_> {
         open: Option<(&Containers, &CatalogView)>,
     ) -> Result<(), ContainerError> {
         self.place = object.at;
-        self.header(&object.header, object.len)?;
-        self.windows(&object.rows, object.len, open)
+        if self.header(&object.header, object.len)? {
+            self.windows(&object.rows, object.len, open)?;
+        }
+        Ok(())
     }
 
-    fn header(&mut self, header: &[u8; HEADER_BYTES], object_len: u64) -> Result<(), ContainerError> {
+    /// Whether there is an object at all.
+    fn header(&mut self, header: &[u8; HEADER_BYTES], object_len: u64) -> Result<bool, ContainerError> {
         let range = ByteRange {
             offset: 0,
             len: HEADER_BYTES as u64,
@@ -277,7 +280,7 @@ impl Scan<'_> {
         let mut bytes = AlignedBuffer::with_capacity(HEADER_BYTES);
         let head = match self.read(range, object_len, &mut bytes)? {
             Read::Bytes(place) => Ok(&bytes[place]),
-            Read::Gone => Ok(&[][..]),
+            Read::Gone => return Ok(false),
             Read::Unreadable(error) => Err(error),
         };
         let damage = match head {
@@ -295,7 +298,7 @@ impl Scan<'_> {
         if let Some(error) = damage {
             self.damage(Part::Header, 0..0, Vec::new(), error);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn windows(
@@ -449,6 +452,9 @@ impl Scan<'_> {
             Ok(place) => {
                 self.out.bytes_read += range.len;
                 return Ok(Read::Bytes(place));
+            }
+            Err(StorageError::NotFound { .. }) if self.place.copy == CopyOf::Body => {
+                ContainerError::Missing { container }
             }
             Err(StorageError::NotFound { .. }) => ContainerError::Vanished {
                 container,

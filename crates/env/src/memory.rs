@@ -28,6 +28,13 @@ pub struct MemoryStorage {
 struct Object {
     bytes: Shared,
     put_at: UnixNanos,
+    given_back: u64,
+}
+
+impl Object {
+    fn space(&self) -> u64 {
+        (self.bytes.len() as u64).saturating_sub(self.given_back)
+    }
 }
 
 impl fmt::Debug for Object {
@@ -91,6 +98,7 @@ impl Storage for MemoryStorage {
         let object = Object {
             bytes: Shared(Arc::new(parts.concat())),
             put_at: self.clock.wall(),
+            given_back: 0,
         };
         let mut objects = self.objects();
         if objects.contains_key(name) {
@@ -127,6 +135,7 @@ impl Storage for MemoryStorage {
         Ok(ObjectMeta {
             name: name.clone(),
             len: object.bytes.len() as u64,
+            space: object.space(),
             put_at: object.put_at,
         })
     }
@@ -141,6 +150,7 @@ impl Storage for MemoryStorage {
             .map(|(name, object)| ObjectMeta {
                 name: name.clone(),
                 len: object.bytes.len() as u64,
+                space: object.space(),
                 put_at: object.put_at,
             })
             .collect())
@@ -162,15 +172,19 @@ impl Storage for MemoryStorage {
         self.object(name).map(|_| true)
     }
 
-    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<bool, StorageError> {
         let mut objects = self.objects();
-        let object = objects.remove(from).or_else(|| objects.get(to).cloned());
-        let Some(Object { bytes, put_at }) = object else {
-            return Err(StorageError::NotFound { name: from.clone() });
-        };
-        let bytes = Shared(Arc::new(without(to, &bytes, ranges)?));
-        objects.insert(to.clone(), Object { bytes, put_at });
-        Ok(())
+        if !objects.contains_key(to) {
+            let object = objects.remove(from);
+            let object = object.ok_or_else(|| StorageError::NotFound { name: from.clone() })?;
+            objects.insert(to.clone(), object);
+        }
+        if let Some(object) = objects.get_mut(to) {
+            object.bytes = Shared(Arc::new(without(to, &object.bytes, ranges)?));
+            let given_back = ranges.iter().map(|range| range.len).sum();
+            object.given_back = object.given_back.max(given_back);
+        }
+        Ok(true)
     }
 
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {

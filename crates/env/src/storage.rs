@@ -26,6 +26,8 @@ pub struct ObjectMeta {
     pub name: ObjectName,
     /// Its length in bytes.
     pub len: u64,
+    /// Bytes that it takes: less than its length where some were given back ([`Storage::trim`]), or the storage packs them.
+    pub space: u64,
     /// When it was put, by the storage's own clock (INV-6).
     pub put_at: UnixNanos,
 }
@@ -180,21 +182,33 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.head(name).map(|_| false)
     }
 
-    /// Gives an object another name and the bytes of `ranges`, which lie in it, back: they read as zeros from then on, or
-    /// as they were. Where it has the other name already, goes on with that one. What stands under the other name
-    /// before is another's outcome of the same, and is replaced.
+    /// Gives an object another name, and the bytes of `ranges`, which lie in it, back. Where the other name is taken, that is
+    /// the object, renamed before: nothing is renamed, what stands under the first name is left alone, and the ranges are
+    /// those of the other. What of the ranges is given back is the storage's to say: bytes in them are zeros from then on, or
+    /// as they were. True where some of it was.
     ///
     /// Durable after the next barrier; a crash before that leaves it under one of the names, with or without the ranges.
     ///
     /// # Errors
-    /// `NotFound` when neither name is there; `Io` of kind `Unsupported` where [`Storage::can_trim`] says no; others.
-    /// After an error the object is under one of the names, whole but for the ranges.
-    fn trim(&self, from: &ObjectName, _to: &ObjectName, _ranges: &[ByteRange]) -> Result<(), StorageError> {
-        Err(StorageError::Io {
-            action: "trim",
-            name: from.to_string(),
-            source: std::io::ErrorKind::Unsupported.into(),
-        })
+    /// `NotFound` when neither name is there; others. After an error the object is under one of the names, whole but for the
+    /// ranges.
+    fn trim(&self, from: &ObjectName, to: &ObjectName, _ranges: &[ByteRange]) -> Result<bool, StorageError> {
+        // Nothing is given back: the object has its other name all the same.
+        match self.head(to) {
+            Ok(_) => return Ok(false),
+            Err(StorageError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let bytes = self.get(from)?;
+        match self.put(to, &[&bytes]) {
+            Ok(()) | Err(StorageError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.barrier()?;
+        match self.delete(from) {
+            Ok(()) | Err(StorageError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that listings need not look into

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use container::{CatalogView, Containers};
 use crypto::Fingerprinter;
-use env::{Clock, StorageError};
+use env::{Clock, ObjectMeta, StorageError};
 use format::names;
 use format::node::{Node, NodeEntry};
 use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
@@ -32,6 +32,9 @@ const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
 
 /// Memory for the catalogs of nodes above segments: there is one in some 500 segments.
 const UPPER_NODES_CACHE_BYTES: u64 = 256 << 10;
+
+/// A trimmed generation is a trailer alone: what is longer has its regions.
+const TRIMMED_BYTES_MAX: u64 = 1 << 20;
 
 /// Of each session's containers, which are there and which are gone; nothing where that cannot be told.
 type Standing = HashMap<(SessionId, ContainerKind), Option<HashMap<SequenceNumber, bool>>>;
@@ -53,6 +56,8 @@ pub struct Door {
     edges: BufferPool,
     /// Containers that exist, by session; `None` where the storage does not tell.
     standing: Mutex<Standing>,
+    /// Containers that may be trimmed and have no body in the listing, and whether it is there, once it was asked.
+    suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
 }
 
 impl Door {
@@ -77,6 +82,7 @@ impl Door {
             collect: AtomicBool::new(false),
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
             standing: Mutex::default(),
+            suspects: Mutex::default(),
             session,
         }
     }
@@ -150,7 +156,28 @@ impl Door {
         }
         // Of one that was merged what stands is the way to the one that has its slots.
         let now = view.moved_to(id);
-        self.is_listed(id) && now.is_none_or(|now| self.is_listed(now))
+        let now = now.unwrap_or(id);
+        self.is_listed(id) && (now == id || self.is_listed(now)) && self.has_body(now)
+    }
+
+    /// Whether what a trimmed container's regions are in is there. That is asked of those alone, once, that may be trimmed
+    /// and have no body in the listing.
+    fn has_body(&self, id: ContainerId) -> bool {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = suspects.get_mut(&id) else {
+            return true;
+        };
+        *known.get_or_insert_with(|| {
+            let view = self.containers().catalog(id).ok();
+            let Some((id, body)) = view.and_then(|view| Some((view.id(), view.body()?))) else {
+                return true;
+            };
+            let storage = &self.containers().env().storage;
+            let own = names::body(id, body);
+            let names = [own.clone(), names::container(id, body), own];
+            let is_missing = |name| matches!(storage.head(name), Err(StorageError::NotFound { .. }));
+            !names.iter().all(is_missing)
+        })
     }
 
     fn is_listed(&self, id: ContainerId) -> bool {
@@ -158,6 +185,8 @@ impl Door {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
             let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
+            let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+            suspects.extend(without_body(&objects).map(|id| (id, None)));
             let ids = objects
                 .iter()
                 .filter_map(|object| names::parse_container(&object.name));
@@ -311,4 +340,19 @@ impl Lookup<'_> {
 /// The level of a segment's node.
 pub(crate) fn segment_level() -> Level {
     Level::new(1).expect("level 1 is within the limit")
+}
+
+/// Of the containers in a listing those that may be trimmed, and of which no body is listed.
+fn without_body(objects: &[ObjectMeta]) -> impl Iterator<Item = ContainerId> {
+    let bodies: HashSet<ContainerId> = objects
+        .iter()
+        .filter_map(|object| names::parse_body(&object.name))
+        .map(|(id, _)| id)
+        .collect();
+    let short = objects.iter().filter(|object| object.len <= TRIMMED_BYTES_MAX);
+    let generations = short.filter_map(|object| names::parse_container(&object.name));
+    generations
+        .filter(|(id, generation)| *generation > Generation::FIRST && !id.kind.is_mirrored())
+        .map(|(id, _)| id)
+        .filter(move |id| !bodies.contains(id))
 }

@@ -102,7 +102,7 @@ impl Store {
             };
             let entry = stats.kinds.entry(kind).or_default();
             entry.objects += 1;
-            entry.bytes += object.len;
+            entry.bytes += object.space;
         }
         Ok(stats)
     }

@@ -117,6 +117,16 @@ fn a_lost_body_is_found_and_stops_nothing() {
     pruned(&machine, 4, 40 << 10, "by trimming");
     let lost = bodies(&machine)[0].clone();
     assert!(machine.storage.lose(&lost));
+    // Nobody is given what was in it, though its catalog stands.
+    let at_once = back_up_bytes(&machine.beside(18).open(), name, &bytes, &How::plain()).unwrap();
+    let store = machine.beside(20).open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, at_once.id),
+        name,
+        &bytes,
+        "before a check",
+    );
     let store = machine.beside(6).open();
     let report = store.check(ReadData::None, &Monitor::default()).unwrap();
     let what = format!("{:?}", report.findings);
@@ -125,7 +135,7 @@ fn a_lost_body_is_found_and_stops_nothing() {
         "{what}"
     );
     assert!(report.damaged_backups.contains(&second), "{what}");
-    // The chunks are stored again, and the backup is whole.
+    // What a check has found is known to all.
     let again = back_up_bytes(&machine.beside(8).open(), name, &bytes, &How::plain()).unwrap();
     let store = machine.beside(10).open();
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "made again");
@@ -135,4 +145,31 @@ fn a_lost_body_is_found_and_stops_nothing() {
     }
     let store = machine.beside(16).open();
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
+}
+
+/// One who slept puts the generation that he had in mind, whose number is free again: the body has another name.
+#[test]
+fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
+    let (machine, first, kept) = filled(2);
+    let before = machine.storage.crash(CrashPolicy::KeepAll);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    let body = bodies(&machine)[0].clone();
+    let (id, generation) = names::parse_body(&body).unwrap();
+    let former = names::container(id, generation);
+    for (seed, stale) in [(6, before.get(&former).unwrap()), (8, noise(9, 5000))] {
+        machine.storage.put(&former, &[&stale]).unwrap();
+        machine.env.storage.barrier().unwrap();
+        let store = machine.beside(900).open();
+        assert_restores_bytes(&store, &snapshot(&store, kept.0), kept.1, &kept.2, "beside it");
+        // More goes of the same container.
+        let more = [&kept.2[..PART], &noise(seed, PART)].concat();
+        let more = back_up_bytes(&machine.beside(seed).open(), "/c", &more, &How::plain()).unwrap();
+        forget(&machine.beside(seed).open(), more.id);
+        pruned(&machine, seed, 0, "of what came");
+        assert_kept(&machine, &kept, "after it");
+        if machine.storage.head(&former).is_ok() {
+            machine.storage.delete(&former).unwrap();
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure but for the sizes, which come from catalogs of containers that are dead in part, and from the storage.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use env::StorageError;
@@ -65,6 +66,8 @@ struct Deciding<'a> {
     /// Containers of which nothing is in use, and their bytes.
     whole: Vec<(ContainerSlots, u64)>,
     partials: Vec<Partial>,
+    /// Whether the storage gives parts of objects back, once it was asked.
+    trims: Cell<Option<bool>>,
     /// What was condemned of each container of `partials`.
     condemned: BTreeMap<ContainerId, SlotSet>,
 }
@@ -95,6 +98,7 @@ pub(crate) fn decide(
         out: Decided::default(),
         whole: Vec::new(),
         partials: Vec::new(),
+        trims: Cell::new(None),
         condemned: BTreeMap::new(),
     };
     let in_use = |entry: &&ContainerSlots| entry.slots.is_none() && moves.is_in(live, entry.container);
@@ -132,7 +136,7 @@ impl Deciding<'_> {
         ) {
             let dead: SlotSet = condemned.slots.iter().flatten().copied().collect();
             let (dead_bytes, live_bytes) = (known.dead_bytes, known.live_bytes);
-            self.partial(condemned, dead.clone(), dead, dead_bytes, live_bytes);
+            self.partial(condemned, dead.clone(), dead, (dead_bytes, live_bytes), true);
             return Ok(());
         }
         let Some(view) = catalog(self.context.containers, id, self.context.progress)? else {
@@ -158,7 +162,7 @@ impl Deciding<'_> {
         let dead_bytes = u128::from(view.stored_bytes()) * u128::from(dead_plain) / u128::from(total);
         let dead_bytes = u64::try_from(dead_bytes).unwrap_or(u64::MAX) * copies(id);
         let live_bytes = (view.stored_bytes() * copies(id)).saturating_sub(dead_bytes);
-        self.partial(condemned, listed, dead, dead_bytes, live_bytes);
+        self.partial(condemned, listed, dead, (dead_bytes, live_bytes), false);
         Ok(())
     }
 
@@ -167,8 +171,8 @@ impl Deciding<'_> {
         condemned: &ContainerSlots,
         listed: SlotSet,
         dead: SlotSet,
-        dead_bytes: u64,
-        live_bytes: u64,
+        (dead_bytes, live_bytes): (u64, u64),
+        is_left: bool,
     ) {
         if dead.is_empty() {
             self.leave(condemned.clone(), 0, live_bytes);
@@ -181,6 +185,7 @@ impl Deciding<'_> {
             dead,
             dead_bytes,
             live_bytes,
+            is_left,
         });
     }
 
@@ -338,7 +343,8 @@ impl Deciding<'_> {
     /// is less than a few times what is written for it.
     fn trimmable(&self, partial: &Partial) -> Result<Option<Trimmable>> {
         let id = partial.container;
-        if id.kind.is_mirrored() {
+        // One that cannot be trimmed tells of all: they lie in one storage.
+        if id.kind.is_mirrored() || self.trims.get() == Some(false) {
             return Ok(None);
         }
         let containers = self.context.containers;
@@ -366,11 +372,20 @@ impl Deciding<'_> {
         if bytes < copied.saturating_mul(TRIMMED_MIN) || bytes == 0 {
             return Ok(None);
         }
-        if !can_trim(&*containers.env().storage, &view)? {
+        if self.trims.get().is_none() {
+            self.trims.set(Some(can_trim(&*containers.env().storage, &view)?));
+        }
+        if self.trims.get() == Some(false) {
             return Ok(None);
         }
         let slots = dead_regions.iter().flat_map(|region| view.slots_in(*region));
         let dead: SlotSet = slots.collect();
+        // Where all that is dead goes, so does its share of the catalog.
+        let bytes = if dead == partial.dead {
+            partial.dead_bytes
+        } else {
+            bytes
+        };
         Ok(Some(Trimmable { dead, bytes, copied }))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Who deletes may be one of several, and may have been here before: what is gone already is fine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -27,8 +27,8 @@ pub(crate) struct Copies {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Objects {
     pub(crate) generations: BTreeMap<Generation, Copies>,
-    /// Bodies of trimmed generations. How much of each is there is not seen.
-    pub(crate) bodies: BTreeSet<Generation>,
+    /// Bodies of trimmed generations, and the space of each.
+    pub(crate) bodies: BTreeMap<Generation, u64>,
 }
 
 /// What stays of a container's objects.
@@ -69,19 +69,18 @@ impl Objects {
 
     /// Whether this is all that there is, in all copies that the kind has.
     pub(crate) fn is_only(&self, kind: ContainerKind, kept: Kept) -> bool {
-        self.alone(kind) == Some(kept.generation) && self.bodies.iter().copied().eq(kept.body)
+        self.alone(kind) == Some(kept.generation) && self.bodies.keys().copied().eq(kept.body)
     }
 
-    /// All objects but those of one generation. Of bodies it is not known how much space they take: 0.
+    /// All objects but those of one generation; bodies after the generations that may refer to them. Under its former name a
+    /// body is kept where it has no other: what stands there beside it is somebody's who slept.
     pub(crate) fn but(&self, id: ContainerId, kept: Option<Kept>) -> Vec<Doomed> {
         let body = kept.and_then(|kept| kept.body);
+        let former = body.filter(|body| !self.bodies.contains_key(body));
         let stays = |generation: Generation| {
-            kept.is_some_and(|kept| kept.generation == generation) || body == Some(generation)
+            kept.is_some_and(|kept| kept.generation == generation) || former == Some(generation)
         };
-        let bodies = self.bodies.iter().filter(|generation| body != Some(**generation));
-        let mut out: Vec<Doomed> = bodies
-            .map(|generation| (names::body(id, *generation), 0))
-            .collect();
+        let mut out: Vec<Doomed> = Vec::new();
         for (generation, copies) in self
             .generations
             .iter()
@@ -92,6 +91,11 @@ impl Objects {
             out.extend(main);
             out.extend(mirror.map(|(len, name)| (name, len)));
         }
+        let bodies = self
+            .bodies
+            .iter()
+            .filter(|(generation, _)| body != Some(**generation));
+        out.extend(bodies.map(|(generation, space)| (names::body(id, *generation), *space)));
         out
     }
 }
@@ -133,7 +137,7 @@ pub(crate) fn list(
         if let Some((id, generation)) = names::parse_body(&object.name)
             && wanted.binary_search(&id).is_ok()
         {
-            out.entry(id).or_default().bodies.insert(generation);
+            out.entry(id).or_default().bodies.insert(generation, object.space);
         }
     }
     Ok(out)
@@ -142,6 +146,15 @@ pub(crate) fn list(
 /// Deletes objects, and returns how many bytes those had that were still there. Not durable before the next
 /// barrier.
 pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
+    // Nobody shall find a generation whose body is gone.
+    let (bodies, others): (Vec<_>, Vec<_>) = doomed
+        .iter()
+        .cloned()
+        .partition(|(name, _)| names::parse_body(name).is_some());
+    Ok(delete_all(storage, &others)? + delete_all(storage, &bodies)?)
+}
+
+fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
     if doomed.len() < THREADED_MIN {
         return delete_some(storage, doomed, &AtomicBool::new(false));
     }
@@ -180,4 +193,61 @@ fn delete_some(storage: &dyn Storage, doomed: &[Doomed], failed: &AtomicBool) ->
         }
     }
     Ok(freed)
+}
+
+#[cfg(test)]
+mod tests {
+    use types::SequenceNumber;
+
+    use super::*;
+
+    fn generation(n: u32) -> Generation {
+        Generation::new(n).unwrap()
+    }
+
+    #[test]
+    fn a_body_stays_with_its_generation_under_one_of_its_names() {
+        let id = ContainerId {
+            session: SessionId::new(1).unwrap(),
+            kind: ContainerKind::Data,
+            sequence: SequenceNumber::new(3).unwrap(),
+        };
+        let main = |len| Copies {
+            main: Some(len),
+            mirror: None,
+        };
+        let kept = Kept {
+            generation: generation(2),
+            body: Some(generation(1)),
+        };
+        // A crash came before it was renamed.
+        let mut found = Objects::default();
+        found.generations.insert(generation(1), main(100));
+        found.generations.insert(generation(2), main(10));
+        assert!(found.but(id, Some(kept)).is_empty());
+        assert!(!found.is_only(id.kind, kept));
+
+        // It was renamed, and one who slept has put the former name anew.
+        found.bodies.insert(generation(1), 60);
+        let doomed = found.but(id, Some(kept));
+        assert_eq!(doomed, [(names::container(id, generation(1)), 100)]);
+        found.generations.remove(&generation(1));
+        assert!(found.is_only(id.kind, kept));
+
+        // A later generation needs none of it: the body goes last.
+        found.generations.insert(generation(3), main(50));
+        let later = Kept {
+            generation: generation(3),
+            body: None,
+        };
+        let doomed = found.but(id, Some(later));
+        let names: Vec<_> = doomed.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                names::container(id, generation(2)),
+                names::body(id, generation(1))
+            ]
+        );
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Partial {
     pub(crate) dead_bytes: u64,
     /// Stored bytes that a new generation would have.
     pub(crate) live_bytes: u64,
+    /// An epoch before this one left it, and its catalog was not read since.
+    pub(crate) is_left: bool,
 }
 
 /// What goes of a container without anything of it being copied: whole regions.
@@ -70,6 +72,9 @@ impl Default for Limits {
     }
 }
 
+/// Of what earlier epochs left, so many in a row are looked at for nothing.
+const LEFT_IN_VAIN_MAX: usize = 32;
+
 /// Which containers are compacted, and what that comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
@@ -92,17 +97,28 @@ pub(crate) fn choose<E>(
     let mut dead: u64 = partials.iter().map(|partial| partial.dead_bytes).sum();
     let mut stored = stored_bytes.max(dead);
     partials.sort_by(|a, b| {
-        b.dead_bytes
-            .cmp(&a.dead_bytes)
-            .then(a.container.cmp(&b.container))
+        let of = |partial: &Partial| {
+            (
+                partial.is_left,
+                std::cmp::Reverse(partial.dead_bytes),
+                partial.container,
+            )
+        };
+        of(a).cmp(&of(b))
     });
     // What goes without a copy goes first; what else is dead there may still have to go with one.
     let mut trimmed: BTreeMap<ContainerId, Trimmable> = BTreeMap::new();
+    let mut in_vain = 0;
     for partial in &partials {
-        if !is_above(dead, stored, limits.unused_max) {
+        if !is_above(dead, stored, limits.unused_max) || in_vain >= LEFT_IN_VAIN_MAX {
             break;
         }
-        if let Some(part) = trimmable(partial)? {
+        let part = trimmable(partial)?;
+        if partial.is_left {
+            // What was left is mostly what shares regions with what lives, and each costs a catalog.
+            in_vain = if part.is_some() { 0 } else { in_vain + 1 };
+        }
+        if let Some(part) = part {
             let bytes = part.bytes.min(partial.dead_bytes);
             dead -= bytes;
             stored -= bytes;
@@ -190,6 +206,7 @@ mod tests {
             dead: SlotSet::default(),
             dead_bytes,
             live_bytes,
+            is_left: false,
         }
     }
 

@@ -377,6 +377,7 @@ impl Known {
             dead: crate::slots::SlotSet::default(),
             dead_bytes: left.dead_bytes,
             live_bytes: left.live_bytes,
+            is_left: true,
         });
         let unknown = |_: &Partial| Ok::<_, std::convert::Infallible>(None);
         let Ok(choice) = plan::choose(partials.collect(), removed.stored_bytes, limits, unknown);

@@ -125,8 +125,6 @@ struct Batch {
     bytes: u64,
     doomed: Vec<Doomed>,
     trims: Vec<Trim>,
-    /// Bytes in bodies among the doomed.
-    body_bytes: u64,
 }
 
 /// What was found of a container, or done with it.
@@ -155,7 +153,6 @@ impl Run<'_> {
         for folder in folders(&whole) {
             self.check_cancelled()?;
             for (id, found) in self.list(folder)? {
-                self.out.freed_bytes += self.body_bytes(id, &found)?;
                 doomed.extend(found.but(id, None));
                 self.out.removed += 1;
             }
@@ -238,6 +235,7 @@ impl Run<'_> {
         ours: Option<Kept>,
     ) -> Result<Settled> {
         let Some(highest) = found.highest() else {
+            self.drop_bodies(id, found)?;
             return Ok(Settled::Over);
         };
         let is_ours = ours.is_some_and(|ours| ours.generation == highest);
@@ -290,13 +288,13 @@ impl Run<'_> {
         found: &Objects,
         (highest, mut view): (Generation, Option<CatalogView>),
     ) -> Result<Settled> {
-        if let Some(view) = &view
+        // Of several, one may be whole where another is not: then every survivor is read.
+        if let Some(view) = view.as_ref().filter(|_| found.alone(id.kind).is_some())
             && let Some(sealed) = self.trimmed(view, dead, highest.next())?
         {
             return self.put(&sealed, found, Some(view));
         }
         let mut damage = None;
-        let mut body_bytes = 0;
         for generation in found.generations.keys().rev() {
             let read = match view.take() {
                 Some(view) => Ok(view),
@@ -305,9 +303,6 @@ impl Run<'_> {
             if damage.is_some() && read.as_ref().is_ok_and(|view| self.lacks_sources(view, |_| true)) {
                 // What was merged since lies in the damaged one alone, and stubs lead there.
                 continue;
-            }
-            if let Ok(view) = &read {
-                body_bytes = body_bytes.max(view.stored_bytes() - view.object_len());
             }
             let rewritten = read.and_then(|view| {
                 if view.moved_to().is_some() {
@@ -319,12 +314,8 @@ impl Run<'_> {
                 rewrite(self.containers, &view, dead, highest.next(), self.how.packing)
             });
             match rewritten {
-                Ok(Some(sealed)) => {
-                    self.batch.body_bytes += body_bytes;
-                    return self.put(&sealed, found, None);
-                }
+                Ok(Some(sealed)) => return self.put(&sealed, found, None),
                 Ok(None) => {
-                    self.batch.body_bytes += body_bytes;
                     self.batch.doomed.extend(found.but(id, None));
                     self.containers.forget(id);
                     self.out.removed += 1;
@@ -406,17 +397,12 @@ impl Run<'_> {
 
     /// The new generations become durable, and then the old ones go.
     fn finish_batch(&mut self) -> Result<()> {
-        let Batch {
-            doomed,
-            trims,
-            body_bytes,
-            ..
-        } = std::mem::take(&mut self.batch);
+        let Batch { doomed, trims, .. } = std::mem::take(&mut self.batch);
         if doomed.is_empty() && trims.is_empty() {
             return Ok(());
         }
         self.storage.barrier()?;
-        self.out.freed_bytes += objects::delete(self.storage, &doomed)? + body_bytes;
+        self.out.freed_bytes += objects::delete(self.storage, &doomed)?;
         for trim in &trims {
             self.out.freed_bytes += trim.carry_out(self.storage)?;
         }

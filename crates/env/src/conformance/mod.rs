@@ -48,7 +48,7 @@ pub const CASES: &[Case] = &[
     ),
     ("names", listings::every_name_is_taken),
     ("delete", objects::what_is_deleted_is_gone),
-    ("trim", objects::what_is_trimmed_has_another_name_and_zeros),
+    ("trim", objects::what_is_trimmed_has_another_name),
     ("missing", objects::what_is_missing_is_not_found),
     ("barriers", rivals::barriers_and_puts_at_once),
     ("locks", rivals::a_lock_has_one_holder),

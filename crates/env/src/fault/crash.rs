@@ -87,6 +87,11 @@ impl Judge {
         }
     }
 
+    /// Whether what was given back is so though the name is not.
+    pub(super) fn keeps_holes(&mut self) -> bool {
+        matches!(self.policy, CrashPolicy::Seeded(_)) && self.below(2) == 0
+    }
+
     /// Whether a lock's file is still there (nobody holds it any longer).
     pub(super) fn keeps_lock(&mut self) -> bool {
         match self.policy {

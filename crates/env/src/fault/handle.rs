@@ -86,6 +86,7 @@ impl Storage for FaultStorage {
             Ok(ObjectMeta {
                 name: name.clone(),
                 len: version.bytes.len() as u64,
+                space: version.space(),
                 put_at: version.put_at,
             })
         })
@@ -109,6 +110,7 @@ impl Storage for FaultStorage {
                 .map(|(name, version)| ObjectMeta {
                     name,
                     len: version.bytes.len() as u64,
+                    space: version.space(),
                     put_at: version.put_at,
                 })
                 .collect())
@@ -136,7 +138,7 @@ impl Storage for FaultStorage {
         })
     }
 
-    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<bool, StorageError> {
         self.operate(Operation::on(OpKind::Trim, from), |world, id, _| {
             world.trim(id, from, to, ranges)
         })

@@ -39,6 +39,7 @@ pub(super) fn object_meta(name: ObjectName, metadata: &Metadata) -> ObjectMeta {
     ObjectMeta {
         name,
         len: metadata.len(),
+        space: metadata.len().min(metadata.blocks() * 512),
         put_at: UnixNanos::new(nanos),
     }
 }

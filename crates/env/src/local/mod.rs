@@ -230,6 +230,21 @@ impl LocalStorage {
         }
     }
 
+    fn head_of(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        match fs::symlink_metadata(self.path(name)) {
+            Ok(metadata) if metadata.is_file() => {
+                self.tracker.seen(name, FileId::of(&metadata));
+                Ok(object_meta(name.clone(), &metadata))
+            }
+            Ok(_) => Err(StorageError::NotFound { name: name.clone() }),
+            Err(error) if absent(&error) => {
+                self.tracker.missed(name);
+                Err(StorageError::NotFound { name: name.clone() })
+            }
+            Err(error) => Err(io_error("look up", name.as_str(), error)),
+        }
+    }
+
     /// Opens an object that has all bytes of the range.
     fn open_for_range(&self, name: &ObjectName, range: ByteRange) -> Result<File, StorageError> {
         let (file, metadata) = self.open_object(name)?;
@@ -382,18 +397,7 @@ impl Storage for LocalStorage {
     }
 
     fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
-        match fs::symlink_metadata(self.path(name)) {
-            Ok(metadata) if metadata.is_file() => {
-                self.tracker.seen(name, FileId::of(&metadata));
-                Ok(object_meta(name.clone(), &metadata))
-            }
-            Ok(_) => Err(StorageError::NotFound { name: name.clone() }),
-            Err(error) if absent(&error) => {
-                self.tracker.missed(name);
-                Err(StorageError::NotFound { name: name.clone() })
-            }
-            Err(error) => Err(io_error("look up", name.as_str(), error)),
-        }
+        self.head_of(name)
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
@@ -465,7 +469,7 @@ impl Storage for LocalStorage {
         self.may_trim(name)
     }
 
-    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<(), StorageError> {
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<bool, StorageError> {
         self.give_back(from, to, ranges)
     }
 

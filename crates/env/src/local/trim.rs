@@ -1,10 +1,11 @@
 //! Giving parts of a file back to the file system, under another name.
 //!
-//! What must hold: a file with another name that is not ours, as a copy of the store by hard links has, is left alone: who
-//! made it counts on its bytes. The rename comes first, in one call, so that the file has one of the names at any moment.
+//! What must hold: a file with a second name, as a copy of the store by hard links has, keeps its bytes: who made it
+//! counts on them. The rename comes first, in one call that replaces nothing, so that the file has one of the names at any
+//! moment. Only whole blocks are given back: nothing is written. What the file system does not take stays as it is.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use types::{ByteRange, ObjectName};
@@ -14,32 +15,25 @@ use super::files::{absent, io_error};
 use super::tracker::FileId;
 use crate::StorageError;
 
-/// What is tried on a file of our own: two blocks of any file system that is in use.
-const TRIED_BYTES: usize = 128 << 10;
+/// Blocks of file systems that do not say how long theirs are, or say what they like to be asked for.
+const BLOCK_BYTES: u64 = 4096;
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
 
 impl LocalStorage {
     pub(super) fn may_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
-        let file = match self.open_to_trim(name) {
-            Ok(file) => file,
+        let opened = self.open_to_trim(name);
+        let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, _) = match opened {
+            Ok(opened) => opened,
             Err(error) if absent(&error) => {
                 self.tracker.missed(name);
                 return Err(StorageError::NotFound { name: name.clone() });
             }
-            // Somebody else's file in a store of several users: it can be copied.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-                ) =>
-            {
-                return Ok(false);
-            }
-            Err(error) => return Err(io_error("open", name.as_str(), error)),
+            // Another user's file, or one that somebody keeps: it can be copied.
+            Err(_) => return self.head_of(name).map(|_| false),
         };
-        let metadata = file.metadata();
-        let metadata = metadata.map_err(|error| io_error("look up", name.as_str(), error))?;
         self.tracker.seen(name, FileId::of(&metadata));
-        Ok(metadata.is_file() && metadata.nlink() == 1 && *self.trims.get_or_init(|| self.try_trim()))
+        Ok(is_alone(&metadata) && self.takes_back())
     }
 
     pub(super) fn give_back(
@@ -47,28 +41,93 @@ impl LocalStorage {
         from: &ObjectName,
         to: &ObjectName,
         ranges: &[ByteRange],
-    ) -> Result<(), StorageError> {
-        match fs::rename(self.path(from), self.path(to)) {
-            Ok(()) => self.tracker.deleted(from),
-            Err(error) if absent(&error) => self.tracker.missed(from),
-            Err(error) => return Err(io_error("rename", from.as_str(), error)),
+    ) -> Result<bool, StorageError> {
+        match fs::symlink_metadata(self.path(to)) {
+            Ok(_) => {}
+            Err(error) if absent(&error) => self.rename(from, to)?,
+            Err(error) => return Err(io_error("look up", to.as_str(), error)),
         }
-        let file = match self.open_to_trim(to) {
-            Ok(file) => file,
+        // What is not given back is space that is lost until the container is rewritten, and nothing else.
+        let given_back = self.open_to_trim(to).and_then(|file| {
+            let metadata = file.metadata()?;
+            let given_back = is_alone(&metadata) && self.punch(&file, &metadata, ranges)?;
+            Ok((given_back, file.metadata()?))
+        });
+        match given_back {
+            Ok((given_back, metadata)) => {
+                self.tracker.seen(to, FileId::of(&metadata));
+                Ok(given_back)
+            }
             Err(error) if absent(&error) => {
                 self.tracker.missed(to);
-                return Err(StorageError::NotFound { name: from.clone() });
+                Err(StorageError::NotFound { name: from.clone() })
             }
-            Err(error) => return Err(io_error("open", to.as_str(), error)),
+            Err(_) => self.head_of(to).map(|_| false),
+        }
+    }
+
+    /// Replaces nothing: a name that is taken is another's outcome of the same.
+    fn rename(&self, from: &ObjectName, to: &ObjectName) -> Result<(), StorageError> {
+        let (old, new) = (self.path(from), self.path(to));
+        let mut renamed = self.calls.rename_new(&old, &new);
+        let is_refused = |renamed: &io::Result<()>| {
+            let other = [io::ErrorKind::AlreadyExists, io::ErrorKind::NotFound];
+            renamed
+                .as_ref()
+                .is_err_and(|error| !other.contains(&error.kind()))
         };
-        let fail = |error| io_error("give parts back of", to.as_str(), error);
-        let given_back = ranges.iter().filter(|range| range.len > 0);
-        let given_back = given_back
-            .map(|range| self.calls.give_back(&file, *range))
-            .collect::<io::Result<()>>();
-        let metadata = file.metadata().map_err(fail)?;
-        self.tracker.seen(to, FileId::of(&metadata));
-        given_back.map_err(fail)
+        // File systems without that call. A crash between the two leaves both names, and the first one is deleted later.
+        if is_refused(&renamed) {
+            renamed = self.calls.link(&old, &new).and_then(|()| fs::remove_file(&old));
+        }
+        // Nor with links: that the name was free was asked a moment ago.
+        if is_refused(&renamed) {
+            renamed = fs::rename(&old, &new);
+        }
+        match renamed {
+            Ok(()) => {
+                self.tracker.deleted(from);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if absent(&error) => {
+                self.tracker.missed(from);
+                // Another may have renamed it since it was looked for.
+                self.head_of(to).map(drop).map_err(|error| match error {
+                    StorageError::NotFound { .. } => StorageError::NotFound { name: from.clone() },
+                    other => other,
+                })
+            }
+            Err(error) => Err(io_error("rename", from.as_str(), error)),
+        }
+    }
+
+    fn punch(&self, file: &File, metadata: &Metadata, ranges: &[ByteRange]) -> io::Result<bool> {
+        let block = match metadata.blksize() {
+            block if block.is_power_of_two() && block <= BLOCK_BYTES_MAX => block.max(512),
+            _ => BLOCK_BYTES,
+        };
+        let mut given_back = false;
+        for range in ranges {
+            let begin = range.offset.next_multiple_of(block);
+            // What is past the last whole block holds nothing else.
+            let end = match range.end() {
+                end if end >= metadata.len() => end,
+                end => end / block * block,
+            };
+            if begin < end {
+                let offset = begin;
+                self.calls.give_back(
+                    file,
+                    ByteRange {
+                        offset,
+                        len: end - begin,
+                    },
+                )?;
+                given_back = true;
+            }
+        }
+        Ok(given_back)
     }
 
     fn open_to_trim(&self, name: &ObjectName) -> io::Result<File> {
@@ -78,15 +137,36 @@ impl LocalStorage {
             .open(self.path(name))
     }
 
-    fn try_trim(&self) -> bool {
-        let tried = self.temporaries.create().and_then(|mut temporary| {
-            temporary.file.write_all(&[0; TRIED_BYTES])?;
-            let range = ByteRange {
-                offset: 0,
-                len: TRIED_BYTES as u64 / 2,
-            };
-            self.calls.give_back(&temporary.file, range)
-        });
-        tried.is_ok()
+    /// Whether the file system takes parts of files back: tried on a file without a name, or on a temporary one, once there is an answer.
+    fn takes_back(&self) -> bool {
+        if let Some(known) = self.trims.get() {
+            return *known;
+        }
+        let nameless = OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .open(&self.root);
+        let range = ByteRange {
+            offset: 0,
+            len: BLOCK_BYTES,
+        };
+        let tried = match nameless {
+            Ok(file) => self.calls.give_back(&file, range),
+            Err(_) => {
+                let temporary = self.temporaries.create();
+                temporary.and_then(|temporary| self.calls.give_back(&temporary.file, range))
+            }
+        };
+        match tried {
+            Ok(()) => *self.trims.get_or_init(|| true),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => *self.trims.get_or_init(|| false),
+            // A full disk, or a store that may not be written: no answer.
+            Err(_) => false,
+        }
     }
+}
+
+/// Whether it is a file that has no other name.
+fn is_alone(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.nlink() == 1
 }

@@ -88,6 +88,7 @@ impl ObjectStoreStorage {
         ObjectMeta {
             name,
             len: meta.size,
+            space: meta.size,
             put_at,
         }
     }

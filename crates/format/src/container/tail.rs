@@ -260,6 +260,12 @@ impl<'a> ContainerTail<'a> {
         let begin = HEADER_BYTES as u64;
         let end = body.is_none().then_some(footer.catalog_offset);
         let end = check_rows(&rows, begin, end, footer.entry_count)?;
+        if body.is_some() && header.id.kind.is_mirrored() {
+            return Err(FormatError::Invalid {
+                what: FOOTER,
+                why: "a container of a kind that is mirrored is never trimmed",
+            });
+        }
         if body.is_some_and(|body| body.generation >= header.generation || end > body.len) {
             return Err(FormatError::Invalid {
                 what: FOOTER,

@@ -252,6 +252,18 @@ fn trimmed_generations_whose_parts_do_not_fit_are_refused() {
         rebuilt(body, &rows, untrimmed).is_err(),
         "a body of a generation that has its own regions"
     );
+    let recipe = format::container::ContainerHeader {
+        id: id(ContainerKind::Recipe, 42, 1),
+        ..good.header
+    };
+    let trailer = encode_trailer(Some(&body), &rows);
+    let mut object = whole[..whole.len() - trailer.len() - format::container::FOOTER_BYTES].to_vec();
+    object.extend_from_slice(&trailer);
+    object.extend_from_slice(&footer.encode(&recipe, &trailer));
+    assert!(
+        ContainerTail::parse(&object, object.len() as u64).is_err(),
+        "of a kind that is mirrored"
+    );
     let moved = ContainerFooter {
         catalog_offset: footer.catalog_offset + 1,
         ..footer

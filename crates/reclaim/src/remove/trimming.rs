@@ -16,7 +16,7 @@ use types::{ByteRange, ContainerId, Generation, ObjectName, SlotRange};
 use super::Run;
 use crate::compact;
 use crate::error::Result;
-use crate::objects::Objects;
+use crate::objects::{self, Objects};
 
 /// What is to be done with an older object when the trimmed generation is durable.
 pub(super) struct Trim {
@@ -50,7 +50,7 @@ impl Trim {
     /// How many bytes that has freed.
     pub(super) fn carry_out(&self, storage: &dyn Storage) -> Result<u64> {
         match storage.trim(&self.from, &self.to, &self.given_back) {
-            Ok(()) => Ok(self.bytes),
+            Ok(is_given_back) => Ok(if is_given_back { self.bytes } else { 0 }),
             // A later generation that needs no body stands by now.
             Err(StorageError::NotFound { .. }) => Ok(0),
             Err(error) => Err(error.into()),
@@ -94,7 +94,7 @@ impl Run<'_> {
         let Some(body) = view.body() else {
             return Ok(None);
         };
-        if found.bodies.contains(&body) || found.generations.contains_key(&body) {
+        if found.bodies.contains_key(&body) || found.generations.contains_key(&body) {
             return Ok(None);
         }
         let id = view.id();
@@ -118,19 +118,16 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes that a container has in a body.
-    pub(super) fn body_bytes(&self, id: ContainerId, found: &Objects) -> Result<u64> {
+    /// A body alone is what was left by a container that went, generation first. A listing may pass over what is put while
+    /// it runs, so that there is no generation is asked twice.
+    pub(super) fn drop_bodies(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
         if found.bodies.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
-        let Some(highest) = found.highest() else {
-            return Ok(0);
-        };
-        match self.containers.generation(id, highest) {
-            Ok(view) => Ok(view.stored_bytes() - view.object_len()),
-            // It is for the report alone.
-            Err(error) if super::is_elsewhere(&error) => Ok(0),
-            Err(error) => Err(error.into()),
-        }
+        let again = objects::list(self.storage, id.session, id.kind, &[id])?;
+        let again = again.get(&id).filter(|again| again.highest().is_none());
+        let doomed = again.map(|again| again.but(id, None));
+        self.batch.doomed.extend(doomed.into_iter().flatten());
+        Ok(())
     }
 }

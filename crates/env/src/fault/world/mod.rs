@@ -113,14 +113,20 @@ impl World {
             }
         }
         for trim in self.trims.iter().rev() {
-            let stands = after.objects.get(&trim.to).and_then(History::live);
-            if let Some(space) = stands.map(Version::space)
+            let stands = after.objects.get(&trim.to).and_then(History::live).cloned();
+            // Who has put the first name anew since was later, and journals keep to the order of names.
+            if let Some(trimmed) = stands
+                && !after.objects.contains_key(&trim.from)
                 && judge.undoes_trim()
             {
-                after.live_bytes = after.live_bytes - space + trim.before.space();
+                let kept = if judge.keeps_holes() {
+                    trimmed.clone()
+                } else {
+                    trim.before.clone()
+                };
+                after.live_bytes = after.live_bytes - trimmed.space() + kept.space();
                 after.objects.remove(&trim.to);
-                let before = History::durable(trim.before.clone());
-                after.objects.insert(trim.from.clone(), before);
+                after.objects.insert(trim.from.clone(), History::durable(kept));
             }
         }
         for (name, lock) in &self.locks {

@@ -80,9 +80,10 @@ impl World {
         from: &ObjectName,
         to: &ObjectName,
         ranges: &[ByteRange],
-    ) -> Result<(), StorageError> {
-        let moved = self.live(process, from);
-        let Some(before) = moved.clone().or_else(|| self.live(process, to)) else {
+    ) -> Result<bool, StorageError> {
+        let renamed = self.live(process, to);
+        let is_new = renamed.is_none();
+        let Some(before) = renamed.or_else(|| self.live(process, from)) else {
             return Err(StorageError::NotFound { name: from.clone() });
         };
         let given_back = ranges.iter().map(|range| range.len).sum();
@@ -93,9 +94,7 @@ impl World {
         };
         self.live_bytes = self.live_bytes - before.space() + after.space();
         self.changes += 1;
-        if moved.is_some() {
-            let replaced = self.objects.get(to).and_then(History::live);
-            self.live_bytes -= replaced.map_or(0, Version::space);
+        if is_new {
             self.objects.remove(from);
             self.trims.push(Trim {
                 from: from.clone(),
@@ -109,7 +108,7 @@ impl World {
         history.settle(self.changes);
         self.objects.insert(to.clone(), history);
         self.see(process, to);
-        Ok(())
+        Ok(true)
     }
 
     /// Makes durable what the process has seen, and nothing else.

@@ -39,6 +39,29 @@ fn a_file_that_has_a_second_name_is_left_alone() {
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
     fs::hard_link(folder.path().join("data/1"), folder.path().join("copy")).unwrap();
     assert!(!storage.can_trim(&name("data/1")).unwrap());
+    // Nor is it where the second name came after somebody had asked.
+    storage.put(&name("data/2"), &[&[7; 100_000]]).unwrap();
+    assert!(storage.can_trim(&name("data/2")).unwrap());
+    fs::hard_link(folder.path().join("data/2"), folder.path().join("copy2")).unwrap();
+    let range = ByteRange {
+        offset: 0,
+        len: 100_000,
+    };
+    let given_back = storage.trim(&name("data/2"), &name("data/2.body"), &[range]);
+    assert!(!given_back.unwrap());
+    assert_eq!(fs::read(folder.path().join("copy2")).unwrap(), [7; 100_000]);
+}
+
+#[test]
+fn asking_leaves_nothing_behind() {
+    let (folder, storage) = store();
+    storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
+    drop(storage);
+    let before: Vec<String> = contents(folder.path()).into_keys().collect();
+    let storage = LocalStorage::open(folder.path()).unwrap();
+    storage.can_trim(&name("data/1")).unwrap();
+    let after: Vec<String> = contents(folder.path()).into_keys().collect();
+    assert_eq!(before, after);
 }
 
 /// A file system that takes nothing back.
@@ -57,10 +80,9 @@ fn where_nothing_is_taken_back_it_is_said() {
     let storage = open_with(folder.path(), Whole, &LocalOptions::default());
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
     assert!(!storage.can_trim(&name("data/1")).unwrap());
-    // Whoever does not ask gets an error, and the object is whole under one of the names.
+    // Whoever does not ask renames, and that is all.
     let range = ByteRange { offset: 0, len: 10 };
-    storage
-        .trim(&name("data/1"), &name("data/2"), &[range])
-        .unwrap_err();
+    let given_back = storage.trim(&name("data/1"), &name("data/2"), &[range]);
+    assert!(!given_back.unwrap());
     assert_eq!(storage.get(&name("data/2")).unwrap(), [7; 1000]);
 }
