@@ -152,8 +152,10 @@ pub(crate) fn unfinished(
 
 fn looks_like_a_stub(id: ContainerId, objects: &Objects) -> bool {
     objects.alone(id.kind).is_some_and(|generation| {
-        let copies = objects.0.get(&generation).copied().unwrap_or_default();
-        generation > Generation::FIRST && copies.main.is_some_and(|len| len <= STUB_BYTES_MAX)
+        let copies = objects.generations.get(&generation).copied().unwrap_or_default();
+        generation > Generation::FIRST
+            && copies.main.is_some_and(|len| len <= STUB_BYTES_MAX)
+            && objects.bodies.is_empty()
     })
 }
 

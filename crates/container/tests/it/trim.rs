@@ -32,6 +32,10 @@ fn trimmed(store: &Store, id: ContainerId, generation: u32, dead: &[u32]) -> Opt
         .unwrap()
 }
 
+fn at_byte(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
+}
+
 fn body(id: ContainerId) -> ObjectName {
     names::body(id, generation(0))
 }
@@ -79,7 +83,7 @@ fn what_stays_is_where_it_was_and_the_rest_is_given_back() {
     assert_eq!(given_back.len(), 2);
     let bytes = store.storage.get(&body(data)).unwrap();
     assert!(
-        bytes[row.offset as usize..][..row.stored_len as usize]
+        bytes[at_byte(row.offset)..][..row.stored_len as usize]
             .iter()
             .all(|byte| *byte == 0)
     );
@@ -172,10 +176,10 @@ fn a_missing_or_rotten_body_is_noticed() {
     trim(&store, &trimmed(&store, data, 1, &[2, 3]).unwrap());
     store.reopen();
     let row = store.containers.catalog(data).unwrap().rows()[2];
-    let damages: [(&str, usize); 2] = [("header", 20), ("region", row.offset as usize + 100)];
-    for (what, at_byte) in damages {
+    let damages: [(&str, usize); 2] = [("header", 20), ("region", at_byte(row.offset) + 100)];
+    for (what, place) in damages {
         let mut rotten = Store::on(store.storage.crash(CrashPolicy::KeepAll), store_id(1), &keys(1));
-        rotten.storage.damage(&body(data), |bytes| bytes[at_byte] ^= 1);
+        rotten.storage.damage(&body(data), |bytes| bytes[place] ^= 1);
         rotten.reopen();
         let verified = rotten.containers.verify(data, Depth::Digests).unwrap();
         let slots: BTreeSet<_> = verified
@@ -190,7 +194,7 @@ fn a_missing_or_rotten_body_is_noticed() {
         }
     }
     // What was given back may be anything.
-    let hole = store.containers.catalog(data).unwrap().given_back()[0].offset as usize;
+    let hole = at_byte(store.containers.catalog(data).unwrap().given_back()[0].offset);
     store.storage.damage(&body(data), |bytes| bytes[hole] ^= 1);
     store.reopen();
     assert!(store.containers.verify(data, Depth::Full).unwrap().is_sound());

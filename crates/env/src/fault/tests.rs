@@ -621,7 +621,7 @@ fn a_trimmed_object_has_one_of_its_names_after_any_crash() {
     storage.barrier().unwrap();
     let range = ByteRange { offset: 2, len: 3 };
     storage.trim(&from, &to, &[range]).unwrap();
-    let trimmed = b"01\0\0\056789".to_vec();
+    let trimmed = b"01\x00\x00\x0056789".to_vec();
     assert_eq!(storage.get(&to).unwrap(), trimmed);
 
     let mut seen = std::collections::BTreeSet::new();

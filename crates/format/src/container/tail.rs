@@ -179,6 +179,10 @@ impl ContainerFooter {
 
 /// What the end of an object told.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is what nearly every call comes to"
+)]
 pub enum TailParse<'a> {
     /// Not enough of it was read: read the last `tail_bytes` (at most the whole object).
     Need {

@@ -188,7 +188,7 @@ impl Run<'_> {
                     Ok(true) => _ = merge.stubs.insert(moved.from),
                     Ok(false) => {}
                     Err(error) if is_full(&error) => {
-                        let old = found.but(merge.target, Some(highest));
+                        let old = found.but(merge.target, newest.as_ref().map(Kept::of));
                         if old.is_empty() {
                             return Err(error.into());
                         }
