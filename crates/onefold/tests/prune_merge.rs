@@ -53,6 +53,28 @@ fn assert_restored(machine: &Process, kept: &Backups, when: &str) {
     }
 }
 
+/// What others were merged into was no small container when they were; it becomes one when most of that goes.
+#[test]
+fn what_took_others_over_and_shrank_is_not_moved() {
+    for seed in 30..34 {
+        let machine = Process::new(seed);
+        machine.init();
+        let mut kept = Backups::new();
+        for round in 0..4 {
+            let when = format!("seed {seed}, round {round}");
+            kept.extend(back_up(&machine, seed * 1000 + round * 100, 10, &How::plain()));
+            prune(&machine.beside(seed + round).open(), &everything(), &when);
+            for (id, ..) in kept.drain(..kept.len() - 2) {
+                forget(&machine.open(), id);
+            }
+            prune(&machine.beside(seed + round + 1).open(), &everything(), &when);
+            assert_kept(&machine, &kept, &when);
+        }
+        prune(&machine.beside(seed).open(), &everything(), "at the end");
+        assert_nothing_unexplained(&machine, "at the end");
+    }
+}
+
 fn containers(machine: &Process) -> usize {
     ["data", "recipe", "small"]
         .iter()

@@ -111,8 +111,8 @@ impl Candidates {
             all.set(id, bytes);
         }
         all.bytes.retain(|id, _| !moves.is_moved(*id));
-        let with_sources = all.bytes.keys().copied().filter(|id| moves.has_sources(*id));
-        all.with_sources = with_sources.collect();
+        // Whether small now or not: what a list lets go may make them so.
+        all.with_sources = moves.all().map(|moved| moved.to).collect();
         Ok(all)
     }
 
