@@ -115,7 +115,9 @@ class Store:
         return len(found), sum(stat.st_size for stat in found), sum(stat.st_blocks * 512 for stat in found)
 
     def bytes(self):
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+        """Without what files were trimmed of."""
+        stats = (file.stat() for file in self.path.rglob("*") if file.is_file())
+        return sum(min(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
 def digest(path):
