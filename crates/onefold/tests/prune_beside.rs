@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use common::pruning::{
     assert_nothing_unexplained, everything, everything_at_once, forget, impatient, leaving, prune,
-    prune_after_crash, try_prune,
+    prune_after_crash, try_forget, try_prune,
 };
 use common::{
     Asked, How, Parts, Process, assert_restores_bytes, assert_sound, back_up_bytes, back_up_watched, is_long,
@@ -199,6 +199,88 @@ fn two_backups_and_a_reader() {
             beside_two_backups_and_a_reader(pauses, &how, leaves_first, 1000 + n * 20 + m * 10);
         }
     }
+}
+
+/// Who forgets and prunes in the midst of two backups and a reader is killed before or after its n-th change; those go on,
+/// another one finishes. Whether it came to that change.
+fn killed_beside_two_backups_and_a_reader(n: u64, carried_out: bool) -> bool {
+    let when = format!("killed at change {n}, carried out: {carried_out}");
+    let seed = 6000 + n * 2;
+    let machine = Process::new(seed);
+    machine.init();
+    let parts = parts_of(seed);
+    let read_bytes = noise(seed + 5000, 300 << 10);
+    let (a, b) = (chosen(&parts, &[0, 1, 2, 3]), chosen(&parts, &[2, 3, 4, 0]));
+    let old = [
+        back_up_parts(&machine, "/old", &a),
+        back_up_parts(&machine, "/other", &b),
+        back_up_parts(&machine, "/old", &chosen(&parts, &[5, 4, 6])),
+    ];
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[1, 6]));
+    let read = back_up_bytes(&machine.open(), "/read", &read_bytes, &How::plain())
+        .unwrap()
+        .id;
+    let doomed = [old[0], old[1], old[2], read];
+    let (made, reached) = (Mutex::new(Vec::new()), Mutex::new(false));
+    let reader = machine.beside(seed + 2).open();
+    let dumped = dump(&reader, read, || {
+        let of_a = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |done| {
+            if done != 2 {
+                return;
+            }
+            let of_b = back_up_pausing(&machine.beside(seed + 4), "/b", &b, &How::plain(), |done| {
+                if done == 1 {
+                    let dying = machine.beside(seed + 5 + n).striding();
+                    let store = dying.open();
+                    let fault = if carried_out {
+                        Fault::kill_after(n)
+                    } else {
+                        Fault::kill(n)
+                    };
+                    dying.storage.inject_here(fault);
+                    let all_forgotten = doomed.iter().all(|id| try_forget(&store, *id).is_ok());
+                    if all_forgotten {
+                        _ = try_prune(&store, &everything());
+                    }
+                    *reached.lock().unwrap() = dying.storage.is_gone();
+                }
+                if done == 3 {
+                    // While both and the reader are at it still.
+                    let successor = machine.beside(seed + 7).striding();
+                    let store = successor.open();
+                    doomed.iter().for_each(|id| forget(&store, *id));
+                    prune_after_crash(&store, &soon_given_up(everything()), &when);
+                }
+            });
+            let of_b = of_b.unwrap_or_else(|error| panic!("{when}: {error}"));
+            made.lock().unwrap().push((of_b.id, "/b", Parts::whole(&b)));
+        });
+        let of_a = of_a.unwrap_or_else(|error| panic!("{when}: {error}"));
+        made.lock().unwrap().push((of_a.id, "/a", Parts::whole(&a)));
+    });
+    assert!(dumped == read_bytes, "{when}: the reader read other bytes");
+    let mut all = made.into_inner().unwrap();
+    all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6]))));
+    assert_settles(&machine, &all, &when);
+    reached.into_inner().unwrap()
+}
+
+#[test]
+fn a_kill_at_any_change_beside_two_backups_and_a_reader() {
+    for n in (1..400).step_by(if is_long() { 1 } else { 11 }) {
+        let both = if is_long() {
+            vec![false, true]
+        } else {
+            vec![n % 2 == 0]
+        };
+        let reached = both
+            .into_iter()
+            .all(|carried_out| killed_beside_two_backups_and_a_reader(n, carried_out));
+        if !reached {
+            return assert!(n > 40, "{n} changes and no more");
+        }
+    }
+    panic!("a prune never ends");
 }
 
 /// Another host's session sleeps across epochs and is ended: it gives up, and nothing of it stays.
