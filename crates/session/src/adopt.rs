@@ -91,7 +91,9 @@ impl Session {
             EndedBy::Adopted { by, checkpoint } if by == self.id() => Ok(checkpoint),
             EndedBy::Adopted { .. } => Err("another session was quicker to take it over"),
             EndedBy::Committed => Err("it is a backup already"),
-            EndedBy::Expired { .. } | EndedBy::Unreadable => Err("it was expired meanwhile"),
+            EndedBy::Expired { .. } | EndedBy::Unreadable | EndedBy::LongAgo => {
+                Err("it was expired meanwhile")
+            }
         };
         let checkpoint = why.map_err(|why| SessionError::NotAdoptable { session: old, why })?;
         let sessions = with_those_it_adopted(self, old, checkpoint)?;

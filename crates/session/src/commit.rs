@@ -2,7 +2,8 @@
 //!
 //! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the manifest
 //! `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and checkpoints go. The
-//! claim stays. A process that dies after the manifest leaves a backup and some small objects, which
+//! claim stays; before the manifest and once more after it is looked for, since whoever drops an ending drops the claim
+//! first. A process that dies after the manifest leaves a backup and some small objects, which
 //! [`Session::tidy`] of any later session removes. An epoch that was seen and not answered needs no answer:
 //! the reclaimer lists manifests after everybody answered or ended.
 
@@ -54,6 +55,11 @@ impl Session {
         let name = names::manifest(inner.series, inner.id, Revision::FIRST);
         inner.objects.barrier()?;
         inner.ensure_running()?;
+        if !inner.is_claimed()? {
+            // By this ending is swept what was put since then.
+            drop(inner.objects.put(&name, &Manifest::Expired { by: inner.id }));
+            return Err(inner.ended_long_ago());
+        }
         if inner.objects.put(&name, &Manifest::Commit(backup))? == Put::Taken {
             inner.ended_by_own_commit(&name)?;
         }
@@ -98,14 +104,29 @@ impl Inner {
     }
 
     /// A process that slept for days inside the commit may have been expired, swept, and its ending
-    /// dropped: what it then created is taken back.
+    /// dropped: what it then created is taken back. So it is where the clocks do not tell, and the claim is gone.
     fn awake_all_along(&self) -> Result<()> {
-        match self.ensure_running() {
-            Err(silent @ SessionError::GaveUp { .. }) => {
-                self.manifests.forget(self.series, self.id)?;
-                Err(silent)
-            }
-            _ => Ok(()),
+        let over = match self.ensure_running() {
+            Err(silent @ SessionError::GaveUp { .. }) => silent,
+            _ if self.is_claimed()? => return Ok(()),
+            _ => self.ended_long_ago(),
+        };
+        self.manifests.forget(self.series, self.id)?;
+        Err(over)
+    }
+
+    /// Whether the claim is there. An ending may be dropped while its session still lives, by clocks that are wrong, and the
+    /// claim goes before it, durably: without a claim, that the name of the ending is free says nothing.
+    fn is_claimed(&self) -> Result<bool> {
+        self.objects.exists(&names::claim(self.id))
+    }
+
+    fn ended_long_ago(&self) -> SessionError {
+        let how = EndedBy::LongAgo;
+        drop(self.end(End::Elsewhere(how.clone())));
+        SessionError::EndedElsewhere {
+            session: self.id,
+            how,
         }
     }
 

@@ -32,6 +32,8 @@ pub enum EndedBy {
     Committed,
     /// The manifest that ended it cannot be read.
     Unreadable,
+    /// It was found dead so long ago that even its ending was dropped.
+    LongAgo,
 }
 
 impl EndedBy {
@@ -65,6 +67,11 @@ impl fmt::Display for EndedBy {
             }
             Self::Committed => write!(f, "it is a backup already"),
             Self::Unreadable => write!(f, "the manifest that ends it exists and cannot be read"),
+            Self::LongAgo => write!(
+                f,
+                "it was taken for dead, and so long ago by the storage's clock that its claim is gone; see that the \
+                 clocks of this host and of the storage are right"
+            ),
         }
     }
 }

@@ -223,6 +223,61 @@ fn a_sleep_in_the_midst_of_a_commit_takes_it_back() {
     assert!(list.get(session.id()).unwrap().is_forgotten());
 }
 
+/// What reclamation does in the end: the claim goes, durably, and only then the ending.
+fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
+    for meta in storage.list(&names::session_folder(session)).unwrap() {
+        storage.delete(&meta.name).unwrap();
+    }
+    storage.barrier().unwrap();
+    for meta in storage.list(names::BACKUPS_FOLDER).unwrap() {
+        storage.delete(&meta.name).unwrap();
+    }
+    storage.barrier().unwrap();
+}
+
+/// By this session's clock no time has passed: it stood still, or the storage's was set forth.
+#[test]
+fn whose_ending_was_dropped_meanwhile_commits_nothing() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let maintainer = host.elsewhere().begin_read();
+    let info = Roster::list(&host.sealer).unwrap();
+    maintainer.expire(info.get(session.id()).unwrap()).unwrap();
+    drop_ending(&host.storage.handle(), session.id());
+    for _ in 0..2 {
+        let error = session.commit(backup_of(&session, 0)).unwrap_err();
+        let long_ago = SessionError::EndedElsewhere {
+            session: session.id(),
+            how: EndedBy::LongAgo,
+        };
+        assert_eq!(error.to_string(), long_ago.to_string());
+    }
+    let list = Manifests::new(&host.sealer).list().unwrap();
+    assert_eq!(list.backups().count(), 0);
+    // What it has put since is swept by that.
+    let expired = EndedBy::Expired { by: session.id() };
+    assert_eq!(list.get(session.id()).unwrap().ended_by(), Some(expired));
+}
+
+#[test]
+fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
+    let storage = FaultStorage::new();
+    let other = storage.handle();
+    let drop_it = move |name: &ObjectName| {
+        if name.as_str().starts_with("backups/") && name.as_str().ends_with(".0") {
+            drop_ending(&other, id(1));
+        }
+    };
+    let wrapped = Wrapped::new(storage, Box::new(drop_it));
+    let sealer = sealer(Arc::new(wrapped), &ManualClock::default());
+    let session = Session::begin(&sealer, begin(1)).unwrap();
+    let error = session.commit(backup_of(&session, 0)).unwrap_err();
+    assert!(error.to_string().contains("its claim is gone"), "{error}");
+    let list = Manifests::new(&sealer).list().unwrap();
+    assert_eq!(list.backups().count(), 0);
+    assert!(list.get(session.id()).unwrap().is_forgotten());
+}
+
 #[test]
 fn finding_its_ending_the_session_gives_up_at_once() {
     let host = Host::new();
