@@ -3,7 +3,8 @@
 //! What must hold: a forgotten manifest goes only when marks in force cover its tombstone and no epoch is open; lower
 //! revisions first, a barrier, the tombstone last; its claim before it, or the number would look like a session that
 //! runs, and never the highest claim (docs/protocol-model.md, 3); a session that runs and may have declared it as its
-//! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6).
+//! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6); should somebody have set
+//! that back, what sessions have declared stays all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use env::StorageError;
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::Removed;
-use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Session};
+use format::session::Checkpoint;
+use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Roster, Session, SessionError};
 use types::{Epoch, SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
@@ -81,6 +83,9 @@ pub(crate) fn tidy(
         }
     };
     let eldest = eldest(context, &others)?;
+    let Some(declared) = declared(context, list, &others)? else {
+        return Ok(());
+    };
     let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
     let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
         referred(&context.manifests.list()?)
@@ -99,7 +104,7 @@ pub(crate) fn tidy(
         let Some(entry) = list.get(id) else { continue };
         let is_covered = covers.get(&id).is_some_and(|covered| covered.forgotten);
         let may_go = if entry.is_forgotten() {
-            is_covered
+            is_covered && !declared.contains(&id)
         } else {
             // Nothing is left that it wrote, and nobody rests on its checkpoint.
             let is_over = match entry.ended_by() {
@@ -138,6 +143,48 @@ fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<
         }
     }
     Ok(eldest)
+}
+
+/// Parents of the other sessions that run, and of those that they have adopted: the next epoch reads their manifests.
+/// `None` where one cannot be asked.
+fn declared(
+    context: &Context<'_>,
+    list: &ManifestList,
+    others: &BTreeSet<SessionId>,
+) -> Result<Option<BTreeSet<SessionId>>> {
+    let of_running = |id: &SessionId| -> std::result::Result<Vec<Checkpoint>, SessionError> {
+        match Roster::one(context.sealer, *id)? {
+            Some(info) => Roster::checkpoints(context.sealer, &info),
+            None => Ok(Vec::new()),
+        }
+    };
+    let of_adopted = |entry: &ManifestEntry| -> std::result::Result<Vec<Checkpoint>, SessionError> {
+        let Some(EndedBy::Adopted {
+            by,
+            checkpoint: Some(number),
+        }) = entry.ended_by()
+        else {
+            return Ok(Vec::new());
+        };
+        if has_ended(list, by) {
+            return Ok(Vec::new());
+        }
+        let named = Roster::adopted_checkpoint(context.sealer, entry.session(), number)?;
+        Ok(named.into_iter().collect())
+    };
+    let mut declared = BTreeSet::new();
+    let each = others.iter().map(of_running);
+    for checkpoints in each.chain(list.entries.iter().map(of_adopted)) {
+        match checkpoints {
+            Ok(checkpoints) => {
+                let parents = checkpoints.iter().flat_map(|checkpoint| &checkpoint.parents);
+                declared.extend(parents.map(|(_, parent, _)| *parent));
+            }
+            Err(SessionError::Damaged(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(declared))
 }
 
 fn is_older(put_at: UnixNanos, now: UnixNanos, than: Duration) -> bool {
