@@ -1,5 +1,9 @@
-//! Long runs drawn from a seed: backups, forgets, prunes, restores, kills, power cuts, jumps of the clock, by several
-//! processes on several hosts, one in the midst of another, against a plain model: which backup holds what.
+//! Long runs drawn from a seed: backups, forgets, prunes, restores, kills, power cuts, by several processes on several
+//! hosts, one in the midst of another, against a plain model: which backup holds what.
+//!
+//! No two agree what time it is. Each process has clocks of its own, which go at a rate of their own; the storage has
+//! another. Time passes by seconds and by months; processes sleep, or stand still and do not notice; somebody sets the
+//! storage's clock back or forth by weeks. A clock that is wrong may cost time, or a backup its end, and then it says so.
 //!
 //! What is done follows from the seed alone; a thread may be quicker in one run than in another, so that a kill may strike at a
 //! neighbouring operation. `ONEFOLD_RANDOM_SECONDS` says for how long to go on, `ONEFOLD_RANDOM_SEED` with which seed to
@@ -8,7 +12,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +22,10 @@ use std::time::Duration;
 use common::pruning::{
     assert_nothing_unexplained, everything, impatient, leaving, prune_after_crash, try_forget, try_prune,
 };
-use common::{How, Parts, Process, assert_restores_bytes, assert_sound, noise, snapshot, wait_for_look_ups};
+use common::{
+    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, noise, snapshot,
+    wait_for_look_ups,
+};
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
@@ -28,9 +35,13 @@ const STEPS: u64 = 60;
 /// One within another, at most.
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
-/// Of the numbers that are drawn for what is done, two.
+/// Of the numbers that are drawn for what is done, some.
 const FORGETS: u64 = 4;
 const PRUNES: u64 = 6;
+const CLOCKS: u64 = 10;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+/// Shorter than the silence after which a session gives up, also where its clock goes fast.
+const BETWEEN_BEATS: Duration = Duration::from_secs(10 * 60 * 60);
 
 /// Draws that depend on nothing but the place in the run.
 struct Dice(SeededEntropy);
@@ -48,6 +59,12 @@ impl Dice {
 
     fn one_in(&self, n: u64) -> bool {
         self.roll(n) == 0
+    }
+
+    /// By how much a clock is set: weeks, back or forth.
+    fn weeks(&self) -> i64 {
+        let seconds = i64::try_from(self.roll(40 * DAY_SECONDS)).unwrap();
+        if self.one_in(2) { -seconds } else { seconds }
     }
 }
 
@@ -78,8 +95,15 @@ struct Run {
     seed: u64,
     parts: Vec<Vec<u8>>,
     machine: Mutex<FaultStorage>,
-    clock: common::HandClock,
+    /// The time; who lives in it has a clock of its own.
+    time: HandClock,
+    storage_time: StorageClock,
     running: Mutex<BTreeMap<u64, Running>>,
+    /// Processes that stand still. Others do their work meanwhile.
+    standing: Mutex<BTreeSet<u64>>,
+    /// Whether processes sleep or stand still for so long that they are taken for dead. What they put after that, and after
+    /// even their endings have gone, a prune finds that looks at everything.
+    sleeps: bool,
     model: Mutex<Model>,
 }
 
@@ -89,16 +113,28 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let first = Process::new(seed);
-        first.init();
+        let time = HandClock::new();
+        let storage_time = StorageClock::new(&time);
+        let machine = FaultStorage::with_clock(Arc::new(storage_time.clone()));
+        Process::on(machine.clone(), time.clone(), seed).init();
         Self {
             seed,
             parts: (0..12).map(|n| noise(seed * 100 + n, 8000 << (n % 4))).collect(),
-            machine: Mutex::new(first.storage.clone()),
-            clock: first.clock.clone(),
+            machine: Mutex::new(machine),
+            time,
+            storage_time,
             running: Mutex::default(),
+            standing: Mutex::default(),
+            sleeps: seed.is_multiple_of(2),
             model: Mutex::default(),
         }
+    }
+
+    /// A clock as nobody else's.
+    fn clock(&self, salt: u64) -> HandClock {
+        let dice = Dice::new(self.seed.wrapping_mul(31) ^ salt);
+        let permille = u32::try_from(500 + dice.roll(1500)).unwrap();
+        self.time.seen_by(dice.weeks(), permille)
     }
 
     fn log(&self, depth: u64, what: String) {
@@ -122,7 +158,7 @@ impl Run {
             } else {
                 machine.handle()
             };
-            let process = Process::on(storage, self.clock.clone(), self.seed ^ salt).striding();
+            let process = Process::on(storage, self.clock(salt), self.seed ^ salt).striding();
             let store = Arc::new(process.open());
             Running { process, store }
         });
@@ -131,13 +167,20 @@ impl Run {
 
     fn fresh(&self, salt: u64) -> Process {
         let storage = locked(&self.machine).handle();
-        Process::on(storage, self.clock.clone(), self.seed ^ salt).striding()
+        Process::on(storage, self.clock(salt), self.seed ^ salt).striding()
+    }
+
+    /// One that does not stand still.
+    fn who(&self, drawn: u64) -> u64 {
+        let standing = locked(&self.standing);
+        let mut each = (0..PROCESSES).map(|n| (drawn + n) % PROCESSES);
+        each.find(|number| !standing.contains(number)).unwrap()
     }
 
     /// One operation, and all that happens in the midst of it.
     fn step(&self, place: u64, depth: u64, what: Option<u64>) {
         let dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place);
-        let number = dice.roll(PROCESSES);
+        let number = self.who(dice.roll(PROCESSES));
         let (process, store) = self.process(number, place);
         let is_killed = dice.one_in(5);
         let n = 1 + dice.roll(60);
@@ -159,15 +202,11 @@ impl Run {
         );
         let drawn = dice.roll(12);
         match what.unwrap_or(drawn) {
-            0..=3 => self.back_up(&dice, place, depth, &who, &process, &store),
+            0..=3 => self.back_up(&dice, (place, depth, number), &who, &process, &store),
             FORGETS | 5 => self.forget(&dice, depth, &who, &process, &store),
             PRUNES..=8 => self.prune(&dice, depth, &who, &process, &store),
             9 => self.restore(&dice, depth, &who, &process, &store),
-            10 => {
-                let time = Duration::from_secs(1 + dice.roll(1200));
-                self.log(depth, format!("the clock moves by {time:?}"));
-                self.clock.advance(time);
-            }
+            CLOCKS => self.move_clocks(&dice, depth, &who, &process),
             _ if depth == 0 && dice.one_in(2) => self.cut_power(&dice),
             _ => {
                 self.log(depth, format!("{who} ends"));
@@ -176,7 +215,55 @@ impl Run {
         }
     }
 
-    fn back_up(&self, dice: &Dice, place: u64, depth: u64, who: &str, process: &Process, store: &Store) {
+    fn move_clocks(&self, dice: &Dice, depth: u64, who: &str, process: &Process) {
+        let minutes = Duration::from_secs(1 + dice.roll(1200));
+        let days = Duration::from_secs(DAY_SECONDS * (1 + dice.roll(40)));
+        match dice.roll(8) {
+            0 if self.sleeps => {
+                self.log(depth, format!("{days:?} pass in which everybody sleeps"));
+                self.time.advance(days);
+            }
+            1 if self.sleeps => {
+                self.log(depth, format!("{days:?} pass in which everybody lives"));
+                // Who gets no processor for one of these will say that it was silent.
+                let mut left = days;
+                while !left.is_zero() {
+                    let now = left.min(BETWEEN_BEATS);
+                    self.time.advance(now);
+                    left -= now;
+                    SystemClock.sleep(Duration::from_millis(12));
+                }
+            }
+            2 if self.sleeps => {
+                let hours = Duration::from_secs(3600 * (1 + dice.roll(47)));
+                self.log(depth, format!("{who} sleeps for {hours:?}"));
+                process.clock.suspend(hours);
+            }
+            3 | 4 => {
+                let by = dice.weeks();
+                self.log(depth, format!("the storage's clock is set by {by} s"));
+                self.storage_time.set(by);
+            }
+            5 => {
+                let by = dice.weeks();
+                self.log(depth, format!("{who}: its wall clock is set by {by} s"));
+                process.clock.move_wall(by);
+            }
+            _ => {
+                self.log(depth, format!("{minutes:?} pass"));
+                self.time.advance(minutes);
+            }
+        }
+    }
+
+    fn back_up(
+        &self,
+        dice: &Dice,
+        (place, depth, number): (u64, u64, u64),
+        who: &str,
+        process: &Process,
+        store: &Store,
+    ) {
         let name = format!("/series-{}", dice.roll(3));
         let begin = dice.roll(12);
         let which: Vec<u64> = (0..1 + dice.roll(5))
@@ -207,8 +294,16 @@ impl Run {
         let mut options = how.options();
         options.tags = vec![tag.clone()];
         let pause = usize::try_from(1 + dice.roll(4)).unwrap();
-        let is_squeezed = dice.one_in(2);
+        // What is done in its midst: what was looked up just now is what others shall get rid of; or time passes that
+        // the process does not know of, and others take it for dead.
+        let first: &[u64] = match dice.roll(8) {
+            0..=2 => &[FORGETS, PRUNES],
+            3 => &[CLOCKS, FORGETS, PRUNES],
+            4 => &[PRUNES, CLOCKS, PRUNES],
+            _ => &[],
+        };
         let inner = if depth + 1 < DEPTH_MAX { dice.roll(5) } else { 0 };
+        let stands_still = dice.one_in(6) && self.sleeps && inner > 0;
         let monitor = Monitor::default();
         self.log(depth, format!("{who} backs up {name}, parts {which:?}, {tag}"));
         let mut source = Parts::new(&parts, |done| {
@@ -216,14 +311,19 @@ impl Run {
                 if inner > 0 {
                     wait_for_look_ups(&monitor);
                 }
+                let stands_still = stands_still && locked(&self.standing).insert(number);
+                if stands_still {
+                    self.log(depth + 1, format!("{who} stands still"));
+                    process.clock.stand_still(true);
+                }
                 for n in 0..inner {
-                    // What was looked up just now is what others shall get rid of.
-                    let what = match (is_squeezed, n) {
-                        (true, 0) => Some(FORGETS),
-                        (true, 1) => Some(PRUNES),
-                        _ => None,
-                    };
+                    let what = first.get(usize::try_from(n).unwrap()).copied();
                     self.step(place * 8 + n + 1, depth + 1, what);
+                }
+                if stands_still {
+                    self.log(depth + 1, format!("{who} goes on"));
+                    process.clock.stand_still(false);
+                    locked(&self.standing).remove(&number);
                 }
             }
         });
@@ -238,7 +338,7 @@ impl Run {
                 let model = &mut *locked(&self.model);
                 model.kept.insert(made.id, attempt);
             }
-            Err(error) => assert!(process.storage.is_gone() || is_ended(&error), "{tag}: {error}"),
+            Err(error) => assert!(process.storage.is_gone() || is_over(&error), "{tag}: {error}"),
         }
     }
 
@@ -290,7 +390,7 @@ impl Run {
             Ok(report) => assert!(report.damaged.is_empty(), "{report:?}"),
             Err(error) => {
                 let text = error.to_string();
-                let is_beside = text.contains("another prune") || is_ended(&error);
+                let is_beside = text.contains("another prune") || is_over(&error);
                 assert!(process.storage.is_gone() || is_beside, "prune: {text}");
             }
         }
@@ -382,10 +482,16 @@ impl Run {
         }
         locked(&self.running).clear();
         locked(&self.machine).clear_faults();
-        self.clock.advance(Duration::from_secs(3600));
+        self.time.advance(Duration::from_secs(3600));
         let last = self.fresh(0xffff);
         for n in 0..3 {
-            prune_after_crash(&last.open(), &impatient(everything()), "at the end");
+            // The storage's clock may be behind what it told before.
+            self.storage_time.set(i64::try_from(40 * DAY_SECONDS).unwrap());
+            let options = PruneOptions {
+                all: n == 2 && self.sleeps,
+                ..impatient(everything())
+            };
+            prune_after_crash(&last.open(), &options, "at the end");
             self.verify(&format!("at the end, after prune {n}"));
         }
         assert_sound(&last.open(), "at the end");
@@ -393,10 +499,11 @@ impl Run {
     }
 }
 
-/// Somebody took the session for dead.
-fn is_ended(error: &Error) -> bool {
+/// Somebody took the session for dead, or it found itself that it was silent for too long.
+fn is_over(error: &Error) -> bool {
     let text = error.to_string();
-    text.contains("was ended") || text.contains("has ended already")
+    let why = ["was ended", "has ended already", "has given up"];
+    why.iter().any(|why| text.contains(why))
 }
 
 fn number_of(variable: &str) -> Option<u64> {

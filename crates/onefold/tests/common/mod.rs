@@ -12,6 +12,7 @@
     reason = "a helper of tests that fails is a test that fails"
 )]
 
+pub mod clock;
 pub mod parts;
 pub mod pruning;
 pub mod reclaimer;
@@ -23,14 +24,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::fault::FaultStorage;
-use env::{Clock, ManualClock, SeededEntropy, SystemClock};
+use env::{Clock, SeededEntropy, SystemClock};
 use onefold::{
     AssembleOptions, BackupOptions, BackupReport, Compression, Credential, Env, Error, Excludes,
     IngestOptions, InitOptions, Monitor, OpenOptions, Overwrite, ReadData, ReaderSource, RestoreRequest,
     Snapshot, Store, StreamSource, TreeOptions,
 };
-use types::{ByteRange, ObjectName, UnixNanos};
+use types::{ByteRange, ObjectName};
 
+pub use clock::{HandClock, StorageClock};
 pub use parts::Parts;
 pub use storage::{Asked, Request, Watched};
 pub use tree::{Picture, Tree, assert_same, noise, picture_of};
@@ -38,60 +40,6 @@ pub use tree::{Picture, Tree, assert_same, noise, picture_of};
 /// Whether the long modes were asked for (docs/testing.md).
 pub fn is_long() -> bool {
     std::env::var_os("ONEFOLD_TEST_LONG").is_some_and(|value| value == "1")
-}
-
-/// Who waits at least so long waits for other processes; pulses wake up more often.
-const STRIDE: Duration = Duration::from_secs(1);
-
-/// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that watch
-/// for something do not spin, and time does not run away under them.
-#[derive(Debug, Clone)]
-pub struct HandClock {
-    clock: ManualClock,
-    strides: bool,
-}
-
-impl HandClock {
-    /// Later than anything that the file system stamps while the test runs.
-    pub fn new() -> Self {
-        let hour = 3_600_000_000_000;
-        Self {
-            clock: ManualClock::new(UnixNanos::new(SystemClock.wall().get() + hour)),
-            strides: false,
-        }
-    }
-
-    /// The same clock for a process that waits for others: its looks move the time on, its pulses do not.
-    pub fn striding(&self) -> Self {
-        Self {
-            clock: self.clock.clone(),
-            strides: true,
-        }
-    }
-
-    pub fn advance(&self, time: Duration) {
-        self.clock.advance(time);
-    }
-}
-
-impl Clock for HandClock {
-    fn wall(&self) -> UnixNanos {
-        self.clock.wall()
-    }
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-    fn monotonic_with_suspend(&self) -> Duration {
-        self.clock.monotonic_with_suspend()
-    }
-    fn sleep(&self, time: Duration) {
-        if self.strides && time >= STRIDE {
-            SystemClock.sleep(Duration::from_millis(1));
-            self.clock.advance(time);
-        } else {
-            SystemClock.sleep(time.min(Duration::from_millis(5)));
-        }
-    }
 }
 
 /// Waits, in real time, for something that other threads bring about.
