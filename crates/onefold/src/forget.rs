@@ -198,11 +198,12 @@ impl Store {
         if backups.iter().all(|one| one.hold_until.is_none()) {
             return Ok(before_all_holds);
         }
-        match self.storage_now() {
+        if is_dry_run {
             // Who only looks may lack the right to write; then holds are taken to last.
-            Err(_) if is_dry_run => Ok(before_all_holds),
-            told => told,
+            return Ok(self.storage_now().unwrap_or(before_all_holds));
         }
+        // It puts a claim: on a full disk that needs the reserve, like the tombstones.
+        self.with_reserve(|_| self.storage_now()).0
     }
 
     /// What time it is by the storage's clock: that of an object put just now, a read session's claim.
