@@ -86,8 +86,9 @@ impl Store {
             return (done, false);
         }
         let done = work(true);
-        // It is made again when there is room: by a prune, or by the next backup.
-        drop(reserve::remember(&self.env));
+        // As much as there is room for, or somebody takes what is left of it. The rest is made when there is more: by a
+        // prune, or by the next backup.
+        drop(reserve::grow(&self.env, 0, self.settings().container_bytes));
         (done, true)
     }
 

@@ -4,12 +4,18 @@
 //! Its bytes mean nothing. They are random, so that no file system compresses them or leaves them out: what is
 //! given up is really there. Only storages that fill up have one: local disks. Making it twice or giving it up
 //! twice is nothing; any number of processes may do either at once.
+//!
+//! What was given up leaves a byte in its place at once, or nobody would know that there is to be one: a process that is
+//! killed, or finds the disk full again, cannot say so later.
 
 use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
 use format::names;
 
 /// What stands for a reserve that was given up, until there is room for it again.
 pub const GIVEN_UP_BYTES: usize = 1;
+/// What is kept of the first where a little of it was used, as by forgetting: on a disk on which somebody takes every byte
+/// that is free, prune has that.
+pub const REST_BYTES: usize = 512 << 10;
 /// What a new store begins with: room for the lists of a small store.
 pub const FIRST_BYTES: usize = 1 << 20;
 /// What a large store has: lists, and new generations beside the old ones.
@@ -27,10 +33,10 @@ pub fn make(env: &Env, bytes: usize) -> Result<(), StorageError> {
 }
 
 /// The sizes that a reserve grows through.
-fn sizes(container_bytes: u32) -> [usize; 4] {
+fn sizes(container_bytes: u32) -> [usize; 5] {
     let copy = container_bytes as usize / 4 * 5;
     let copy = copy.clamp(FIRST_BYTES, LAST_BYTES);
-    [GIVEN_UP_BYTES, FIRST_BYTES, copy, LAST_BYTES]
+    [GIVEN_UP_BYTES, REST_BYTES, FIRST_BYTES, copy, LAST_BYTES]
 }
 
 /// Makes a reserve larger when the store has grown, or when it was given up: it takes a small part of what is stored,
@@ -45,7 +51,7 @@ pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), St
         Err(error) => return Err(error),
     };
     let sizes = sizes(container_bytes);
-    let wanted = sizes[1 + LARGER_FROM.iter().filter(|from| stored_bytes >= **from).count()];
+    let wanted = sizes[2 + LARGER_FROM.iter().filter(|from| stored_bytes >= **from).count()];
     let is_ours = sizes.iter().any(|size| *size as u64 == len);
     if !is_ours || len >= wanted as u64 {
         return Ok(());
@@ -77,8 +83,8 @@ fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
     }
 }
 
-/// Removes the reserve. Its space is free on return; says whether there was one that had any. What stands for it until
-/// [`grow`] makes it again, its caller puts by [`remember`] when the work is done.
+/// Removes the reserve. Its space is free on return, but for a byte that stands for it until [`grow`] makes it again; says
+/// whether there was one that had any. A storage that has no room for that byte even now has no reserve any more.
 ///
 /// # Errors
 /// Of the storage.
@@ -88,8 +94,12 @@ pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
     }
     match storage.delete(&names::reserve()) {
         Ok(()) => {
+            let remembered = remember(storage);
             // File systems free blocks when the deletion is durable.
             storage.barrier()?;
+            if remembered.is_err() {
+                drop(remember(storage));
+            }
             Ok(true)
         }
         Err(StorageError::NotFound { .. }) => Ok(false),
@@ -98,11 +108,8 @@ pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
 }
 
 /// Leaves a mark that there was a reserve, and is to be one.
-///
-/// # Errors
-/// Of the storage.
-pub fn remember(env: &Env) -> Result<(), StorageError> {
-    put(env, GIVEN_UP_BYTES)
+fn remember(storage: &dyn Storage) -> Result<(), StorageError> {
+    storage.put(&names::reserve(), &[&[0; GIVEN_UP_BYTES]])
 }
 
 /// Whether there is a reserve to give up: not what stands for one.
@@ -144,7 +151,9 @@ mod tests {
         );
         assert_ne!(bytes[..1000], bytes[1 << 19..][..1000]);
         assert!(give_up(&storage).unwrap());
-        assert!(!exists(&storage.crash(CrashPolicy::DropAll)).unwrap());
+        let left = storage.crash(CrashPolicy::DropAll);
+        assert!(!exists(&left).unwrap());
+        assert_eq!(left.head(&names::reserve()).unwrap().len, GIVEN_UP_BYTES as u64);
     }
 
     #[test]
@@ -168,11 +177,13 @@ mod tests {
         grow(&env, 1 << 20, 16 << 20).unwrap();
         assert_eq!(len(), Some(64 << 10), "it never shrinks");
         assert!(give_up(&storage).unwrap());
-        remember(&env).unwrap();
         assert!(
             !give_up(&storage).unwrap(),
             "there is nothing to give up any more"
         );
+        storage.set_capacity_bytes(Some(1000 << 10));
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert_eq!(len(), Some(512), "a part of the first");
         storage.set_capacity_bytes(Some(3 << 20));
         grow(&env, 4 << 30, 16 << 20).unwrap();
         assert_eq!(len(), Some(1 << 10), "as much as there is room for");

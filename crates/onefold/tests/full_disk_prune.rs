@@ -1,0 +1,328 @@
+//! The disk is full, or becomes full at any moment, while backups are forgotten and their space is given back: with the
+//! reserve both come to their end; without room for anything they say so. What is kept is whole at every moment, and
+//! with room again the next prune finishes and there is a reserve.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::pruning::{
+    assert_nothing_unexplained, everything, forget, impatient, prune, prune_after_crash, try_forget,
+};
+use common::{
+    How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot, tiny,
+};
+use env::Storage;
+use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage, OpKind};
+use format::names;
+use onefold::{
+    Error, Filter, ForgetRequest, ForgetWhat, GroupBy, Limit, Monitor, Period, Policy, ReadData, Rule,
+    SessionId, Store,
+};
+use reclaim::reserve::{FIRST_BYTES, GIVEN_UP_BYTES, REST_BYTES};
+
+/// Moments that are tried of each scenario, where not all are.
+const MOMENTS: u64 = 12;
+
+/// A store with a reserve, several epochs old, in which there is something of everything to do for a prune: whole
+/// containers, parts, small ones to be merged.
+struct Fixture {
+    machine: Process,
+    kept: Vec<(SessionId, &'static str, Vec<u8>)>,
+    doomed: SessionId,
+}
+
+impl Fixture {
+    fn new(seed: u64) -> Self {
+        let machine = Process::new(seed);
+        let options = onefold::InitOptions {
+            reserve_bytes: FIRST_BYTES,
+            ..tiny()
+        };
+        machine.try_init(&options).unwrap();
+        let parts: Vec<Vec<u8>> = (0..7).map(|n| noise(seed * 10 + n, 50 << 10)).collect();
+        let of = |which: &[usize]| which.iter().flat_map(|n| parts[*n].clone()).collect::<Vec<u8>>();
+        let back_up = |name: &str, which: &[usize], how: &How| {
+            let store = machine.open();
+            back_up_bytes(&store, name, &of(which), how).unwrap().id
+        };
+        let early = back_up("/a", &[0, 6], &How::plain());
+        let doomed = back_up("/a", &[0, 1, 2], &How::plain());
+        let mut kept = Vec::new();
+        for (name, which, how) in [
+            ("/b", &[1, 3][..], How::plain()),
+            ("/c", &[4][..], How::small()),
+            ("/d", &[5][..], How::small()),
+            ("/a", &[0, 3][..], How::plain()),
+        ] {
+            kept.push((back_up(name, which, &how), name, of(which)));
+        }
+        forget(&machine.open(), early);
+        let options = onefold::PruneOptions {
+            merge_members_min: 0,
+            ..everything()
+        };
+        prune(&machine.open(), &options, "the fixture");
+        Self {
+            machine,
+            kept,
+            doomed,
+        }
+    }
+
+    /// The same, and there is something to prune.
+    fn forgotten(seed: u64) -> Self {
+        let fixture = Self::new(seed);
+        forget(&fixture.machine.open(), fixture.doomed);
+        fixture
+    }
+
+    /// A process on a copy of the machine, that gives parts of objects back or does not.
+    fn copy(&self, n: u64) -> Process {
+        let machine = self.machine.storage.crash(CrashPolicy::KeepAll);
+        Process::on(machine, self.machine.clock.clone(), 9000 + n).striding()
+    }
+
+    /// What is kept restores, also where there is no room for anything.
+    fn assert_restores(&self, machine: &Process, when: &str) {
+        let store = machine.beside(9100).open();
+        for (id, name, bytes) in &self.kept {
+            assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, when);
+        }
+        // A prune that was broken off may have left a copy without its other one, and that is told.
+        let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        let mut findings = report.findings.iter();
+        assert!(findings.all(|finding| finding.is_covered), "{when}: {report:#?}");
+    }
+
+    /// And there is nothing else to be said of it.
+    fn assert_whole(&self, machine: &Process, when: &str) {
+        self.assert_restores(machine, when);
+        assert_sound(&machine.beside(9101).open(), when);
+    }
+
+    /// With room again the next prune finishes. Whether there must be a reserve then.
+    fn assert_settles(&self, machine: &Process, has_reserve: bool, when: &str) {
+        machine.watched.clear_before();
+        machine.storage.clear_faults();
+        machine.storage.set_capacity_bytes(None);
+        let pruner = machine.beside(9200).striding();
+        forget(&pruner.open(), self.doomed);
+        prune_after_crash(&pruner.open(), &impatient(everything()), when);
+        if has_reserve {
+            assert_eq!(reserve(machine), Some(FIRST_BYTES), "{when}");
+        }
+        self.assert_whole(machine, &format!("{when}, with room"));
+        // Sessions that the first has ended, and what merging leaves.
+        for _ in 0..2 {
+            prune_after_crash(&pruner.open(), &impatient(everything()), when);
+        }
+        assert_nothing_unexplained(&pruner, when);
+        self.assert_whole(machine, &format!("{when}, and pruned again"));
+    }
+}
+
+/// Bytes that all objects take.
+fn used(storage: &FaultStorage) -> u64 {
+    storage.list("").unwrap().iter().map(|object| object.space).sum()
+}
+
+/// Not one byte is free from now on, but for what is deleted.
+fn fill(storage: &FaultStorage) {
+    storage.set_capacity_bytes(Some(used(&storage.handle())));
+}
+
+fn reserve(machine: &Process) -> Option<usize> {
+    let meta = machine.storage.head(&names::reserve()).ok()?;
+    Some(usize::try_from(meta.len).unwrap())
+}
+
+fn assert_says_why(error: &Error, when: &str) {
+    let text = error.to_string();
+    assert!(
+        error.is_no_space() && text.contains("no space left"),
+        "{when}: {text}"
+    );
+}
+
+/// Counts what changes something; before the n-th of those, the disk becomes full.
+fn full_from(process: &Process, n: u64) -> Arc<AtomicU64> {
+    let counted = Arc::new(AtomicU64::new(0));
+    let (count, storage) = (Arc::clone(&counted), process.storage.handle());
+    process.watched.set_before(move |_, _| {
+        if count.fetch_add(1, Ordering::Relaxed) + 1 == n {
+            fill(&storage);
+        }
+    });
+    counted
+}
+
+/// Of so many moments those that are tried: all, or some from the first to the last.
+fn moments(total: u64) -> impl Iterator<Item = u64> {
+    let step = if is_long() { 1 } else { 1 + total / MOMENTS };
+    (1..=total).rev().step_by(usize::try_from(step).unwrap())
+}
+
+/// From the n-th moment on, for all n, there is not one byte free but for what is given up: the work is done all the same.
+fn becomes_full_at_every_moment(fixture: &Fixture, act: impl Fn(&Store) -> Result<(), Error>) {
+    for kind in 0..2 {
+        let quiet = fixture.copy(kind);
+        let counted = full_from(&quiet, u64::MAX);
+        act(&quiet.open()).unwrap();
+        let total = counted.load(Ordering::Relaxed);
+        assert!(total >= 3, "{total}");
+        for n in moments(total) {
+            let when = format!("storage {kind}, full from change {n} of {total} on");
+            let process = fixture.copy(kind);
+            let store = process.open();
+            full_from(&process, n);
+            act(&store).unwrap_or_else(|error| panic!("{when}: {error}"));
+            fixture.assert_whole(&process, &when);
+            assert!(reserve(&process) >= Some(GIVEN_UP_BYTES), "{when}");
+            fixture.assert_settles(&process, true, &when);
+        }
+    }
+}
+
+/// From the n-th put on, for all n, nothing finds room, whatever is given up.
+fn has_no_room_from_every_put_on(fixture: &Fixture, act: impl Fn(&Store) -> Result<(), Error>) {
+    for kind in 0..2 {
+        let quiet = fixture.copy(kind);
+        let before = quiet.storage.counters();
+        act(&quiet.open()).unwrap();
+        let total = quiet.storage.counters().since(&before).puts;
+        let mut refused = 0;
+        for n in moments(total) {
+            let when = format!("storage {kind}, no room from put {n} of {total} on");
+            let process = fixture.copy(kind);
+            let store = process.open();
+            let fault = Fault::fail_from(n, FailWith::NoSpace);
+            process.storage.inject(fault.counting(Counted::Only(OpKind::Put)));
+            if let Err(error) = act(&store) {
+                assert_says_why(&error, &when);
+                refused += 1;
+            }
+            fixture.assert_restores(&process, &when);
+            // Where not even the byte found room that stands for it, nobody knows that there was one.
+            let is_remembered = reserve(&process).is_some();
+            fixture.assert_settles(&process, is_remembered, &when);
+        }
+        assert!(refused > 0, "of {total}");
+    }
+}
+
+#[test]
+fn forgetting_on_a_disk_that_becomes_full() {
+    let fixture = Fixture::new(60);
+    let act = |store: &Store| try_forget(store, fixture.doomed);
+    becomes_full_at_every_moment(&fixture, act);
+    has_no_room_from_every_put_on(&fixture, act);
+}
+
+fn prune_all(store: &Store) -> Result<(), Error> {
+    let (report, _) = store.prune(&impatient(everything()), &Monitor::default())?;
+    assert!(report.damaged.is_empty(), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn pruning_on_a_disk_that_becomes_full() {
+    becomes_full_at_every_moment(&Fixture::forgotten(61), prune_all);
+}
+
+#[test]
+fn pruning_on_a_disk_where_nothing_finds_room() {
+    has_no_room_from_every_put_on(&Fixture::forgotten(62), prune_all);
+}
+
+/// Nobody but the reserve gives it anything to begin with.
+#[test]
+fn with_not_a_byte_free_a_prune_gives_space_back() {
+    for turn in 0..2 {
+        let fixture = Fixture::forgotten(63);
+        let process = fixture.copy(turn);
+        fill(&process.storage);
+        let before = used(&process.storage);
+        let (report, warnings) = process.open().prune(&everything(), &Monitor::default()).unwrap();
+        assert!(
+            report.bytes_freed() > 30 << 10 && warnings.is_empty(),
+            "{report:?} {warnings:?}"
+        );
+        assert!(
+            used(&process.storage) < before,
+            "{} of {before}",
+            used(&process.storage)
+        );
+        assert_eq!(reserve(&process), Some(FIRST_BYTES), "it is there again");
+        fixture.assert_whole(&process, "full");
+        fixture.assert_settles(&process, true, "full");
+    }
+}
+
+/// Somebody else takes every byte that forgetting has made free: a part of the reserve is left for the prune.
+#[test]
+fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
+    let fixture = Fixture::new(64);
+    let process = fixture.copy(0);
+    fill(&process.storage);
+    let store = process.open();
+    try_forget(&store, fixture.doomed).unwrap();
+    let list = store.snapshots().unwrap();
+    assert!(list.snapshots.iter().all(|one| one.id != fixture.doomed));
+    assert_eq!(reserve(&process), Some(REST_BYTES), "some of it was needed");
+    fill(&process.storage);
+    let (report, _) = process.open().prune(&everything(), &Monitor::default()).unwrap();
+    assert!(report.bytes_freed() > 30 << 10, "{report:?}");
+    assert!(reserve(&process) >= Some(REST_BYTES));
+    fixture.assert_whole(&process, "full");
+    fixture.assert_settles(&process, true, "full");
+}
+
+/// What time it is by the storage's clock is asked by putting an object.
+#[test]
+fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
+    let fixture = Fixture::new(65);
+    let process = fixture.copy(0);
+    let store = process.open();
+    let (held, ..) = fixture.kept[0];
+    let until = onefold::HoldEnd::After("10d".parse().unwrap());
+    store.hold(&[held.to_string()], Some(until)).unwrap();
+    fill(&process.storage);
+    let one = Limit::Count(std::num::NonZeroU32::new(1).unwrap());
+    let what = ForgetWhat::ByPolicy {
+        policy: Policy {
+            rules: vec![Rule::Newest {
+                period: Period::Each,
+                limit: one,
+            }],
+            may_remove_all: false,
+        },
+        group_by: GroupBy::SERIES,
+        filter: Filter::default(),
+    };
+    let request = ForgetRequest {
+        what,
+        is_dry_run: false,
+        even_unread: false,
+    };
+    let report = store.forget(&request, &Monitor::default()).unwrap();
+    assert_eq!(report.forgotten, [fixture.doomed]);
+    fixture.assert_whole(&process, "full");
+    fixture.assert_settles(&process, true, "full");
+}
+
+/// A store without a reserve says what is the matter, and loses nothing.
+#[test]
+fn without_a_reserve_a_full_disk_is_an_error_that_says_so() {
+    let fixture = Fixture::forgotten(66);
+    let process = fixture.copy(0);
+    process.storage.delete(&names::reserve()).unwrap();
+    fill(&process.storage);
+    let error = prune_all(&process.open()).unwrap_err();
+    assert_says_why(&error, "full");
+    fixture.assert_whole(&process, "full");
+    fixture.assert_settles(&process, false, "full");
+    assert_eq!(reserve(&process), None, "nobody makes one that was not asked for");
+}
