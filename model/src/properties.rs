@@ -52,6 +52,8 @@ pub enum Witness {
     ForgottenUncovered,
     /// A power cut has happened.
     PowerCut,
+    /// A backup, or a session, refers by its old name to what was merged.
+    Merged,
 }
 
 /// The first property that `state` violates.
@@ -124,7 +126,7 @@ fn adoptions(scenario: &Scenario, state: &State) -> Option<Violation> {
 fn look_ups(rules: Rules, state: &State) -> Option<Violation> {
     let mut broken = Slots::NONE;
     for n in 0..NODES {
-        if !state.refs[n].within(state.live) {
+        if !state.settle(state.refs[n]).within(state.live) {
             broken |= Slots::node(u8::try_from(n).expect("a few nodes"));
         }
     }
@@ -190,6 +192,11 @@ impl Witness {
                         .any(|b| committed(b) && !r.condemned.marks.covered.has(b))
             }),
             Self::PowerCut => state.budget.power_cuts < scenario.budget.power_cuts,
+            Self::Merged => {
+                let old = state.merge.old;
+                let refers = |s: usize| state.sessions[s].held.meets(old);
+                state.merge.is_done && scenario.running.each().any(refers)
+            }
         }
     }
 }

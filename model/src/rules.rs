@@ -101,6 +101,10 @@ pub enum Rule {
     CachesDropped,
     /// An "expired" or "adopted" ending is not dropped while its session could wake.
     EndingKept,
+    /// Lists name a slot by all names that it has.
+    NamesListed,
+    /// ... and that it may yet get: places are given by the list that is executed, not by who executes it.
+    PlacesListed,
 }
 
 impl Rule {
@@ -153,6 +157,8 @@ impl Rule {
         Self::RevisionsCovered,
         Self::CachesDropped,
         Self::EndingKept,
+        Self::NamesListed,
+        Self::PlacesListed,
     ];
 }
 

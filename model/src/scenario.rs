@@ -3,7 +3,7 @@
 use crate::properties::Witness;
 use crate::rules::{Rule, Rules};
 use crate::slots::{NODES, Numbers, Slots};
-use crate::state::{Budget, Ending, Marks, Parent, RECLAIMERS, SESSIONS, State};
+use crate::state::{Budget, Ending, Marks, Merge, Parent, RECLAIMERS, SESSIONS, State};
 
 /// Bounds of one exploration. Old backups take the lowest session numbers.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub struct Scenario {
     pub rewriter: Option<usize>,
     /// Slots removed by compaction: their container stays, so no name goes on record.
     pub compacted: Slots,
+    /// A slot whose container becomes a part of another, and its place there.
+    pub merges: Option<(Slots, Slots)>,
     /// Slots that sessions' caches show at the start.
     pub cached: Slots,
     /// Forgotten manifests may be dropped.
@@ -132,6 +134,7 @@ impl Scenario {
             slow_decisions: false,
             rewriter: None,
             compacted: Slots::NONE,
+            merges: None,
             cached: Slots::NONE,
             drop_manifests: false,
             drop_epochs: false,
@@ -159,6 +162,13 @@ impl Scenario {
             budget: self.budget,
             ..State::default()
         };
+        if let Some((old, new)) = self.merges {
+            state.merge = Merge {
+                old,
+                new,
+                ..Merge::default()
+            };
+        }
         let mut marks = Marks::default();
         for (n, backup) in self.backups.iter().enumerate() {
             state.live |= self.owns[n];
@@ -218,7 +228,7 @@ impl Scenario {
     pub fn revision_root(&self, state: &State, backup: usize, rewritten: bool) -> Slots {
         match (state.endings[backup], rewritten, self.rewrite[backup]) {
             (Ending::Commit { .. }, true, Some(root)) => state.closure(root),
-            (Ending::Commit { root, .. }, ..) => root,
+            (Ending::Commit { root, .. }, ..) => state.settle(root),
             _ => Slots::NONE,
         }
     }

@@ -36,6 +36,7 @@ pub fn small() -> Vec<Scenario> {
         epochs::leases(),
         epochs::missing_marks(),
         epochs::late_puts(),
+        epochs::merging(),
         sessions::rewriting(),
         sessions::releases(),
         sessions::slow_listing(),

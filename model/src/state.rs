@@ -2,6 +2,7 @@
 //!
 //! Everything is a byte or a few, so that some hundred million states can be told apart in a few GiB.
 
+use crate::rules::{Rule, Rules};
 use crate::slots::{NODES, Numbers, Slots};
 
 /// Sessions in the model, old backups included. A session's place is its number.
@@ -228,6 +229,8 @@ pub struct State {
     pub marks: Marks,
     /// The highest claim to the lease.
     pub lease: u8,
+    /// A container that becomes a part of another.
+    pub merge: Merge,
     /// Names on record as removed for ever.
     pub recorded: Slots,
     /// Nodes that the index leads to: kept only where look-ups trust the index.
@@ -240,6 +243,19 @@ pub struct State {
     pub budget: Budget,
     /// What happened.
     pub history: History,
+}
+
+/// A small container that becomes a part of another: its slot has a second name, and leads there by the first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Merge {
+    /// The slot in its own container.
+    pub old: Slots,
+    /// Its place in the other.
+    pub new: Slots,
+    /// A final list says so.
+    pub is_listed: bool,
+    /// It lies in the new place alone.
+    pub is_done: bool,
 }
 
 /// Faults that the environment may still cause.
@@ -287,7 +303,35 @@ impl State {
     /// `set` and everything its nodes reach.
     #[must_use]
     pub fn closure(&self, set: Slots) -> Slots {
-        set.node_numbers().fold(set, |reached, n| reached | self.refs[n])
+        self.settle(set.node_numbers().fold(set, |reached, n| reached | self.refs[n]))
+    }
+
+    /// The same slots, each by the name under which it lies now.
+    #[must_use]
+    pub fn settle(&self, set: Slots) -> Slots {
+        let Merge { old, new, .. } = self.merge;
+        let both = old.with(new);
+        if !set.meets(both) {
+            return set;
+        }
+        (set - both) | if self.merge.is_done { new } else { old }
+    }
+
+    /// The same slots, each by all names that it has or may yet get.
+    #[must_use]
+    pub fn names(&self, rules: Rules, set: Slots) -> Slots {
+        let Merge { old, new, .. } = self.merge;
+        let is_known = if rules.has(Rule::PlacesListed) {
+            self.merge.is_listed
+        } else {
+            self.merge.is_done
+        };
+        let both = old.with(new);
+        if is_known && rules.has(Rule::NamesListed) && set.meets(both) {
+            set | both
+        } else {
+            set
+        }
     }
 
     /// The highest epoch that exists, 0 if none.
