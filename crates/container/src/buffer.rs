@@ -18,6 +18,8 @@ pub struct RegionBuffer {
     pub(crate) stored: AlignedBuffer,
     pub(crate) plain: PlainBuffer,
     pub(crate) regions: Vec<(RegionIndex, BytesAt)>,
+    /// Of regions that were decompressed from where they were read: what was.
+    pub(crate) packed: Vec<(RegionIndex, Range<usize>)>,
 }
 
 /// Where in a [`RegionBuffer`] some bytes are.
@@ -74,6 +76,7 @@ impl Default for RegionBuffer {
             stored: AlignedBuffer::with_capacity(0),
             plain: PlainBuffer::default(),
             regions: Vec::new(),
+            packed: Vec::new(),
         }
     }
 }
@@ -88,6 +91,7 @@ impl RegionBuffer {
             stored,
             plain,
             regions: Vec::new(),
+            packed: Vec::new(),
         }
     }
 
@@ -102,6 +106,9 @@ impl RegionBuffer {
     pub fn take_unused(&mut self) -> (Option<AlignedBuffer>, Option<PlainBuffer>) {
         let is_used = |half| self.regions.iter().any(|(_, at)| at.half == half);
         let (stored, plain) = (is_used(Half::Stored), is_used(Half::Plain));
+        if !stored {
+            self.packed.clear();
+        }
         (
             (!stored).then(|| std::mem::replace(&mut self.stored, AlignedBuffer::with_capacity(0))),
             (!plain).then(|| std::mem::take(&mut self.plain)),
@@ -125,6 +132,7 @@ impl RegionBuffer {
         self.stored.clear();
         self.plain.len = 0;
         self.regions.clear();
+        self.packed.clear();
     }
 
     /// Plain bytes of all regions.
@@ -136,6 +144,14 @@ impl RegionBuffer {
     /// The regions in it, in order.
     pub fn regions(&self) -> impl Iterator<Item = (RegionIndex, &[u8])> {
         self.regions.iter().map(|(index, at)| (*index, self.bytes(at)))
+    }
+
+    /// What a region was decompressed from, authentic; `None` where it was not compressed, or that is not here any more.
+    #[must_use]
+    pub fn packed(&self, region: RegionIndex) -> Option<&[u8]> {
+        let found = self.packed.binary_search_by_key(&region, |(index, _)| *index);
+        let (_, range) = self.packed.get(found.ok()?)?;
+        self.stored.get(range.clone())
     }
 
     /// Where a slot of `view.requested()` is; `None` when its region is not here. `view` is the one that the

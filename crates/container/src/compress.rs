@@ -55,6 +55,16 @@ impl CompressedRegion {
         }
     }
 
+    /// A region that was compressed before, as it was read: its bytes decompress to so many.
+    #[must_use]
+    pub fn as_read(packed: &[u8], plain_len: usize) -> Self {
+        Self {
+            codec: Codec::Zstd,
+            bytes: packed.to_vec(),
+            plain_len,
+        }
+    }
+
     /// How to undo it.
     #[must_use]
     pub fn codec(&self) -> Codec {

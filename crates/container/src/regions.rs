@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use crypto::TAG_BYTES;
 use env::{AlignedBuffer, StorageError};
 use format::container::{Codec, RegionRow};
 use format::wire;
@@ -183,6 +184,7 @@ impl Containers {
             stored,
             plain,
             regions,
+            packed,
         } = buffer;
         let compressed = wanted.iter().filter(|(_, row)| row.codec == Codec::Zstd);
         let plain_lens = compressed.map(|(index, _)| view.plain_len(*index));
@@ -192,7 +194,12 @@ impl Containers {
             let stored_at = place.start + usize::try_from(row.offset - begin).unwrap_or(usize::MAX);
             let end = stored_at + row.stored_len as usize;
             let opened = match self.open_region(view, index, row, &mut stored[stored_at..end], plain) {
-                Ok(opened) => opened,
+                Ok(opened) => {
+                    if matches!(opened, Opened::Plain(_)) {
+                        packed.push((index, stored_at..end - TAG_BYTES));
+                    }
+                    opened
+                }
                 Err(error) => {
                     let error = self.explain(view, at, index, row, error);
                     self.reread_elsewhere(view, at, index, row, plain, error)?
@@ -329,7 +336,7 @@ impl Containers {
         }
     }
 
-    /// Seal, decompression, length. `stored` is of no further use where the bytes went to `plain`.
+    /// Seal, decompression, length. Where the bytes went to `plain`, what they were decompressed from stands where it was read.
     pub(crate) fn open_region(
         &self,
         view: &CatalogView,

@@ -3,11 +3,15 @@
 //!
 //! Pure but for reads; nothing is put here. Survivors keep their physical order. Regions of few survivors are
 //! gathered up to the store's size of regions. What was stored raw stays raw without being tried; what was
-//! compressed is compressed again.
+//! compressed is compressed again, unless it is a region of some size of which all survives: that stays as it is.
 //!
 //! What must hold: no rot is copied. Every region is opened under its seal, every chunk is compared with its
 //! fingerprint, and the first that fails ends the rewriting. Nodes have the seal alone: their fingerprints are
 //! over their children's.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc;
+use std::thread;
 
 use container::{
     CatalogView, CompressedRegion, Compression, ContainerBuilder, ContainerError, Containers, RegionBuffer,
@@ -19,7 +23,9 @@ use format::reclaim::Moved;
 use types::{ContainerId, Generation, RegionIndex, Slot, SlotRange};
 
 /// Stored bytes of one read.
-const READ_BYTES_MAX: u64 = 4 << 20;
+const READ_BYTES_MAX: u64 = 1 << 20;
+/// Stored bytes from which on another thread is worth it.
+const THREAD_BYTES_MIN: u64 = 1 << 20;
 /// Stored bytes between two regions that are read rather than asked for apart.
 const GAP_BYTES_MAX: u64 = 256 << 10;
 
@@ -57,6 +63,34 @@ pub(crate) struct Part<'a> {
 impl Part<'_> {
     fn survives(&self, entry: &CatalogEntry) -> bool {
         !is_listed(self.dead, entry.slot)
+    }
+
+    /// The regions that have survivors.
+    fn regions(&self) -> Vec<RegionIndex> {
+        let view = self.view;
+        let all = (0u32..).zip(view.rows());
+        let all = all.filter_map(|(number, _)| RegionIndex::new(number).ok());
+        all.filter(|region| {
+            let mut entries = view.entries()[view.positions_in(*region)].iter();
+            entries.any(|entry| self.survives(entry))
+        })
+        .collect()
+    }
+
+    /// The survivors of a region, and their bytes.
+    fn survivors<'b>(
+        &self,
+        region: RegionIndex,
+        bytes: &'b [u8],
+    ) -> impl Iterator<Item = (&CatalogEntry, &'b [u8])> {
+        let mut rest = bytes;
+        let entries = self.view.entries()[self.view.positions_in(region)].iter();
+        let all = entries.map(move |entry| {
+            let (chunk, after) = rest.split_at(rest.len().min(entry.len as usize));
+            rest = after;
+            (entry, chunk)
+        });
+        all.filter(|(entry, _)| self.survives(entry))
     }
 
     /// The entry as it stands in the new generation. Of a merged container only what was announced can be referred to.
@@ -127,8 +161,8 @@ pub(crate) fn join(
         is_raw: true,
     };
     let (mut merged, mut given) = (Vec::new(), 0);
-    for (n, part) in parts.iter().enumerate() {
-        copy(containers, part, &mut regions).map_err(|error| (n, error))?;
+    copy(containers, parts, &mut regions)?;
+    for part in parts {
         match part.moved {
             None => {
                 merged.extend(surviving(part.view.merged(), part.view, part.dead));
@@ -156,32 +190,68 @@ pub(crate) fn join(
     builder.seal(containers).map(Some).map_err(|error| (0, error))
 }
 
-/// A part's survivors.
-fn copy(containers: &Containers, part: &Part<'_>, regions: &mut Regions) -> Result<(), ContainerError> {
-    let view = part.view;
-    let wanted: Vec<RegionIndex> = (0u32..)
-        .zip(view.rows())
-        .filter_map(|(number, _)| RegionIndex::new(number).ok())
-        .filter(|region| {
-            let mut entries = view.entries()[view.positions_in(*region)].iter();
-            entries.any(|entry| part.survives(entry))
-        })
-        .collect();
-    let mut buffer = RegionBuffer::default();
-    for together in reads(view, &wanted) {
-        containers.read_regions_into(view, together, &mut buffer)?;
-        for (region, bytes) in buffer.regions() {
-            let is_raw = view.row(region).is_none_or(|row| row.codec == Codec::Raw);
-            let mut rest = bytes;
-            for entry in &view.entries()[view.positions_in(region)] {
-                let (chunk, after) = rest.split_at(rest.len().min(entry.len as usize));
-                rest = after;
-                if part.survives(entry) {
-                    containers.verify_chunk(view, entry.slot, chunk)?;
-                    if let Some(placed) = part.placed(entry) {
-                        regions.add(placed, chunk, is_raw);
+/// The parts' survivors. Of more than a little, the next are read, opened and compared while the last are compressed and sealed.
+fn copy(
+    containers: &Containers,
+    parts: &[Part<'_>],
+    regions: &mut Regions,
+) -> Result<(), (usize, ContainerError)> {
+    let stored: u64 = parts.iter().map(|part| part.view.stored_bytes()).sum();
+    if stored < THREAD_BYTES_MIN {
+        let mut buffer = RegionBuffer::default();
+        return read(containers, parts, |n, fill| {
+            fill(&mut buffer)?;
+            regions.add_all(&parts[n], &buffer);
+            Ok(ControlFlow::Continue(()))
+        });
+    }
+    thread::scope(|scope| {
+        let (full, filled) = mpsc::sync_channel::<(usize, RegionBuffer)>(1);
+        let (empty, emptied) = mpsc::channel();
+        let reader = scope.spawn(move || {
+            read(containers, parts, |n, fill| {
+                let mut buffer: RegionBuffer = emptied.try_recv().unwrap_or_default();
+                fill(&mut buffer)?;
+                Ok(match full.send((n, buffer)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                })
+            })
+        });
+        for (n, buffer) in filled {
+            regions.add_all(&parts[n], &buffer);
+            // The reader may have ended.
+            drop(empty.send(buffer));
+        }
+        reader.join().expect("reading survivors does not panic")
+    })
+}
+
+/// Has a buffer filled with the next regions that have survivors, all of which are whole.
+type Fill<'a> = &'a dyn Fn(&mut RegionBuffer) -> Result<(), ContainerError>;
+
+/// Reads the regions that have survivors, part by part; `each` is told of which part the next are.
+fn read(
+    containers: &Containers,
+    parts: &[Part<'_>],
+    mut each: impl FnMut(usize, Fill<'_>) -> Result<ControlFlow<()>, ContainerError>,
+) -> Result<(), (usize, ContainerError)> {
+    for (n, part) in parts.iter().enumerate() {
+        let wanted = part.regions();
+        for together in reads(part.view, &wanted) {
+            let fill = |buffer: &mut RegionBuffer| {
+                containers.read_regions_into(part.view, together, buffer)?;
+                for (region, bytes) in buffer.regions() {
+                    for (entry, chunk) in part.survivors(region, bytes) {
+                        containers.verify_chunk(part.view, entry.slot, chunk)?;
                     }
                 }
+                Ok(())
+            };
+            match each(n, &fill) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(error) => return Err((n, error)),
             }
         }
     }
@@ -219,6 +289,32 @@ struct Regions {
 }
 
 impl Regions {
+    /// Adds the survivors among what was read.
+    fn add_all(&mut self, part: &Part<'_>, buffer: &RegionBuffer) {
+        let view = part.view;
+        for (region, bytes) in buffer.regions() {
+            let survivors = part.survivors(region, bytes);
+            let survivors: Vec<_> = survivors
+                .filter_map(|(entry, chunk)| part.placed(entry).map(|placed| (placed, chunk)))
+                .collect();
+            let is_whole = survivors.len() == view.positions_in(region).len();
+            match buffer.packed(region).filter(|_| is_whole) {
+                Some(packed) if self.takes_whole(bytes.len()) => {
+                    self.close();
+                    let entries: Vec<_> = survivors.into_iter().map(|(placed, _)| placed).collect();
+                    self.builder
+                        .append_survivors(CompressedRegion::as_read(packed, bytes.len()), &entries);
+                }
+                _ => {
+                    let is_raw = view.row(region).is_none_or(|row| row.codec == Codec::Raw);
+                    survivors
+                        .into_iter()
+                        .for_each(|(placed, chunk)| self.add(placed, chunk, is_raw));
+                }
+            }
+        }
+    }
+
     /// A region of both kinds is better than two tiny ones, and worse than two that are not.
     fn add(&mut self, entry: CatalogEntry, chunk: &[u8], is_raw: bool) {
         if is_raw != self.is_raw && self.plain.len() >= self.packing.region_bytes / 4 {
@@ -230,6 +326,12 @@ impl Regions {
         if self.plain.len() >= self.packing.region_bytes {
             self.close();
         }
+    }
+
+    /// Whether a region of that length may stay as it is: neither it nor what was gathered before it would be a tiny one.
+    const fn takes_whole(&self, plain_len: usize) -> bool {
+        let is_tiny = self.plain.len() < self.packing.region_bytes / 4;
+        plain_len >= self.packing.region_bytes / 2 && (self.entries.is_empty() || !is_tiny)
     }
 
     fn close(&mut self) {

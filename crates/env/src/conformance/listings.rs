@@ -101,6 +101,30 @@ pub(super) fn a_listing_within_wanted_folders_has_nothing_of_the_others(storage:
     assert_eq!(inner, whole);
 }
 
+pub(super) fn many_folders_are_listed_whole(storage: &dyn Storage, folder: &str) {
+    let mut expected = Vec::new();
+    for outer in 0..90 {
+        for inner in 0..outer % 4 {
+            expected.push(format!("{outer}/{inner}"));
+            expected.push(format!("{outer}/x{inner}/deep/1"));
+        }
+    }
+    let mut expected: Vec<ObjectName> = expected.iter().map(|rest| name(folder, rest)).collect();
+    expected.sort_unstable();
+    for object in &expected {
+        put(storage, object, b"");
+    }
+    assert_eq!(names_of(storage, folder), expected);
+    let is_even = |outer: &str| outer.ends_with(['0', '2', '4', '6', '8']);
+    let listed = storage.list_within(folder, &is_even).expect("list");
+    let listed: Vec<ObjectName> = listed.into_iter().map(|meta| meta.name).collect();
+    expected.retain(|object| {
+        let rest = object.as_str().strip_prefix(folder).unwrap_or_default();
+        is_even(rest.split('/').nth(1).unwrap_or_default())
+    });
+    assert_eq!(listed, expected);
+}
+
 pub(super) fn a_folder_is_dropped_only_when_it_is_empty(storage: &dyn Storage, folder: &str) {
     let (first, deep) = (name(folder, "x/1"), name(folder, "x/deep/2"));
     let x = format!("{folder}/x");

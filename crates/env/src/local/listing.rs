@@ -7,10 +7,17 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use types::ObjectName;
 
 use super::files::absent;
+
+/// So many folders are worth another thread.
+const A_THREAD_MIN: usize = 16;
+/// More than there are cores, for a folder that is not in memory is waited for.
+const THREADS_MAX: usize = 8;
 
 /// What a walk has found.
 #[derive(Debug, Default)]
@@ -24,8 +31,49 @@ pub(super) struct Found {
 /// All objects in `top` and below, but for the folders in it that are not wanted. Without such a folder, none.
 pub(super) fn walk(root: &Path, top: &str, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Found> {
     let mut found = Found::default();
-    let mut todo = vec![top.to_owned()];
-    while let Some(folder) = todo.pop() {
+    let mut todo = found.read(root, top.to_owned())?;
+    todo.retain(|folder| is_wanted(folder.rsplit_once('/').map_or(folder, |(_, last)| last)));
+    found.read_below(root, todo)?;
+    found.objects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}
+
+impl Found {
+    /// Adds the folders and all below them, many at once.
+    fn read_below(&mut self, root: &Path, mut todo: Vec<String>) -> io::Result<()> {
+        while todo.len() < 2 * A_THREAD_MIN {
+            let Some(folder) = todo.pop() else { return Ok(()) };
+            todo.extend(self.read(root, folder)?);
+        }
+        let threads = (todo.len() / A_THREAD_MIN).min(THREADS_MAX);
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            let mut found = Self::default();
+            while let Some(folder) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut below = vec![folder.clone()];
+                while let Some(folder) = below.pop() {
+                    below.extend(found.read(root, folder)?);
+                }
+            }
+            Ok(found)
+        };
+        let found: Vec<io::Result<Self>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            let each = workers.into_iter();
+            each.map(|worker| worker.join().expect("reading a folder does not panic"))
+                .collect()
+        });
+        for found in found {
+            let found = found?;
+            self.objects.extend(found.objects);
+            self.folders.extend(found.folders);
+        }
+        Ok(())
+    }
+
+    /// Adds one folder; the folders in it.
+    fn read(&mut self, root: &Path, folder: String) -> io::Result<Vec<String>> {
+        let mut inner = Vec::new();
         for entry in entries(root, &folder)? {
             let entry = entry?;
             let Some(name) = object_name(&folder, &entry) else {
@@ -36,23 +84,18 @@ pub(super) fn walk(root: &Path, top: &str, is_wanted: &dyn Fn(&str) -> bool) -> 
                 kind => kind?,
             };
             if kind.is_dir() {
-                let name = name.as_str();
-                let is_inner = folder.len() != top.len();
-                if is_inner || is_wanted(name.rsplit_once('/').map_or(name, |(_, last)| last)) {
-                    todo.push(name.to_owned());
-                }
+                inner.push(name.as_str().to_owned());
             } else if kind.is_file() {
                 match entry.metadata() {
-                    Ok(metadata) => found.objects.push((name, metadata)),
+                    Ok(metadata) => self.objects.push((name, metadata)),
                     Err(error) if absent(&error) => {}
                     Err(error) => return Err(error),
                 }
             }
         }
-        found.folders.push(folder);
+        self.folders.push(folder);
+        Ok(inner)
     }
-    found.objects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(found)
 }
 
 /// Names of the folders in `folder`, sorted.

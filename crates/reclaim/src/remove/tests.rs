@@ -551,6 +551,70 @@ fn regions_fill_up_and_what_is_raw_stays_so() {
     }
 }
 
+#[test]
+fn a_region_of_which_all_survives_stays_as_it_is() {
+    let storage = FaultStorage::new();
+    let (containers, mut model) = (open(&storage), Model::new());
+    let data = id(ContainerKind::Data, 1, 1);
+    // Three regions in four are compressed; the second loses a chunk, the last is a tiny one.
+    put(&containers, data, &[300; 17], &mut model);
+    storage.barrier().unwrap();
+    let before = containers.catalog(data).unwrap();
+    let list = list(vec![entry(data, Some(&[(5, 1)]))]);
+    // Whatever is compressed anew would not be compressed.
+    let packing = Packing {
+        compression: Compression::Off,
+        ..PACKING
+    };
+    let how = Execution {
+        packing,
+        copies_bytes_max: 3000,
+        is_current: &|| Ok(true),
+        progress: &Watch::default(),
+    };
+    execute(&open(&storage), &list, &how).unwrap();
+    check_done(&storage, &model, &list);
+    let after = open(&storage).catalog(data).unwrap();
+    let of_slot = |view: &CatalogView, slot: u32| {
+        let slot = Slot::new(slot).unwrap();
+        let row = *view.row(view.place_of(slot).unwrap().region).unwrap();
+        (row.codec, row.stored_len)
+    };
+    assert_eq!(of_slot(&after, 8), of_slot(&before, 8), "as it was");
+    assert_eq!(of_slot(&before, 4).0, Codec::Zstd);
+    assert_eq!(of_slot(&after, 4).0, Codec::Raw, "gathered anew");
+    assert_eq!(of_slot(&after, 16).0, Codec::Raw, "a tiny one is gathered, too");
+}
+
+#[test]
+fn large_containers_are_read_while_they_are_sealed() {
+    let storage = FaultStorage::new();
+    let (containers, mut model) = (open(&storage), Model::new());
+    let [first, second, rotten] = [1, 2, 3].map(|n| id(ContainerKind::Data, 1, n));
+    for id in [first, second, rotten] {
+        put(&containers, id, &[50_000; 120], &mut model);
+    }
+    storage.barrier().unwrap();
+    let dead: Vec<(u32, u32)> = (0..40).map(|n| (n * 3, 1)).collect();
+    let list = list([first, second, rotten].map(|id| entry(id, Some(&dead))).to_vec());
+    let rows = containers.catalog(rotten).unwrap();
+    let far = rows.rows().len() - 2;
+    rot(
+        &storage,
+        &names::container(rotten, generation(0)),
+        rows.rows()[far].offset,
+    );
+    let out = run(&storage, &list).unwrap();
+    assert_eq!(
+        out.damaged.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        [rotten]
+    );
+    assert_eq!(out.compacted, 2);
+    assert_eq!(open(&storage).generations(rotten).unwrap(), [generation(0)]);
+    model.retain(|(id, _), _| *id != rotten);
+    check_done(&storage, &model, &list);
+}
+
 fn merged(from: ContainerId, first: u32, count: u32, here: u32) -> MergedRange {
     MergedRange {
         from,
