@@ -10,6 +10,7 @@ mod common;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::pruning::{
     assert_nothing_unexplained, everything, everything_at_once, forget, impatient, leaving, prune,
@@ -19,10 +20,14 @@ use common::{
     Asked, How, Parts, Process, assert_restores_bytes, assert_sound, back_up_bytes, back_up_watched, is_long,
     noise, snapshot, wait_for_look_ups, wait_until,
 };
+use env::Clock;
 use env::fault::Fault;
+use format::names::LeaseRole;
 use onefold::{
-    AssembleOptions, BackupReport, Error, Monitor, PruneOptions, PruneUnused, SessionId, Store, StreamOutput,
+    AssembleOptions, BackupReport, Error, Monitor, PruneOptions, PruneUnused, SessionId, SessionPolicy,
+    Store, StreamOutput,
 };
+use session::Session;
 
 const PART: usize = 60 << 10;
 
@@ -491,6 +496,50 @@ fn a_second_prune_on_another_host_takes_over_from_a_sleeper() {
             return assert!(n > 30, "{n}");
         }
     }
+}
+
+/// Who lives on another host is waited for, however long that takes; then what is left is done.
+#[test]
+fn a_prune_waits_for_one_that_lives_on_another_host() {
+    let machine = Process::new(7000);
+    machine.init();
+    let parts = parts_of(70);
+    let old = back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1]));
+    let kept = chosen(&parts, &[1, 2]);
+    let all = [(
+        back_up_parts(&machine, "/kept", &kept),
+        "/kept",
+        Parts::whole(&kept),
+    )];
+    forget(&machine.open(), old);
+    // As a prune begins.
+    let first = Process::on(machine.storage.handle_elsewhere(), machine.clock.clone(), 7001);
+    let reclaimer = common::reclaimer::Reclaimer::new(first);
+    let session = Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap();
+    let pulse = session.start_pulse().unwrap();
+    let lease = session.acquire_lease(LeaseRole::Reclaim).unwrap();
+    let store = machine.beside(7002).striding().open();
+    let second = std::thread::spawn(move || store.prune(&everything(), &Monitor::default()));
+    // Longer than one is silent that counts as dead.
+    let until = machine.clock.monotonic() + Duration::from_secs(45 * 60);
+    wait_until("three quarters of an hour", || {
+        machine.clock.monotonic() >= until || second.is_finished()
+    });
+    assert!(!second.is_finished(), "{:?}", second.join());
+    assert!(lease.is_held().unwrap());
+    lease.release().unwrap();
+    session.end().unwrap();
+    drop(pulse);
+    let (report, warnings) = second.join().unwrap().unwrap();
+    assert!(
+        report.epochs == 1 && report.bytes_deleted > 0 && report.sessions_expired.is_empty(),
+        "{report:?}"
+    );
+    let told = warnings
+        .iter()
+        .any(|one| one.contains("waited for the prune of session"));
+    assert!(told, "{warnings:?}");
+    assert_settles(&machine, &all, "waited");
 }
 
 fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
