@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::pruning::{
     assert_nothing_unexplained, everything, everything_at_once, forget, leaving, prune, try_prune,
 };
@@ -12,7 +14,7 @@ use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, n
 use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
-use onefold::{Monitor, PruneReport, PruneUnused, ReadData, SessionId};
+use onefold::{Monitor, PruneOptions, PruneReport, PruneUnused, ReadData, SessionId};
 use types::ObjectName;
 
 const PART: usize = 60 << 10;
@@ -83,6 +85,70 @@ fn what_fills_regions_is_not_copied() {
     prune(&machine.beside(8).open(), &everything(), "again");
     assert_nothing_unexplained(&machine, "at the end");
     assert_kept(&machine, &kept, "at the end");
+}
+
+/// Nothing of file data may be copied, and nothing may stay.
+fn without_copies() -> PruneOptions {
+    let mut options = everything();
+    options.limits.repack_bytes_max = 0;
+    options
+}
+
+#[test]
+fn what_takes_no_copy_goes_however_little_may_be_copied() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    let left = prune(
+        &machine.beside(4).open(),
+        &leaving(PruneUnused::Unlimited),
+        "of whole ones",
+    );
+    assert_eq!(left.containers_trimmed, 0, "{left:?}");
+    assert!(left.bytes_left_dead > 60 << 10, "{left:?}");
+    let options = without_copies();
+    let store = machine.beside(6).open();
+    let preview = store.preview_prune(&options, &BTreeSet::new(), &Monitor::default());
+    let preview = preview.unwrap().0;
+    let report = prune(&machine.beside(8).open(), &options, "without copies");
+    assert!(report.containers_trimmed > 0, "{report:?}");
+    assert_eq!(report.containers_compacted, 0, "{report:?}");
+    assert_eq!(report.containers_trimmed, preview.containers_trimmed);
+    assert!(
+        report.bytes_left_dead < left.bytes_left_dead / 4 * 3,
+        "{report:?}"
+    );
+    assert_kept(&machine, &kept, "trimmed");
+    // What is left takes copies: no epoch is begun for it time after time.
+    let again = prune(&machine.beside(10).open(), &options, "once more");
+    assert!(again.bytes_left_dead > 0 && again.epochs == 0, "{again:?}");
+    let rest = prune(&machine.beside(12).open(), &everything(), "with copies");
+    assert!(
+        rest.containers_compacted > 0 && rest.bytes_left_dead == 0,
+        "{rest:?}"
+    );
+    assert_kept(&machine, &kept, "at the end");
+}
+
+/// Some of the nodes of a backup that goes are those of one that stays, in one container.
+#[test]
+fn dead_nodes_are_copied_away_however_little_data_may_be() {
+    let machine = Process::new(2);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
+    let store = machine.open();
+    let first = back_up_bytes(&store, "/a", &parts.concat(), &How::plain()).unwrap();
+    let kept = parts[..3].concat();
+    let second = back_up_bytes(&store, "/a", &kept, &How::plain()).unwrap();
+    machine.env.storage.barrier().unwrap();
+    forget(&machine.open(), first.id);
+    let report = prune(
+        &machine.beside(4).open(),
+        &without_copies(),
+        "without copies of data",
+    );
+    assert!(report.containers_compacted > 0, "{report:?}");
+    assert!(report.bytes_freed() > 2 * PART as u64, "{report:?}");
+    assert_kept(&machine, &(second.id, "/a", kept), "after it");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod epochs;
 mod error;
 mod finish;
 mod housekeeping;
+mod known;
 mod live;
 mod mark;
 mod marks;

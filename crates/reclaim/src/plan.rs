@@ -171,11 +171,12 @@ pub(crate) fn can_wait(price: &Price, stored_bytes: u64, limits: Limits) -> bool
     }
     let is_dear = price.copied > price.freed / 2;
     let is_little = !is_above(price.dead, stored_bytes, limits.unused_max);
-    price.copied_for_nodes > limits.repack_bytes_max || (is_dear && is_little)
+    is_dear && is_little
 }
 
+/// Whether more is dead than may stay.
 #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
-fn is_above(dead: u64, stored: u64, max: Unused) -> bool {
+pub(crate) fn is_above(dead: u64, stored: u64, max: Unused) -> bool {
     match max {
         Unused::Share(share) => dead as f64 > stored as f64 * share,
         Unused::Bytes(bytes) => dead > bytes,
@@ -311,8 +312,8 @@ mod tests {
             ..limits
         };
         assert!(
-            can_wait(&price(10, 10, 1000, 500), 1000, none),
-            "no more may be copied"
+            !can_wait(&price(10, 10, 1000, 500), 1000, none),
+            "what may be copied is file data: nodes are copied in any case"
         );
     }
 

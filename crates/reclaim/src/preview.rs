@@ -10,8 +10,9 @@ use types::SessionId;
 use crate::decide::{self, Ground};
 use crate::error::Result;
 use crate::finish;
+use crate::known::Known;
 use crate::merge::Candidates;
-use crate::prune::{Context, Known, PruneOptions};
+use crate::prune::{Context, PruneOptions};
 
 /// What a run would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

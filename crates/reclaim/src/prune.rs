@@ -6,26 +6,22 @@ use std::time::Duration;
 
 use container::Containers;
 use format::names::{self, LeaseRole};
-use format::reclaim::{GroupId, Removed};
+use format::reclaim::GroupId;
 use index::Index;
 use object::Sealer;
 use recipe::NodeSource;
-use session::{
-    Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
-    SessionPolicy,
-};
-use types::{Epoch, Revision, SessionId, UnixNanos};
+use session::{DeathWatch, HeldLease, Life, Manifests, Roster, Session, SessionError, SessionPolicy};
+use types::{Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
-use crate::condemn::{self, Before, Plan};
 use crate::epochs::Epochs;
 use crate::error::{ReclaimError, Result};
 use crate::finish;
 use crate::housekeeping;
+use crate::known::Known;
 use crate::marks::{self, InForce};
 use crate::merge;
-use crate::moves::Moves;
-use crate::plan::{self, Limits, Partial};
+use crate::plan::Limits;
 use crate::progress::Progress;
 use crate::spill::Spill;
 
@@ -280,112 +276,6 @@ fn run(
     Ok(report)
 }
 
-/// What is known when nothing is open.
-pub(crate) struct Known {
-    epochs: Epochs,
-    pub(crate) removed: Option<(Removed, UnixNanos)>,
-    in_force: InForce,
-    sweep_all: bool,
-    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and that still holds.
-    replaces_lists: bool,
-    pub(crate) census: Census,
-    /// Those of the census that run or may run.
-    running: BTreeSet<SessionId>,
-    pub(crate) moves: Moves,
-}
-
-impl Known {
-    /// In this order: marks that are in force cover nothing that is listed after them.
-    pub(crate) fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
-        let epochs = Epochs::list(context.sealer)?;
-        let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-        let newest = removed.as_ref().map(|(removed, _)| removed);
-        let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;
-        for group in &in_force.missing {
-            let (series, first) = (group.series, group.first);
-            context.progress.warn(&format!(
-                "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
-            ));
-        }
-        let has_rotten = match newest {
-            Some(newest) => epochs.has_rotten_below(context.sealer, newest.epoch, context.progress)?,
-            None => false,
-        };
-        let replaces_lists = unreadable || has_rotten;
-        // An epoch that is still open here is one whose lists cannot be read.
-        let sweep_all =
-            options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
-        let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
-        let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
-        let to = moves.all().map(|moved| (moved.from, moved.to));
-        context.containers.know_moved(to);
-        let mut known = Self {
-            epochs,
-            removed,
-            in_force,
-            sweep_all,
-            replaces_lists,
-            moves,
-            census: Census::default(),
-            running: BTreeSet::new(),
-        };
-        known.look(context)?;
-        Ok(known)
-    }
-
-    fn look(&mut self, context: &Context<'_>) -> Result<()> {
-        self.census = context.manifests.census(&self.in_force.covers())?;
-        self.running = context.running(&self.census.roster)?;
-        Ok(())
-    }
-
-    pub(crate) fn plan(
-        &self,
-        context: &Context<'_>,
-        options: &PruneOptions,
-        list: &ManifestList,
-        spill: Option<&mut Spill<'_>>,
-    ) -> Result<Plan> {
-        let before = Before {
-            in_force: &self.in_force,
-            removed: self.removed.as_ref().map(|(removed, _)| removed),
-            sweep_all: self.sweep_all,
-            running: &self.running,
-            epoch: self.epochs.next(),
-            moves: &self.moves,
-        };
-        condemn::plan(context, options, list, &before, spill)
-    }
-
-    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that reaches what is gone.
-    pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
-        if self.replaces_lists {
-            Limits::NOTHING_STAYS
-        } else {
-            options.limits
-        }
-    }
-
-    /// Whether what stayed is more than may stay, or stayed for somebody who runs no more.
-    fn is_overdue(&self, session: &Session, limits: Limits) -> bool {
-        let Some((removed, _)) = &self.removed else {
-            return false;
-        };
-        let (in_use, dead): (Vec<_>, Vec<_>) = removed.left.iter().partition(|left| left.dead_bytes == 0);
-        let partials = dead.iter().map(|left| Partial {
-            container: left.slots.container,
-            dead: crate::slots::SlotSet::default(),
-            dead_bytes: left.dead_bytes,
-            live_bytes: left.live_bytes,
-            is_left: true,
-        });
-        let unknown = |_: &Partial| Ok::<_, std::convert::Infallible>(None);
-        let Ok(choice) = plan::choose(partials.collect(), removed.stored_bytes, limits, unknown);
-        let is_alone = self.running.iter().all(|id| *id == session.id());
-        !choice.compacted.is_empty() || (!in_use.is_empty() && is_alone)
-    }
-}
-
 /// What a plan has led to.
 struct Begun {
     /// The epoch that was announced, if one was needed.
@@ -431,7 +321,7 @@ fn begin_with(
     }
     let is_needed = plan.has_news
         || plan.has_dropped
-        || known.is_overdue(session, options.limits)
+        || known.is_overdue(context, session, options.limits, &plan)?
         || merge::is_due(
             context,
             options,

@@ -1,0 +1,143 @@
+//! What a run, or who asks what one would do, knows when nothing is open: lists, marks, manifests, sessions.
+
+use std::collections::BTreeSet;
+
+use format::reclaim::Removed;
+use session::{Census, ManifestList, Session};
+use types::{SessionId, UnixNanos};
+
+use crate::condemn::{self, Before, Plan};
+use crate::decide::{self, Ground};
+use crate::epochs::Epochs;
+use crate::error::Result;
+use crate::marks::InForce;
+use crate::merge::Candidates;
+use crate::moves::Moves;
+use crate::plan::{self, Limits};
+use crate::prune::{Context, PruneOptions};
+use crate::slots::SlotMap;
+use crate::spill::Spill;
+
+/// What is known when nothing is open.
+pub(crate) struct Known {
+    pub(crate) epochs: Epochs,
+    pub(crate) removed: Option<(Removed, UnixNanos)>,
+    pub(crate) in_force: InForce,
+    sweep_all: bool,
+    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and that still holds.
+    pub(crate) replaces_lists: bool,
+    pub(crate) census: Census,
+    /// Those of the census that run or may run.
+    running: BTreeSet<SessionId>,
+    pub(crate) moves: Moves,
+}
+
+impl Known {
+    /// In this order: marks that are in force cover nothing that is listed after them.
+    pub(crate) fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
+        let epochs = Epochs::list(context.sealer)?;
+        let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+        let newest = removed.as_ref().map(|(removed, _)| removed);
+        let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;
+        for group in &in_force.missing {
+            let (series, first) = (group.series, group.first);
+            context.progress.warn(&format!(
+                "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
+            ));
+        }
+        let has_rotten = match newest {
+            Some(newest) => epochs.has_rotten_below(context.sealer, newest.epoch, context.progress)?,
+            None => false,
+        };
+        let replaces_lists = unreadable || has_rotten;
+        // An epoch that is still open here is one whose lists cannot be read.
+        let sweep_all =
+            options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
+        let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
+        let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
+        let to = moves.all().map(|moved| (moved.from, moved.to));
+        context.containers.know_moved(to);
+        let mut known = Self {
+            epochs,
+            removed,
+            in_force,
+            sweep_all,
+            replaces_lists,
+            moves,
+            census: Census::default(),
+            running: BTreeSet::new(),
+        };
+        known.look(context)?;
+        Ok(known)
+    }
+
+    pub(crate) fn look(&mut self, context: &Context<'_>) -> Result<()> {
+        self.census = context.manifests.census(&self.in_force.covers())?;
+        self.running = context.running(&self.census.roster)?;
+        Ok(())
+    }
+
+    pub(crate) fn plan(
+        &self,
+        context: &Context<'_>,
+        options: &PruneOptions,
+        list: &ManifestList,
+        spill: Option<&mut Spill<'_>>,
+    ) -> Result<Plan> {
+        let before = Before {
+            in_force: &self.in_force,
+            removed: self.removed.as_ref().map(|(removed, _)| removed),
+            sweep_all: self.sweep_all,
+            running: &self.running,
+            epoch: self.epochs.next(),
+            moves: &self.moves,
+        };
+        condemn::plan(context, options, list, &before, spill)
+    }
+
+    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that reaches what is gone.
+    pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
+        if self.replaces_lists {
+            Limits::NOTHING_STAYS
+        } else {
+            options.limits
+        }
+    }
+
+    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
+    /// decision itself says what can go: that takes no copy, or so small a one as may be made. `plan` has no news.
+    pub(crate) fn is_overdue(
+        &self,
+        context: &Context<'_>,
+        session: &Session,
+        limits: Limits,
+        plan: &Plan,
+    ) -> Result<bool> {
+        let Some((removed, _)) = &self.removed else {
+            return Ok(false);
+        };
+        let is_alone = self.running.iter().all(|id| *id == session.id());
+        if is_alone && removed.left.iter().any(|left| left.dead_bytes == 0) {
+            return Ok(true);
+        }
+        let dead: u64 = removed.left.iter().map(|left| left.dead_bytes).sum();
+        if !plan::is_above(dead, removed.stored_bytes.max(dead), limits.unused_max) {
+            return Ok(false);
+        }
+        let ground = Ground {
+            known: &removed.left,
+            stored_bytes: removed.stored_bytes,
+            limits,
+            moves: &self.moves,
+            // Merging has a question of its own.
+            candidates: Candidates::default(),
+        };
+        // What there is to say of any container the epoch says, if there is one.
+        let quiet = Context {
+            progress: &(),
+            ..*context
+        };
+        let decided = decide::decide(&quiet, &plan.condemned, &SlotMap::default(), ground)?;
+        Ok(!decided.slots.is_empty())
+    }
+}
