@@ -97,6 +97,20 @@ pub enum ContainerError {
         /// The generation that is gone.
         generation: Generation,
     },
+    /// Of a trimmed container nothing is left but where its chunks were: the object that they are in is gone.
+    #[error(
+        "container {container} generation {generation}: {body}, the object that its chunks are in, is missing from the \
+         store; bring it back from a copy of the store, or run `onefold check`, which names the files that are lost with \
+         it: a backup stores again what its source still has"
+    )]
+    BodyMissing {
+        /// The container.
+        container: ContainerId,
+        /// The trimmed generation.
+        generation: Generation,
+        /// The object.
+        body: ObjectName,
+    },
     /// The object under this name says that it is another one.
     #[error("container {container} generation {generation}: the object under this name is {found}")]
     WrongIdentity {
@@ -235,6 +249,7 @@ impl ContainerError {
                 | Self::DigestMismatch { .. }
                 | Self::Forged { .. }
                 | Self::Missing { .. }
+                | Self::BodyMissing { .. }
                 | Self::WrongIdentity { .. }
                 | Self::Decompress { .. }
                 | Self::FingerprintMismatch { .. }

@@ -21,7 +21,7 @@ use crate::buffer::{BytesAt, Half, PlainBuffer, RegionBuffer};
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
-use crate::identity::Identity;
+use crate::identity::{CopyOf, Identity};
 use crate::view::CatalogView;
 
 thread_local! {
@@ -95,8 +95,8 @@ impl Containers {
     /// One region's plain bytes.
     ///
     /// # Errors
-    /// `Vanished` when the generation was replaced (ask [`Self::newer`] and go on at the same slots);
-    /// `NoRegion`; `DigestMismatch`, `Forged`, `Decompress` and others when no copy is good.
+    /// `Vanished` when the generation was replaced (ask [`Self::newer`] and go on at the same slots), and so it may be with
+    /// `BodyMissing`; `NoRegion`; `DigestMismatch`, `Forged`, `Decompress` and others when no copy is good.
     pub fn read_region(
         &self,
         view: &CatalogView,
@@ -230,14 +230,20 @@ impl Containers {
             self.report_mirror(other, Part::Region(first), &error);
             return Ok((other, place));
         }
-        let (container, generation) = (at.id, at.generation);
-        Err(if is_absent(&error) {
-            ContainerError::Vanished {
+        if !is_absent(&error) {
+            return Err(error);
+        }
+        let (container, generation) = (view.id(), view.generation());
+        Err(match at.copy {
+            CopyOf::Body => ContainerError::BodyMissing {
                 container,
                 generation,
-            }
-        } else {
-            error
+                body: at.name(),
+            },
+            CopyOf::Main | CopyOf::Mirror => ContainerError::Vanished {
+                container,
+                generation,
+            },
         })
     }
 

@@ -454,7 +454,11 @@ impl Scan<'_> {
                 return Ok(Read::Bytes(place));
             }
             Err(StorageError::NotFound { .. }) if self.place.copy == CopyOf::Body => {
-                ContainerError::Missing { container }
+                ContainerError::BodyMissing {
+                    container,
+                    generation,
+                    body: self.place.name(),
+                }
             }
             Err(StorageError::NotFound { .. }) => ContainerError::Vanished {
                 container,

@@ -201,7 +201,34 @@ fn a_missing_or_rotten_body_is_noticed() {
     store.storage.lose(&body(data));
     let verified = store.containers.verify(data, Depth::Full).unwrap();
     assert!(!verified.is_sound());
-    store.read(data, 0).unwrap_err();
+    let found = verified.damages.iter().map(|damage| damage.error.to_string());
+    let gone = body(data);
+    for error in found.chain([store.read(data, 0).unwrap_err().to_string()]) {
+        let names = [
+            &data.to_string()[..],
+            "generation 1",
+            gone.as_str(),
+            "onefold check",
+        ];
+        assert!(names.iter().all(|name| error.contains(name)), "{error}");
+        assert!(!error.contains("replaced"), "{error}");
+    }
+}
+
+/// Whoever knows a trimmed generation that has been replaced finds its body gone, and goes on in the newer one.
+#[test]
+fn a_body_that_went_with_its_generation_is_not_missed() {
+    let (store, data, chunks) = filled();
+    trim(&store, &trimmed(&store, data, 1, &[2, 3]).unwrap());
+    let other = store.beside();
+    check_chunks(&other, data, &chunks, &[0, 1, 4, 5]);
+    let survivors = vec![vec![chunks[0].clone(), chunks[1].clone()]];
+    let copied = store.seal(data, 2, &survivors, Compression::Off);
+    store.containers.put(&copied).unwrap();
+    store.storage.barrier().unwrap();
+    store.storage.delete(&name(data, 1)).unwrap();
+    store.storage.delete(&body(data)).unwrap();
+    check_chunks(&other, data, &chunks, &[0, 1]);
 }
 
 #[test]

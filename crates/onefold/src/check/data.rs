@@ -7,6 +7,7 @@ use container::{ContainerError, CopyOf, Damage, Depth, Part, Verified};
 use format::container::CatalogCopy;
 use types::{ContainerId, ContainerKind, Slot, SlotRange};
 
+use super::structure::without_body;
 use super::{BadSlots, CheckReport, all_slots};
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -97,7 +98,7 @@ fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckR
         };
         report.find(
             format!("{id}.{}{copy}", damage.generation),
-            format!("{}{}", damage.error, shown(&damage.slots)),
+            format!("{}{}", told(&damage.error), shown(&damage.slots)),
             is_covered,
         );
     }
@@ -115,6 +116,14 @@ fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckR
         .collect();
     if !lost.is_empty() {
         bad.entry(id).or_default().extend(lost);
+    }
+}
+
+/// What is wrong, without the advice to check.
+fn told(error: &ContainerError) -> String {
+    match error {
+        ContainerError::BodyMissing { body, .. } => without_body(body),
+        error => error.to_string(),
     }
 }
 

@@ -11,7 +11,8 @@ use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
 use session::ManifestList;
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, SequenceNumber,
+    SessionId, SlotRange,
 };
 
 use super::{BadSlots, CheckReport, all_slots, objects};
@@ -198,8 +199,8 @@ fn catalogs(
         match catalog {
             Ok(view) if view.id() != *id => _ = merged_into.insert(view.id()),
             Ok(view) => {
-                if !has_body(store, &view)? {
-                    report.find(id, "the object that its chunks are in is missing", false);
+                if let Some(body) = missing_body(store, &view)? {
+                    report.find(id, without_body(&body), false);
                     bad.entry(*id).or_default().push(all_slots());
                 }
             }
@@ -213,25 +214,30 @@ fn catalogs(
     Ok(merged_into)
 }
 
-/// Whether a trimmed container has what it was trimmed from, under either of its names.
-fn has_body(store: &Store, view: &CatalogView) -> Result<bool> {
+/// What is found of a trimmed container whose chunks are gone.
+pub(super) fn without_body(body: &ObjectName) -> String {
+    format!("the object that its chunks are in is missing: {body}")
+}
+
+/// What a trimmed container was trimmed from, where that has neither of its names.
+fn missing_body(store: &Store, view: &CatalogView) -> Result<Option<ObjectName>> {
     let Some(body) = view.body() else {
-        return Ok(true);
+        return Ok(None);
     };
     let (own, former) = (names::body(view.id(), body), names::container(view.id(), body));
     // Another may be giving it its name.
     for name in [&own, &former, &own] {
         match store.env.storage.head(name) {
             Err(env::StorageError::NotFound { .. }) => {}
-            Ok(_) => return Ok(true),
+            Ok(_) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
     // Nor is it missing where the generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
-        Err(env::StorageError::NotFound { .. }) => Ok(true),
-        Ok(_) => Ok(false),
+        Err(env::StorageError::NotFound { .. }) => Ok(None),
+        Ok(_) => Ok(Some(own)),
         Err(error) => Err(error.into()),
     }
 }
