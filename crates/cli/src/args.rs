@@ -5,7 +5,8 @@ mod retention;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
 pub(crate) use prune::{Prune, PruneLimits};
@@ -24,6 +25,26 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// What is not understood; that help was asked for.
+    pub(crate) fn typed() -> Result<Self, clap::Error> {
+        let cli = Self::try_parse()?;
+        if matches!(&cli.command, Command::Forget(forget) if forget.has_idle_limits()) {
+            let mut command = Self::command();
+            command.build();
+            let forget = command.find_subcommand_mut("forget");
+            let why = "--max-unused and --max-repack say how space is reclaimed, and nothing is reclaimed here: add \
+                       --prune, or -n to see what would be";
+            let forget = forget.expect("it is a command");
+            return Err(forget.error(ErrorKind::MissingRequiredArgument, why));
+        }
+        Ok(cli)
+    }
 }
 
 /// Options of every command.

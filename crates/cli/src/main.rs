@@ -13,13 +13,11 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::Cli;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::typed().unwrap_or_else(|error| error.exit());
     let output = Output::new(&cli.global);
     match commands::run(&cli, output) {
         Ok(code) => code.into(),

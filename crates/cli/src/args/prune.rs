@@ -22,9 +22,10 @@ pub(crate) struct Prune {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Space")]
 pub(crate) struct PruneLimits {
-    /// How much of what is stored may be unused afterwards: a share as `5%`, a size as `500M`, or `unlimited`
-    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
-    max_unused: PruneUnused,
+    /// How much of what is stored may be unused afterwards: a share as `5%`, which is the default, a size as `500M`, or
+    /// `unlimited`
+    #[arg(long, value_name = "LIMIT", value_parser = unused)]
+    max_unused: Option<PruneUnused>,
     /// Copy at most so much, as `10G`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_repack: Option<u64>,
@@ -32,10 +33,16 @@ pub(crate) struct PruneLimits {
 
 impl PruneLimits {
     pub(crate) fn limits(&self) -> Limits {
+        let default = Limits::default();
         Limits {
-            unused_max: self.max_unused,
-            repack_bytes_max: self.max_repack.unwrap_or(u64::MAX),
+            unused_max: self.max_unused.unwrap_or(default.unused_max),
+            repack_bytes_max: self.max_repack.unwrap_or(default.repack_bytes_max),
         }
+    }
+
+    /// Whether any was given.
+    pub(crate) fn are_given(&self) -> bool {
+        self.max_unused.is_some() || self.max_repack.is_some()
     }
 }
 

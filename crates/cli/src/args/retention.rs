@@ -54,6 +54,11 @@ impl Forget {
         }
     }
 
+    /// Whether it says how space is reclaimed, and reclaims none.
+    pub(crate) fn has_idle_limits(&self) -> bool {
+        self.limits.are_given() && !self.prune && !self.dry_run
+    }
+
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             rules: self.keep.rules(),

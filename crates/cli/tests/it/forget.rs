@@ -166,3 +166,23 @@ fn json_lines_say_it_all() {
     let unheld = last(&bed.ok(["unhold", "1", "--json"]));
     assert!(unheld["hold_until"].is_null());
 }
+
+#[test]
+fn how_to_reclaim_is_asked_only_of_who_reclaims() {
+    let bed = bed(2);
+    for limit in [["--max-unused", "1%"], ["--max-repack", "1G"]] {
+        for what in [["-l", "1"].as_slice(), &["1"]] {
+            let args = || ["forget"].into_iter().chain(limit).chain(what.iter().copied());
+            bed.run(args()).expect(2).says(&[
+                "--max-unused and --max-repack",
+                "add --prune, or -n",
+                "onefold forget",
+            ]);
+            assert_eq!(bed.backups(), [1, 2], "nothing was done");
+            bed.ok(args().chain(["-n"]));
+        }
+    }
+    bed.ok(["forget", "-l", "1", "--max-repack", "0", "--prune"]);
+    assert_eq!(bed.backups(), [2]);
+    bed.ok(["prune", "--max-unused", "0"]);
+}
