@@ -169,6 +169,14 @@ pub(crate) fn local_time(nanos: i64) -> String {
     }
 }
 
+/// Local time of day as `13:05:09`.
+pub(crate) fn local_clock(nanos: i64) -> String {
+    match local_time(nanos).split_once(' ') {
+        Some((_, time)) => time.to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
 /// Time in UTC as `2026-01-31 13:05`.
 pub(crate) fn utc_minute(nanos: i64) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {

@@ -1,4 +1,7 @@
-//! Progress on a terminal: share, rate, time left. Silent in a pipe; with `--json`, a status line a second.
+//! Progress on a terminal: share, rate, time left, for whom a command waits. Silent in a pipe; with `--json`, a line a
+//! second.
+
+mod bar;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -6,33 +9,136 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressDrawTarget;
+use onefold::{Monitor, Waiting, WaitingRole, WorkUnit};
 use serde::Serialize;
 
-use crate::output::{Output, lossy};
+use crate::output::{Output, lossy, utc_time};
+use bar::Bar;
 
 /// What a running command says of itself when asked.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Status {
-    /// Bytes done.
-    pub(crate) bytes_done: u64,
-    /// Bytes in all; 0 while unknown.
-    pub(crate) bytes_total: u64,
+    /// What is counted.
+    pub(crate) unit: WorkUnit,
+    /// So many of them are done.
+    pub(crate) done: u64,
+    /// So many there are in all; 0 while unknown.
+    pub(crate) total: u64,
     /// Files done.
     pub(crate) files_done: u64,
     /// Entries that could not be dealt with.
     pub(crate) errors: u64,
     /// What is at hand.
-    #[serde(skip)]
     pub(crate) current: Vec<u8>,
+    /// For whom the command waits.
+    pub(crate) waiting: Vec<Waiting>,
+}
+
+impl Status {
+    /// As the monitor counts.
+    pub(crate) fn of(monitor: &Monitor) -> Self {
+        Self {
+            unit: monitor.work_unit(),
+            done: monitor.work_done(),
+            total: monitor.work_total(),
+            errors: monitor.errors(),
+            waiting: monitor.waiting(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What is counted, as people call many of them.
+const fn plural(unit: WorkUnit) -> &'static str {
+    match unit {
+        WorkUnit::Bytes => "bytes",
+        WorkUnit::Nodes => "nodes",
+        WorkUnit::Containers => "containers",
+        WorkUnit::Backups => "backups",
+    }
 }
 
 #[derive(Serialize)]
-struct StatusLine<'a> {
+struct StatusLine {
     message_type: &'static str,
     #[serde(flatten)]
-    status: &'a Status,
+    work: Work,
+    files_done: u64,
+    errors: u64,
     current: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Work {
+    Bytes {
+        bytes_done: u64,
+        bytes_total: u64,
+    },
+    Counted {
+        unit: &'static str,
+        done: u64,
+        total: u64,
+    },
+}
+
+impl StatusLine {
+    fn of(status: &Status) -> Self {
+        let (done, total) = (status.done, status.total);
+        Self {
+            message_type: "status",
+            work: match status.unit {
+                WorkUnit::Bytes => Work::Bytes {
+                    bytes_done: done,
+                    bytes_total: total,
+                },
+                unit => Work::Counted {
+                    unit: plural(unit),
+                    done,
+                    total,
+                },
+            },
+            files_done: status.files_done,
+            errors: status.errors,
+            current: lossy(&status.current),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WaitingLine {
+    message_type: &'static str,
+    sessions: Vec<WaitingFor>,
+}
+
+#[derive(Serialize)]
+struct WaitingFor {
+    session_id: u64,
+    role: &'static str,
+    hostname: Option<String>,
+    process: u32,
+    on_this_host: bool,
+    since: String,
+    until: String,
+}
+
+impl WaitingFor {
+    fn of(waiting: &Waiting) -> Self {
+        Self {
+            session_id: waiting.session.get(),
+            role: match waiting.role {
+                WaitingRole::Backup => "backup",
+                WaitingRole::Reader => "reader",
+                WaitingRole::Prune => "prune",
+            },
+            hostname: waiting.host.as_deref().map(lossy),
+            process: waiting.process,
+            on_this_host: waiting.is_here,
+            since: utc_time(waiting.since.get()),
+            until: utc_time(waiting.until.get()),
+        }
+    }
 }
 
 /// Runs `work`, showing `status` beside it.
@@ -54,7 +160,7 @@ pub(crate) fn beside<T>(
                 if output.json {
                     lines(output, &done, status)
                 } else {
-                    bar(verb, &done, status)
+                    watch(verb, &done, status)
                 }
             })
         };
@@ -87,52 +193,54 @@ fn lines(output: Output, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)
             return;
         }
         let status = status();
-        let line = StatusLine {
-            message_type: "status",
-            current: lossy(&status.current),
-            status: &status,
+        let said = if status.waiting.is_empty() {
+            output.object(&StatusLine::of(&status))
+        } else {
+            output.object(&WaitingLine {
+                message_type: "waiting",
+                sessions: status.waiting.iter().map(WaitingFor::of).collect(),
+            })
         };
-        if output.object(&line).is_err() {
+        if said.is_err() {
             return;
         }
     }
 }
 
-fn bar(verb: &'static str, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-    let unknown =
-        ProgressStyle::with_template("{prefix} {spinner} {bytes}, {binary_bytes_per_sec}, {wide_msg}");
-    let known = ProgressStyle::with_template(
-        "{prefix} {percent:>3}% [{bar:10}] {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left, {wide_msg}",
-    );
-    let (Ok(unknown), Ok(known)) = (unknown, known) else {
-        return;
-    };
-    bar.set_prefix(verb);
-    bar.set_style(unknown);
-    let mut total = 0;
+fn watch(verb: &'static str, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {
+    let mut bar = Bar::new(verb, ProgressDrawTarget::stderr_with_hz(8));
     loop {
         thread::park_timeout(Duration::from_millis(125));
         if done.load(Ordering::Acquire) {
-            bar.finish_and_clear();
-            return;
+            return bar.clear();
         }
-        let status = status();
-        if status.bytes_total != total {
-            total = status.bytes_total;
-            bar.set_length(total);
-            bar.set_style(known.clone());
-        }
-        bar.set_position(status.bytes_done);
-        let errors = if status.errors > 0 {
-            format!(", {} errors", status.errors)
-        } else {
-            String::new()
+        bar.show(&status());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_named_in_json() {
+        let said = |unit| {
+            serde_json::to_string(&StatusLine::of(&Status {
+                unit,
+                done: 3,
+                total: 12,
+                ..Status::default()
+            }))
+            .unwrap()
         };
-        bar.set_message(format!(
-            "{} files{errors}  {}",
-            status.files_done,
-            lossy(&status.current)
-        ));
+        let rest = r#""files_done":0,"errors":0,"current":""}"#;
+        assert_eq!(
+            said(WorkUnit::Bytes),
+            format!(r#"{{"message_type":"status","bytes_done":3,"bytes_total":12,{rest}"#)
+        );
+        assert_eq!(
+            said(WorkUnit::Nodes),
+            format!(r#"{{"message_type":"status","unit":"nodes","done":3,"total":12,{rest}"#)
+        );
     }
 }

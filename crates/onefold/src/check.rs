@@ -19,7 +19,7 @@ use session::ManifestEntry;
 use types::{ContainerId, SessionId, Slot, SlotRange};
 
 use crate::error::{Error, Result};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
 use crate::store::Store;
 
@@ -112,7 +112,7 @@ impl Store {
         let mut bad = structure.bad;
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
-            monitor.set_total(chosen.len() as u64);
+            monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
             data::read(self, &chosen, monitor, &mut report, &mut bad)?;
         }
         if !report.is_sound()

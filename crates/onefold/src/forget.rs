@@ -10,7 +10,7 @@ use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Se
 use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
 /// Which backups are forgotten.
@@ -110,7 +110,7 @@ impl Store {
         };
         doomed.sort_by_key(|one| one.session);
         doomed.dedup_by_key(|one| one.session);
-        monitor.set_total(doomed.len() as u64);
+        monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
         let mut done = Vec::with_capacity(doomed.len());
         if request.is_dry_run {
             done.resize(doomed.len(), Forgetting::Done);

@@ -9,7 +9,7 @@ use session::{EndedBy, ManifestList};
 use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::Result;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
 /// Kinds that have catalogs to hook.
@@ -44,12 +44,8 @@ impl Store {
         self.know_moved();
         let list = self.manifests.list()?;
         let sessions = self.to_index(&list)?;
-        monitor.set_total(
-            sessions
-                .iter()
-                .map(|session| session.containers.len() as u64)
-                .sum(),
-        );
+        let containers = sessions.iter().map(|session| session.containers.len() as u64);
+        monitor.begin_part(WorkUnit::Containers, containers.sum());
         let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
         drop(index.take_warnings());
         let containers = index.rebuild(&self.containers, &sessions)?;

@@ -40,11 +40,12 @@ pub use ingest::{
     COMPRESSION_LEVEL, Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource,
     StageStats, StreamPiece, StreamSource,
 };
-pub use monitor::Monitor;
+pub use monitor::{Monitor, WorkUnit};
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,
 };
+pub use reclaim::{Waiting, WaitingRole};
 pub use restore::{RestoreReport, RestoreRequest};
 pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};
 pub use session::{DamagedObject, Filter, SessionPolicy};

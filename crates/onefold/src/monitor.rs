@@ -1,10 +1,25 @@
 //! How a long operation is watched and stopped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ingest::Counters;
+use reclaim::Waiting;
 use restore::RestoreCounters;
+
+/// What an operation counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkUnit {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Nodes of recipes.
+    Nodes,
+    /// Containers.
+    Containers,
+    /// Backups.
+    Backups,
+}
 
 /// Counters to read while an operation runs, and the flag that stops it. One a run.
 #[derive(Debug, Default)]
@@ -14,9 +29,11 @@ pub struct Monitor {
     /// What a restore counts.
     pub restore: RestoreCounters,
     cancel: Arc<AtomicBool>,
+    unit: Mutex<WorkUnit>,
     done: AtomicU64,
     total: Arc<AtomicU64>,
     errors: AtomicU64,
+    waiting: Mutex<Vec<Waiting>>,
     notes: Mutex<Vec<String>>,
 }
 
@@ -36,13 +53,19 @@ impl Monitor {
         &self.cancel
     }
 
-    /// Work done so far: bytes, or containers where that is said.
+    /// What is counted now; an operation may count one thing after another, each from nothing.
+    #[must_use]
+    pub fn work_unit(&self) -> WorkUnit {
+        *self.unit()
+    }
+
+    /// So many of them are done.
     #[must_use]
     pub fn work_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Work in all, 0 while unknown.
+    /// So many of them there are in all; 0 while unknown.
     #[must_use]
     pub fn work_total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -62,15 +85,44 @@ impl Monitor {
         self.done.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Says how much there will be.
+    /// More of something is done that may not be what was counted before, and of which nobody knows how much there is.
+    pub(crate) fn add_done_of(&self, unit: WorkUnit, n: u64) {
+        if self.work_unit() != unit {
+            self.begin_part(unit, 0);
+        }
+        self.add_done(n);
+    }
+
+    /// Says how many bytes there will be, where bytes are counted.
     pub fn set_total(&self, n: u64) {
         self.total.store(n, Ordering::Relaxed);
     }
 
     /// Another part of the operation begins, which counts from nothing.
-    pub(crate) fn begin_part(&self, total: u64) {
+    pub(crate) fn begin_part(&self, unit: WorkUnit, total: u64) {
+        let mut counted = self.unit();
+        *counted = unit;
         self.done.store(0, Ordering::Relaxed);
         self.set_total(total);
+    }
+
+    fn unit(&self) -> MutexGuard<'_, WorkUnit> {
+        self.unit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whom a prune waits now: it cannot decide what goes before they have answered, ended, or been ended.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Waiting> {
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_waiting(&self, sessions: &[Waiting]) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.clear();
+        waiting.extend_from_slice(sessions);
     }
 
     /// Where a thread beside the operation says how much there will be.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ::index::Index;
 use container::Compression;
-use reclaim::{Context, Packing, Progress, reserve};
+use reclaim::{Context, Packing, Progress, Waiting, reserve};
 use types::SessionId;
 
 use crate::error::Result;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
 pub use reclaim::{
@@ -26,11 +26,18 @@ struct Watcher<'a> {
 
 impl Progress for Watcher<'_> {
     fn add_nodes(&self, nodes: u64) {
-        self.add_done(nodes);
+        if let Some(monitor) = self.monitor {
+            monitor.add_done_of(WorkUnit::Nodes, nodes);
+        }
     }
     fn set_total(&self, containers: u64) {
         if let Some(monitor) = self.monitor {
-            monitor.begin_part(containers);
+            monitor.begin_part(WorkUnit::Containers, containers);
+        }
+    }
+    fn waits_for(&self, sessions: &[Waiting]) {
+        if let Some(monitor) = self.monitor {
+            monitor.set_waiting(sessions);
         }
     }
     fn add_done(&self, containers: u64) {

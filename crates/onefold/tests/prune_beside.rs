@@ -25,7 +25,7 @@ use env::fault::Fault;
 use format::names::LeaseRole;
 use onefold::{
     AssembleOptions, BackupReport, Error, Monitor, PruneOptions, PruneUnused, SessionId, SessionPolicy,
-    Store, StreamOutput,
+    Store, StreamOutput, WaitingRole,
 };
 use session::Session;
 
@@ -327,6 +327,45 @@ fn a_session_that_sleeps_across_an_epoch_is_ended() {
 
 /// A session answers an epoch and dies; the next backup adopts what it had then. And when the adopter is forgotten, what
 /// others use of it stays, and the rest can go.
+/// Whom it waits for is known while it waits, and since when and until when.
+#[test]
+fn a_prune_says_for_whom_it_waits() {
+    let machine = Process::new(3001);
+    machine.init();
+    let parts = parts_of(210);
+    let a = chosen(&parts, &[0, 1, 2, 3]);
+    let old = back_up_parts(&machine, "/old", &a);
+    forget(&machine.open(), old);
+    let pruner = machine.beside(3002).striding();
+    let sleeper = machine.elsewhere(3003);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let made = back_up_pausing(&sleeper, "/a", &a, &How::plain(), |done| {
+        if done != 1 {
+            return;
+        }
+        let monitor = Arc::new(Monitor::default());
+        let (told, of_prune) = (Arc::clone(&said), Arc::clone(&monitor));
+        let before = move |_, _: &str| told.lock().unwrap().extend(of_prune.waiting());
+        pruner.watched.set_before(before);
+        let (report, _) = pruner.open().prune(&everything(), &monitor).unwrap();
+        pruner.watched.clear_before();
+        assert_eq!(report.sessions_expired.len(), 1, "{report:?}");
+        assert!(monitor.waiting().is_empty(), "it waits no more");
+        let said = said.lock().unwrap();
+        let (first, last) = (said.first().unwrap(), said.last().unwrap());
+        assert_eq!((first.since, first.until), (last.since, last.until));
+        let minutes = (last.until.get() - last.since.get()) / 60_000_000_000;
+        assert_eq!(minutes, 30, "{last:?}");
+        for one in said.iter() {
+            assert_eq!(one.session, report.sessions_expired[0]);
+            assert_eq!((one.role, one.is_here), (WaitingRole::Backup, false));
+            assert_eq!(one.host.as_deref(), Some(&b"host"[..]));
+        }
+    });
+    made.unwrap_err();
+    assert!(said.lock().unwrap().len() > 100, "told at each look");
+}
+
 fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
     let when = format!("pruned between: {prune_between}");
     let machine = Process::new(seed);

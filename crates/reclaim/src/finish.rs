@@ -12,8 +12,7 @@ use format::names;
 use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
 use object::Sealer;
 use session::{
-    Census, DeadBecause, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError,
-    SessionInfo,
+    Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionInfo,
 };
 use types::{ContainerId, Epoch, SessionId, UnixNanos};
 
@@ -26,6 +25,7 @@ use crate::marks::InForce;
 use crate::merge::{self, Candidates};
 use crate::moves::Moves;
 use crate::place;
+use crate::progress::Waiting;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
 use crate::record::Record;
 use crate::remove::{self, Execution};
@@ -318,27 +318,32 @@ fn answers(
         let running = || roster.running.iter().filter(|info| info.id != session.id());
         let listed = listed.get_or_insert_with(|| running().map(|info| (info.id, info.clone())).collect());
         listed.retain(|id, _| roster.get(*id).is_some());
-        let mut waiting = false;
+        let (mut is_over, mut waiting) = (true, Vec::new());
         for info in running() {
             let Some(known) = listed.get_mut(&info.id) else {
                 continue;
             };
             known.clone_from(info);
-            let is_dead = matches!(
-                watch.observe(info),
-                Life::Dead(DeadBecause::LockFree | DeadBecause::Unmoved(_))
-            );
+            let life = watch.observe(info);
+            let is_dead = matches!(life, Life::Dead(_));
             if info.has_answered(epoch) && !(is_dead && Roster::checkpoints(context.sealer, info).is_err()) {
                 continue;
             }
-            let is_deaf = env.clock.monotonic().saturating_sub(began) >= options.answer_within;
-            if is_dead || is_deaf {
+            is_over = false;
+            let waited = env.clock.monotonic().saturating_sub(began);
+            let mut left = options.answer_within.saturating_sub(waited);
+            if is_dead || left.is_zero() {
                 session.expire(info)?;
                 report.sessions_expired.push(info.id);
+                continue;
             }
-            waiting = true;
+            if let Life::Unsure { unmoved } = life {
+                left = left.min(options.policy.unmoved_for.saturating_sub(unmoved));
+            }
+            waiting.push(Waiting::of(info, life, &*env.clock, (waited, left)));
         }
-        if !waiting {
+        context.progress.waits_for(&waiting);
+        if is_over {
             return Ok((listed.values().cloned().collect(), census));
         }
         if context.progress.is_cancelled() {

@@ -33,7 +33,7 @@ pub use compact::Packing;
 pub use error::{ReclaimError, Result};
 pub use plan::{Limits, Unused};
 pub use preview::{Preview, preview};
-pub use progress::Progress;
+pub use progress::{Progress, Waiting, WaitingRole};
 pub use prune::{Context, PruneOptions, PruneReport, prune};
 pub mod reserve;
 pub mod retention;

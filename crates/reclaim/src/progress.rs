@@ -1,5 +1,69 @@
 //! How reclaiming is watched and stopped.
 
+use std::time::Duration;
+
+use env::Clock;
+use format::session::READ_SERIES;
+use session::{Life, SessionInfo};
+use types::{SessionId, UnixNanos};
+
+/// A session that a run waits for: it has not answered, and may live. Times are the wall clock's, for people alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The session.
+    pub session: SessionId,
+    /// What it is at.
+    pub role: WaitingRole,
+    /// Of which host it is a backup; `None`: it makes none.
+    pub host: Option<Vec<u8>>,
+    /// The process id that it has shown.
+    pub process: u32,
+    /// Whether its process lives on this host.
+    pub is_here: bool,
+    /// Since when it is waited for.
+    pub since: UnixNanos,
+    /// When it is ended, if it stays as silent as it is now.
+    pub until: UnixNanos,
+}
+
+/// What a session is at that somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitingRole {
+    /// It makes a backup.
+    Backup,
+    /// It reads, or has not said that it does more.
+    Reader,
+    /// It prunes, and holds the lease.
+    Prune,
+}
+
+impl Waiting {
+    /// For a session that showed such life, was waited for so long, and may stay silent for so long yet.
+    pub(crate) fn of(
+        info: &SessionInfo,
+        life: Life,
+        clock: &dyn Clock,
+        (waited, left): (Duration, Duration),
+    ) -> Self {
+        let is_reader = info.claim.series == READ_SERIES;
+        let now = clock.wall().get();
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            session: info.id,
+            role: if is_reader {
+                WaitingRole::Reader
+            } else {
+                WaitingRole::Backup
+            },
+            host: (!is_reader).then(|| info.claim.name.host.clone()),
+            process: info.claim.process,
+            is_here: life == Life::Alive,
+            since: UnixNanos::new(now.saturating_sub(nanos(waited))),
+            until: UnixNanos::new(now.saturating_add(nanos(left))),
+        }
+    }
+}
+
 /// Told what is done, and asked whether to stop. Called from many threads.
 pub trait Progress: Send + Sync {
     /// So many nodes were marked.
@@ -10,6 +74,9 @@ pub trait Progress: Send + Sync {
 
     /// So many more of them are done.
     fn add_done(&self, containers: u64);
+
+    /// For whom it waits now, told again at each look; nobody: it goes on.
+    fn waits_for(&self, sessions: &[Waiting]);
 
     /// Something could not be done, and the rest goes on.
     fn warn(&self, warning: &str);
@@ -23,6 +90,7 @@ impl Progress for () {
     fn add_nodes(&self, _: u64) {}
     fn set_total(&self, _: u64) {}
     fn add_done(&self, _: u64) {}
+    fn waits_for(&self, _: &[Waiting]) {}
     fn warn(&self, _: &str) {}
     fn is_cancelled(&self) -> bool {
         false

@@ -22,7 +22,7 @@ use crate::known::Known;
 use crate::marks::{self, InForce};
 use crate::merge;
 use crate::plan::Limits;
-use crate::progress::Progress;
+use crate::progress::{Progress, Waiting, WaitingRole};
 use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
@@ -200,18 +200,33 @@ fn with_lease(context: &Context<'_>, options: &PruneOptions, session: &Session) 
 
 /// Takes the lease. Of a holder that another host's process is, or was, it shows only after a while whether it is dead.
 fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<HeldLease> {
-    let watch = DeathWatch::new(context.sealer.env().clone(), options.policy);
+    let env = context.sealer.env();
+    let watch = DeathWatch::new(env.clone(), options.policy);
+    let began = env.clock.monotonic();
     let mut told = false;
     loop {
         let holder = match session.acquire_lease(LeaseRole::Reclaim) {
             Err(SessionError::LeaseTaken { holder, .. }) => holder,
-            other => return Ok(other?),
+            other => {
+                context.progress.waits_for(&[]);
+                return Ok(other?);
+            }
         };
-        if Roster::one(context.sealer, holder)?.is_some_and(|info| watch.observe(&info) == Life::Alive) {
+        let holds = Roster::one(context.sealer, holder)?;
+        let life = holds.as_ref().map(|info| watch.observe(info));
+        if life == Some(Life::Alive) {
             return Err(ReclaimError::Overtaken);
         }
         if context.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
+        }
+        if let (Some(info), Some(life @ Life::Unsure { unmoved })) = (&holds, life) {
+            let waited = env.clock.monotonic().saturating_sub(began);
+            let left = options.policy.unmoved_for.saturating_sub(unmoved);
+            context.progress.waits_for(&[Waiting {
+                role: WaitingRole::Prune,
+                ..Waiting::of(info, life, &*env.clock, (waited, left))
+            }]);
         }
         if !told {
             told = true;
@@ -220,10 +235,7 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
                 "waited for the prune of session {holder}, which is not on this host: dead if silent for {unmoved} minutes"
             ));
         }
-        context
-            .sealer
-            .env()
-            .clock
+        env.clock
             .sleep(finish::LOOK_EVERY.min(options.policy.heartbeat_every));
     }
 }

@@ -109,11 +109,12 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
             counting.call_once(|| count_ahead(tree, &monitor));
         }
         Status {
-            bytes_done: monitor.counters.bytes_logical.get(),
-            bytes_total: monitor.work_total(),
+            done: monitor.counters.bytes_logical.get(),
+            total: monitor.work_total(),
             files_done: monitor.counters.files.get(),
             errors: monitor.counters.files_failed.get(),
             current: monitor.counters.current(),
+            ..Status::default()
         }
     };
     let mut faults = |fault: &TreeError| {

@@ -49,12 +49,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     };
     let store = super::open(global)?;
     let monitor = Monitor::new(super::cancel_flag()?);
-    let status = || Status {
-        bytes_done: monitor.work_done(),
-        bytes_total: monitor.work_total(),
-        errors: monitor.errors(),
-        ..Status::default()
-    };
+    let status = || Status::of(&monitor);
     let report = progress::beside(output, "check", &status, || store.check(read_data, &monitor))?;
     super::tell_notes(&monitor, output)?;
     for finding in &report.findings {

@@ -20,11 +20,7 @@ pub(crate) fn run(global: &Global, args: &Index, output: Output) -> Result<Code>
     let Index::Rebuild = args;
     let store = super::open(global)?;
     let monitor = onefold::Monitor::new(super::cancel_flag()?);
-    let status = || Status {
-        bytes_done: monitor.work_done(),
-        bytes_total: monitor.work_total(),
-        ..Status::default()
-    };
+    let status = || Status::of(&monitor);
     let report = progress::beside(output, "index", &status, || store.rebuild_index(&monitor))?;
     output.line(format!(
         "rebuilt the index: {} from {}",

@@ -176,10 +176,6 @@ fn watched<T>(
     work: impl FnOnce(&Monitor) -> onefold::Result<T>,
 ) -> Result<T> {
     let monitor = Monitor::new(super::cancel_flag()?);
-    let status = || Status {
-        bytes_done: monitor.work_done(),
-        bytes_total: monitor.work_total(),
-        ..Status::default()
-    };
+    let status = || Status::of(&monitor);
     Ok(progress::beside(output, verb, &status, || work(&monitor))?)
 }

@@ -44,11 +44,10 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let monitor = Monitor::new(super::cancel_flag()?);
     let counters = &monitor.restore;
     let status = || Status {
-        bytes_done: counters.bytes.load(Ordering::Relaxed),
-        bytes_total: counters.bytes_total.load(Ordering::Relaxed),
+        done: counters.bytes.load(Ordering::Relaxed),
+        total: counters.bytes_total.load(Ordering::Relaxed),
         files_done: counters.files.load(Ordering::Relaxed),
-        errors: monitor.errors(),
-        current: Vec::new(),
+        ..Status::of(&monitor)
     };
     let mut faults = |fault: &Fault| {
         let text = match fault {

@@ -115,11 +115,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             .map(|stream| stream.len)
             .sum(),
     );
-    let status = || Status {
-        bytes_done: monitor.work_done(),
-        bytes_total: monitor.work_total(),
-        ..Status::default()
-    };
+    let status = || Status::of(&monitor);
     let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
     super::tell_notes(&monitor, output)?;
     for layout in layouts {

@@ -17,7 +17,7 @@ use types::{
 
 use super::{BadSlots, CheckReport, all_slots, objects};
 use crate::error::Result;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, WorkUnit};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -83,7 +83,7 @@ pub(super) fn check(
         reached: BTreeSet::new(),
         bad: BTreeMap::new(),
     };
-    monitor.set_total(backups.len() as u64);
+    monitor.begin_part(WorkUnit::Backups, backups.len() as u64);
     let mut named = BTreeSet::new();
     for snapshot in &backups {
         report.backups += 1;

@@ -35,6 +35,7 @@ struct Watch {
 
 impl Progress for Watch {
     fn add_nodes(&self, _: u64) {}
+    fn waits_for(&self, _: &[crate::progress::Waiting]) {}
     fn warn(&self, _: &str) {}
     fn set_total(&self, containers: u64) {
         self.total.store(containers, Ordering::Relaxed);
