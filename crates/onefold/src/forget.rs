@@ -46,6 +46,8 @@ pub struct ForgetRequest {
 pub struct ForgetReport {
     /// What a policy decided, with reasons.
     pub groups: Vec<Group>,
+    /// What was named and can be read, by id.
+    pub named: Vec<Candidate>,
     /// Forgotten by this run, by id.
     pub forgotten: Vec<SessionId>,
     /// To be forgotten, but somebody had done so already.
@@ -189,6 +191,9 @@ impl Store {
                 )));
             }
         }
+        wanted.sort_by_key(|one| one.session);
+        wanted.dedup_by_key(|one| one.session);
+        report.named = wanted;
         Ok(doomed)
     }
 

@@ -110,6 +110,48 @@ fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
 }
 
 #[test]
+fn what_a_backup_has_alone_is_told_before_it_goes() {
+    let machine = Process::new(7);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, 60 << 10)).collect();
+    let of = |which: &[usize]| which.iter().flat_map(|n| parts[*n].clone()).collect::<Vec<u8>>();
+    let ids: Vec<SessionId> = [of(&[0, 1, 2]), of(&[1, 2, 3]), of(&[3, 4, 5]), of(&[0, 5])]
+        .iter()
+        .map(|bytes| {
+            back_up_bytes(&machine.open(), "/file", bytes, &How::plain())
+                .unwrap()
+                .id
+        })
+        .collect();
+    let would = |forget: &[usize]| {
+        let forget: BTreeSet<SessionId> = forget.iter().map(|n| ids[*n]).collect();
+        let store = machine.open();
+        let preview = store
+            .preview_prune(&everything(), &forget, &Monitor::default())
+            .unwrap()
+            .0;
+        assert!(preview.alone.keys().eq(&forget), "{preview:?}");
+        let alone = preview.alone.into_values().collect::<Vec<u64>>();
+        (alone, preview.bytes_freed)
+    };
+    // With marks and without them.
+    for _ in 0..2 {
+        assert!(would(&[]).0.is_empty());
+        let (second, _) = would(&[1]);
+        assert!(second[0] < 20 << 10, "others have each part of it: {second:?}");
+        let (third, freed) = would(&[2]);
+        assert!((50 << 10..80 << 10).contains(&third[0]), "part 4: {third:?}");
+        assert!(freed.abs_diff(third[0]) < 10 << 10, "{third:?} {freed}");
+        // Part 3 is of these two, and would go with both.
+        let (both, freed) = would(&[1, 2]);
+        assert!(both[0] < 20 << 10, "{both:?}");
+        assert!((50 << 10..80 << 10).contains(&both[1]), "{both:?}");
+        assert!(freed > both[0] + both[1] + (50 << 10), "{both:?} {freed}");
+        prune(&machine.open(), &everything());
+    }
+}
+
+#[test]
 fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() {
     let machine = Process::new(3);
     machine.init();

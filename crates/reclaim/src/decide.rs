@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use container::CatalogView;
 use env::StorageError;
 use format::names;
 use format::reclaim::{ContainerSlots, LeftSlots, Moved, SmallContainer};
@@ -154,13 +155,7 @@ impl Deciding<'_> {
             Some(ranges) => ranges.iter().copied().collect(),
         };
         let dead = listed.without(in_use.unwrap_or(&SlotSet::default()));
-        let plain = |set: &SlotSet| -> u64 {
-            let entries = view.entries().iter().filter(|entry| set.contains(entry.slot));
-            entries.map(|entry| u64::from(entry.len)).sum()
-        };
-        let (total, dead_plain) = (plain(&all).max(1), plain(&dead));
-        let dead_bytes = u128::from(view.stored_bytes()) * u128::from(dead_plain) / u128::from(total);
-        let dead_bytes = u64::try_from(dead_bytes).unwrap_or(u64::MAX) * copies(id);
+        let dead_bytes = stored_share(&view, &dead);
         let live_bytes = (view.stored_bytes() * copies(id)).saturating_sub(dead_bytes);
         self.partial(condemned, listed, dead, (dead_bytes, live_bytes), false);
         Ok(())
@@ -412,6 +407,19 @@ impl Deciding<'_> {
             None => Ok(0),
         }
     }
+}
+
+/// Stored bytes of some slots of a container, all copies, catalogs and seals shared out.
+pub(crate) fn stored_share(view: &CatalogView, slots: &SlotSet) -> u64 {
+    let (mut total, mut plain) = (0, 0);
+    for entry in view.entries() {
+        total += u128::from(entry.len);
+        if slots.contains(entry.slot) {
+            plain += u128::from(entry.len);
+        }
+    }
+    let share = u128::from(view.stored_bytes()) * plain / total.max(1);
+    u64::try_from(share).unwrap_or(u64::MAX) * copies(view.id())
 }
 
 /// Objects that each generation of a container is.

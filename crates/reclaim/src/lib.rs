@@ -4,6 +4,7 @@
 //! that counts may reach (INV-3); no look-up returns what is about to go (INV-9); every step may be repeated, and
 //! any process may die or sleep between any two (docs/protocol.md, "The reclaimer's half").
 
+mod alone;
 mod compact;
 mod condemn;
 mod decide;

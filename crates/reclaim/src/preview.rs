@@ -3,10 +3,11 @@
 //! Goes the way that [`crate::prune`] goes, from the same look at marks, manifests and sessions. Marks that it makes are held, all of
 //! them: it has nowhere to put them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::SessionId;
 
+use crate::alone;
 use crate::decide::{self, Ground};
 use crate::error::Result;
 use crate::finish;
@@ -33,6 +34,9 @@ pub struct Preview {
     pub bytes_left_dead: u64,
     /// Nodes read to find out.
     pub nodes_read: u64,
+    /// Of each backup that is taken for forgotten: stored bytes, about, that no other backup reaches, of those that stay or
+    /// of those that go. Not of one that cannot be read.
+    pub alone: BTreeMap<SessionId, u64>,
 }
 
 /// What [`crate::prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
@@ -47,6 +51,7 @@ pub fn preview(
 ) -> Result<Preview> {
     let mut known = Known::load(context, options)?;
     let mut list = std::mem::take(&mut known.census.manifests);
+    let forgotten = alone::manifests(context, &list, forget)?;
     list.forget(forget);
     let plan = known.plan(context, options, &list, None)?;
     let live = crate::slots::SlotMap::default();
@@ -72,5 +77,6 @@ pub fn preview(
         bytes_copied: decided.copied_bytes,
         bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),
         nodes_read: plan.nodes,
+        alone: alone::bytes(context, &plan.condemned, &forgotten, &known.moves)?,
     })
 }

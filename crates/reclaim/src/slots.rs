@@ -103,6 +103,11 @@ impl SlotSet {
         Self { ranges: out }
     }
 
+    /// What is in both sets.
+    pub(crate) fn common(&self, other: &Self) -> Self {
+        self.without(&self.without(other))
+    }
+
     /// What is in this set and in the range.
     pub(crate) fn within(&self, range: SlotRange) -> Self {
         let (first, end) = (range.first().get(), range.end());
@@ -174,6 +179,12 @@ impl SlotMap {
 
     pub(crate) fn remove(&mut self, container: ContainerId) -> Option<SlotSet> {
         self.containers.remove(&container)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ContainerId, &SlotSet)> {
+        self.containers
+            .iter()
+            .map(|(container, slots)| (*container, slots))
     }
 
     pub(crate) fn contains(&self, container: ContainerId, slot: Slot) -> bool {
@@ -272,6 +283,8 @@ mod tests {
             let rest = set.without(&other);
             let expected: Vec<u32> = model.difference(&plain(&b)).copied().collect();
             prop_assert_eq!(slots(&rest), expected);
+            let expected: Vec<u32> = model.intersection(&plain(&b)).copied().collect();
+            prop_assert_eq!(slots(&set.common(&other)), expected);
             for slot in 0..70 {
                 prop_assert_eq!(set.contains(Slot::new(slot).unwrap()), model.contains(&slot));
             }

@@ -35,7 +35,7 @@ pub(crate) struct Forget {
     /// held. For when it never gives them again
     #[arg(long, requires = "ids", conflicts_with = "Keep")]
     pub(crate) even_unread: bool,
-    /// Say what would be forgotten, why the rest is kept, and how much space would come back; forget nothing
+    /// Say what would be forgotten, why each backup goes or stays, and how much space would come back; forget nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Reclaim space afterwards, as `prune` does

@@ -1,13 +1,22 @@
 //! `onefold forget`
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
-use onefold::{Candidate, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor};
+use onefold::{
+    Candidate, Decision, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor, SessionId, UnixNanos,
+};
 use serde::Serialize;
 
 use super::prune;
 use crate::args::{Forget, Global};
 use crate::exit::Code;
-use crate::output::{Output, count, lossy, utc_minute, utc_time};
+use crate::output::{Output, bytes, count, lossy, utc_minute, utc_time};
+
+/// Why a backup goes that rules were asked about.
+const NO_RULE: &str = "no rule keeps it";
+/// Why another goes.
+const NAMED: &str = "named on the command line";
 
 #[derive(Serialize)]
 struct GroupLine {
@@ -15,24 +24,37 @@ struct GroupLine {
     host: Option<String>,
     paths: Option<Vec<String>>,
     tags: Option<Vec<String>>,
-    keep: Vec<Kept>,
-    remove: Vec<Backup>,
+    keep: Vec<Decided>,
+    remove: Vec<Decided>,
 }
 
 #[derive(Serialize)]
-struct Kept {
+struct NamedLine {
+    message_type: &'static str,
+    remove: Vec<Decided>,
+}
+
+/// What becomes of a backup, and why.
+#[derive(Serialize)]
+struct Decided {
+    #[serde(skip)]
+    is_kept: bool,
+    id: u64,
     #[serde(flatten)]
-    backup: Backup,
+    backup: Option<Backup>,
     reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_alone: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct Backup {
-    id: u64,
     committed: String,
     hostname: String,
     paths: Vec<String>,
     tags: Vec<String>,
+    #[serde(skip)]
+    committed_at: UnixNanos,
 }
 
 #[derive(Serialize)]
@@ -62,14 +84,23 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     };
     let monitor = Monitor::new(super::cancel_flag()?);
     let report = store.forget(&request, &monitor)?;
+    let options = prune::options(&args.limits);
+    let preview = args.dry_run.then(|| {
+        let doomed = report.forgotten.iter().copied().collect();
+        prune::preview(&store, &options, &doomed, output)
+    });
+    // What is decided is told in any case.
+    let known = preview.as_ref().and_then(|preview| preview.as_ref().ok());
+    let alone = known.map(|preview| &preview.alone);
     for group in &report.groups {
-        print(group, output)?;
+        print_group(group, alone, output)?;
+    }
+    if !args.ids.is_empty() {
+        print_named(&report, alone, output)?;
     }
     let code = summarize(&report, args.dry_run, output)?;
-    let options = prune::options(&args.limits);
-    if args.dry_run {
-        let doomed = report.forgotten.iter().copied().collect();
-        prune::preview(&store, &options, &doomed, output)?;
+    if let Some(preview) = preview {
+        prune::say_preview(&preview?, output)?;
     } else if args.prune {
         let pruned = prune::prune(&store, &options, output)?;
         return Ok(if code == Code::Success { pruned } else { code });
@@ -77,53 +108,114 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     Ok(code)
 }
 
-fn print(group: &Group, output: Output) -> Result<()> {
-    let kept = group.decisions.iter().filter(|decision| decision.is_kept());
-    let all = count(group.decisions.len() as u64, "backup", "backups");
-    output.line(format!("{}: keeps {} of {all}", group.key, kept.clone().count()))?;
+/// Stored bytes that each of the backups that go has alone, where somebody has found out.
+type Alone<'a> = Option<&'a BTreeMap<SessionId, u64>>;
+
+impl Decided {
+    fn of(decision: &Decision, alone: Alone<'_>) -> Self {
+        let reasons = decision.reasons.iter().map(ToString::to_string).collect();
+        if decision.is_kept() {
+            Self {
+                is_kept: true,
+                id: decision.backup.session.get(),
+                backup: Some(Backup::of(&decision.backup)),
+                reasons,
+                bytes_alone: None,
+            }
+        } else {
+            Self::removed(decision.backup.session, Some(&decision.backup), NO_RULE, alone)
+        }
+    }
+
+    fn removed(id: SessionId, backup: Option<&Candidate>, why: &str, alone: Alone<'_>) -> Self {
+        Self {
+            is_kept: false,
+            id: id.get(),
+            backup: backup.map(Backup::of),
+            reasons: vec![why.to_owned()],
+            bytes_alone: alone.and_then(|alone| alone.get(&id).copied()),
+        }
+    }
+}
+
+impl Backup {
+    fn of(candidate: &Candidate) -> Self {
+        Self {
+            committed: utc_time(candidate.committed_at.get()),
+            hostname: lossy(&candidate.name.host),
+            paths: candidate.name.paths.iter().map(|path| lossy(path)).collect(),
+            tags: candidate.tags.clone(),
+            committed_at: candidate.committed_at,
+        }
+    }
+}
+
+/// A line for each backup; with what they have alone, where that is known.
+fn print_table(decided: &[Decided], alone: Alone<'_>, output: Output) -> Result<()> {
+    let size = |text: &str| alone.map_or_else(String::new, |_| format!("{text:>10}  "));
     output.line(format!(
-        "  {:6}  {:>6}  {:16}  {:12}  why",
-        "", "id", "committed (UTC)", "host"
+        "  {:6}  {:>6}  {:16}  {:12}  {}why",
+        "",
+        "id",
+        "committed (UTC)",
+        "host",
+        size("alone")
     ))?;
-    for decision in &group.decisions {
-        let reasons: Vec<_> = decision.reasons.iter().map(ToString::to_string).collect();
-        let line = format!(
-            "  {:6}  {:>6}  {:16}  {:12}  {}",
-            if decision.is_kept() { "keep" } else { "remove" },
-            decision.backup.session,
-            utc_minute(decision.backup.committed_at.get()),
-            lossy(&decision.backup.name.host),
-            reasons.join(", "),
-        );
-        output.line(line.trim_end())?;
+    for one in decided {
+        let (committed, host) = match &one.backup {
+            Some(backup) => (utc_minute(backup.committed_at.get()), backup.hostname.as_str()),
+            None => ("-".to_owned(), "-"),
+        };
+        output.line(format!(
+            "  {:6}  {:>6}  {committed:16}  {host:12}  {}{}",
+            if one.is_kept { "keep" } else { "remove" },
+            one.id,
+            size(&one.bytes_alone.map(bytes).unwrap_or_default()),
+            one.reasons.join(", "),
+        ))?;
     }
     output.line("")?;
-    let removed = group.decisions.iter().filter(|decision| !decision.is_kept());
+    Ok(())
+}
+
+fn print_group(group: &Group, alone: Alone<'_>, output: Output) -> Result<()> {
+    let decided: Vec<_> = group
+        .decisions
+        .iter()
+        .map(|decision| Decided::of(decision, alone))
+        .collect();
+    let kept = decided.iter().filter(|one| one.is_kept).count();
+    let all = count(decided.len() as u64, "backup", "backups");
+    output.line(format!("{}: keeps {kept} of {all}", group.key))?;
+    print_table(&decided, alone, output)?;
+    let (keep, remove) = decided.into_iter().partition(|one| one.is_kept);
     let texts = |paths: &Vec<Vec<u8>>| paths.iter().map(|path| lossy(path)).collect();
     output.object(&GroupLine {
         message_type: "group",
         host: group.key.host.as_deref().map(lossy),
         paths: group.key.paths.as_ref().map(texts),
         tags: group.key.tags.clone(),
-        keep: kept
-            .map(|decision| Kept {
-                backup: backup(&decision.backup),
-                reasons: decision.reasons.iter().map(ToString::to_string).collect(),
-            })
-            .collect(),
-        remove: removed.map(|decision| backup(&decision.backup)).collect(),
+        keep,
+        remove,
     })?;
     Ok(())
 }
 
-fn backup(candidate: &Candidate) -> Backup {
-    Backup {
-        id: candidate.session.get(),
-        committed: utc_time(candidate.committed_at.get()),
-        hostname: lossy(&candidate.name.host),
-        paths: candidate.name.paths.iter().map(|path| lossy(path)).collect(),
-        tags: candidate.tags.clone(),
+fn print_named(report: &ForgetReport, alone: Alone<'_>, output: Output) -> Result<()> {
+    let named = |id: SessionId| report.named.iter().find(|one| one.session == id);
+    let remove: Vec<_> = report
+        .forgotten
+        .iter()
+        .map(|id| Decided::removed(*id, named(*id), NAMED, alone))
+        .collect();
+    if !remove.is_empty() {
+        print_table(&remove, alone, output)?;
     }
+    output.object(&NamedLine {
+        message_type: "named",
+        remove,
+    })?;
+    Ok(())
 }
 
 fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Code> {

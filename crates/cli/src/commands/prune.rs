@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
         ..options(&args.limits)
     };
     if args.dry_run {
-        preview(&store, &options, &BTreeSet::new(), output)?;
+        say_preview(&preview(&store, &options, &BTreeSet::new(), output)?, output)?;
         return Ok(Code::Success);
     }
     prune(&store, &options, output)
@@ -52,53 +52,48 @@ pub(crate) fn options(limits: &PruneLimits) -> PruneOptions {
     }
 }
 
-/// Says what a prune would do, were these backups forgotten; the bytes it would free come back.
+/// What a prune would do, were these backups forgotten.
 pub(crate) fn preview(
     store: &Store,
     options: &PruneOptions,
     forget: &BTreeSet<SessionId>,
     output: Output,
-) -> Result<u64> {
+) -> Result<PrunePreview> {
     let (preview, warnings) = watched("prune", output, |monitor| {
         store.preview_prune(options, forget, monitor)
     })?;
     for warning in warnings {
         output.warn(warning)?;
     }
-    let PrunePreview {
-        containers_removed,
-        containers_compacted,
-        containers_trimmed,
-        containers_merged,
-        bytes_freed,
-        bytes_copied,
-        bytes_left_dead,
-        nodes_read,
-    } = preview;
+    Ok(preview)
+}
+
+/// Says so.
+pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> {
     output.line(format!(
         "would free {}: {} go, {} lose a part{}; {} would be copied for it, and {} would stay unused",
-        bytes(bytes_freed),
-        count(containers_removed, "container", "containers"),
-        containers_compacted + containers_trimmed,
-        merged(containers_merged, "are merged into others"),
-        bytes(bytes_copied),
-        bytes(bytes_left_dead),
+        bytes(preview.bytes_freed),
+        count(preview.containers_removed, "container", "containers"),
+        preview.containers_compacted + preview.containers_trimmed,
+        merged(preview.containers_merged, "are merged into others"),
+        bytes(preview.bytes_copied),
+        bytes(preview.bytes_left_dead),
     ))?;
     output.object(&Summary {
         message_type: "prune_summary",
         dry_run: true,
-        bytes_freed,
-        bytes_copied,
-        bytes_left_dead,
-        containers_removed,
-        containers_compacted,
-        containers_trimmed,
-        containers_merged,
-        nodes_read,
+        bytes_freed: preview.bytes_freed,
+        bytes_copied: preview.bytes_copied,
+        bytes_left_dead: preview.bytes_left_dead,
+        containers_removed: preview.containers_removed,
+        containers_compacted: preview.containers_compacted,
+        containers_trimmed: preview.containers_trimmed,
+        containers_merged: preview.containers_merged,
+        nodes_read: preview.nodes_read,
         bytes_stored: None,
         sessions_expired: Vec::new(),
     })?;
-    Ok(bytes_freed)
+    Ok(())
 }
 
 /// Prunes, and says what came of it.

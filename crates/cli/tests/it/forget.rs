@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::bed::{Bed, last, lines};
+use crate::bed::{Bed, last, lines, noise};
 
 /// A store with backups 1 to `n`, each with new content.
 fn bed(n: u64) -> Bed {
@@ -13,6 +13,15 @@ fn bed(n: u64) -> Bed {
         bed.ok(["backup", "src", "--host", "here"]);
     }
     bed
+}
+
+/// The one JSON line of this type.
+#[track_caller]
+fn line_of(out: &[u8], kind: &str) -> serde_json::Value {
+    let mut found = lines(out).into_iter().filter(|line| line["message_type"] == kind);
+    let one = found.next().unwrap();
+    assert!(found.next().is_none(), "one line of {kind}");
+    one
 }
 
 #[test]
@@ -28,7 +37,10 @@ fn rules_keep_and_say_why() {
     };
     assert!(line(&["host here, paths /", "/src", "keeps 2 of 4"]), "{text}");
     assert!(line(&["keep ", " 4 ", "here", "last 1"]), "{text}");
-    assert!(line(&["remove", " 1 "]) && line(&["forgot 2 backups"]), "{text}");
+    assert!(
+        line(&["remove", " 1 ", "no rule keeps it"]) && line(&["forgot 2 backups"]),
+        "{text}"
+    );
     assert_eq!(bed.backups(), [3, 4]);
     bed.ok(["restore", "3", "-t", "out"]);
     assert_eq!(fs::read_to_string(bed.restored("out", "src/file")).unwrap(), "2");
@@ -90,6 +102,29 @@ fn ids_are_forgotten_by_name() {
     let bed = bed(3);
     bed.run(["forget", "1", "77"]).expect(1).says(&["no backup 77"]);
     assert_eq!(bed.backups(), [1, 2, 3]);
+    let dry = bed.ok(["forget", "1", "latest", "-n"]).out();
+    for id in [" 1 ", " 3 "] {
+        let line = dry
+            .lines()
+            .find(|line| line.contains("remove") && line.contains(id));
+        let line = line.unwrap_or_else(|| panic!("{id} is not in:\n{dry}"));
+        assert!(
+            line.contains("here") && line.ends_with("named on the command line"),
+            "{line}"
+        );
+    }
+    assert_eq!(dry.matches("remove").count(), 2, "{dry}");
+    assert!(dry.contains("would forget 2 backups"), "{dry}");
+    assert_eq!(bed.backups(), [1, 2, 3]);
+    let dry = bed.ok(["forget", "1", "latest", "-n", "--json"]).out;
+    let named = line_of(&dry, "named");
+    assert_eq!(named["remove"][0]["id"], 1);
+    assert_eq!(named["remove"][1]["id"], 3);
+    assert_eq!(named["remove"][1]["hostname"], "here");
+    assert_eq!(
+        named["remove"][1]["reasons"],
+        serde_json::json!(["named on the command line"])
+    );
     bed.ok(["forget", "1", "latest"]);
     let text = bed.ok(["forget", "1"]).out();
     assert!(
@@ -148,15 +183,19 @@ fn json_lines_say_it_all() {
     let listed = lines(&bed.ok(["snapshots", "--json"]).out);
     assert_eq!(listed[0]["hold_until"], "2200-01-31T00:00:00Z");
     assert!(listed[1]["hold_until"].is_null());
-    let said = lines(&bed.ok(["forget", "-l", "1", "--json", "--dry-run"]).out);
-    let (group, summary) = (&said[0], &said[1]);
-    assert_eq!(group["message_type"], "group");
+    let said = bed.ok(["forget", "-l", "1", "--json", "--dry-run"]).out;
+    let (group, summary) = (line_of(&said, "group"), line_of(&said, "summary"));
     assert_eq!(group["host"], "here");
     assert!(group["tags"].is_null());
     assert_eq!(group["keep"][0]["id"], 3);
     assert_eq!(group["keep"][0]["reasons"][0], "last 1");
     assert_eq!(group["keep"][1]["reasons"][0], "held until 2200-01-31 00:00 UTC");
     assert_eq!(group["remove"][0]["id"], 2);
+    assert_eq!(
+        group["remove"][0]["reasons"],
+        serde_json::json!(["no rule keeps it"])
+    );
+    assert!(group["remove"][0]["bytes_alone"].is_u64() && group["keep"][0]["bytes_alone"].is_null());
     assert_eq!(summary["forgotten"], serde_json::json!([2]));
     assert_eq!(summary["dry_run"], true);
     let tagged = lines(&bed.ok(["tag", "--add", "x", "1", "2", "--json"]).out);
@@ -165,6 +204,48 @@ fn json_lines_say_it_all() {
     assert_eq!(tagged[2]["changed_snapshots"], 2);
     let unheld = last(&bed.ok(["unhold", "1", "--json"]));
     assert!(unheld["hold_until"].is_null());
+}
+
+#[test]
+fn what_each_backup_has_alone_is_told_before_it_goes() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    let write = |name: &str, seed| fs::write(bed.path("src").join(name), noise(1 << 20, seed)).unwrap();
+    let back_up = || bed.ok(["backup", "src", "--host", "here"]);
+    // 1 has one file alone; 1 and 2 share another with each other; all share the third.
+    write("all", 50);
+    write("two", 51);
+    write("own", 52);
+    back_up();
+    fs::remove_file(bed.path("src/own")).unwrap();
+    back_up();
+    fs::remove_file(bed.path("src/two")).unwrap();
+    back_up();
+    let dry = ["forget", "-l", "1", "-n", "--max-unused", "0"];
+    for round in 0..2 {
+        let said = bed.ok(dry.into_iter().chain(["--json"])).out;
+        let group = line_of(&said, "group");
+        let alone = |at: usize| group["remove"][at]["bytes_alone"].as_u64().unwrap();
+        assert_eq!(group["remove"][0]["id"], 2);
+        assert!(alone(0) < 100_000, "round {round}: {group}");
+        assert!(
+            (1_000_000..1_200_000).contains(&alone(1)),
+            "round {round}: {group}"
+        );
+        let freed = line_of(&said, "prune_summary")["bytes_freed"].as_u64().unwrap();
+        assert!((2_000_000..2_400_000).contains(&freed), "{freed}");
+        let text = bed.ok(dry).out();
+        let line = text
+            .lines()
+            .find(|line| line.contains("remove") && line.contains(" 1 "));
+        assert!(line.unwrap().contains(" MiB  no rule keeps it"), "{text}");
+        assert!(
+            text.contains("  alone  why") && text.contains("would free "),
+            "{text}"
+        );
+        // And once more when marks cover the manifests, which are not read then.
+        bed.ok(["prune"]);
+    }
 }
 
 #[test]
