@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::fs::{CWD, Timespec, Timestamps, utimensat};
+
 use crate::bed::{Bed, last, lines, noise};
 
 /// A store with backups 1 to `n`, each with new content.
@@ -204,6 +206,61 @@ fn json_lines_say_it_all() {
     assert_eq!(tagged[2]["changed_snapshots"], 2);
     let unheld = last(&bed.ok(["unhold", "1", "--json"]));
     assert!(unheld["hold_until"].is_null());
+}
+
+/// Backups 1 to 7, at these times by the storage's clock: that of the files of their manifests.
+const TIMES: [&str; 7] = [
+    "2025-01-15T10:00:00Z",
+    "2026-02-10T10:00:00Z",
+    "2026-03-28T10:00:00Z",
+    "2026-03-28T11:00:00Z",
+    "2026-03-31T10:10:00Z",
+    "2026-03-31T10:50:00Z",
+    "2026-03-31T12:00:00Z",
+];
+
+#[test]
+fn what_is_recent_enough_is_kept() {
+    let bed = bed(7);
+    let mut manifests = bed.objects("backups");
+    manifests.sort();
+    assert_eq!(manifests.len(), TIMES.len());
+    for (path, time) in manifests.iter().zip(TIMES) {
+        let time = Timespec {
+            tv_sec: time.parse::<jiff::Timestamp>().unwrap().as_second(),
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        utimensat(CWD, path, &times, rustix::fs::AtFlags::empty()).unwrap();
+    }
+    for (rule, span, kept) in [
+        ("--keep-within", "2h", &[7, 6, 5][..]),
+        ("--keep-within", "3d2h", &[7, 6, 5, 4]),
+        ("--keep-within", "2y", &[7, 6, 5, 4, 3, 2, 1]),
+        ("--keep-within-hourly", "1d", &[7, 6]),
+        ("--keep-within-daily", "7d", &[7, 4]),
+        ("--keep-within-weekly", "2m", &[7, 4, 2]),
+        ("--keep-within-monthly", "3m", &[7, 2]),
+        ("--keep-within-yearly", "1y6m", &[7, 1]),
+    ] {
+        let group = line_of(&bed.ok(["forget", rule, span, "-n", "--json"]).out, "group");
+        let ids = |name: &str| -> Vec<u64> {
+            let backups = group[name].as_array().unwrap().iter();
+            backups.map(|backup| backup["id"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(ids("keep"), kept, "{rule} {span}");
+        let gone: Vec<u64> = (1..=7).rev().filter(|id| !kept.contains(id)).collect();
+        assert_eq!(ids("remove"), gone, "{rule} {span}");
+        let reason = group["keep"][0]["reasons"][0].as_str().unwrap();
+        assert!(reason.contains("within"), "{rule} {span}: {reason}");
+    }
+    assert_eq!(bed.backups(), [1, 2, 3, 4, 5, 6, 7]);
+    bed.ok(["forget", "--keep-within", "2h", "--keep-within-yearly", "2y"]);
+    assert_eq!(bed.backups(), [1, 5, 6, 7]);
+    bed.assert_sound();
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Ctrl-C, `kill -9` and a suspended process: what was stored before is not stored again, what is committed
-//! restores, and nothing is committed twice.
+//! restores, and nothing is committed twice; a prune goes on where another was killed, and says for whom it waits.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::process::{Child, ChildStdin, Stdio};
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::bed::{Bed, Ran, last, noise, signal};
+use crate::bed::{Bed, Ran, last, noise, signal, wait_until};
 use crate::picture::{assert_same, picture};
 
 const STREAM: [&str; 3] = ["backup", "--stdin", "--json"];
@@ -156,5 +160,173 @@ fn a_suspended_backup_goes_on_and_commits_once() {
         bed.ok(["restore", id, "-t", id]);
         assert!(fs::read(bed.path(id).join("stdin")).unwrap() == bytes);
     }
+    bed.assert_sound();
+}
+
+/// Six backups of a file whose parts come and go; the odd ones are forgotten. What is kept, and what it holds.
+fn with_dead_parts(bed: &Bed) -> Vec<(String, Vec<u8>)> {
+    let part = |n: u64| noise(700 << 10, 70 + n);
+    let mut kept = Vec::new();
+    for n in 0..6 {
+        let bytes = [part(n), part(n + 1), part(20 + n / 2), part(30 + n)].concat();
+        bed.fed(STREAM, &bytes).expect(0);
+        if n % 2 == 1 {
+            kept.push(((n + 1).to_string(), bytes));
+        }
+    }
+    bed.ok(["forget", "1", "3", "5"]);
+    kept
+}
+
+/// Bytes that containers of data take.
+fn stored(bed: &Bed) -> u64 {
+    let blocks = |path| fs::metadata(path).unwrap().blocks();
+    bed.objects("data").into_iter().map(blocks).sum::<u64>() * 512
+}
+
+const PRUNE: [&str; 3] = ["prune", "--max-unused", "0"];
+
+/// Heartbeats that there are in a store.
+fn heartbeats(bed: &Bed) -> BTreeSet<PathBuf> {
+    let mut all: BTreeSet<_> = bed.objects("sessions").into_iter().collect();
+    all.retain(|path| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("heartbeat")
+    });
+    all
+}
+
+/// One that has begun: a session that was killed before it spoke is believed dead only after a minute.
+fn begun_prune(bed: &Bed, args: &[&str]) -> Child {
+    let before = heartbeats(bed);
+    let child = bed.command(args).spawn().unwrap();
+    wait_until(|| !heartbeats(bed).is_subset(&before));
+    child
+}
+
+#[test]
+fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
+    let bed = Bed::new();
+    let kept = with_dead_parts(&bed);
+    let copy = || {
+        let copy = Bed::bare();
+        let mut copying = Command::new("cp");
+        copying.arg("-a").arg(bed.store()).arg(copy.store());
+        assert!(copying.status().unwrap().success());
+        copy
+    };
+    // How long one takes that nobody kills.
+    let whole = copy();
+    let child = begun_prune(&whole, &PRUNE);
+    let began = Instant::now();
+    let text = end(child).expect(0).out();
+    let takes = began.elapsed();
+    assert!(text.starts_with("freed "), "{text}");
+    let mut interrupted = 0;
+    for moment in 0..8 {
+        let bed = copy();
+        let mut child = begun_prune(&bed, &PRUNE);
+        std::thread::sleep(takes * moment / 8);
+        // It may be through already.
+        child.kill().unwrap();
+        interrupted += u32::from(!child.wait().unwrap().success());
+        println!("killed after {moment} eighths of {takes:?}");
+        bed.ok(["check"]);
+        bed.ok(PRUNE);
+        assert!(bed.ok(PRUNE).out().starts_with("nothing to reclaim"));
+        for (id, bytes) in &kept {
+            bed.ok(["restore", id, "-t", id]);
+            assert!(
+                fs::read(bed.path(id).join("stdin")).unwrap() == *bytes,
+                "{id} differs"
+            );
+        }
+        assert_eq!(bed.backups(), [2, 4, 6]);
+        bed.assert_sound();
+        let (left, expected) = (stored(&bed), stored(&whole));
+        assert!(
+            left < expected + (1 << 20),
+            "{left} bytes are left, not {expected}"
+        );
+    }
+    assert!(interrupted > 2, "{interrupted} of 8 were killed under way");
+}
+
+#[test]
+fn a_prune_names_whom_it_waits_for() {
+    let bed = Bed::new();
+    with_dead_parts(&bed);
+    let bytes = noise(24 << 20, 44);
+    let mut backup = bed.command(["backup", "--stdin", "--host", "web", "--json"]);
+    let mut backup = backup.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = backup.stdin.take().unwrap();
+    let before = bed.objects("data").len();
+    input.write_all(&bytes[..16 << 20]).unwrap();
+    wait_until(|| bed.objects("data").len() > before);
+    signal(&backup, Signal::STOP);
+
+    // Nobody watches a pipe.
+    let mut quiet = begun_prune(&bed, &PRUNE);
+    bed.wait_for("condemned", "");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(quiet.try_wait().unwrap().is_none(), "it waits");
+    quiet.kill().unwrap();
+    let ran = Ran::from(quiet.wait_with_output().unwrap());
+    assert_eq!((ran.out(), ran.err()), (String::new(), String::new()));
+
+    let mut prune = bed
+        .command(PRUNE.iter().copied().chain(["--json"]))
+        .spawn()
+        .unwrap();
+    let (tell, told) = mpsc::channel();
+    let out = BufReader::new(prune.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        for line in out.lines() {
+            tell.send(line.unwrap()).ok();
+        }
+    });
+    // A line a second.
+    let next = |_| {
+        let line = told.recv_timeout(Duration::from_secs(30)).ok()?;
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        (line["message_type"] == "waiting").then_some(line)
+    };
+    let waiting = (0..10).find_map(next).unwrap_or_else(|| {
+        prune.kill().unwrap();
+        backup.kill().unwrap();
+        panic!("nobody was named")
+    });
+    let [session] = waiting["sessions"].as_array().unwrap().as_slice() else {
+        panic!("{waiting}");
+    };
+    assert_eq!(session["role"], "backup");
+    assert_eq!(session["hostname"], "web");
+    assert_eq!(session["process"], backup.id());
+    assert_eq!(session["on_this_host"], true);
+    let time = |name: &str| {
+        session[name]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
+    let left = time("until").duration_since(time("since")).as_secs();
+    assert!((29 * 60..=30 * 60 + 1).contains(&left), "{session}");
+
+    signal(&backup, Signal::CONT);
+    input.write_all(&bytes[16 << 20..]).unwrap();
+    drop(input);
+    let made = last(&end(backup).expect(0));
+    assert_eq!(made["snapshot_id"], session["session_id"]);
+    reader.join().unwrap();
+    let summary = told.into_iter().last().unwrap();
+    assert!(summary.contains("prune_summary"), "{summary}");
+    let mut errors = String::new();
+    prune.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(prune.wait().unwrap().success(), "{errors}");
+    bed.ok(["restore", "latest", "-t", "out"]);
+    assert!(fs::read(bed.path("out/stdin")).unwrap() == bytes);
     bed.assert_sound();
 }

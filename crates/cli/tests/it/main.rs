@@ -16,4 +16,5 @@ mod json;
 mod main_job;
 mod passwords;
 mod picture;
+mod prune;
 mod restores;

@@ -1,0 +1,128 @@
+//! `prune`: what it says, and what is told of what it left.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use crate::bed::{Bed, last, noise, settle};
+
+/// A store with a backup of two files, of which one is gone in the next.
+fn bed() -> Bed {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/goes"), noise(5 << 19, 60)).unwrap();
+    fs::write(bed.path("src/stays"), noise(2 << 20, 61)).unwrap();
+    settle();
+    bed.ok(["backup", "src"]);
+    fs::remove_file(bed.path("src/goes")).unwrap();
+    bed.ok(["backup", "src"]);
+    bed.ok(["forget", "1"]);
+    bed
+}
+
+fn assert_restores(bed: &Bed) {
+    bed.ok(["restore", "2", "-t", "out"]);
+    let back = fs::read(bed.restored("out", "src/stays")).unwrap();
+    assert!(back == noise(2 << 20, 61), "what came back differs");
+    bed.assert_sound();
+}
+
+fn stored(bed: &Bed) -> u64 {
+    let blocks = |path| fs::metadata(path).unwrap().blocks();
+    bed.objects("data").into_iter().map(blocks).sum::<u64>() * 512
+}
+
+#[test]
+fn what_is_dead_goes_and_is_counted() {
+    let bed = bed();
+    let before = stored(&bed);
+    let dry = bed.ok(["prune", "-n", "--max-unused", "0"]).out();
+    assert!(
+        dry.starts_with("would free ") && dry.contains("0 B would stay unused"),
+        "{dry}"
+    );
+    assert_eq!(stored(&bed), before, "nothing was changed");
+    let ran = bed.ok(["prune", "--max-unused", "0"]);
+    let text = ran.out();
+    assert!(
+        text.starts_with("freed ") && text.contains(" were copied for it"),
+        "{text}"
+    );
+    assert_eq!(ran.err(), "");
+    let freed = before - stored(&bed);
+    assert!((2 << 20..3 << 20).contains(&freed), "{freed} of {before}: {text}");
+    assert_restores(&bed);
+    let again = bed.ok(["prune"]).out();
+    assert!(again.starts_with("nothing to reclaim"), "{again}");
+}
+
+#[test]
+fn what_is_dead_goes_and_is_counted_in_json() {
+    let bed = bed();
+    let dry = last(&bed.ok(["prune", "-n", "--max-unused", "0", "--json"]));
+    assert_eq!(dry["dry_run"], true);
+    assert!(dry["bytes_stored"].is_null(), "{dry}");
+    let ran = bed.ok(["prune", "--max-unused", "0", "--json"]);
+    assert_eq!(ran.err(), "");
+    let summary = last(&ran);
+    assert_eq!(summary["message_type"], "prune_summary");
+    assert_eq!(summary["dry_run"], false);
+    let number = |name: &str| summary[name].as_u64().unwrap();
+    assert!((2 << 20..3 << 20).contains(&number("bytes_freed")), "{summary}");
+    assert!(number("containers_removed") > 0, "{summary}");
+    assert!(number("bytes_stored") > 2 << 20, "{summary}");
+    // Whether what goes of a container takes a copy shows when it goes.
+    let parts = |said: &serde_json::Value| {
+        let [copied, trimmed] =
+            ["containers_compacted", "containers_trimmed"].map(|name| said[name].as_u64());
+        copied.unwrap() + trimmed.unwrap()
+    };
+    assert_eq!(summary["containers_removed"], dry["containers_removed"]);
+    assert_eq!(parts(&summary), parts(&dry), "{summary} {dry}");
+    assert_restores(&bed);
+    let again = last(&bed.ok(["prune", "--json"]));
+    assert_eq!(
+        (again["bytes_freed"].as_u64(), again["dry_run"].as_bool()),
+        (Some(0), Some(false))
+    );
+}
+
+/// Of a trimmed container the chunks are in an object beside it.
+#[test]
+fn a_lost_body_is_named_and_what_to_do() {
+    let bed = bed();
+    // What shares a region with what lives may stay, or all of its container is copied.
+    bed.ok(["prune", "--max-unused", "200K"]);
+    let is_body = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "body");
+    let Some(body) = bed.objects("data").into_iter().find(is_body) else {
+        // A file system that gives nothing back, where all is copied.
+        return;
+    };
+    let kept = fs::read(&body).unwrap();
+    fs::remove_file(&body).unwrap();
+    let name = body.strip_prefix(bed.store()).unwrap().display().to_string();
+    let ran = bed.run(["restore", "2", "-t", "out"]).expect(1);
+    let ran = ran.says(&[
+        "src/stays: not restored: container ",
+        &name,
+        "is missing",
+        "onefold check",
+    ]);
+    assert!(!ran.err().contains("replaced"), "{}", ran.err());
+    let found = bed.run(["check"]).expect(1).out();
+    assert!(
+        found.contains("its chunks are in is missing") && found.contains(&name),
+        "{found}"
+    );
+    assert!(
+        found.contains("backup 2 cannot be restored whole") && found.contains("/src/stays"),
+        "{found}"
+    );
+    // The one way, and then the other.
+    fs::write(&body, kept).unwrap();
+    assert_restores(&bed);
+    fs::remove_file(&body).unwrap();
+    bed.run(["check"]).expect(1);
+    bed.ok(["backup", "src", "--force"]);
+    bed.ok(["restore", "latest", "-t", "healed"]);
+    assert!(fs::read(bed.restored("healed", "src/stays")).unwrap() == noise(2 << 20, 61));
+}
