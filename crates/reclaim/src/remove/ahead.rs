@@ -16,6 +16,8 @@ use crate::objects::{Kept, Objects};
 
 /// Containers in memory at once, read and made anew.
 const AT_ONCE_MAX: usize = 4;
+/// What they hold, by the store's size of containers, where more than one is.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// What came of rewriting; `None`: nothing of it survives.
 pub(super) type Rewritten = Result<Option<SealedContainer>, ContainerError>;
@@ -50,9 +52,7 @@ impl<'a> Ahead<'a> {
     ) -> Option<Made> {
         let first = list.first()?.container;
         if self.made.is_empty() {
-            let at_once = thread::available_parallelism()
-                .map_or(1, NonZero::get)
-                .min(AT_ONCE_MAX);
+            let at_once = at_once(packing);
             let wanted = list.iter().filter_map(|entry| {
                 let id = entry.container;
                 let generation = found.get(&id)?.alone(id.kind)?;
@@ -87,6 +87,12 @@ impl<'a> Ahead<'a> {
         });
         self.made.extend(made);
     }
+}
+
+fn at_once(packing: Packing) -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let fit = usize::try_from(BYTES_MAX / packing.container_bytes.max(1)).unwrap_or(usize::MAX);
+    processors.min(AT_ONCE_MAX).min(fit)
 }
 
 /// `None`: to be seen to in its turn.
