@@ -303,7 +303,7 @@ impl Run {
             _ => &[],
         };
         let inner = if depth + 1 < DEPTH_MAX { dice.roll(5) } else { 0 };
-        let stands_still = dice.one_in(6) && self.sleeps && inner > 0;
+        let stands_still = dice.one_in(2) && self.sleeps && inner > 0;
         let monitor = Monitor::default();
         self.log(depth, format!("{who} backs up {name}, parts {which:?}, {tag}"));
         let mut source = Parts::new(&parts, |done| {
@@ -522,10 +522,13 @@ fn random_runs() {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             let run = Run::new(seed);
             let played = std::panic::catch_unwind(AssertUnwindSafe(|| run.play()));
+            let log = || locked(&run.model).log.join("\n");
+            if time.is_zero() {
+                println!("{}", log());
+            }
             if let Err(panic) = played {
                 has_failed.store(true, Ordering::Relaxed);
-                let log = locked(&run.model).log.join("\n");
-                eprintln!("{log}\nONEFOLD_RANDOM_SEED={seed} plays this run again");
+                eprintln!("{}\nONEFOLD_RANDOM_SEED={seed} plays this run again", log());
                 std::panic::resume_unwind(panic);
             }
             let is_over = SystemClock.monotonic().saturating_sub(began) >= time;
@@ -534,11 +537,11 @@ fn random_runs() {
             }
         }
     };
-    // Asked for one, it is played alone.
+    // Asked for one, it is played alone, and told. Most of a run is waiting: for pulses, and for who is dead.
     let workers = if time.is_zero() {
         1
     } else {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     };
     std::thread::scope(|scope| {
         for _ in 0..workers {
