@@ -104,15 +104,17 @@ impl Session {
             };
             let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
-                // A claim without its ending would be a session that runs: the ending goes when no claim was listed.
+                // A claim without its ending would be a session that runs, and other traces would be looked for by nobody: the
+                // ending goes when none were listed.
                 if folder.claimed {
                     objects.delete(&names::claim(id))?;
-                } else {
+                    removed += 1;
+                } else if removed == 0 {
                     objects.delete(&name)?;
                     // It holds nothing any more, and costs listings a look at most: whatever comes of it.
                     drop(objects.storage().drop_folder(&names::session_folder(id)));
+                    removed += 1;
                 }
-                removed += 1;
             }
             tidied.objects += removed;
             tidied.sessions += usize::from(removed > 0);

@@ -74,6 +74,36 @@ fn running_and_dead_sessions_without_an_ending_keep_everything() {
     assert_eq!(host.names("sessions"), before);
 }
 
+/// A power cut may bring traces of a reader back whose claim is gone: while its ending stands somebody looks for them.
+#[test]
+fn the_ending_of_a_reader_goes_when_nothing_else_is_left_of_it() {
+    let host = Host::new();
+    let reader = host.begin_read();
+    checkpoint(&reader, draft(0));
+    let traces: Vec<_> = host.storage.list(&names::session_folder(reader.id())).unwrap();
+    let traces: Vec<_> = traces
+        .into_iter()
+        .filter(|meta| meta.name != names::claim(reader.id()))
+        .map(|meta| (host.storage.get(&meta.name).unwrap(), meta.name))
+        .collect();
+    assert_eq!(traces.len(), 2);
+    reader.end().unwrap();
+    let next = host.begin(1);
+    assert_eq!(next.tidy().unwrap().objects, 3);
+    let ending = names::manifest(READ_SERIES, reader.id(), Revision::FIRST);
+    for (bytes, name) in &traces {
+        host.storage.put(name, &[bytes]).unwrap();
+        assert_eq!(next.tidy().unwrap().objects, 1);
+        assert!(
+            host.storage.head(&ending).is_ok(),
+            "{name} may come back once more"
+        );
+    }
+    assert_eq!(next.tidy().unwrap().objects, 1);
+    assert!(host.storage.head(&ending).is_err());
+    assert!(host.names(&names::session_folder(reader.id())).is_empty());
+}
+
 #[test]
 fn the_checkpoint_that_an_adoption_names_stays() {
     let host = Host::new();
