@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{LockState, ObjectMeta, ProcessLock, Storage, StorageError};
+use format::names;
+use format::reclaim::Condemned;
 use types::{ByteRange, ObjectName, SessionId};
 
-use super::{Host, LONG, backup_of, checkpoint, data, draft, range};
+use super::{Host, LONG, backup_of, checkpoint, data, draft, epoch, range, whole};
 use crate::{Draft, EndedBy, Manifests, Roster, Session, SessionError, SessionPolicy};
 
 pub(super) const POLICIES: [CrashPolicy; 5] = [
@@ -103,7 +105,7 @@ struct Told {
     checkpoints: BTreeMap<SessionId, u32>,
 }
 
-/// A backup; one that dies; one that adopts it, and commits; a reader, and tidying.
+/// A backup; one that answers an epoch and dies; one that adopts it, and commits; a reader, and tidying.
 fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     let first = host.try_begin(1)?;
     told.begun.push(first.id());
@@ -125,6 +127,17 @@ fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
         told.checkpoints.insert(second.id(), number);
         second.tick()?;
     }
+    // An epoch asks, and the answer is a checkpoint.
+    let asks = Condemned {
+        epoch: epoch(1),
+        marks: Vec::new(),
+        slots: vec![whole(data(first.id(), 1))],
+    };
+    host.objects().put_durably(&names::condemned(asks.epoch), &asks)?;
+    assert!(second.tick()?.checkpoint_wanted);
+    let number = second.begin_checkpoint()?.write(draft(4))?;
+    told.checkpoints.insert(second.id(), number);
+    assert!(!second.checkpoint_wanted());
     drop(second);
 
     let third = host.try_begin(1)?;
@@ -163,6 +176,14 @@ fn check(host: &Host, told: &Told, when: &str) {
     }
     let roster = Roster::list(&host.sealer).unwrap();
     for info in &roster.running {
+        if let Some(beat) = info.heartbeat.as_ref().filter(|beat| beat.checkpoint.is_some()) {
+            let newest = super::newest(host, info).map(|newest| (newest.answered, Some(newest.number)));
+            let answer = Some((beat.answered, beat.checkpoint));
+            assert!(
+                newest >= answer,
+                "{when}: {answer:?} was said, and there is {newest:?}"
+            );
+        }
         let Some(acknowledged) = told.checkpoints.get(&info.id) else {
             continue;
         };
