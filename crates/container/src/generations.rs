@@ -14,9 +14,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use env::StorageError;
+use env::{Storage, StorageError};
 use format::names;
-use types::{ContainerId, Generation};
+use types::{ContainerId, ContainerKind, Generation};
 
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
@@ -203,6 +203,33 @@ impl Containers {
         tail.check(at, Some(self.store()))?
             .open(at, self.store(), self.encryption())
     }
+}
+
+/// The container that an object under `mirror/` is a copy of. `None`: it has rotted, or was torn, and does not tell its kind.
+///
+/// # Errors
+/// Of the storage: it is gone, or cannot be read now.
+pub fn container_of_mirror(
+    storage: &dyn Storage,
+    mirror: names::MirrorName,
+) -> Result<Option<ContainerId>, ContainerError> {
+    let kinds = ContainerKind::ALL.into_iter();
+    for kind in kinds.filter(|kind| kind.is_mirrored()) {
+        let id = ContainerId {
+            session: mirror.session,
+            kind,
+            sequence: mirror.sequence,
+        };
+        let Some(at) = Identity::mirror(id, mirror.generation) else {
+            continue;
+        };
+        match TailBytes::read(storage, at, &mut |_| {}).and_then(|tail| tail.check(at, None)) {
+            Ok(_) => return Ok(Some(id)),
+            Err(error @ ContainerError::Storage(_)) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 pub(crate) fn is_absent(error: &ContainerError) -> bool {

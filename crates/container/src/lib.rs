@@ -39,6 +39,7 @@ pub use compress::{CompressedRegion, Compression, compress_pieces, compress_regi
 pub use containers::Containers;
 pub use copies::{CatalogCopies, MAX_COPIES_REGION_BYTES};
 pub use error::{ContainerError, Part};
+pub use generations::container_of_mirror;
 pub use identity::CopyOf;
 pub use load::TAIL_GUESS_BYTES;
 pub use moves::HOPS_MAX;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use container::{CatalogView, ContainerError, Containers};
 use env::StorageError;
-use format::names;
+use format::names::{self, MirrorName};
 use format::reclaim::{ContainerSlots, SlotList};
-use types::{ContainerId, ContainerKind, SessionId};
+use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
 
 use crate::error::Result;
 use crate::moves::Moves;
@@ -93,13 +93,57 @@ pub(crate) fn lost_bits(before: &SlotList, now: &SlotList) -> Vec<ContainerId> {
     lost
 }
 
-/// The containers of a session that its folders list.
+/// The containers of a session that its folders list, those of which there is but a mirror copy among them.
 pub(crate) fn listed(containers: &Containers, session: SessionId) -> Result<Vec<ContainerId>> {
+    // Before the others: the main copy of what is listed here was put before it.
+    let mirrors = mirrors(containers, &names::mirror_folder(session))?;
     let mut found = Vec::new();
     for kind in KINDS {
         found.extend(listed_kind(containers, session, kind)?);
     }
+    let known = found.iter().copied().collect();
+    found.extend(without_main(containers, mirrors, &known)?);
     Ok(found)
+}
+
+fn mirrors(containers: &Containers, folder: &str) -> Result<Vec<MirrorName>> {
+    let listed = containers.env().storage.list(folder)?;
+    let names = listed.iter().filter_map(|meta| names::parse_mirror(&meta.name));
+    Ok(names.collect())
+}
+
+/// Containers whose main copies are gone: somebody slept between two copies, and it was removed meanwhile; or a power cut
+/// left the second alone. One that does not tell its kind may be of either: both come back.
+fn without_main(
+    containers: &Containers,
+    mirrors: Vec<MirrorName>,
+    known: &BTreeSet<ContainerId>,
+) -> Result<Vec<ContainerId>> {
+    let mut found = Vec::new();
+    for mirror in mirrors {
+        let ids = mirrored(mirror.session, mirror.sequence);
+        if ids.clone().any(|id| known.contains(&id)) {
+            continue;
+        }
+        match container::container_of_mirror(&*containers.env().storage, mirror) {
+            Ok(Some(id)) => found.push(id),
+            Ok(None) => found.extend(ids),
+            // Gone meanwhile; or it may be given another time, and what it is of is not known before.
+            Err(ContainerError::Storage(StorageError::NotFound { .. } | StorageError::Io { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// The containers that a copy may be of: its name does not tell the kind.
+fn mirrored(session: SessionId, sequence: SequenceNumber) -> impl Iterator<Item = ContainerId> + Clone {
+    let kinds = KINDS.into_iter().filter(|kind| kind.is_mirrored());
+    kinds.map(move |kind| ContainerId {
+        session,
+        kind,
+        sequence,
+    })
 }
 
 fn listed_kind(containers: &Containers, session: SessionId, kind: ContainerKind) -> Result<Vec<ContainerId>> {
@@ -118,12 +162,14 @@ fn listed_kind(containers: &Containers, session: SessionId, kind: ContainerKind)
 
 /// All containers of the store: where it is not known which may have lost something.
 pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId>> {
+    let mirrors = mirrors(containers, names::MIRROR_FOLDER)?;
     let mut all = BTreeSet::new();
     for kind in KINDS {
         for meta in containers.env().storage.list(kind.folder())? {
             all.extend(names::parse_container(&meta.name).map(|(id, _)| id));
         }
     }
+    all.extend(without_main(containers, mirrors, &all)?);
     Ok(all)
 }
 
@@ -151,7 +197,14 @@ pub(crate) fn dead(
         .copied()
         .filter(|id| id.kind != ContainerKind::Catalog)
     {
+        // Numbers are given out once, whatever the kind: the copy is of the one that lives.
+        let is_copy_of_other = || {
+            let others = mirrored(id.session, id.sequence).filter(|other| *other != id);
+            let lives = |other: ContainerId| merged.live.get(other).is_some() || moves.is_moved(other);
+            id.kind.is_mirrored() && others.into_iter().any(lives)
+        };
         match merged.live.get(id) {
+            None if is_copy_of_other() => {}
             None => dead.push(entry(id, None)),
             Some(live) => {
                 let view = catalog(containers, id, progress)?;
