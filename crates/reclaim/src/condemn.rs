@@ -140,15 +140,23 @@ impl Planning<'_, '_> {
         if self.before.in_force.missing.contains(&group) || old.is_none() {
             change = change.max(Change::Added);
         }
+        // Its tombstones were dropped, too. Where the newest removed list names its marks, others say that it is no more
+        // before they go.
+        let is_named = || {
+            let removed = self.before.removed;
+            removed.is_some_and(|removed| removed.marks.iter().any(|(named, _)| *named == group))
+        };
+        let is_over =
+            |old: &Arc<StoredMarks>| old.covers.is_empty() || (old.is_of_no_backup() && !is_named());
+        if members.is_empty() && old.is_none_or(is_over) {
+            return Ok(());
+        }
         match old {
             Some(old) if change == Change::None => {
                 self.plan.after.groups.insert(group, Arc::clone(old));
                 return Ok(());
             }
             _ => {}
-        }
-        if members.is_empty() && old.is_none_or(|old| old.covers.is_empty()) {
-            return Ok(());
         }
         let marks = self.mark(group, old.map(AsRef::as_ref), change, members)?;
         for entry in members.iter().filter_map(|member| member.read()) {

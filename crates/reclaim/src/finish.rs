@@ -14,7 +14,7 @@ use object::Sealer;
 use session::{
     Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionInfo,
 };
-use types::{ContainerId, Epoch, SessionId, UnixNanos};
+use types::{ContainerId, Epoch, ObjectName, Revision, SessionId, UnixNanos};
 
 use crate::condemn::{self, Plan};
 use crate::decide::{self, Ground};
@@ -411,7 +411,8 @@ fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
     // Of the groups that the list names nothing has to be read.
     let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
     let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
-    drop_lower_marks(context, &removed.marks, &listed)?;
+    drop_lower_marks(context, &removed.marks, &removed.marks, &listed)?;
+    drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
     // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
     let epochs = Epochs::list(sealer)?;
@@ -425,23 +426,56 @@ fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
     Ok(())
 }
 
-/// Deletes marks below those that count, and those of groups that are no more.
-pub(crate) fn drop_lower_marks(context: &Context<'_>, kept: &MarkRevisions, listed: &InForce) -> Result<()> {
-    let kept: BTreeMap<_, _> = kept.iter().copied().collect();
-    for (group, revisions) in &listed.listed {
-        for revision in revisions {
-            let is_old = match kept.get(group) {
-                Some(in_force) => revision < in_force,
-                // A group that has no backups any more, and not one that came since.
-                None => listed
-                    .groups
-                    .get(group)
-                    .is_none_or(|stored| stored.epoch.is_some() && stored.covers.is_empty()),
-            };
-            if is_old {
-                epochs::delete(context.sealer, &names::marks(*group, *revision))?;
-            }
+/// What is damaged of containers that went whole, by this list or one before it, is absent for ever anyway: removed lists
+/// have their names. Their numbers are never given out again.
+fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
+    let listed = context.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
+    for ((container, number), _) in listed {
+        let at = removed
+            .slots
+            .binary_search_by_key(&container, |slots| slots.container);
+        let is_gone = at.is_ok_and(|at| removed.slots[at].slots.is_none())
+            || removed
+                .gone
+                .iter()
+                .any(|run| (run.first.to_u64()..=run.last_u64()).contains(&container.to_u64()));
+        if is_gone {
+            epochs::delete(context.sealer, &names::damaged(container, number))?;
         }
     }
     Ok(())
+}
+
+/// Deletes marks that [`superseded`] finds.
+pub(crate) fn drop_lower_marks(
+    context: &Context<'_>,
+    kept: &MarkRevisions,
+    named: &MarkRevisions,
+    listed: &InForce,
+) -> Result<()> {
+    for name in superseded(kept, named, listed) {
+        epochs::delete(context.sealer, &name)?;
+    }
+    Ok(())
+}
+
+/// Marks below those that are kept, and those of groups that are no more, unless the newest removed list names them: they
+/// would be missed.
+pub(crate) fn superseded(kept: &MarkRevisions, named: &MarkRevisions, listed: &InForce) -> Vec<ObjectName> {
+    let kept: BTreeMap<_, _> = kept.iter().copied().collect();
+    let named: BTreeSet<_> = named.iter().map(|(group, _)| *group).collect();
+    let mut out = Vec::new();
+    for (group, revisions) in &listed.listed {
+        let is_old = |revision: &Revision| match kept.get(group) {
+            Some(in_force) => revision < in_force,
+            // A group that has no backups any more, and not one that came since.
+            None => {
+                let in_force = listed.groups.get(group);
+                !named.contains(group) && in_force.is_none_or(|stored| stored.is_of_no_backup())
+            }
+        };
+        let old = revisions.iter().copied().filter(is_old);
+        out.extend(old.map(|revision| names::marks(*group, revision)));
+    }
+    out
 }

@@ -30,7 +30,6 @@ pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct StoredMarks {
     pub(crate) revision: Revision,
-    pub(crate) epoch: Option<Epoch>,
     pub(crate) covers: Vec<CoveredManifest>,
     /// `None`: those of all groups are more than may be held.
     live: Option<SlotList>,
@@ -41,10 +40,14 @@ impl StoredMarks {
     pub(crate) fn new(revision: Revision, marks: Marks) -> Self {
         Self {
             revision,
-            epoch: marks.epoch,
             covers: marks.covers,
             live: Some(marks.live),
         }
+    }
+
+    /// Whether all that it covers is forgotten: then it marks nothing.
+    pub(crate) fn is_of_no_backup(&self) -> bool {
+        self.covers.iter().all(|covered| covered.forgotten)
     }
 
     /// Whether the slots are not held: then the object is in the storage.
@@ -269,7 +272,6 @@ pub(crate) fn put_without_epoch(
 ) -> Result<Option<StoredMarks>> {
     let counted = StoredMarks {
         revision: stored.revision.next(),
-        epoch: None,
         covers: stored.covers.clone(),
         live: Some(stored.live(sealer, group)?.into_owned()),
     };

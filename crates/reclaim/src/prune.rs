@@ -14,7 +14,7 @@ use session::{DeathWatch, HeldLease, Life, Manifests, Roster, Session, SessionEr
 use types::{Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
-use crate::epochs::Epochs;
+use crate::epochs::{self, Epochs};
 use crate::error::{ReclaimError, Result};
 use crate::finish;
 use crate::housekeeping;
@@ -342,7 +342,16 @@ fn begin_with(
             &known.moves,
         )?;
     let epoch = is_needed.then_some(known.epochs.next());
+    let named = known.removed.as_ref().map(|(removed, _)| &removed.marks);
+    let named = named.unwrap_or(const { &Vec::new() });
     if epoch.is_none() && plan.marked.is_empty() {
+        // Mostly there are none: a power cut has brought them back.
+        let old = finish::superseded(&plan.after.revisions(), named, &known.in_force);
+        if !old.is_empty() && lease.is_held()? {
+            context.sealer.barrier()?;
+            old.iter()
+                .try_for_each(|name| epochs::delete(context.sealer, name))?;
+        }
         return Ok(Begun {
             epoch,
             marks: plan.after,
@@ -380,7 +389,7 @@ fn begin_with(
         }
     } else {
         context.sealer.barrier()?;
-        finish::drop_lower_marks(context, &plan.after.revisions(), &known.in_force)?;
+        finish::drop_lower_marks(context, &plan.after.revisions(), named, &known.in_force)?;
     }
     Ok(Begun {
         epoch,
