@@ -6,12 +6,12 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use common::{Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use onefold::{Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId, Store};
-use types::{ByteRange, Revision};
+use types::{ByteRange, ObjectName, Revision};
 
 fn everything() -> PruneOptions {
     PruneOptions {
@@ -227,4 +227,136 @@ fn tombstones_and_endings_go_when_they_are_old() {
     assert_eq!(manifests(&machine), 1, "{:?}", machine.names("backups"));
     prune(&machine.open(), &none);
     assert_sound(&machine.open(), "after the tombstone went");
+}
+
+/// Marks of a series of which no tombstone is left go: those that a removed list names when a later one does not, others at
+/// once.
+#[test]
+fn marks_go_with_the_last_backup_of_their_group() {
+    let machine = Process::new(6);
+    machine.init();
+    let at_once = PruneOptions {
+        keep_endings_for: Duration::ZERO,
+        ..everything()
+    };
+    let back_up = |name: &str, bytes: &[u8]| {
+        back_up_bytes(&machine.open(), name, bytes, &How::plain())
+            .unwrap()
+            .id
+    };
+    let bytes = noise(1, 50 << 10);
+    back_up("/kept", &bytes);
+    prune(&machine.open(), &at_once);
+    let of_kept = machine.names("groups");
+    assert_eq!(of_kept.len(), 1);
+    let other_than = |known: &[String]| -> Vec<String> {
+        let names = machine.names("groups").into_iter();
+        names.filter(|name| !known.contains(name)).collect()
+    };
+    let named = back_up("/named", &noise(2, 50 << 10));
+    forget(&machine, named);
+    assert_eq!(prune(&machine.open(), &at_once).epochs, 1);
+    assert_eq!(prune(&machine.open(), &at_once).epochs, 0);
+    let of_named = other_than(&of_kept);
+    assert_eq!(of_named.len(), 1, "the newest list names it");
+    // All that this one has is there already, and nothing dies with it.
+    let unnamed = back_up("/unnamed", &bytes);
+    forget(&machine, unnamed);
+    for _ in 0..3 {
+        assert_eq!(prune(&machine.open(), &at_once).epochs, 0);
+    }
+    assert_eq!(other_than(&of_kept), of_named);
+    let last = back_up("/last", &noise(3, 50 << 10));
+    forget(&machine, last);
+    assert_eq!(prune(&machine.open(), &at_once).epochs, 1);
+    let left = other_than(&of_kept);
+    assert!(left.len() == 1 && left != of_named, "{left:?}");
+    // Nobody has missed any.
+    let report = prune(&machine.open(), &at_once);
+    assert_eq!((report.epochs, report.bytes_deleted), (0, 0), "{report:?}");
+}
+
+/// A session died between the two copies of a container, or a power cut has left the second alone, whole or torn: it goes
+/// when the session is ended, and of any session with `--all`.
+#[test]
+fn a_second_copy_without_the_first_goes() {
+    for (seed, is_torn) in [(8, false), (9, true)] {
+        let machine = Process::new(seed);
+        machine.init();
+        let (how, kind) = if is_torn {
+            (How::small(), types::ContainerKind::Small)
+        } else {
+            (How::plain(), types::ContainerKind::Recipe)
+        };
+        let kept = back_up_bytes(&machine.open(), "/kept", &noise(1, 50 << 10), &how).unwrap();
+        let of_kept = machine.names("mirror");
+        let dying = machine.beside(seed + 2);
+        let storage = dying.storage.clone();
+        dying.watched.set_before(move |asked, name| {
+            if asked == Asked::Put && name.starts_with("backups") {
+                storage.kill();
+            }
+        });
+        back_up_bytes(&dying.open(), "/dead", &noise(2, 50 << 10), &How::plain()).unwrap_err();
+        let copies = machine.names("mirror");
+        let alone: Vec<_> = copies.iter().filter(|name| !of_kept.contains(name)).collect();
+        assert!(!alone.is_empty(), "{copies:?}");
+        for name in alone {
+            let name = ObjectName::new(name.clone()).unwrap();
+            let copy = names::parse_mirror(&name).unwrap();
+            let (kind, session, sequence) = (types::ContainerKind::Recipe, copy.session, copy.sequence);
+            let id = types::ContainerId {
+                session,
+                kind,
+                sequence,
+            };
+            assert!(machine.storage.lose(&names::container(id, copy.generation)));
+            if is_torn {
+                machine
+                    .storage
+                    .damage(&name, |bytes| bytes.truncate(bytes.len() / 2));
+            }
+        }
+        let options = PruneOptions {
+            abandoned_after: Duration::ZERO,
+            ..everything()
+        };
+        prune(&machine.open(), &options);
+        assert_eq!(machine.names("mirror"), of_kept);
+        // One that nobody listed as dead.
+        let of_kept_one = names::parse_mirror(&ObjectName::new(of_kept[0].clone()).unwrap()).unwrap();
+        let foreign = types::ContainerId {
+            session: kept.id,
+            kind: types::ContainerKind::Small,
+            sequence: types::SequenceNumber::new(90).unwrap(),
+        };
+        let foreign = names::mirror(foreign, of_kept_one.generation).unwrap();
+        machine.storage.put(&foreign, &[&noise(3, 3 << 10)]).unwrap();
+        // And a copy that is all that is left of what a backup reaches.
+        let serving = types::ContainerId {
+            session: kept.id,
+            kind,
+            sequence: of_kept_one.sequence,
+        };
+        let (lost, left) = (
+            names::container(serving, of_kept_one.generation),
+            ObjectName::new(of_kept[0].clone()).unwrap(),
+        );
+        let main = machine.storage.get(&lost).unwrap();
+        assert!(machine.storage.lose(&lost));
+        if is_torn {
+            machine
+                .storage
+                .damage(&left, |bytes| bytes.truncate(main.len() / 2));
+        }
+        let all = PruneOptions {
+            all: true,
+            ..everything()
+        };
+        machine.open().prune(&all, &Monitor::default()).unwrap();
+        assert_eq!(machine.names("mirror"), of_kept, "torn: {is_torn}");
+        machine.storage.put(&lost, &[&main]).unwrap();
+        machine.storage.damage(&left, |bytes| bytes.clone_from(&main));
+        assert_sound(&machine.beside(seed + 4).open(), "afterwards");
+    }
 }

@@ -18,8 +18,8 @@ use common::pruning::{
 };
 use common::reclaimer::Reclaimer;
 use common::{
-    Asked, How, Parts, Process, assert_restores_bytes, back_up_bytes, back_up_stream, is_long, noise,
-    snapshot, wait_until,
+    Asked, How, Parts, Process, Request, assert_restores_bytes, back_up_bytes, back_up_stream, is_long,
+    noise, snapshot, wait_until,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{LockState, Storage};
@@ -444,31 +444,53 @@ fn a_crash_in_a_prune_of_everything() {
     play.verify_all();
 }
 
-/// The process is killed before or after each operation; it ends, and another one carries on.
-#[test]
-fn a_kill_at_every_operation() {
-    let play = Play::new(5);
-    let ids = play.fill();
-    play.forget(&ids[..1]);
-    play.prune(&leaving(PruneUnused::Unlimited));
-    play.back_up("/a", &[0, 7], &How::plain());
+/// What is asked of the storage in each stage of forgetting and pruning, by kind and folder.
+const STAGES: [&str; 7] = [
+    // Forget, mark, condemn, decide.
+    "Put backups",
+    "Put groups",
+    "Put condemned",
+    "Put removed",
+    // Remove, finish, and what is kept for a while.
+    "Delete data",
+    "Delete condemned",
+    "Delete backups",
+];
+
+/// Kind and folder of what was asked.
+fn stage(request: &Request) -> String {
+    let folder = request.name.split('/').next().unwrap_or_default();
+    format!("{:?} {folder}", request.asked)
+}
+
+/// The process that forgets and prunes is killed before or after each operation, or every so manieth; it ends, and another
+/// one carries on. Who lives to the end goes through all these stages; each operation of it is one that others died at.
+fn kill_at_every_operation(
+    play: &Play,
+    doomed: &[SessionId],
+    options: &PruneOptions,
+    (every_short, is_trimming): (usize, bool),
+    stages: &[&str],
+) {
     let before = play.told().clone();
     let (counted, every) = if is_long() {
         (Counted::All, 1)
     } else {
-        (Counted::Mutating, 3)
+        (Counted::Mutating, every_short)
     };
     let mut moments = 0;
     for n in (1..).step_by(every) {
         let mut reached = false;
         for fault in [Fault::kill(n), Fault::kill_after(n)] {
             let machine = play.process.storage.crash(CrashPolicy::KeepAll);
-            let dying = Process::on(machine.handle(), play.process.clock.clone(), 1000 + n).striding();
+            let seed = 1000 + if is_trimming { 2 * n } else { n };
+            let dying = Process::on(machine.handle(), play.process.clock.clone(), seed).striding();
             let store = dying.open();
+            drop(dying.watched.take_requests());
             dying.storage.inject_here(fault.counting(counted));
             let mut told = before.clone();
             let mut in_time = io::Result::Ok(());
-            for id in &ids[1..4] {
+            for id in doomed {
                 let content = told.kept.remove(id).unwrap();
                 match try_forget(&store, *id) {
                     Ok(()) => {}
@@ -481,10 +503,13 @@ fn a_kill_at_every_operation() {
                     break;
                 }
             }
-            let pruned = try_prune(&store, &everything_at_once());
+            let pruned = try_prune(&store, options);
             drop(store);
             if !dying.storage.is_gone() {
                 assert!(in_time.is_ok() && pruned.is_ok(), "{in_time:?} {pruned:?}");
+                let asked: BTreeSet<String> = dying.watched.take_requests().iter().map(stage).collect();
+                let missing: Vec<_> = stages.iter().filter(|stage| !asked.contains(**stage)).collect();
+                assert!(missing.is_empty(), "{missing:?} of {asked:?}");
                 continue;
             }
             reached = true;
@@ -496,7 +521,45 @@ fn a_kill_at_every_operation() {
         }
         moments += 1;
     }
-    assert!(moments >= 12, "{moments}");
+    assert!(moments >= 6, "{moments}");
+}
+
+#[test]
+fn a_kill_at_every_operation() {
+    let play = Play::new(5);
+    let ids = play.fill();
+    play.forget(&ids[..1]);
+    play.prune(&leaving(PruneUnused::Unlimited));
+    play.back_up("/a", &[0, 7], &How::plain());
+    let compacts = [&STAGES[..], &["Put data", "Put recipe"]].concat();
+    kill_at_every_operation(&play, &ids[1..4], &everything_at_once(), (3, false), &compacts);
+}
+
+#[test]
+fn a_kill_at_every_operation_of_a_merge() {
+    let play = Play::new(8);
+    let ids: Vec<_> = (0..4)
+        .flat_map(|n| {
+            [
+                play.back_up("/a", &[n, n + 1], &How::plain()),
+                play.back_up("/b", &[n + 2], &How::small()),
+            ]
+        })
+        .collect();
+    let merges = [&STAGES[..], &["Put small", "Delete small"]].concat();
+    kill_at_every_operation(&play, &ids[..3], &everything_at_once(), (11, false), &merges);
+}
+
+#[test]
+fn a_kill_at_every_operation_of_a_trim() {
+    let play = Play::new(62);
+    let ids = [
+        play.back_up("/a", &[0, 1, 2, 3, 4, 5, 6], &How::plain()),
+        play.back_up("/b", &[0, 2, 5, 7], &How::plain()),
+    ];
+    let options = impatient(leaving(PruneUnused::Bytes(20 << 10)));
+    let trims = [&STAGES[..6], &["Trim data"]].concat();
+    kill_at_every_operation(&play, &ids[..1], &options, (7, true), &trims);
 }
 
 /// The first process is killed before or after it has put a list, the second does what it read there, and the power

@@ -1,11 +1,12 @@
 //! Removed lists that have rotted while something on them still stands: what was removed is given to nobody all the same.
+//! And lists of what is damaged, which go with what they are of.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
-use common::pruning::{everything_apart, forget, try_prune};
+use common::pruning::{assert_nothing_unexplained, everything_apart, forget, try_prune};
 use common::{How, Process, back_up_bytes, noise};
-use onefold::{PruneReport, SessionId};
+use onefold::{Monitor, PruneReport, ReadData, SessionId};
 use types::ObjectName;
 
 const PART: usize = 12 << 10;
@@ -81,4 +82,42 @@ fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
     assert!(!machine.names("removed").contains(&lists[0]));
     let (_, new) = back_up(&machine, "/again", &part(0));
     assert!(new > 0);
+}
+
+/// A list of damage outlives its container in no case: not where its delete was undone, either.
+#[test]
+fn what_is_listed_as_damaged_goes_with_its_container() {
+    let machine = Process::new(3);
+    machine.init();
+    let (old, _) = back_up(&machine, "/file", &part(0));
+    let data = machine.names("data").remove(0);
+    back_up(&machine, "/kept", &part(1));
+    assert!(
+        machine
+            .storage
+            .damage(&object(&data), |bytes| bytes[PART / 2] ^= 1)
+    );
+    let check = || {
+        machine
+            .open()
+            .check(ReadData::Share(1.0), &Monitor::default())
+            .unwrap()
+    };
+    assert!(check().damaged_backups.contains(&old));
+    let listed = machine.names("damaged");
+    assert!(!listed.is_empty());
+    let list = env::Storage::get(&machine.storage, &object(&listed[0])).unwrap();
+    prune(&machine);
+    assert_eq!(machine.names("damaged"), listed, "the container stands");
+    forget(&machine.open(), old);
+    assert_eq!(prune(&machine).epochs, 1);
+    assert!(!machine.names("data").contains(&data));
+    assert_eq!(machine.names("damaged"), Vec::<String>::new());
+    assert_nothing_unexplained(&machine, "after it went");
+    env::Storage::put(&machine.storage, &object(&listed[0]), &[&list]).unwrap();
+    let (other, _) = back_up(&machine, "/other", &part(2));
+    forget(&machine.open(), other);
+    assert_eq!(prune(&machine).epochs, 1);
+    assert_eq!(machine.names("damaged"), Vec::<String>::new());
+    assert!(check().is_sound());
 }

@@ -12,7 +12,9 @@
     reason = "a helper of tests that fails is a test that fails"
 )]
 
+pub mod beside;
 pub mod clock;
+pub mod explained;
 pub mod parts;
 pub mod pruning;
 pub mod reclaimer;

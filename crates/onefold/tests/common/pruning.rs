@@ -15,6 +15,7 @@ use onefold::{
 use types::{ContainerId, ContainerKind, Slot, SlotRange};
 
 use super::Process;
+use super::explained::assert_small_objects_explained;
 use super::reclaimer::{Reclaimer, Slots};
 
 const KINDS: [ContainerKind; 5] = [
@@ -132,7 +133,8 @@ pub fn stored(machine: &Process) -> u64 {
 }
 
 /// After a prune that left nothing: every slot stored is one that a kept backup reaches, or in a container of a session that
-/// has no ending; every container has one generation and the copies of its kind; no epoch is open.
+/// has no ending; every container has one generation and the copies of its kind; no epoch is open; and all small objects
+/// are there for a reason that [`assert_small_objects_explained`] names.
 pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     let reclaimer = Reclaimer::new(process.clone());
     let mut reached = Slots::new();
@@ -223,6 +225,7 @@ pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     assert!(leading.is_empty(), "{when}: no way leads from {leading:?}");
     let condemned = process.names("condemned");
     assert!(condemned.is_empty(), "{when}: an epoch is open: {condemned:?}");
+    assert_small_objects_explained(process, &reclaimer, &containers, when);
 }
 
 fn ranges(slots: &BTreeSet<Slot>) -> Vec<SlotRange> {
