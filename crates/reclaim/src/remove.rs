@@ -27,7 +27,6 @@ use crate::error::{ReclaimError, Result};
 use crate::moves::Moves;
 use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
-use ahead::{Ahead, Made, Rewritten};
 use trimming::Trim;
 
 pub(crate) use trimming::can_trim;
@@ -197,15 +196,13 @@ impl Run<'_> {
             let mut again = Vec::new();
             for folder in folders(&open) {
                 let found = self.list(folder)?;
-                let mut ahead = Ahead::new(self.containers);
-                for (at, entry) in folder.iter().enumerate() {
+                for entry in folder {
                     self.check_cancelled()?;
                     let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());
                     let Some(objects) = found.get(&id) else {
                         continue;
                     };
-                    let made = ahead.take(&folder[at..], &found, &ours, self.how.packing);
-                    match self.settle(id, dead, objects, ours.get(&id).copied(), made)? {
+                    match self.settle(id, dead, objects, ours.get(&id).copied())? {
                         Settled::Fine => self.out.kept.push(id),
                         Settled::Over => {}
                         Settled::Again => again.push(*entry),
@@ -229,15 +226,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// `ours`: the generation that this process has put in all its copies, durably by now. `made`: what was made of the
-    /// highest ahead of this.
+    /// `ours`: the generation that this process has put in all its copies, durably by now.
     fn settle(
         &mut self,
         id: ContainerId,
         dead: &[SlotRange],
         found: &Objects,
         ours: Option<Kept>,
-        made: Option<Made>,
     ) -> Result<Settled> {
         let Some(highest) = found.highest() else {
             self.drop_bodies(id, found)?;
@@ -246,9 +241,6 @@ impl Run<'_> {
         let is_ours = ours.is_some_and(|ours| ours.generation == highest);
         if ours.is_some_and(|ours| is_ours && found.is_only(id.kind, ours)) {
             return Ok(Settled::Fine);
-        }
-        if let Some(Made { view, sealed }) = made {
-            return self.replace(id, dead, found, (highest, Some(view)), Some(sealed));
         }
         let view = match self.containers.generation(id, highest) {
             Ok(view) => Some(view),
@@ -278,7 +270,7 @@ impl Run<'_> {
                 return Ok(Settled::Replaced(kept));
             }
         }
-        self.replace(id, dead, found, (highest, view), None)
+        self.replace(id, dead, found, (highest, view))
     }
 
     /// Whether every byte of every copy of the highest generation is as it was written.
@@ -288,19 +280,16 @@ impl Run<'_> {
     }
 
     /// Puts a generation above all that are there, of the highest whose survivors are whole. The catalog of the
-    /// highest of all was read already, where it can be; `made` is what came of rewriting it, if that was done.
+    /// highest of all was read already, where it can be.
     fn replace(
         &mut self,
         id: ContainerId,
         dead: &[SlotRange],
         found: &Objects,
         (highest, mut view): (Generation, Option<CatalogView>),
-        mut made: Option<Rewritten>,
     ) -> Result<Settled> {
         // Of several, one may be whole where another is not: then every survivor is read.
-        if let Some(view) = view
-            .as_ref()
-            .filter(|_| made.is_none() && found.alone(id.kind).is_some())
+        if let Some(view) = view.as_ref().filter(|_| found.alone(id.kind).is_some())
             && let Some(sealed) = self.trimmed(view, dead, highest.next())?
         {
             return self.put(&sealed, found, Some(view));
@@ -316,9 +305,6 @@ impl Run<'_> {
                 continue;
             }
             let rewritten = read.and_then(|view| {
-                if let Some(made) = made.take() {
-                    return made;
-                }
                 if view.moved_to().is_some() {
                     return Err(ContainerError::Vanished {
                         container: id,
@@ -424,7 +410,6 @@ impl Run<'_> {
     }
 }
 
-mod ahead;
 mod merging;
 mod trimming;
 
