@@ -56,8 +56,13 @@ impl Session {
         inner.objects.barrier()?;
         inner.ensure_running()?;
         if !inner.is_claimed()? {
-            // By this ending is swept what was put since then.
-            drop(inner.objects.put(&name, &Manifest::Expired { by: inner.id }));
+            // By this ending is swept what was put since then. Where an earlier call has put the manifest, that is taken back.
+            let ending = Manifest::Expired { by: inner.id };
+            if inner.objects.put_durably(&name, &ending)? == Put::Taken
+                && let Read::Whole(Manifest::Commit(_)) = inner.objects.read::<Manifest>(&name)?
+            {
+                inner.manifests.forget(inner.series, inner.id)?;
+            }
             return Err(inner.ended_long_ago());
         }
         if inner.objects.put(&name, &Manifest::Commit(backup))? == Put::Taken {
@@ -109,7 +114,11 @@ impl Inner {
         let over = match self.ensure_running() {
             Err(silent @ SessionError::GaveUp { .. }) => silent,
             _ if self.is_claimed()? => return Ok(()),
-            _ => self.ended_long_ago(),
+            _ => {
+                // Before this session is over: until it is taken back, the call may be made again.
+                self.manifests.forget(self.series, self.id)?;
+                return Err(self.ended_long_ago());
+            }
         };
         self.manifests.forget(self.series, self.id)?;
         Err(over)

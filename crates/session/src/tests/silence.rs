@@ -223,12 +223,16 @@ fn a_sleep_in_the_midst_of_a_commit_takes_it_back() {
     assert!(list.get(session.id()).unwrap().is_forgotten());
 }
 
-/// What reclamation does in the end: the claim goes, durably, and only then the ending.
-fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
+fn drop_claim(storage: &FaultStorage, session: types::SessionId) {
     for meta in storage.list(&names::session_folder(session)).unwrap() {
         storage.delete(&meta.name).unwrap();
     }
     storage.barrier().unwrap();
+}
+
+/// What reclamation does in the end: the claim goes, durably, and only then the ending.
+fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
+    drop_claim(storage, session);
     for meta in storage.list(names::BACKUPS_FOLDER).unwrap() {
         storage.delete(&meta.name).unwrap();
     }
@@ -271,6 +275,32 @@ fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
     let wrapped = Wrapped::new(storage, Box::new(drop_it));
     let sealer = sealer(Arc::new(wrapped), &ManualClock::default());
     let session = Session::begin(&sealer, begin(1)).unwrap();
+    let error = session.commit(backup_of(&session, 0)).unwrap_err();
+    assert!(error.to_string().contains("its claim is gone"), "{error}");
+    let list = Manifests::new(&sealer).list().unwrap();
+    assert_eq!(list.backups().count(), 0);
+    assert!(list.get(session.id()).unwrap().is_forgotten());
+}
+
+/// Nor does it stay where the storage fails just then: the call is made again.
+#[test]
+fn who_could_not_take_its_commit_back_takes_it_back_the_next_time() {
+    let storage = FaultStorage::new();
+    let other = storage.handle();
+    let drop_it = move |name: &ObjectName| {
+        if name.as_str().starts_with("backups/") && name.as_str().ends_with(".0") {
+            drop_claim(&other, id(1));
+        }
+    };
+    let faults = storage.handle();
+    let wrapped = Wrapped::new(storage, Box::new(drop_it));
+    let sealer = sealer(Arc::new(wrapped), &ManualClock::default());
+    let session = Session::begin(&sealer, begin(1)).unwrap();
+    // The manifest is put, the tombstone is not.
+    faults.inject(Fault::fail(2, FailWith::Io).counting(Counted::Only(OpKind::Put)));
+    let error = session.commit(backup_of(&session, 0)).unwrap_err();
+    assert!(!error.to_string().contains("its claim is gone"), "{error}");
+    assert_eq!(Manifests::new(&sealer).list().unwrap().backups().count(), 1);
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
     assert!(error.to_string().contains("its claim is gone"), "{error}");
     let list = Manifests::new(&sealer).list().unwrap();
