@@ -137,14 +137,26 @@ fn many_small_backups_are_merged_though_nothing_is_dead() {
     let machine = Process::new(2);
     machine.init();
     let kept = back_up(&machine, 20, 3, &How::small());
+    let none = BTreeSet::new();
+    let preview = |options: &PruneOptions| {
+        let preview = machine.open().preview_prune(options, &none, &Monitor::default());
+        preview.unwrap().0.containers_merged
+    };
+    assert_eq!(preview(&everything()), 0);
     let report = prune(&machine.open(), &everything(), "few");
     assert_eq!((report.epochs, report.containers_merged), (0, 0), "{report:?}");
     let mut kept = kept;
     kept.extend(back_up(&machine, 30, 3, &How::small()));
     let report = prune(&machine.beside(7).open(), &everything_apart(), "apart");
     assert_eq!((report.epochs, report.containers_merged), (0, 0), "{report:?}");
+    let announced = preview(&everything());
     let report = prune(&machine.beside(8).open(), &everything(), "many");
-    assert_eq!(report.epochs, 1, "{report:?}");
+    assert_eq!(
+        (report.epochs, report.containers_merged),
+        (1, announced),
+        "{report:?}"
+    );
+    assert_eq!(preview(&everything()), 0);
     assert!(report.containers_merged >= 4, "{report:?}");
     assert_kept(&machine, &kept, "merged");
     assert_nothing_unexplained(&machine, "merged");

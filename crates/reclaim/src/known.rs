@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use format::reclaim::Removed;
-use session::{Census, ManifestList, Session};
+use session::{Census, ManifestList};
 use types::{SessionId, UnixNanos};
 
 use crate::condemn::{self, Before, Plan};
@@ -11,7 +11,7 @@ use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::marks::InForce;
-use crate::merge::Candidates;
+use crate::merge::{self, Candidates};
 use crate::moves::Moves;
 use crate::plan::{self, Limits};
 use crate::prune::{Context, PruneOptions};
@@ -104,19 +104,34 @@ impl Known {
         }
     }
 
-    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
-    /// decision itself says what can go: that takes no copy, or so small a one as may be made. `plan` has no news.
-    pub(crate) fn is_overdue(
+    /// Whether an epoch has anything to do. `own`: the session that asks.
+    pub(crate) fn is_needed(
         &self,
         context: &Context<'_>,
-        session: &Session,
+        options: &PruneOptions,
+        own: Option<SessionId>,
+        list: &ManifestList,
+        plan: &Plan,
+    ) -> Result<bool> {
+        Ok(plan.has_news
+            || plan.has_dropped
+            || self.is_overdue(context, own, self.limits(options), plan)?
+            || merge::is_due(context, options, self.removed.as_ref(), list, &self.moves)?)
+    }
+
+    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
+    /// decision itself says what can go: that takes no copy, or so small a one as may be made. `plan` has no news.
+    fn is_overdue(
+        &self,
+        context: &Context<'_>,
+        own: Option<SessionId>,
         limits: Limits,
         plan: &Plan,
     ) -> Result<bool> {
         let Some((removed, _)) = &self.removed else {
             return Ok(false);
         };
-        let is_alone = self.running.iter().all(|id| *id == session.id());
+        let is_alone = self.running.iter().all(|id| Some(*id) == own);
         if is_alone && removed.left.iter().any(|left| left.dead_bytes == 0) {
             return Ok(true);
         }

@@ -59,6 +59,15 @@ pub fn preview(
         .removed
         .as_ref()
         .map_or(&[][..], |(removed, _)| &removed.left);
+    let alone = alone::bytes(context, &plan.condemned, &forgotten, &known.moves)?;
+    if !known.is_needed(context, options, None, &list, &plan)? {
+        return Ok(Preview {
+            bytes_left_dead: left.iter().map(|left| left.dead_bytes).sum(),
+            nodes_read: plan.nodes,
+            alone,
+            ..Preview::default()
+        });
+    }
     let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
     let ground = Ground {
         known: left,
@@ -77,6 +86,6 @@ pub fn preview(
         bytes_copied: decided.copied_bytes,
         bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),
         nodes_read: plan.nodes,
-        alone: alone::bytes(context, &plan.condemned, &forgotten, &known.moves)?,
+        alone,
     })
 }

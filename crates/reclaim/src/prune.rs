@@ -20,7 +20,6 @@ use crate::finish;
 use crate::housekeeping;
 use crate::known::Known;
 use crate::marks::{self, InForce};
-use crate::merge;
 use crate::plan::Limits;
 use crate::progress::{Progress, Waiting, WaitingRole};
 use crate::spill::Spill;
@@ -331,16 +330,13 @@ fn begin_with(
         report.bytes_stored = removed.stored_bytes;
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     }
-    let is_needed = plan.has_news
-        || plan.has_dropped
-        || known.is_overdue(context, session, options.limits, &plan)?
-        || merge::is_due(
-            context,
-            options,
-            known.removed.as_ref(),
-            &known.census.manifests,
-            &known.moves,
-        )?;
+    let is_needed = known.is_needed(
+        context,
+        options,
+        Some(session.id()),
+        &known.census.manifests,
+        &plan,
+    )?;
     let epoch = is_needed.then_some(known.epochs.next());
     let named = known.removed.as_ref().map(|(removed, _)| &removed.marks);
     let named = named.unwrap_or(const { &Vec::new() });
