@@ -102,7 +102,13 @@ fn filter(args: &Filter) -> Result<onefold::Filter> {
     Ok(onefold::Filter {
         host: args.host.as_ref().map(|host| host.as_bytes().to_vec()),
         paths: absolute(&args.path)?,
-        tags: args.tag.clone(),
+        // As `backup` takes them: no tag has a comma.
+        tags: args
+            .tag
+            .iter()
+            .flat_map(|tags| tags.split(','))
+            .map(str::to_owned)
+            .collect(),
     })
 }
 

@@ -149,6 +149,27 @@ fn what_a_backup_has_alone_is_told_before_it_goes() {
         assert!(freed > both[0] + both[1] + (50 << 10), "{both:?} {freed}");
         prune(&machine.open(), &everything());
     }
+    // Of one whose nodes are lost it is not known, and all else is told still.
+    let is_its_node = |name: &ObjectName| {
+        names::parse_mirror(name).is_some_and(|mirror| mirror.session == ids[2])
+            || names::parse_container(name)
+                .is_some_and(|(id, _)| id.session == ids[2] && id.kind.is_mirrored())
+    };
+    let lost = machine.storage.list("").unwrap();
+    let lost = lost.into_iter().filter(|meta| is_its_node(&meta.name));
+    assert!(
+        lost.map(|meta| machine.storage.lose(&meta.name))
+            .filter(|lost| *lost)
+            .count()
+            > 1
+    );
+    // The last has some of them, too.
+    let forget = BTreeSet::from([ids[1], ids[2], ids[3]]);
+    let preview = machine
+        .open()
+        .preview_prune(&everything(), &forget, &Monitor::default());
+    let preview = preview.unwrap().0;
+    assert_eq!(preview.alone.into_keys().collect::<Vec<_>>(), [ids[1]]);
 }
 
 #[test]

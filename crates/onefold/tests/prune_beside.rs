@@ -217,8 +217,6 @@ fn a_session_that_sleeps_across_an_epoch_is_ended() {
     }
 }
 
-/// A session answers an epoch and dies; the next backup adopts what it had then. And when the adopter is forgotten, what
-/// others use of it stays, and the rest can go.
 /// Whom it waits for is known while it waits, and since when and until when.
 #[test]
 fn a_prune_says_for_whom_it_waits() {
@@ -258,6 +256,8 @@ fn a_prune_says_for_whom_it_waits() {
     assert!(said.lock().unwrap().len() > 100, "told at each look");
 }
 
+/// A session answers an epoch and dies; the next backup adopts what it had then. And when the adopter is forgotten, what
+/// others use of it stays, and the rest can go.
 fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
     let when = format!("pruned between: {prune_between}");
     let machine = Process::new(seed);

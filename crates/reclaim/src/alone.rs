@@ -13,7 +13,7 @@ use session::{ManifestList, SessionError, StoredManifest};
 use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
 
 use crate::decide::stored_share;
-use crate::error::Result;
+use crate::error::{ReclaimError, Result};
 use crate::mark::{self, Visit, Walk};
 use crate::moves::Moves;
 use crate::prune::Context;
@@ -80,8 +80,19 @@ pub(crate) fn bytes(
             slots: SlotMap::default(),
         };
         let mut walk = Walk::new(context.nodes, context.progress);
-        mark::backup(&mut walk, backup, &mut visit).map_err(|error| error.of(stored.session))?;
+        let walked = mark::backup(&mut walk, backup, &mut visit).map_err(|error| error.of(stored.session));
         moves.settle(&mut visit.slots);
+        match walked {
+            Ok(()) => {}
+            // What it reaches beyond is not known: it is not told of, and nobody has alone what it has, too.
+            Err(ReclaimError::Unmarkable { .. }) => {
+                for (container, slots) in visit.slots.iter() {
+                    shared.add(container, slots);
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         for (container, slots) in visit.slots.iter() {
             let again = seen.get(container).map(|seen| slots.common(seen));
             if let Some(again) = again.filter(|again| !again.is_empty()) {

@@ -197,18 +197,21 @@ fn copy(
     regions: &mut Regions,
 ) -> Result<(), (usize, ContainerError)> {
     let stored: u64 = parts.iter().map(|part| part.view.stored_bytes()).sum();
-    if stored < THREAD_BYTES_MIN {
+    let here = |regions: &mut Regions| {
         let mut buffer = RegionBuffer::default();
-        return read(containers, parts, |n, fill| {
+        read(containers, parts, |n, fill| {
             fill(&mut buffer)?;
             regions.add_all(&parts[n], &buffer);
             Ok(ControlFlow::Continue(()))
-        });
+        })
+    };
+    if stored < THREAD_BYTES_MIN {
+        return here(regions);
     }
     thread::scope(|scope| {
         let (full, filled) = mpsc::sync_channel::<(usize, RegionBuffer)>(1);
         let (empty, emptied) = mpsc::channel();
-        let reader = scope.spawn(move || {
+        let reader = thread::Builder::new().spawn_scoped(scope, move || {
             read(containers, parts, |n, fill| {
                 let mut buffer: RegionBuffer = emptied.try_recv().unwrap_or_default();
                 fill(&mut buffer)?;
@@ -218,6 +221,10 @@ fn copy(
                 })
             })
         });
+        // The system has no thread to give.
+        let Ok(reader) = reader else {
+            return here(regions);
+        };
         for (n, buffer) in filled {
             regions.add_all(&parts[n], &buffer);
             // The reader may have ended.

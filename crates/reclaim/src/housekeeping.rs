@@ -152,35 +152,42 @@ fn declared(
     list: &ManifestList,
     others: &BTreeSet<SessionId>,
 ) -> Result<Option<BTreeSet<SessionId>>> {
-    let of_running = |id: &SessionId| -> std::result::Result<Vec<Checkpoint>, SessionError> {
-        match Roster::one(context.sealer, *id)? {
-            Some(info) => Roster::checkpoints(context.sealer, &info),
-            None => Ok(Vec::new()),
+    // `None`: its claim cannot be read, or it has ended meanwhile; that is for the next run to tell.
+    let of_running = |id: &SessionId| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
+        if let Some(info) = Roster::one(context.sealer, *id)? {
+            return Roster::checkpoints(context.sealer, &info).map(Some);
+        }
+        match context.sealer.env().storage.head(&names::claim(*id)) {
+            Err(StorageError::NotFound { .. }) => Ok(Some(Vec::new())),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(None),
         }
     };
-    let of_adopted = |entry: &ManifestEntry| -> std::result::Result<Vec<Checkpoint>, SessionError> {
+    let of_adopted = |entry: &ManifestEntry| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
         let Some(EndedBy::Adopted {
             by,
             checkpoint: Some(number),
         }) = entry.ended_by()
         else {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         };
         if has_ended(list, by) {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let named = Roster::adopted_checkpoint(context.sealer, entry.session(), number)?;
-        Ok(named.into_iter().collect())
+        Ok(Some(named.into_iter().collect()))
     };
     let mut declared = BTreeSet::new();
     let each = others.iter().map(of_running);
     for checkpoints in each.chain(list.entries.iter().map(of_adopted)) {
         match checkpoints {
-            Ok(checkpoints) => {
+            Ok(Some(checkpoints)) => {
                 let parents = checkpoints.iter().flat_map(|checkpoint| &checkpoint.parents);
                 declared.extend(parents.map(|(_, parent, _)| *parent));
             }
-            Err(SessionError::Damaged(_)) => return Ok(None),
+            Ok(None) | Err(SessionError::Damaged(_) | SessionError::Storage(StorageError::Io { .. })) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         }
     }

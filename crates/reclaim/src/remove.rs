@@ -329,6 +329,12 @@ impl Run<'_> {
         let Some(error) = damage else {
             return Ok(Settled::Again);
         };
+        // A body goes after the generation that refers to it, where another has put the next.
+        if matches!(error, ContainerError::BodyMissing { .. })
+            && let Err(StorageError::NotFound { .. }) = self.storage.head(&names::container(id, highest))
+        {
+            return Ok(Settled::Again);
+        }
         self.out.damaged.push((id, error));
         Ok(Settled::Over)
     }

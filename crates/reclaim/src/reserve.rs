@@ -28,7 +28,7 @@ const LARGER_FROM: [u64; 2] = [64 << 20, 4 << 30];
 /// # Errors
 /// `NoSpace` where there is no room for it, and then there is none; of the storage.
 pub fn make(env: &Env, bytes: usize) -> Result<(), StorageError> {
-    put(env, bytes)?;
+    put(env, &random(env, bytes))?;
     env.storage.barrier()
 }
 
@@ -56,6 +56,8 @@ pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), St
     if !is_ours || len >= wanted as u64 {
         return Ok(());
     }
+    // Made before: what is there is gone for as short a time as can be.
+    let random = random(env, wanted);
     match env.storage.delete(&names::reserve()) {
         Ok(()) => {}
         // Another grows it.
@@ -64,20 +66,31 @@ pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), St
     }
     // The largest that there is room for, and what was there at least.
     for bytes in sizes.into_iter().rev().filter(|bytes| *bytes <= wanted) {
-        match put(env, bytes) {
+        match put(env, &random[..bytes]) {
             Err(StorageError::NoSpace { .. }) => {}
-            done => return done,
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                drop(remember(&*env.storage));
+                return Err(error);
+            }
         }
     }
+    // File systems free blocks when the deletion is durable.
+    env.storage.barrier()?;
+    drop(remember(&*env.storage));
     Ok(())
 }
 
-fn put(env: &Env, bytes: usize) -> Result<(), StorageError> {
+fn random(env: &Env, bytes: usize) -> Vec<u8> {
     let mut seed = [0; 8];
     env.entropy.fill(&mut seed);
     let mut random = vec![0; bytes];
     SeededEntropy::new(u64::from_le_bytes(seed)).fill(&mut random);
-    match env.storage.put(&names::reserve(), &[&random]) {
+    random
+}
+
+fn put(env: &Env, random: &[u8]) -> Result<(), StorageError> {
+    match env.storage.put(&names::reserve(), &[random]) {
         Ok(()) | Err(StorageError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }
@@ -128,7 +141,7 @@ pub fn exists(storage: &dyn Storage) -> Result<bool, StorageError> {
 mod tests {
     use std::sync::Arc;
 
-    use env::fault::{CrashPolicy, FaultStorage};
+    use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage, OpKind};
 
     use super::*;
 
@@ -154,6 +167,21 @@ mod tests {
         let left = storage.crash(CrashPolicy::DropAll);
         assert!(!exists(&left).unwrap());
         assert_eq!(left.head(&names::reserve()).unwrap().len, GIVEN_UP_BYTES as u64);
+    }
+
+    #[test]
+    fn what_failed_to_grow_is_remembered() {
+        let storage = FaultStorage::new();
+        let (env, _) = Env::simulated(Arc::new(storage.clone()), 4);
+        make(&env, FIRST_BYTES).unwrap();
+        storage.inject(Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::Put)));
+        assert!(grow(&env, 4 << 30, 16 << 20).is_err());
+        assert_eq!(
+            storage.head(&names::reserve()).unwrap().len,
+            GIVEN_UP_BYTES as u64
+        );
+        grow(&env, 4 << 30, 16 << 20).unwrap();
+        assert!(exists(&storage).unwrap());
     }
 
     #[test]

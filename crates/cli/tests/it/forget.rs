@@ -166,6 +166,8 @@ fn tags_change() {
     bed.ok(["tag", "--add", "a,b", "1"]);
     bed.ok(["tag", "--remove", "a", "--add", "c", "--tag", "b"]);
     assert!(bed.ok(["snapshots"]).out().contains("[b, c]"));
+    assert!(bed.ok(["snapshots", "--tag", "c,b"]).out().contains("[b, c]"));
+    assert!(!bed.ok(["snapshots", "--tag", "b,x"]).out().contains("[b, c]"));
     bed.run(["tag", "--add", "x"]).expect(1).says(&["which backups"]);
     bed.run(["tag", "--add", "x", "--set", "y", "1"]).expect(2);
     bed.ok(["tag", "--set", "", "1"]);

@@ -58,10 +58,13 @@ impl Found {
             Ok(found)
         };
         let found: Vec<io::Result<Self>> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            // Beside this one, as many as the system gives.
+            let spawned = (1..threads).map(|_| thread::Builder::new().spawn_scoped(scope, worker));
+            let workers: Vec<_> = spawned.filter_map(Result::ok).collect();
+            let own = worker();
             let each = workers.into_iter();
-            each.map(|worker| worker.join().expect("reading a folder does not panic"))
-                .collect()
+            let others = each.map(|worker| worker.join().expect("reading a folder does not panic"));
+            others.chain(Some(own)).collect()
         });
         for found in found {
             let found = found?;
