@@ -4,9 +4,9 @@
 
 mod common;
 
-use std::io;
 use std::sync::Arc;
 
+use common::beside::dump_within;
 use common::pruning::{assert_nothing_unexplained, everything, everything_at_once, forget, prune};
 use common::{
     HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, back_up_bytes,
@@ -15,7 +15,7 @@ use common::{
 use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
-use onefold::{AssembleOptions, BackupReport, Error, Monitor, StreamOutput};
+use onefold::{BackupReport, Error, Monitor};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -44,27 +44,6 @@ fn back_up_pausing(
     back_up_watched(&store, "/a", &mut source, &How::plain(), &monitor)
 }
 
-/// Calls back at the first bytes.
-struct Reader<F> {
-    bytes: Vec<u8>,
-    paused: Option<F>,
-}
-
-impl<F: FnOnce() + Send> StreamOutput for Reader<F> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(pause) = self.paused.take() {
-            pause();
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-    fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
-        let len = self.bytes.len() + usize::try_from(len).unwrap();
-        self.bytes.resize(len, 0);
-        Ok(())
-    }
-}
-
 #[test]
 fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgotten() {
     let (first, storage_time) = begin(70);
@@ -75,26 +54,18 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
     let other = back_up("/b", &parts[1]);
     let kept = back_up("/c", &parts[2]);
     let pruner = first.beside(71).striding();
-    let mut reader = Reader {
-        bytes: Vec::new(),
-        paused: Some(|| {
-            storage_time.set(-7 * DAY_SECONDS);
-            // Its tombstone seems older than the session that has declared what it reads.
-            forget(&pruner.open(), read);
-            for n in 0..2 {
-                prune(&pruner.open(), &everything_at_once(), &format!("{n}, set back"));
-            }
-            // Another epoch asks what the session refers to.
-            forget(&pruner.open(), other);
-            prune(&pruner.open(), &everything_at_once(), "another epoch");
-        }),
-    };
-    let mut assembling = AssembleOptions::for_cores(1);
-    assembling.budget_bytes = 32 << 10;
-    let found = snapshot(&store, read);
-    let done = store.dump(&found, None, &mut reader, assembling, &Monitor::default());
-    done.unwrap();
-    assert!(reader.bytes == parts[0], "other bytes came back");
+    let bytes = dump_within(&store, read, 32 << 10, || {
+        storage_time.set(-7 * DAY_SECONDS);
+        // Its tombstone seems older than the session that has declared what it reads.
+        forget(&pruner.open(), read);
+        for n in 0..2 {
+            prune(&pruner.open(), &everything_at_once(), &format!("{n}, set back"));
+        }
+        // Another epoch asks what the session refers to.
+        forget(&pruner.open(), other);
+        prune(&pruner.open(), &everything_at_once(), "another epoch");
+    });
+    assert!(bytes == parts[0], "other bytes came back");
     assert_restores_bytes(&store, &snapshot(&store, kept), "/c", &parts[2], "set back");
     assert_sound(&store, "set back");
     storage_time.set(8 * DAY_SECONDS);

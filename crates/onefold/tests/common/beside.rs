@@ -105,12 +105,17 @@ impl<F: FnOnce() + Send> StreamOutput for Sleeper<F> {
 }
 
 pub fn dump(store: &Store, id: SessionId, asleep: impl FnOnce() + Send) -> Vec<u8> {
+    dump_within(store, id, 128 << 10, asleep)
+}
+
+/// Reads a backup with so much memory, and calls back at the first bytes.
+pub fn dump_within(store: &Store, id: SessionId, budget_bytes: u64, asleep: impl FnOnce() + Send) -> Vec<u8> {
     let mut output = Sleeper {
         bytes: Vec::new(),
         asleep: Some(asleep),
     };
     let mut assembling = AssembleOptions::for_cores(1);
-    assembling.budget_bytes = 128 << 10;
+    assembling.budget_bytes = budget_bytes;
     let found = snapshot(store, id);
     let done = store.dump(&found, None, &mut output, assembling, &Monitor::default());
     done.unwrap();

@@ -7,6 +7,7 @@ use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};
 use env::{LockState, ManualClock, ObjectMeta, ProcessLock, Storage, StorageError};
 use format::manifest::Manifest;
 use format::names;
+use object::Sealer;
 use types::{ByteRange, ObjectName, Revision};
 
 use super::{Host, backup_of, begin, id, sealer};
@@ -263,17 +264,24 @@ fn whose_ending_was_dropped_meanwhile_commits_nothing() {
     assert_eq!(list.get(session.id()).unwrap().ended_by(), Some(expired));
 }
 
-#[test]
-fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
+/// A storage in which what the first session left is dropped when it puts its manifest.
+fn where_it_goes_just_before_the_manifest(
+    drop_it: fn(&FaultStorage, types::SessionId),
+) -> (FaultStorage, Sealer) {
     let storage = FaultStorage::new();
-    let other = storage.handle();
-    let drop_it = move |name: &ObjectName| {
+    let (other, handle) = (storage.handle(), storage.handle());
+    let watch = move |name: &ObjectName| {
         if name.as_str().starts_with("backups/") && name.as_str().ends_with(".0") {
-            drop_ending(&other, id(1));
+            drop_it(&other, id(1));
         }
     };
-    let wrapped = Wrapped::new(storage, Box::new(drop_it));
-    let sealer = sealer(Arc::new(wrapped), &ManualClock::default());
+    let wrapped = Wrapped::new(storage, Box::new(watch));
+    (handle, sealer(Arc::new(wrapped), &ManualClock::default()))
+}
+
+#[test]
+fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
+    let (_, sealer) = where_it_goes_just_before_the_manifest(drop_ending);
     let session = Session::begin(&sealer, begin(1)).unwrap();
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
     assert!(error.to_string().contains("its claim is gone"), "{error}");
@@ -285,16 +293,7 @@ fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
 /// Nor does it stay where the storage fails just then: the call is made again.
 #[test]
 fn who_could_not_take_its_commit_back_takes_it_back_the_next_time() {
-    let storage = FaultStorage::new();
-    let other = storage.handle();
-    let drop_it = move |name: &ObjectName| {
-        if name.as_str().starts_with("backups/") && name.as_str().ends_with(".0") {
-            drop_claim(&other, id(1));
-        }
-    };
-    let faults = storage.handle();
-    let wrapped = Wrapped::new(storage, Box::new(drop_it));
-    let sealer = sealer(Arc::new(wrapped), &ManualClock::default());
+    let (faults, sealer) = where_it_goes_just_before_the_manifest(drop_claim);
     let session = Session::begin(&sealer, begin(1)).unwrap();
     // The manifest is put, the tombstone is not.
     faults.inject(Fault::fail(2, FailWith::Io).counting(Counted::Only(OpKind::Put)));
