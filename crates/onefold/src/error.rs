@@ -146,11 +146,7 @@ impl Error {
             | Self::Restore(RestoreError::Storage(error))
             | Self::Reclaim(ReclaimError::Storage(error)) => Some(error),
             Self::Object(error) | Self::Reclaim(ReclaimError::Object(error)) => of_object(error),
-            Self::Session(error) | Self::Reclaim(ReclaimError::Session(error)) => match error {
-                SessionError::Storage(error) => Some(error),
-                SessionError::Object(error) => of_object(error),
-                _ => None,
-            },
+            Self::Session(error) | Self::Reclaim(ReclaimError::Session(error)) => of_session(error),
             Self::Container(error)
             | Self::Reclaim(ReclaimError::Container(error))
             | Self::Index(IndexError::Container(error))
@@ -159,6 +155,17 @@ impl Error {
             | Self::Reclaim(ReclaimError::Index(IndexError::Storage(error))) => Some(error),
             _ => None,
         }
+    }
+}
+
+fn of_session(error: &SessionError) -> Option<&StorageError> {
+    match error {
+        SessionError::Storage(error) => Some(error),
+        SessionError::Object(error) => of_object(error),
+        SessionError::Unconfirmed { source, .. } | SessionError::NotTakenBack { source, .. } => {
+            of_session(source)
+        }
+        _ => None,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and there is a way on.
+//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and there is a way on. So
+//! there is where it fails when a backup may have been stored already.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -6,7 +7,8 @@ mod common;
 use std::num::NonZeroU32;
 
 use common::pruning::{everything, everything_at_once, forget, prune, try_forget, try_prune};
-use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use common::{Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use env::fault::{Counted, CrashPolicy, FailWith, Fault, OpKind};
 use format::names;
 use onefold::{
     CheckReport, Filter, ForgetRequest, ForgetWhat, GroupBy, HoldEnd, Limit, Monitor, Period, Policy,
@@ -373,4 +375,61 @@ fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_noth
     let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
     assert_eq!(again.totals.chunks_new, 0, "{:?}", again.totals);
     assert!(!machine.names("index").iter().any(|name| name.contains("unread")));
+}
+
+/// A backup during which the storage begins to fail when the manifest is put.
+fn back_up_failing(machine: &Process, fault: Fault) -> Result<SessionId, String> {
+    let process = machine.beside(60);
+    let store = process.open();
+    let storage = process.storage.clone();
+    process.watched.set_before(move |asked, name| {
+        if asked == Asked::Put && name.starts_with(names::BACKUPS_FOLDER) {
+            storage.inject_here(fault);
+        }
+    });
+    let made = back_up_bytes(&store, "/file", &noise(60, 60 << 10), &How::plain());
+    made.map(|report| report.id).map_err(|error| error.to_string())
+}
+
+/// What the program says next: whether the backup is there; and another is made, from it if it is.
+fn assert_told_next(machine: &Process, is_there: bool, when: &str) {
+    let (store, bytes) = (machine.open(), noise(60, 60 << 10));
+    let listed = store.snapshots().unwrap().snapshots;
+    assert_eq!(listed.len(), usize::from(is_there), "{when}");
+    for snapshot in &listed {
+        assert_restores_bytes(&store, snapshot, "/file", &bytes, when);
+    }
+    assert_sound(&store, when);
+    let next = back_up_bytes(&store, "/file", &bytes, &How::plain()).unwrap();
+    assert!(next.untidy.is_empty(), "{when}: {next:?}");
+    assert_eq!(next.totals.bytes_stored == 0, is_there, "{when}: {next:?}");
+    assert_restores_bytes(&store, &snapshot(&store, next.id), "/file", &bytes, when);
+    prune(&machine.open(), &everything(), when);
+    assert_sound(&machine.open(), when);
+}
+
+#[test]
+fn a_backup_that_the_storage_did_not_confirm_says_so_and_the_next_run_tells_whether_it_is_there() {
+    let of_claim = |fault: Fault| fault.counting(Counted::Only(OpKind::Head));
+    let machine = Process::new(60);
+    machine.init();
+    let made = back_up_failing(&machine, of_claim(Fault::fail(1, FailWith::Io)));
+    assert!(made.is_ok(), "the storage failed once: {made:?}");
+    assert_told_next(&machine, true, "once");
+
+    let machine = Process::new(61);
+    machine.init();
+    let error = back_up_failing(&machine, of_claim(Fault::fail_from(1, FailWith::Io))).unwrap_err();
+    assert!(error.contains("backup 1 may be stored"), "{error}");
+    assert_told_next(&machine, true, "from then on");
+
+    for (policy, is_there) in [(CrashPolicy::KeepAll, true), (CrashPolicy::DropAll, false)] {
+        let machine = Process::new(62);
+        machine.init();
+        let barrier = Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::Barrier));
+        let error = back_up_failing(&machine, barrier).unwrap_err();
+        assert!(error.contains("backup 1 may be stored"), "{error}");
+        let after = Process::on(machine.storage.crash(policy), machine.clock.clone(), 63);
+        assert_told_next(&after, is_there, &format!("{policy:?}"));
+    }
 }

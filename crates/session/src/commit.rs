@@ -3,18 +3,29 @@
 //! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the manifest
 //! `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and checkpoints go. The
 //! claim stays; before the manifest and once more after it is looked for, since whoever drops an ending drops the claim
-//! first. A process that dies after the manifest leaves a backup and some small objects, which
+//! first. A storage that does not answer that second question is asked again for a while: the manifest is durable, and
+//! all that is left is to say so. What fails once the manifest may be there is told as just that. A process that dies
+//! after the manifest leaves a backup and some small objects, which
 //! [`Session::tidy`] of any later session removes. An epoch that was seen and not answered needs no answer:
 //! the reclaimer lists manifests after everybody answered or ended.
 
+use std::time::Duration;
+
+use env::StorageError;
 use format::manifest::{Backup, Manifest};
 use format::names;
+use object::ObjectError;
 use types::{ObjectName, Revision, SessionId};
 
 use crate::checkpoint::covers;
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Put, Read};
 use crate::session::{End, Inner, Session, locked};
+
+/// So often is the storage asked for the claim of a backup that is durable.
+const LOOKS_MAX: u32 = 5;
+/// So long after the first time is it asked again; from then on twice as long each time.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A backup that is visible and durable.
 #[derive(Debug)]
@@ -34,6 +45,7 @@ impl Session {
     ///
     /// # Errors
     /// `EndedElsewhere` where another ended the session: nothing was stored by this call; `GaveUp`;
+    /// `Unconfirmed` where the storage failed when the backup may have been stored; `NotTakenBack`;
     /// `Misuse` where the backup lacks containers that a checkpoint named; of the storage.
     pub fn commit(&self, mut backup: Backup) -> Result<Committed> {
         let inner = &self.inner;
@@ -65,10 +77,12 @@ impl Session {
             }
             return Err(inner.ended_long_ago());
         }
-        if inner.objects.put(&name, &Manifest::Commit(backup))? == Put::Taken {
+        let put = inner.objects.put(&name, &Manifest::Commit(backup));
+        if put.map_err(|error| inner.unless_refused(error))? == Put::Taken {
             inner.ended_by_own_commit(&name)?;
         }
-        inner.objects.barrier()?;
+        let durable = inner.objects.barrier();
+        durable.map_err(|error| inner.unconfirmed(error))?;
         inner.awake_all_along()?;
         // The first end stands: a pulse in another thread may have seen the manifest before this line.
         drop(inner.end(End::Closed));
@@ -95,7 +109,8 @@ impl Inner {
     /// The name is taken. By this session's own commit, when an earlier call's put failed only in
     /// appearance; that one stands. Otherwise the session was ended.
     fn ended_by_own_commit(&self, name: &ObjectName) -> Result<()> {
-        let how = match self.objects.read::<Manifest>(name)? {
+        let read = self.objects.read::<Manifest>(name);
+        let how = match read.map_err(|error| self.unconfirmed(error))? {
             Read::Whole(Manifest::Commit(_)) => return Ok(()),
             Read::Whole(other) => EndedBy::of(&other),
             Read::Damaged(_) => EndedBy::Unreadable,
@@ -113,15 +128,56 @@ impl Inner {
     fn awake_all_along(&self) -> Result<()> {
         let over = match self.ensure_running() {
             Err(silent @ SessionError::GaveUp { .. }) => silent,
-            _ if self.is_claimed()? => return Ok(()),
+            _ if self.is_claimed_still()? => return Ok(()),
             _ => {
                 // Before this session is over: until it is taken back, the call may be made again.
-                self.manifests.forget(self.series, self.id)?;
+                self.take_back()?;
                 return Err(self.ended_long_ago());
             }
         };
-        self.manifests.forget(self.series, self.id)?;
+        self.take_back()?;
         Err(over)
+    }
+
+    /// Forgets the backup that this session has just become.
+    fn take_back(&self) -> Result<()> {
+        let forgotten = self.manifests.forget(self.series, self.id);
+        forgotten.map(drop).map_err(|error| SessionError::NotTakenBack {
+            session: self.id,
+            source: Box::new(error),
+        })
+    }
+
+    /// Whether the claim is there, asked when the backup is durable: a storage that fails for a moment is waited for.
+    fn is_claimed_still(&self) -> Result<bool> {
+        let mut wait = LOOK_AGAIN_AFTER;
+        for _ in 1..LOOKS_MAX {
+            match self.is_claimed() {
+                Err(SessionError::Storage(StorageError::Io { .. })) => {}
+                found => return found.map_err(|error| self.unconfirmed(error)),
+            }
+            self.objects.clock().sleep(wait);
+            wait *= 2;
+        }
+        self.is_claimed().map_err(|error| self.unconfirmed(error))
+    }
+
+    /// What failed when the manifest may stand already.
+    fn unconfirmed(&self, error: SessionError) -> SessionError {
+        SessionError::Unconfirmed {
+            session: self.id,
+            source: Box::new(error),
+        }
+    }
+
+    /// The same of a put of the manifest: a refusal stores nothing, but the answer to one that succeeded may be lost.
+    fn unless_refused(&self, error: SessionError) -> SessionError {
+        let is_lost = matches!(
+            error,
+            SessionError::Storage(StorageError::Io { .. })
+                | SessionError::Object(ObjectError::Storage(StorageError::Io { .. }))
+        );
+        if is_lost { self.unconfirmed(error) } else { error }
     }
 
     /// Whether the claim is there. An ending may be dropped while its session still lives, by clocks that are wrong, and the

@@ -108,6 +108,29 @@ pub enum SessionError {
         /// How long it was silent.
         silent: Duration,
     },
+    /// The storage failed when the manifest of a backup may have been there already.
+    #[error(
+        "backup {session} may be stored, but the storage did not confirm it: {source}. When the storage answers again, \
+         see whether `onefold snapshots` lists it; if not, run the backup again, and if so, see whether `onefold check` \
+         finds it whole"
+    )]
+    Unconfirmed {
+        /// The session, and the backup's id.
+        session: SessionId,
+        /// What failed.
+        source: Box<SessionError>,
+    },
+    /// The session was taken for dead long ago, and what it then became could not be forgotten.
+    #[error(
+        "backup {session} was made by a session that had been taken for dead, so that some of it may be gone, and it could \
+         not be taken back: {source}. Forget it (`onefold forget {session}`), and run the backup again"
+    )]
+    NotTakenBack {
+        /// The session, and the backup's id.
+        session: SessionId,
+        /// What failed.
+        source: Box<SessionError>,
+    },
     /// The session was used after its own end.
     #[error("session {session} has ended already")]
     Closed {

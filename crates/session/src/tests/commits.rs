@@ -1,5 +1,6 @@
 //! Becoming a backup, and finding that somebody ended the session.
 
+use env::Clock;
 use env::fault::{Counted, FailWith, Fault, OpKind};
 use format::manifest::Manifest;
 use format::names;
@@ -123,6 +124,79 @@ fn a_commit_that_failed_may_be_made_again_at_every_operation() {
             host.names(&names::session_folder(id(1))).len(),
             1,
             "the claim, after operation {n}"
+        );
+    }
+}
+
+#[test]
+fn a_storage_that_fails_for_a_moment_when_all_is_durable_ends_no_commit() {
+    let host = Host::new();
+    let session = host.begin(1);
+    let before = host.storage.counters();
+    host.storage
+        .inject(Fault::fail(2, FailWith::Io).counting(Counted::Only(OpKind::Head)));
+    session.commit(backup_of(&session, 0)).unwrap();
+    assert_eq!(
+        host.storage.counters().since(&before).heads,
+        3,
+        "asked before, in vain, and again"
+    );
+    assert_eq!(Manifests::new(&host.sealer).list().unwrap().backups().count(), 1);
+}
+
+#[test]
+fn a_storage_that_answers_no_more_when_all_is_durable_leaves_a_backup_that_may_be_there() {
+    for with in [FailWith::Io, FailWith::Denied] {
+        let host = Host::new();
+        let session = host.begin(1);
+        let (before, since) = (host.storage.counters(), host.clock.monotonic());
+        host.storage
+            .inject(Fault::fail_from(2, with).counting(Counted::Only(OpKind::Head)));
+        let error = session.commit(backup_of(&session, 0)).unwrap_err();
+        let is_of_this =
+            matches!(&error, SessionError::Unconfirmed { session: made, .. } if *made == session.id());
+        assert!(is_of_this, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("backup 1 may be stored") && text.contains("`onefold snapshots`"),
+            "{text}"
+        );
+        let heads = host.storage.counters().since(&before).heads;
+        let waited = host.clock.monotonic() - since;
+        if with == FailWith::Io {
+            assert_eq!((heads, waited.as_secs()), (6, 15), "asked for a while");
+        } else {
+            assert_eq!((heads, waited.as_secs()), (2, 0), "a refusal stays one");
+        }
+        let list = Manifests::new(&host.sealer).list().unwrap();
+        assert_eq!(list.backups().count(), 1, "it is");
+        host.storage.clear_faults();
+        session.commit(backup_of(&session, 0)).unwrap();
+        assert_eq!(host.names("backups").len(), 1);
+    }
+}
+
+#[test]
+fn what_fails_says_whether_anything_may_be_stored() {
+    let tries = [
+        (OpKind::Barrier, 1, FailWith::Io, false),
+        (OpKind::Head, 1, FailWith::Io, false),
+        (OpKind::Put, 1, FailWith::NoSpace, false),
+        (OpKind::Put, 1, FailWith::Denied, false),
+        (OpKind::Put, 1, FailWith::Io, true),
+        (OpKind::Barrier, 2, FailWith::Io, true),
+        (OpKind::Barrier, 2, FailWith::NoSpace, true),
+    ];
+    for (kind, n, with, may_be_stored) in tries {
+        let host = Host::new();
+        let session = host.begin(1);
+        host.storage
+            .inject(Fault::fail(n, with).counting(Counted::Only(kind)));
+        let error = session.commit(backup_of(&session, 0)).unwrap_err();
+        assert_eq!(
+            matches!(error, SessionError::Unconfirmed { .. }),
+            may_be_stored,
+            "{kind:?} {n}, {with:?}: {error}"
         );
     }
 }

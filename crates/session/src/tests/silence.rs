@@ -298,7 +298,8 @@ fn who_could_not_take_its_commit_back_takes_it_back_the_next_time() {
     // The manifest is put, the tombstone is not.
     faults.inject(Fault::fail(2, FailWith::Io).counting(Counted::Only(OpKind::Put)));
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
-    assert!(!error.to_string().contains("its claim is gone"), "{error}");
+    assert!(matches!(error, SessionError::NotTakenBack { .. }), "{error}");
+    assert!(error.to_string().contains("`onefold forget 1`"), "{error}");
     assert_eq!(Manifests::new(&sealer).list().unwrap().backups().count(), 1);
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
     assert!(error.to_string().contains("its claim is gone"), "{error}");
