@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::pruning::{
-    assert_nothing_unexplained, everything, forget, impatient, prune, prune_after_crash, try_forget,
+    Stage, assert_nothing_unexplained, assert_stages, everything, forget, impatient, prune,
+    prune_after_crash, try_forget,
 };
 use common::{
     How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot, tiny,
@@ -76,6 +77,12 @@ impl Fixture {
     fn forgotten(seed: u64) -> Self {
         let fixture = Self::new(seed);
         forget(&fixture.machine.open(), fixture.doomed);
+        for kind in 0..2 {
+            let store = fixture.copy(kind).open();
+            let report = prune(&store, &impatient(everything()), "with room");
+            let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+            assert_stages(&report, &stages, &format!("storage {kind}"));
+        }
         fixture
     }
 

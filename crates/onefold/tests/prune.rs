@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use common::pruning::{Stage, assert_stages};
 use common::{Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use env::Storage;
 use env::fault::CrashPolicy;
@@ -86,6 +87,7 @@ fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
         report.bytes_freed() > 60 << 10,
         "parts 1 and 2 are nobody's: {report:?}"
     );
+    assert_stages(&report, &[Stage::Removes, Stage::Compacts], "of both");
     let after = stored(&machine);
     assert!(after + (100 << 10) < before, "{before} {after}");
     let store = machine.open();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::beside::{Kept, assert_settles, back_up_parts, chosen, dump, soon_given_up};
-use common::pruning::{everything, forget, prune_after_crash, try_prune};
+use common::pruning::{Stage, assert_stages, everything, forget, prune_after_crash, try_prune};
 use common::reclaimer::Reclaimer;
 use common::{
     Asked, HandClock, How, Parts, Process, Watched, back_up_bytes, back_up_watched, is_long, noise,
@@ -205,7 +205,13 @@ impl Run {
         });
         let report = prune_after_crash(&pruner.open(), &patient(), &self.when);
         pruner.watched.clear_before();
-        self.note_expired(&report);
+        self.note_finished(&report);
+    }
+
+    /// That of who finished the epoch.
+    fn note_finished(&self, report: &PruneReport) {
+        assert_stages(report, &[Stage::Removes, Stage::Compacts], &self.when);
+        self.note_expired(report);
     }
 
     fn note_expired(&self, report: &PruneReport) {
@@ -239,11 +245,15 @@ impl Run {
         let again = match self.next {
             Next::Adopter => back_up_with_pause(&process, "/asked", &parts, &how(0), 2, || {
                 let report = self.prune(5);
-                self.note_expired(&report);
+                self.note_finished(&report);
             }),
             Next::Reclaimer | Next::Successor => {
                 let report = self.prune(5);
-                self.note_expired(&report);
+                if self.next == Next::Successor {
+                    self.note_finished(&report);
+                } else {
+                    self.note_expired(&report);
+                }
                 back_up_bytes(&process.open(), "/asked", &Parts::whole(&parts), &how(1))
             }
         };

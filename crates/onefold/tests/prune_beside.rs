@@ -15,14 +15,14 @@ use common::beside::{
     assert_kept, assert_settles, back_up_parts, back_up_pausing, chosen, dump, soon_given_up,
 };
 use common::pruning::{
-    assert_nothing_unexplained, everything, everything_at_once, forget, leaving, prune, prune_after_crash,
-    try_forget, try_prune,
+    Stage, assert_nothing_unexplained, assert_stages, everything, everything_at_once, forget, leaving, prune,
+    prune_after_crash, try_forget, try_prune,
 };
 use common::{Asked, How, Parts, Process, back_up_bytes, is_long, noise, wait_until};
 use env::Clock;
 use env::fault::Fault;
 use format::names::LeaseRole;
-use onefold::{Monitor, PruneUnused, SessionPolicy, Store, WaitingRole};
+use onefold::{Monitor, PruneReport, PruneUnused, SessionPolicy, Store, WaitingRole};
 use session::Session;
 
 const PART: usize = 60 << 10;
@@ -53,7 +53,7 @@ fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: 
         .unwrap()
         .id;
     let pruner = machine.beside(seed + 1).striding();
-    let made = Mutex::new(Vec::new());
+    let (made, pruned) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let reader = machine.beside(seed + 2).open();
     let dumped = dump(&reader, read, || {
         let of_a = back_up_pausing(&machine.beside(seed + 3), "/a", &a, how, |done| {
@@ -68,11 +68,13 @@ fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: 
                 old.iter().for_each(|id| forget(&store, *id));
                 forget(&store, read);
                 if leaves_first {
-                    prune(&store, &leaving(PruneUnused::Unlimited), &when);
+                    let report = prune(&store, &leaving(PruneUnused::Unlimited), &when);
+                    pruned.lock().unwrap().push(report);
                 }
                 let report = prune(&store, &everything(), &when);
                 assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
                 assert!(report.bytes_freed() > 0, "{when}: {report:?}");
+                pruned.lock().unwrap().push(report);
             });
             let of_b = of_b.unwrap_or_else(|error| panic!("{when}: {error}"));
             made.lock().unwrap().push((of_b.id, "/b", Parts::whole(&b)));
@@ -86,6 +88,11 @@ fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: 
     let mut all = made.into_inner().unwrap();
     all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6]))));
     assert_settles(&machine, &all, &when);
+    let pruned = pruned.into_inner().unwrap();
+    for stage in [Stage::Removes, Stage::Compacts, Stage::Merges] {
+        let took_place = pruned.iter().any(|report| stage.count(report) > 0);
+        assert!(took_place, "{when}: none of {stage:?}: {pruned:?}");
+    }
 }
 
 #[test]
@@ -98,11 +105,30 @@ fn two_backups_and_a_reader() {
     }
 }
 
+/// How the one who dies, and who comes next, prune: by copying alone, so that nothing stays dead; or by trimming, so that no more does than
+/// need be copied.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Copies,
+    Trims,
+}
+
+/// What became of who forgot and pruned in the midst of two backups and a reader.
+struct Fate {
+    /// Nothing, where it was killed.
+    report: Option<PruneReport>,
+    /// So much did it ask to be changed.
+    changes: u64,
+}
+
 /// Who forgets and prunes in the midst of two backups and a reader is killed before or after its n-th change; those go on,
-/// another one finishes. Whether it came to that change.
-fn killed_beside_two_backups_and_a_reader(n: u64, carried_out: bool) -> bool {
-    let when = format!("killed at change {n}, carried out: {carried_out}");
-    let seed = 6000 + n * 2;
+/// another one finishes.
+fn killed_beside_two_backups_and_a_reader(way: Way, n: u64, carried_out: bool) -> Fate {
+    let when = format!("{way:?}, killed at change {n}, carried out: {carried_out}");
+    let (seed, unused_max) = match way {
+        Way::Copies => (6000, 0),
+        Way::Trims => (6100, 24 << 10),
+    };
     let machine = Process::new(seed);
     machine.init();
     let parts = parts_of(seed);
@@ -118,7 +144,7 @@ fn killed_beside_two_backups_and_a_reader(n: u64, carried_out: bool) -> bool {
         .unwrap()
         .id;
     let doomed = [old[0], old[1], old[2], read];
-    let (made, reached) = (Mutex::new(Vec::new()), Mutex::new(false));
+    let (made, fate) = (Mutex::new(Vec::new()), Mutex::new(None));
     let reader = machine.beside(seed + 2).open();
     let dumped = dump(&reader, read, || {
         let of_a = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |done| {
@@ -127,23 +153,28 @@ fn killed_beside_two_backups_and_a_reader(n: u64, carried_out: bool) -> bool {
             }
             let of_b = back_up_pausing(&machine.beside(seed + 4), "/b", &b, &How::plain(), |done| {
                 if done == 1 {
-                    let dying = machine.beside(seed + 5 + n).striding();
+                    let dying = machine.beside(seed + 5).striding();
+                    dying.watched.set_trims(matches!(way, Way::Trims));
                     let store = dying.open();
                     let fault = if carried_out {
                         Fault::kill_after(n)
                     } else {
                         Fault::kill(n)
                     };
+                    let before = dying.storage.counters_here();
                     dying.storage.inject_here(fault);
                     let all_forgotten = doomed.iter().all(|id| try_forget(&store, *id).is_ok());
-                    if all_forgotten {
-                        _ = try_prune(&store, &everything());
-                    }
-                    *reached.lock().unwrap() = dying.storage.is_gone();
+                    let pruned =
+                        all_forgotten.then(|| try_prune(&store, &leaving(PruneUnused::Bytes(unused_max))));
+                    *fate.lock().unwrap() = Some(Fate {
+                        report: pruned.and_then(Result::ok),
+                        changes: dying.storage.counters_here().since(&before).mutating(),
+                    });
                 }
                 if done == 3 {
                     // While both and the reader are at it still.
                     let successor = machine.beside(seed + 7).striding();
+                    successor.watched.set_trims(matches!(way, Way::Trims));
                     let store = successor.open();
                     doomed.iter().for_each(|id| forget(&store, *id));
                     prune_after_crash(&store, &soon_given_up(everything()), &when);
@@ -159,25 +190,37 @@ fn killed_beside_two_backups_and_a_reader(n: u64, carried_out: bool) -> bool {
     let mut all = made.into_inner().unwrap();
     all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6]))));
     assert_settles(&machine, &all, &when);
-    reached.into_inner().unwrap()
+    fate.into_inner().unwrap().unwrap()
 }
 
-#[test]
-fn a_kill_at_any_change_beside_two_backups_and_a_reader() {
-    for n in (1..400).step_by(if is_long() { 1 } else { 11 }) {
+fn a_kill_at_any_change_beside(way: Way, stages: &[Stage]) {
+    let unharmed = killed_beside_two_backups_and_a_reader(way, u64::MAX, false);
+    let report = unharmed.report.unwrap();
+    assert_stages(&report, stages, "nobody killed");
+    for n in (1..=unharmed.changes).step_by(if is_long() { 1 } else { 13 }) {
         let both = if is_long() {
             vec![false, true]
         } else {
             vec![n % 2 == 0]
         };
-        let reached = both
-            .into_iter()
-            .all(|carried_out| killed_beside_two_backups_and_a_reader(n, carried_out));
-        if !reached {
-            return assert!(n > 40, "{n} changes and no more");
+        for carried_out in both {
+            let fate = killed_beside_two_backups_and_a_reader(way, n, carried_out);
+            // How many heartbeats there are between depends on how soon others answer.
+            let is_near_the_end = n > unharmed.changes / 3 * 2;
+            assert!(fate.report.is_none() || is_near_the_end, "{way:?}: {n}");
         }
     }
-    panic!("a prune never ends");
+}
+
+#[test]
+fn a_kill_at_any_change_beside_two_backups_and_a_reader() {
+    let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+    a_kill_at_any_change_beside(Way::Copies, &stages);
+}
+
+#[test]
+fn a_kill_at_any_change_of_who_trims_beside_two_backups_and_a_reader() {
+    a_kill_at_any_change_beside(Way::Trims, &Stage::ALL);
 }
 
 /// Another host's session sleeps across epochs and is ended: it gives up, and nothing of it stays.
@@ -273,6 +316,7 @@ fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
             forget(&store, old);
             let report = prune(&store, &everything(), &when);
             assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
+            assert_stages(&report, &[Stage::Removes, Stage::Compacts], &when);
             dying.storage.kill();
         }
     });
@@ -327,7 +371,8 @@ fn what_stayed_for_a_session_that_died_goes() {
     let made = back_up_pausing(&dying, "/a", &chosen(&parts, &[1, 3, 4]), &How::plain(), |done| {
         if done == 2 {
             forget(&pruner.open(), old);
-            prune(&pruner.open(), &everything(), "beside");
+            let report = prune(&pruner.open(), &everything(), "beside");
+            assert_stages(&report, &[Stage::Compacts], "beside");
             dying.storage.kill();
         }
     });
@@ -536,6 +581,10 @@ fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
     let mut all = made.lock().unwrap().clone();
     let reached = !all.is_empty();
     match done {
+        Ok(report) if !reached => {
+            let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+            assert_stages(&report, &stages, when);
+        }
         Ok(_) => {}
         Err(error) => {
             let text = error.to_string();

@@ -7,7 +7,9 @@ mod common;
 use std::sync::Arc;
 
 use common::beside::dump_within;
-use common::pruning::{assert_nothing_unexplained, everything, everything_at_once, forget, prune};
+use common::pruning::{
+    Stage, assert_nothing_unexplained, assert_stages, everything, everything_at_once, forget, prune,
+};
 use common::{
     HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, back_up_bytes,
     back_up_watched, noise, snapshot, wait_for_look_ups,
@@ -63,7 +65,8 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
         }
         // Another epoch asks what the session refers to.
         forget(&pruner.open(), other);
-        prune(&pruner.open(), &everything_at_once(), "another epoch");
+        let report = prune(&pruner.open(), &everything_at_once(), "another epoch");
+        assert_stages(&report, &[Stage::Removes], "another epoch");
     });
     assert!(bytes == parts[0], "other bytes came back");
     assert_restores_bytes(&store, &snapshot(&store, kept), "/c", &parts[2], "set back");

@@ -63,7 +63,8 @@ fn what_took_others_over_and_shrank_is_not_moved() {
         for round in 0..4 {
             let when = format!("seed {seed}, round {round}");
             kept.extend(back_up(&machine, seed * 1000 + round * 100, 10, &How::plain()));
-            prune(&machine.beside(seed + round).open(), &everything(), &when);
+            let report = prune(&machine.beside(seed + round).open(), &everything(), &when);
+            assert!(report.containers_merged > 0, "{when}: {report:?}");
             for (id, ..) in kept.drain(..kept.len() - 2) {
                 forget(&machine.open(), id);
             }
@@ -453,6 +454,7 @@ fn a_successor_finishes_a_merge() {
             assert_kept(&machine, &kept, &format!("{when}, finished"));
             prune(&next.open(), &impatient(everything()), &when);
             assert_nothing_unexplained(&next, &when);
+            assert!(!stubs(&machine).is_empty(), "{when}: nothing was merged");
         }
     }
 }

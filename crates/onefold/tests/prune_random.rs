@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::pruning::{
-    assert_nothing_unexplained, everything, impatient, leaving, prune_after_crash, try_forget, try_prune,
+    Stage, assert_nothing_unexplained, everything, impatient, leaving, prune_after_crash, try_forget,
+    try_prune,
 };
 use common::{
     HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, noise, snapshot,
@@ -35,6 +36,8 @@ const STEPS: u64 = 60;
 /// One within another, at most.
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
+/// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that live on.
+const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300, 15];
 /// Of the numbers that are drawn for what is done, some.
 const FORGETS: u64 = 4;
 const PRUNES: u64 = 6;
@@ -105,6 +108,8 @@ struct Run {
     /// even their endings have gone, a prune finds that looks at everything.
     sleeps: bool,
     model: Mutex<Model>,
+    /// How often each of [`Stage::ALL`] took place.
+    staged: Mutex<[u64; Stage::ALL.len()]>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,6 +132,7 @@ impl Run {
             standing: Mutex::default(),
             sleeps: seed.is_multiple_of(2),
             model: Mutex::default(),
+            staged: Mutex::default(),
         }
     }
 
@@ -387,7 +393,12 @@ impl Run {
         };
         self.log(depth, said);
         match done {
-            Ok(report) => assert!(report.damaged.is_empty(), "{report:?}"),
+            Ok(report) => {
+                assert!(report.damaged.is_empty(), "{report:?}");
+                for (count, stage) in locked(&self.staged).iter_mut().zip(Stage::ALL) {
+                    *count += stage.count(&report);
+                }
+            }
             Err(error) => {
                 let text = error.to_string();
                 let is_beside = text.contains("another prune") || is_over(&error);
@@ -517,6 +528,7 @@ fn random_runs() {
     let next = AtomicU64::new(begin);
     let began = SystemClock.monotonic();
     let has_failed = AtomicBool::new(false);
+    let staged = Mutex::new([0; Stage::ALL.len()]);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -530,6 +542,9 @@ fn random_runs() {
                 has_failed.store(true, Ordering::Relaxed);
                 eprintln!("{}\nONEFOLD_RANDOM_SEED={seed} plays this run again", log());
                 std::panic::resume_unwind(panic);
+            }
+            for (sum, count) in locked(&staged).iter_mut().zip(*locked(&run.staged)) {
+                *sum += count;
             }
             let is_over = SystemClock.monotonic().saturating_sub(began) >= time;
             if is_over || has_failed.load(Ordering::Relaxed) {
@@ -548,5 +563,9 @@ fn random_runs() {
             scope.spawn(work);
         }
     });
-    println!("{} runs", next.into_inner() - begin);
+    let (runs, staged) = (next.into_inner() - begin, locked(&staged));
+    println!("{runs} runs; containers by {:?}: {staged:?}", Stage::ALL);
+    for ((stage, count), of_each) in Stage::ALL.iter().zip(&*staged).zip(RUNS_OF_EACH) {
+        assert!(*count > 0 || runs < of_each, "{runs} runs, and none of {stage:?}");
+    }
 }

@@ -170,6 +170,7 @@ fn bodies_go_with_what_they_are_of() {
     let (machine, first, (second, ..)) = filled(2);
     forget(&machine.open(), first);
     pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(!bodies(&machine).is_empty());
     forget(&machine.open(), second);
     let report = prune(&machine.beside(6).open(), &everything_at_once(), "of everything");
     assert!(machine.names("data").is_empty(), "{:?}", machine.names("data"));

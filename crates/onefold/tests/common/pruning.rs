@@ -89,6 +89,36 @@ pub fn impatient(options: PruneOptions) -> PruneOptions {
     }
 }
 
+/// What a prune may do to containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Removes,
+    Compacts,
+    Trims,
+    Merges,
+}
+
+impl Stage {
+    pub const ALL: [Self; 4] = [Self::Removes, Self::Compacts, Self::Trims, Self::Merges];
+
+    /// How many containers that was done to.
+    pub fn count(self, report: &PruneReport) -> u64 {
+        match self {
+            Self::Removes => report.containers_removed,
+            Self::Compacts => report.containers_compacted,
+            Self::Trims => report.containers_trimmed,
+            Self::Merges => report.containers_merged,
+        }
+    }
+}
+
+/// A test of these stages is one of nothing where they do not take place.
+pub fn assert_stages(report: &PruneReport, stages: &[Stage], when: &str) {
+    for stage in stages {
+        assert!(stage.count(report) > 0, "{when}: none of {stage:?}: {report:?}");
+    }
+}
+
 pub fn try_prune(store: &Store, options: &PruneOptions) -> Result<PruneReport, Error> {
     let done = store.prune(options, &Monitor::default());
     done.map(|(report, _)| report)
