@@ -263,8 +263,11 @@ fn run(
             // What they left goes by their endings.
             known.look(context)?;
         }
+        let mut limits = known.limits(options);
+        // As much as may be copied in all: what was copied by now is.
+        limits.repack_bytes_max = limits.repack_bytes_max.saturating_sub(report.bytes_copied);
         let options = &PruneOptions {
-            limits: known.limits(options),
+            limits,
             ..options.clone()
         };
         let expired = report.sessions_expired.len();
