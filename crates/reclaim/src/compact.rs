@@ -9,6 +9,8 @@
 //! fingerprint, and the first that fails ends the rewriting. Nodes have the seal alone: their fingerprints are
 //! over their children's.
 
+mod len;
+
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::thread;
@@ -21,6 +23,8 @@ use env::AlignedBuffer;
 use format::container::{CatalogEntry, Codec, MergedRange};
 use format::reclaim::Moved;
 use types::{ContainerId, Generation, RegionIndex, Slot, SlotRange};
+
+pub(crate) use len::len_of;
 
 /// Stored bytes of one read.
 const READ_BYTES_MAX: u64 = 1 << 20;
@@ -160,8 +164,21 @@ pub(crate) fn join(
         entries: Vec::new(),
         is_raw: true,
     };
-    let (mut merged, mut given) = (Vec::new(), 0);
     copy(containers, parts, &mut regions)?;
+    regions.close();
+    let mut builder = regions.builder;
+    if builder.entry_count() == 0 {
+        return Ok(None);
+    }
+    let (merged, given) = merged_of(parts);
+    builder.set_merged(merged);
+    builder.set_slots_given(given);
+    builder.seal(containers).map(Some).map_err(|error| (0, error))
+}
+
+/// What was and is merged into the container that the parts become, and how many of its slots were given.
+fn merged_of(parts: &[Part<'_>]) -> (Vec<MergedRange>, u32) {
+    let (mut merged, mut given) = (Vec::new(), 0);
     for part in parts {
         match part.moved {
             None => {
@@ -179,15 +196,8 @@ pub(crate) fn join(
             }
         }
     }
-    regions.close();
-    let mut builder = regions.builder;
-    if builder.entry_count() == 0 {
-        return Ok(None);
-    }
     merged.sort_unstable_by_key(|range| (range.from, range.slots.first()));
-    builder.set_merged(merged);
-    builder.set_slots_given(given);
-    builder.seal(containers).map(Some).map_err(|error| (0, error))
+    (merged, given)
 }
 
 /// The parts' survivors. Of more than a little, the next are read, opened and compared while the last are compressed and sealed.
@@ -285,6 +295,12 @@ fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [Regi
     out
 }
 
+/// Whether a region of that length may stay as it is: neither it nor what was gathered before it would be a tiny one.
+const fn takes_whole(packing: &Packing, gathered_len: usize, is_empty: bool, plain_len: usize) -> bool {
+    let is_tiny = gathered_len < packing.region_bytes / 4;
+    plain_len >= packing.region_bytes / 2 && (is_empty || !is_tiny)
+}
+
 /// Survivors on their way to regions.
 struct Regions {
     builder: ContainerBuilder,
@@ -306,7 +322,14 @@ impl Regions {
                 .collect();
             let is_whole = survivors.len() == view.positions_in(region).len();
             match buffer.packed(region).filter(|_| is_whole) {
-                Some(packed) if self.takes_whole(bytes.len()) => {
+                Some(packed)
+                    if takes_whole(
+                        &self.packing,
+                        self.plain.len(),
+                        self.entries.is_empty(),
+                        bytes.len(),
+                    ) =>
+                {
                     self.close();
                     let entries: Vec<_> = survivors.into_iter().map(|(placed, _)| placed).collect();
                     self.builder
@@ -333,12 +356,6 @@ impl Regions {
         if self.plain.len() >= self.packing.region_bytes {
             self.close();
         }
-    }
-
-    /// Whether a region of that length may stay as it is: neither it nor what was gathered before it would be a tiny one.
-    const fn takes_whole(&self, plain_len: usize) -> bool {
-        let is_tiny = self.plain.len() < self.packing.region_bytes / 4;
-        plain_len >= self.packing.region_bytes / 2 && (self.entries.is_empty() || !is_tiny)
     }
 
     fn close(&mut self) {

@@ -50,10 +50,27 @@ pub(crate) struct Before<'a> {
     pub(crate) sweep_all: bool,
     /// Sessions that ran before manifests were listed.
     pub(crate) running: &'a BTreeSet<SessionId>,
+    /// Sessions that are taken for ended, though no manifest says so.
+    pub(crate) ended: &'a Ended,
     /// The epoch that the marks are for.
     pub(crate) epoch: Epoch,
     /// What was merged.
     pub(crate) moves: &'a Moves,
+}
+
+/// Sessions that a run would end: what they left goes with it.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Before it plans.
+    pub(crate) first: BTreeSet<SessionId>,
+    /// When they do not answer an epoch: without one they stay.
+    pub(crate) by_epoch: BTreeSet<SessionId>,
+}
+
+impl Ended {
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.first.contains(&session) || self.by_epoch.contains(&session)
+    }
 }
 
 /// Marks and sweeps. Writes nothing but marks that are more than may be held, where it is told how.
@@ -283,6 +300,11 @@ impl Planning<'_, '_> {
                     .extend(sweep::listed(self.context.containers, entry.session())?);
             }
         }
+        let ended = self.before.ended;
+        for session in ended.first.iter().chain(&ended.by_epoch) {
+            self.swept
+                .extend(sweep::listed(self.context.containers, *session)?);
+        }
         Ok(())
     }
 
@@ -292,7 +314,7 @@ impl Planning<'_, '_> {
             self.swept = sweep::everything(context.containers)?;
             self.plan.has_dropped = true;
         }
-        let running = if self.before.sweep_all {
+        let mut running = if self.before.sweep_all {
             // Listed anew: sessions that began meanwhile have put containers which were listed just now.
             context.running(&Roster::list(context.sealer)?)?
         } else {
@@ -304,6 +326,7 @@ impl Planning<'_, '_> {
                 .filter(|id| !ended(id))
                 .collect()
         };
+        running.retain(|id| !self.before.ended.has(*id));
         let moves = self.before.moves;
         self.swept = self.swept.iter().map(|id| moves.now(*id)).collect();
         self.swept.retain(|id| !running.contains(&id.session));
@@ -336,7 +359,8 @@ impl Planning<'_, '_> {
             let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
             at.is_ok_and(|at| left[at].slots == *slots)
         };
-        self.plan.has_news = !dead.iter().all(was_left);
+        let of_epoch = |slots: &ContainerSlots| self.before.ended.by_epoch.contains(&slots.container.session);
+        self.plan.has_news = !dead.iter().all(|slots| was_left(slots) || of_epoch(slots));
         for left in known {
             let id = left.slots.container;
             match merged.live.get(id) {

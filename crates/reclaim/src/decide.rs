@@ -31,11 +31,6 @@ const TRIMMED_MIN: u64 = 4;
 pub(crate) struct Decided {
     pub(crate) slots: Vec<ContainerSlots>,
     pub(crate) left: Vec<LeftSlots>,
-    pub(crate) whole: u64,
-    pub(crate) compacted: u64,
-    pub(crate) trimmed: u64,
-    pub(crate) freed_bytes: u64,
-    pub(crate) copied_bytes: u64,
     pub(crate) stored_bytes: u64,
     /// Containers that become one.
     pub(crate) sets: Vec<Set>,
@@ -220,18 +215,12 @@ impl Deciding<'_> {
             let all = nodes.into_iter().chain(choice.compacted).chain(choice.left);
             return Ok(self.leave_all(all.chain(trimmed), stored_bytes));
         }
-        let merged = self.merge(&nodes, &mut choice, price.copied, limits);
-        self.out.whole = self.whole.len() as u64;
-        self.out.freed_bytes = whole_bytes;
+        self.merge(&nodes, &mut choice, price.copied, limits);
+        let mut freed_bytes = whole_bytes;
         let whole = std::mem::take(&mut self.whole);
         self.out.slots.extend(whole.into_iter().map(|(slots, _)| slots));
         for partial in nodes.into_iter().chain(choice.compacted) {
-            self.out.freed_bytes += partial.dead_bytes;
-            // Merging is one copy with this.
-            if !merged.contains(&partial.container) {
-                self.out.compacted += 1;
-                self.out.copied_bytes += partial.live_bytes;
-            }
+            freed_bytes += partial.dead_bytes;
             // What was condemned and is in use stays, and is swept again.
             let condemned = self.condemned.remove(&partial.container);
             let rest = condemned.map(|condemned| condemned.without(&partial.dead));
@@ -241,9 +230,7 @@ impl Deciding<'_> {
             self.out.slots.push(entry(partial.container, Some(&partial.dead)));
         }
         for (partial, part) in choice.trimmed {
-            self.out.freed_bytes += part.bytes;
-            self.out.copied_bytes += part.copied;
-            self.out.trimmed += 1;
+            freed_bytes += part.bytes;
             let condemned = self.condemned.remove(&partial.container);
             let rest = condemned.map(|condemned| condemned.without(&part.dead));
             if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
@@ -264,18 +251,12 @@ impl Deciding<'_> {
             |moved: &Moved| self.whole_sources.contains(&moved.from) && !moves.is_in(live, moved.from);
         self.out.slots = moves.with_names(std::mem::take(&mut self.out.slots), of_whole);
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
-        self.out.stored_bytes = stored_bytes.saturating_sub(self.out.freed_bytes);
+        self.out.stored_bytes = stored_bytes.saturating_sub(freed_bytes);
         Ok(self.out)
     }
 
-    /// Chooses what is merged: what is copied for it loses its dead slots too. The members come back.
-    fn merge(
-        &mut self,
-        nodes: &[Partial],
-        choice: &mut Choice,
-        copied_bytes: u64,
-        limits: Limits,
-    ) -> HashSet<ContainerId> {
+    /// Chooses what is merged: what is copied for it loses its dead slots too.
+    fn merge(&mut self, nodes: &[Partial], choice: &mut Choice, copied_bytes: u64, limits: Limits) {
         let mut candidates = std::mem::take(&mut self.candidates);
         for (slots, _) in &self.whole {
             candidates.drop(slots.container);
@@ -312,10 +293,8 @@ impl Deciding<'_> {
         choice
             .compacted
             .extend(going.into_iter().map(|(partial, _)| partial));
-        self.out.copied_bytes += sets.iter().map(Set::copied_bytes).sum::<u64>();
         self.out.small = candidates.after(&sets);
         self.out.sets = sets;
-        members
     }
 
     /// Nothing goes now: a dead node that stays keeps all that it reaches.

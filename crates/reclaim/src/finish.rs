@@ -17,19 +17,19 @@ use session::{
 use types::{ContainerId, Epoch, ObjectName, Revision, SessionId, UnixNanos};
 
 use crate::condemn::{self, Plan};
+use crate::dead;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
+use crate::list;
 use crate::live::Finder;
 use crate::marks::InForce;
-use crate::merge::{self, Candidates};
+use crate::merge::Candidates;
 use crate::moves::Moves;
-use crate::place;
 use crate::progress::Waiting;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
 use crate::record::Record;
 use crate::remove::{self, Execution};
-use crate::slots;
 use crate::sweep;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
@@ -247,20 +247,14 @@ fn wait_and_decide(
         candidates: Candidates::gather(context, options, before.as_ref(), list, &moves)?,
     };
     let decided = decide::decide(context, &condemned.slots, &live, ground)?;
-    let record = Record::load(context, &epochs, condemned.epoch)?;
-    let again = place::unfinished(context, options, &moves)?;
-    let placed = place::place(context, &decided.sets, &moves, &again, &record)?;
-    let removed = Removed {
+    let of = list::Of {
         epoch: condemned.epoch,
-        moved: moves.carried(&decided.slots, placed.moved, &again),
-        slots: slots::with(decided.slots, placed.standing),
+        epochs: &epochs,
+        moves: &moves,
         marks: condemned.marks.clone(),
-        left: decided.left,
-        gone: record.gone,
-        stored_bytes: decided.stored_bytes,
-        small: merge::with_back(decided.small, &placed.unread, placed.back),
         looked_at,
     };
+    let removed = list::make(context, options, of, decided)?;
     Ok((removed, census))
 }
 
@@ -362,23 +356,12 @@ pub(crate) fn expire_abandoned(
     census: &Census,
     report: &mut PruneReport,
 ) -> Result<bool> {
-    let storage = &context.sealer.env().storage;
     let before = report.sessions_expired.len();
-    let watch = DeathWatch::new(context.sealer.env().clone(), options.policy);
-    let now = storage.head(&names::claim(session.id()))?.put_at;
-    for info in &census.roster.running {
-        if info.id == session.id() || !matches!(watch.observe(info), Life::Dead(_)) {
-            continue;
-        }
-        let last = match info.counter {
-            Some(counter) => names::heartbeat(info.id, counter),
-            None => names::claim(info.id),
-        };
-        let Ok(meta) = storage.head(&last) else { continue };
-        let age = u64::try_from(now.get().saturating_sub(meta.put_at.get())).unwrap_or(0);
-        if Duration::from_nanos(age) >= options.abandoned_after {
-            session.expire(info)?;
-            report.sessions_expired.push(info.id);
+    let now = context.sealer.env().storage.head(&names::claim(session.id()))?;
+    for dead in dead::among(context, options, census, now.put_at) {
+        if dead.is_abandoned && dead.info.id != session.id() {
+            session.expire(dead.info)?;
+            report.sessions_expired.push(dead.info.id);
         }
     }
     Ok(report.sessions_expired.len() > before)

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use format::reclaim::Removed;
+use format::reclaim::{ContainerSlots, Removed};
 use session::{Census, ManifestList};
 use types::{SessionId, UnixNanos};
 
-use crate::condemn::{self, Before, Plan};
+use crate::condemn::{self, Before, Ended, Plan};
 use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::Result;
@@ -29,6 +29,8 @@ pub(crate) struct Known {
     pub(crate) census: Census,
     /// Those of the census that run or may run.
     running: BTreeSet<SessionId>,
+    /// Whom a run would have ended: known to who only asks what it would do.
+    pub(crate) ended: Ended,
     pub(crate) moves: Moves,
 }
 
@@ -66,6 +68,7 @@ impl Known {
             moves,
             census: Census::default(),
             running: BTreeSet::new(),
+            ended: Ended::default(),
         };
         known.look(context)?;
         Ok(known)
@@ -89,6 +92,7 @@ impl Known {
             removed: self.removed.as_ref().map(|(removed, _)| removed),
             sweep_all: self.sweep_all,
             running: &self.running,
+            ended: &self.ended,
             epoch: self.epochs.next(),
             moves: &self.moves,
         };
@@ -131,7 +135,8 @@ impl Known {
         let Some((removed, _)) = &self.removed else {
             return Ok(false);
         };
-        let is_alone = self.running.iter().all(|id| Some(*id) == own);
+        let is_over = |id: &SessionId| Some(*id) == own || self.ended.first.contains(id);
+        let is_alone = self.running.iter().all(is_over);
         if is_alone && removed.left.iter().any(|left| left.dead_bytes == 0) {
             return Ok(true);
         }
@@ -152,7 +157,10 @@ impl Known {
             progress: &(),
             ..*context
         };
-        let decided = decide::decide(&quiet, &plan.condemned, &SlotMap::default(), ground)?;
+        let of_epoch = |slots: &ContainerSlots| self.ended.by_epoch.contains(&slots.container.session);
+        let condemned = plan.condemned.iter().filter(|slots| !of_epoch(slots));
+        let condemned: Vec<_> = condemned.cloned().collect();
+        let decided = decide::decide(&quiet, &condemned, &SlotMap::default(), ground)?;
         Ok(!decided.slots.is_empty())
     }
 }

@@ -7,12 +7,14 @@
 mod alone;
 mod compact;
 mod condemn;
+mod dead;
 mod decide;
 mod epochs;
 mod error;
 mod finish;
 mod housekeeping;
 mod known;
+mod list;
 mod live;
 mod mark;
 mod marks;

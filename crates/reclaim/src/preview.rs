@@ -1,24 +1,29 @@
 //! What a prune would do: its first half, and its decision, of which nothing is written.
 //!
 //! Goes the way that [`crate::prune`] goes, from the same look at marks, manifests and sessions. Marks that it makes are held, all of
-//! them: it has nowhere to put them.
+//! them: it has nowhere to put them. Sessions that a run would end it takes for ended, in one epoch where a run may need two: those
+//! that an epoch ends are swept by the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::SessionId;
 
 use crate::alone;
+use crate::dead;
 use crate::decide::{self, Ground};
 use crate::error::Result;
 use crate::finish;
 use crate::known::Known;
+use crate::list;
 use crate::merge::Candidates;
 use crate::prune::{Context, PruneOptions};
+use crate::remove;
+use crate::slots::SlotMap;
 
 /// What a run would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// Containers that would be deleted whole, and their bytes.
+    /// Containers that would be deleted whole.
     pub containers_removed: u64,
     /// Containers that would lose a part, and of which the rest would be copied.
     pub containers_compacted: u64,
@@ -26,9 +31,9 @@ pub struct Preview {
     pub containers_trimmed: u64,
     /// Small containers that would be merged into others.
     pub containers_merged: u64,
-    /// Bytes that the store would get smaller by, about.
+    /// Bytes that the store would get smaller by, as far as [`Self::bytes_copied`] is right.
     pub bytes_freed: u64,
-    /// Bytes that would be written anew.
+    /// Bytes that would be written anew: an estimate where something has to be compressed for it.
     pub bytes_copied: u64,
     /// Bytes that would stay dead.
     pub bytes_left_dead: u64,
@@ -50,11 +55,20 @@ pub fn preview(
     forget: &BTreeSet<SessionId>,
 ) -> Result<Preview> {
     let mut known = Known::load(context, options)?;
+    // It puts nothing, and so is not told the time by the storage's clock.
+    let now = context.sealer.env().clock.wall();
+    for dead in dead::among(context, options, &known.census, now) {
+        let ended = if dead.is_abandoned {
+            &mut known.ended.first
+        } else {
+            &mut known.ended.by_epoch
+        };
+        ended.insert(dead.info.id);
+    }
     let mut list = std::mem::take(&mut known.census.manifests);
     let forgotten = alone::manifests(context, &list, forget)?;
     list.forget(forget);
     let plan = known.plan(context, options, &list, None)?;
-    let live = crate::slots::SlotMap::default();
     let left = known
         .removed
         .as_ref()
@@ -68,23 +82,36 @@ pub fn preview(
             ..Preview::default()
         });
     }
+    let options = &PruneOptions {
+        limits: known.limits(options),
+        ..options.clone()
+    };
     let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
     let ground = Ground {
         known: left,
         stored_bytes: stored,
-        limits: known.limits(options),
+        limits: options.limits,
         moves: &known.moves,
         candidates: Candidates::gather(context, options, known.removed.as_ref(), &list, &known.moves)?,
     };
-    let decided = decide::decide(context, &plan.condemned, &live, ground)?;
+    let decided = decide::decide(context, &plan.condemned, &SlotMap::default(), ground)?;
+    let of = list::Of {
+        epoch: known.epochs.next(),
+        epochs: &known.epochs,
+        moves: &known.moves,
+        marks: plan.after.revisions(),
+        looked_at: now,
+    };
+    let removed = list::make(context, options, of, decided)?;
+    let done = remove::forecast(context.containers, &removed, context.packing)?;
     Ok(Preview {
-        containers_merged: decided.sets.iter().map(|set| set.sources.len() as u64).sum(),
-        containers_removed: decided.whole,
-        containers_compacted: decided.compacted,
-        containers_trimmed: decided.trimmed,
-        bytes_freed: decided.freed_bytes,
-        bytes_copied: decided.copied_bytes,
-        bytes_left_dead: decided.left.iter().map(|left| left.dead_bytes).sum(),
+        containers_merged: done.merged,
+        containers_removed: done.removed,
+        containers_compacted: done.compacted,
+        containers_trimmed: done.trimmed,
+        bytes_freed: done.freed_bytes.saturating_sub(done.copied_bytes),
+        bytes_copied: done.copied_bytes,
+        bytes_left_dead: removed.left.iter().map(|left| left.dead_bytes).sum(),
         nodes_read: plan.nodes,
         alone,
     })

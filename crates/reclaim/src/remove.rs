@@ -29,6 +29,7 @@ use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
 use trimming::Trim;
 
+pub(crate) use forecast::forecast;
 pub(crate) use trimming::can_trim;
 
 /// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
@@ -416,6 +417,7 @@ impl Run<'_> {
     }
 }
 
+mod forecast;
 mod merging;
 mod trimming;
 

@@ -418,12 +418,12 @@ impl Run<'_> {
         }
     }
 
-    fn list_one(&self, id: ContainerId) -> Result<Option<Objects>> {
+    pub(super) fn list_one(&self, id: ContainerId) -> Result<Option<Objects>> {
         Ok(objects::list(self.storage, id.session, id.kind, &[id])?.remove(&id))
     }
 
     /// The catalog of a generation, where it can be read.
-    fn readable(&self, id: ContainerId, generation: Generation) -> Result<Option<CatalogView>> {
+    pub(super) fn readable(&self, id: ContainerId, generation: Generation) -> Result<Option<CatalogView>> {
         match self.containers.generation(id, generation) {
             Ok(view) => Ok(Some(view)),
             Err(error) if is_elsewhere(&error) => Ok(None),
@@ -432,7 +432,7 @@ impl Run<'_> {
     }
 }
 
-fn lost_generation() -> Generation {
+pub(super) fn lost_generation() -> Generation {
     Generation::new(LOST_GENERATION).expect("it is within the limit")
 }
 
@@ -446,7 +446,7 @@ enum Joined {
 }
 
 /// What the list says of a container.
-fn dead_of(removed: &Removed, id: ContainerId) -> &[SlotRange] {
+pub(super) fn dead_of(removed: &Removed, id: ContainerId) -> &[SlotRange] {
     let at = removed.slots.binary_search_by_key(&id, |entry| entry.container);
     at.ok()
         .and_then(|at| removed.slots[at].slots.as_deref())

@@ -47,6 +47,11 @@ impl Trim {
         Self::of(view, view)
     }
 
+    /// How many bytes that frees, where the storage gives them back.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// How many bytes that has freed.
     pub(super) fn carry_out(&self, storage: &dyn Storage) -> Result<u64> {
         match storage.trim(&self.from, &self.to, &self.given_back) {

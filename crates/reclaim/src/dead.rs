@@ -1,0 +1,45 @@
+//! Sessions that died: those that nobody has taken up for long, and others.
+
+use std::time::Duration;
+
+use format::names;
+use session::{Census, DeathWatch, Life, SessionInfo};
+use types::UnixNanos;
+
+use crate::prune::{Context, PruneOptions};
+
+/// A session that is known to be dead, and has not been ended.
+pub(crate) struct Dead<'a> {
+    pub(crate) info: &'a SessionInfo,
+    /// No later backup has taken it up for long: nobody else would end it.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Those of the census. `now` is the time by the storage's clock, as nearly as the caller knows it. Of sessions of another
+/// host one look does not tell.
+pub(crate) fn among<'a>(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    census: &'a Census,
+    now: UnixNanos,
+) -> Vec<Dead<'a>> {
+    let env = context.sealer.env();
+    let watch = DeathWatch::new(env.clone(), options.policy);
+    let is_dead = |info: &&SessionInfo| matches!(watch.observe(info), Life::Dead(_));
+    let dead = census.roster.running.iter().filter(is_dead);
+    dead.map(|info| {
+        let last = match info.counter {
+            Some(counter) => names::heartbeat(info.id, counter),
+            None => names::claim(info.id),
+        };
+        let is_old = |put_at: UnixNanos| {
+            let age = u64::try_from(now.get().saturating_sub(put_at.get())).unwrap_or(0);
+            Duration::from_nanos(age) >= options.abandoned_after
+        };
+        Dead {
+            info,
+            is_abandoned: env.storage.head(&last).is_ok_and(|meta| is_old(meta.put_at)),
+        }
+    })
+    .collect()
+}
