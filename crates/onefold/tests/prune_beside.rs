@@ -18,11 +18,12 @@ use common::pruning::{
     Stage, assert_nothing_unexplained, assert_stages, everything, everything_at_once, forget, leaving, prune,
     prune_after_crash, try_forget, try_prune,
 };
+use common::reclaimer::Reclaimer;
 use common::{Asked, How, Parts, Process, back_up_bytes, is_long, noise, wait_until};
 use env::Clock;
 use env::fault::Fault;
 use format::names::LeaseRole;
-use onefold::{Monitor, PruneReport, PruneUnused, SessionPolicy, Store, WaitingRole};
+use onefold::{Monitor, PruneOptions, PruneReport, PruneUnused, SessionPolicy, Store, WaitingRole};
 use session::Session;
 
 const PART: usize = 60 << 10;
@@ -357,6 +358,64 @@ fn a_dead_session_is_adopted_after_an_epoch() {
     adopted_after_an_epoch(3100, true);
 }
 
+/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Whoever has adopted it refers to
+/// nothing yet when the next epoch comes, which would let go of all that, and with `sweep_all` of what it stored too.
+fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
+    let when = format!("all are swept: {sweep_all}");
+    let machine = Process::new(seed);
+    machine.init();
+    let parts = parts_of(seed);
+    let (a, b) = (chosen(&parts, &[6, 0, 5]), chosen(&parts, &[0, 5, 4]));
+    let old = back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1, 2]));
+    let pruner = machine.beside(seed + 1).striding();
+    let dying = machine.beside(seed + 2);
+    let made = back_up_pausing(&dying, "/a", &b, &How::plain(), |done| {
+        if done == 2 {
+            let store = pruner.open();
+            forget(&store, old);
+            let report = prune(&store, &everything(), &when);
+            assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
+            assert_stages(&report, &[Stage::Removes, Stage::Compacts], &when);
+            dying.storage.kill();
+        }
+    });
+    made.unwrap_err();
+    let stored = || ["data", "recipe"].map(|folder| machine.names(folder));
+    let (before, mut stays) = (stored(), false);
+    let adopter = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |done| {
+        if done == 1 {
+            let options = PruneOptions {
+                all: sweep_all,
+                ..everything()
+            };
+            let report = prune(&pruner.open(), &options, &when);
+            assert_eq!(report.epochs, 1, "{when}: {report:?}");
+            assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");
+            let after = stored();
+            let is_there = |(was, is): (&Vec<String>, &Vec<String>)| was.iter().all(|name| is.contains(name));
+            stays = before.iter().zip(&after).all(is_there);
+        }
+    });
+    let adopter = adopter.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert_eq!(adopter.adopted.len(), 1, "{when}: {adopter:?}");
+    let mut all = vec![(adopter.id, "/a", Parts::whole(&a))];
+    assert_kept(&machine.beside(seed + 4), &all, &when);
+    // Its manifest names what the other stored: whoever comes next is given nodes of that.
+    let next = machine.beside(seed + 5);
+    next.open().rebuild_index(&Monitor::default()).unwrap();
+    all.push((back_up_parts(&next, "/b", &b), "/b", Parts::whole(&b)));
+    assert_kept(&machine.beside(seed + 4), &all, &when);
+    Reclaimer::new(machine.beside(seed + 6)).assert_no_node_dangles(&when);
+    assert!(stays, "{when}: something went that the checkpoint names");
+    assert_settles(&machine, &all, &when);
+}
+
+#[test]
+fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
+    adopted_and_not_yet_referred_to(3300, false);
+    adopted_and_not_yet_referred_to(3400, true);
+}
+
 /// An epoch leaves in place what a session has taken, beside what a kept backup uses; the session dies, and nobody adopts
 /// it: what stayed for its sake goes.
 #[test]
@@ -490,7 +549,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
     forget(&machine.open(), old);
     // As a prune begins.
     let first = Process::on(machine.storage.handle_elsewhere(), machine.clock.clone(), 7001);
-    let reclaimer = common::reclaimer::Reclaimer::new(first);
+    let reclaimer = Reclaimer::new(first);
     let session = Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap();
     let pulse = session.start_pulse().unwrap();
     let lease = session.acquire_lease(LeaseRole::Reclaim).unwrap();
@@ -599,7 +658,7 @@ fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
     }
     assert_settles(&machine, &all, when);
     wait_until("the end of all sessions", || {
-        common::reclaimer::Reclaimer::new(machine.beside(seed + 9))
+        Reclaimer::new(machine.beside(seed + 9))
             .roster()
             .running
             .is_empty()

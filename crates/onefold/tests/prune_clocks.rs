@@ -5,19 +5,21 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::beside::dump_within;
 use common::pruning::{
-    Stage, assert_nothing_unexplained, assert_stages, everything, everything_at_once, forget, prune,
+    Stage, assert_nothing_unexplained, assert_stages, everything, everything_at_once, forget, leaving, prune,
 };
+use common::reclaimer::Reclaimer;
 use common::{
-    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, back_up_bytes,
+    Asked, HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, back_up_bytes,
     back_up_watched, noise, snapshot, wait_for_look_ups,
 };
 use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
-use onefold::{BackupReport, Error, Monitor};
+use onefold::{BackupReport, Error, Monitor, PruneOptions, PruneUnused};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -76,6 +78,74 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
         prune(&pruner.open(), &everything_at_once(), &format!("{n}, at the end"));
     }
     assert_nothing_unexplained(&pruner, "at the end");
+}
+
+/// A claim that rotted, or that the storage does not give when it is asked for what its session has declared.
+#[test]
+fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
+    for rots in [true, false] {
+        let when = if rots {
+            "a claim rots"
+        } else {
+            "a claim is not given"
+        };
+        let (first, storage_time) = begin(80);
+        let parts = [80, 81].map(|n| noise(n, 150 << 10));
+        let store = first.open();
+        let back_up = |name, bytes| back_up_bytes(&store, name, bytes, &How::plain()).unwrap().id;
+        let read = back_up("/a", &parts[0]);
+        let other = back_up("/b", &parts[1]);
+        let pruner = first.beside(82).striding();
+        let bytes = dump_within(&store, read, 32 << 10, || {
+            storage_time.set(-7 * DAY_SECONDS);
+            forget(&pruner.open(), read);
+            prune(&pruner.open(), &everything_at_once(), when);
+            let manifests = first.names("backups");
+            let roster = Reclaimer::new(first.beside(83)).roster();
+            let claim = names::claim(roster.running.last().unwrap().id);
+            // Nothing is dead but what is known to be: no epoch begins, which would stop at that claim.
+            let idle = PruneOptions {
+                keep_endings_for: Duration::ZERO,
+                ..leaving(PruneUnused::Unlimited)
+            };
+            let flip = |bytes: &mut Vec<u8>| bytes[60] ^= 1;
+            let (machine, bad, mut barriers) = (first.clone(), claim.clone(), 0);
+            if rots {
+                assert!(first.storage.damage(&claim, flip));
+            } else {
+                // When sessions were listed: before the second barrier, that of tidying.
+                pruner.watched.set_before(move |asked, _| {
+                    barriers += u32::from(asked == Asked::Barrier);
+                    if barriers == 2 {
+                        machine.take_away(&bad);
+                    }
+                });
+            }
+            let report = prune(&pruner.open(), &idle, when);
+            pruner.watched.clear_before();
+            assert_eq!(report.epochs, 0, "{when}: {report:?}");
+            if rots {
+                assert!(first.storage.damage(&claim, flip));
+            } else {
+                first.storage.get(&claim).unwrap_err();
+                first.give_back(&claim);
+            }
+            let left = first.names("backups");
+            assert!(
+                manifests.iter().all(|name| left.contains(name)),
+                "{when}: {left:?}"
+            );
+            // Another epoch asks what the session refers to.
+            forget(&pruner.open(), other);
+            prune(&pruner.open(), &everything_at_once(), when);
+        });
+        assert!(bytes == parts[0], "{when}: other bytes came back");
+        storage_time.set(8 * DAY_SECONDS);
+        for _ in 0..2 {
+            prune(&pruner.open(), &everything_at_once(), when);
+        }
+        assert_nothing_unexplained(&pruner, when);
+    }
 }
 
 #[test]
