@@ -3,10 +3,18 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::pruning::{Stage, assert_stages, everything, everything_apart};
 use common::{Asked, How, Process, Request, back_up_bytes, noise};
+use container::Containers;
+use env::Storage;
 use env::fault::{Counters, CrashPolicy};
-use onefold::{ForgetRequest, ForgetWhat, Monitor, PruneOptions, PruneReport, SessionId};
+use format::names;
+use object::config;
+use onefold::{
+    Credential, ForgetRequest, ForgetWhat, Monitor, OpenOptions, PruneOptions, PruneReport, SessionId, Store,
+};
 
 /// Requests, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,4 +266,65 @@ fn a_prune_that_fails_leaves_no_marks_behind_that_it_could_not_hold() {
         );
         assert_eq!(machine.names("groups"), before);
     }
+}
+
+/// How many nodes are stored.
+fn nodes_in(machine: &Process) -> usize {
+    let opened = config::open(&machine.env, crypto::Credential::NoPassword).unwrap();
+    let containers = Containers::new(machine.env.clone(), opened.store(), &opened.keys, 8 << 20);
+    let listed = machine.storage.list("recipe").unwrap().into_iter();
+    let ids = listed.map(|meta| names::parse_container(&meta.name).unwrap().0);
+    ids.map(|id| {
+        let catalog = containers.catalog(id).unwrap();
+        let nodes = catalog.entries().iter().filter(|entry| entry.level.get() > 0);
+        nodes.count()
+    })
+    .sum()
+}
+
+/// What each of many backups has alone is found by one walk: of what they share each node is read once.
+#[test]
+fn what_fifty_backups_have_alone_costs_one_read_a_node() {
+    let machine = Process::new(12);
+    machine.init();
+    back_up(&machine, "/kept", &noise(1, 40 << 10));
+    let shared = noise(2, 600 << 10);
+    let doomed: BTreeSet<SessionId> = (0..50)
+        .map(|n| {
+            back_up(
+                &machine,
+                "/file",
+                &[&shared[..], &noise(10 + n, 20 << 10)].concat(),
+            )
+        })
+        .collect();
+    prune(&machine, &everything_apart());
+    // None is kept in memory.
+    let options = OpenOptions {
+        node_cache_bytes: 0,
+        ..OpenOptions::default()
+    };
+    let store = Store::open(&machine.env, &Credential::None, &options).unwrap();
+    drop(machine.watched.take_requests());
+    let monitor = Monitor::default();
+    let preview = store
+        .preview_prune(&everything_apart(), &doomed, &monitor)
+        .unwrap()
+        .0;
+    let requests = machine.watched.take_requests();
+    let is_read = |request: &&Request| matches!(request.asked, Asked::Range(_)) && request.is_in("recipe");
+    let (read, nodes) = (requests.iter().filter(is_read).count(), nodes_in(&machine));
+    assert!(nodes / 2 < read && read <= nodes, "{read} reads of {nodes} nodes");
+    assert!(
+        monitor.work_done() <= nodes as u64,
+        "{} of {nodes} nodes",
+        monitor.work_done()
+    );
+    assert!(preview.alone.keys().eq(&doomed));
+    let own = 20 << 10..40 << 10;
+    assert!(
+        preview.alone.values().all(|bytes| own.contains(bytes)),
+        "{:?}",
+        preview.alone
+    );
 }

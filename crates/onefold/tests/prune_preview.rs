@@ -3,17 +3,22 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::pruning::{forget, leaving, prune};
+use common::reclaimer::Reclaimer;
 use common::{
     Asked, HandClock, How, Process, StorageClock, assert_restores_bytes, back_up_bytes, is_long, noise,
     snapshot,
 };
+use container::Containers;
+use crypto::Credential;
 use env::fault::FaultStorage;
+use object::config;
 use onefold::{Monitor, PruneOptions, PrunePreview, PruneReport, PruneUnused, SessionId};
+use types::{ChunkLocation, ContainerId};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -91,6 +96,50 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, when
     assert!(far <= share, "{far} of the copies: {when}");
     let far = told.bytes_freed.abs_diff(done.bytes_freed());
     assert!(far <= share, "{far} of what is freed: {when}");
+}
+
+/// What each of these backups has alone, by all that each backup reaches.
+fn alone(machine: &Process, doomed: &BTreeSet<SessionId>) -> BTreeMap<SessionId, u64> {
+    let reclaimer = Reclaimer::new(machine.clone());
+    let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
+    let containers = Containers::new(machine.env.clone(), opened.store(), &opened.keys, 8 << 20);
+    let list = reclaimer.manifests.list().unwrap();
+    let now = |at: &ChunkLocation| {
+        containers
+            .catalog(at.container)
+            .unwrap()
+            .location_of(at.slot)
+            .unwrap()
+    };
+    let reached: BTreeMap<SessionId, BTreeSet<ChunkLocation>> = list
+        .backups()
+        .map(|entry| {
+            let reached = reclaimer.reached_by(entry.backup().unwrap());
+            (entry.session(), reached.iter().map(now).collect())
+        })
+        .collect();
+    let alone = |id: &SessionId| {
+        let is_elsewhere =
+            |at: &ChunkLocation| reached.iter().any(|(other, of)| other != id && of.contains(at));
+        let mut plain: BTreeMap<ContainerId, u64> = BTreeMap::new();
+        for at in reached[id].iter().filter(|at| !is_elsewhere(at)) {
+            let len = containers
+                .catalog(at.container)
+                .unwrap()
+                .entry(at.slot)
+                .unwrap()
+                .len;
+            *plain.entry(at.container).or_default() += u64::from(len);
+        }
+        let shares = plain.into_iter().map(|(container, plain)| {
+            let view = containers.catalog(container).unwrap();
+            let total: u64 = view.entries().iter().map(|entry| u64::from(entry.len)).sum();
+            let copies = if container.kind.is_mirrored() { 2 } else { 1 };
+            view.stored_bytes() * plain / total * copies
+        });
+        (*id, shares.sum())
+    };
+    doomed.iter().map(alone).collect()
 }
 
 struct Made {
@@ -174,6 +223,7 @@ fn run(seed: u64, seen: &mut PruneReport) {
         );
         let process = machine.beside(seed + round);
         let mut before = previewed(&process, &options, &doomed, &when);
+        assert_eq!(before.alone, alone(&machine, &doomed), "{when}");
         for id in &doomed {
             forget(&machine.open(), *id);
         }

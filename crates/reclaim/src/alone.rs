@@ -2,19 +2,20 @@
 //!
 //! Walks what would be dead and nothing else: a node that lives reaches what lives. Backups that share something with each
 //! other, and with none that stays, have it all the same, so what they have alone may be less than what goes with all of
-//! them. Reads a catalog of each container that it counts bytes of; memory is the slots that would be dead, some times over.
+//! them. Each node is read once, however many backups have it, and a catalog of each container that bytes are counted of.
+//! Memory is the slots that would be dead, some times over, and the nodes of one level, however many backups there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use format::manifest::Manifest;
 use format::reclaim::ContainerSlots;
 use session::{ManifestList, SessionError, StoredManifest};
-use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
+use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
 
+use crate::condemn::backup_of;
 use crate::decide::stored_share;
 use crate::error::{ReclaimError, Result};
-use crate::mark::{self, Visit, Walk};
+use crate::mark::{Below, Walk, WalkError};
 use crate::moves::Moves;
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
@@ -42,21 +43,104 @@ pub(crate) fn manifests(
     Ok(all)
 }
 
-/// What of the dead a backup reaches.
-struct Reached<'a> {
-    dead: &'a SlotMap,
-    slots: SlotMap,
+/// Whose something is: the only one of the backups that reaches it, by its place among them; or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    One(usize),
+    Several,
 }
 
-impl Visit for Reached<'_> {
-    fn node(&mut self, at: ChunkLocation) -> bool {
-        self.dead.contains(at.container, at.slot) && self.slots.insert(at.container, SlotRange::one(at.slot))
+impl Owner {
+    fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Several }
+    }
+}
+
+/// A node that is to be read, by the name that the one above it says.
+struct Open {
+    at: ChunkLocation,
+    owner: Owner,
+}
+
+/// What of the dead is whose. All by the names of now: what two backups know by two names is one.
+struct Owners<'a> {
+    dead: SlotMap,
+    moves: &'a Moves,
+    /// A level's nodes are read when all of the level above it were: who reaches them is known then, so each is read once.
+    open: BTreeMap<Level, BTreeMap<ChunkLocation, Open>>,
+    /// What was met that one alone reaches, as far as is known yet.
+    of_one: Vec<SlotMap>,
+    met: SlotMap,
+    several: SlotMap,
+}
+
+impl Owners<'_> {
+    fn add(&mut self, below: &Below, owner: Owner) {
+        match *below {
+            Below::Node(at, level) => self.add_node(at, level, owner),
+            Below::Chunks(container, slots) => self.add_chunks(container, slots, owner),
+        }
     }
 
-    fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
-        if let Some(dead) = self.dead.get(container) {
-            self.slots.add(container, &dead.within(slots));
+    fn add_node(&mut self, at: ChunkLocation, level: Level, owner: Owner) {
+        let Some((container, slots)) = self.moves.settled(at.container, SlotRange::one(at.slot)) else {
+            return;
+        };
+        let slot = slots.first();
+        if self.dead.contains(container, slot) {
+            let of_level = self.open.entry(level).or_default();
+            let known = of_level.entry(ChunkLocation { container, slot });
+            let open = known.or_insert(Open { at, owner });
+            open.owner = open.owner.and(owner);
         }
+    }
+
+    fn add_chunks(&mut self, container: ContainerId, slots: SlotRange, owner: Owner) {
+        let Some((container, slots)) = self.moves.settled(container, slots) else {
+            return;
+        };
+        let dead = self.dead.get(container).map(|dead| dead.within(slots));
+        if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
+            self.own(container, &dead, owner);
+        }
+    }
+
+    fn own(&mut self, container: ContainerId, slots: &SlotSet, owner: Owner) {
+        let Owner::One(one) = owner else {
+            self.several.add(container, slots);
+            return;
+        };
+        let own = &mut self.of_one[one];
+        if let Some(met) = self.met.get(container) {
+            let of_others = match own.get(container) {
+                Some(own) => slots.common(met).without(own),
+                None => slots.common(met),
+            };
+            self.several.add(container, &of_others);
+        }
+        self.met.add(container, slots);
+        own.add(container, slots);
+    }
+
+    /// Reads all nodes, from the highest level down. Backups one of whose own cannot be read come back: what they reach beyond
+    /// is not known. What is below one that several reach is nobody's alone in any case.
+    fn read(&mut self, walk: &mut Walk<'_>) -> Result<BTreeSet<usize>> {
+        let mut unread = BTreeSet::new();
+        while let Some((level, nodes)) = self.open.pop_last() {
+            for (place, Open { at, owner }) in nodes {
+                self.own(
+                    place.container,
+                    &SlotSet::from_iter([SlotRange::one(place.slot)]),
+                    owner,
+                );
+                match (walk.node(at, level, &mut |below| self.add(&below, owner)), owner) {
+                    (Err(WalkError::Interrupted), _) => return Err(ReclaimError::Interrupted),
+                    (Err(WalkError::Recipe(_)), Owner::One(one)) => _ = unread.insert(one),
+                    (Err(WalkError::Recipe(_)), Owner::Several) | (Ok(()), _) => {}
+                }
+            }
+        }
+        Ok(unread)
     }
 }
 
@@ -68,53 +152,36 @@ pub(crate) fn bytes(
     backups: &[Arc<StoredManifest>],
     moves: &Moves,
 ) -> Result<BTreeMap<SessionId, u64>> {
-    let dead = all_of(dead);
-    let (mut seen, mut shared) = (SlotMap::default(), SlotMap::default());
-    let mut reached = Vec::with_capacity(backups.len());
-    for stored in backups {
-        let (Manifest::Commit(backup) | Manifest::Revised(backup)) = &stored.manifest else {
-            continue;
-        };
-        let mut visit = Reached {
-            dead: &dead,
-            slots: SlotMap::default(),
-        };
-        let mut walk = Walk::new(context.nodes, context.progress);
-        let walked = mark::backup(&mut walk, backup, &mut visit).map_err(|error| error.of(stored.session));
-        moves.settle(&mut visit.slots);
-        match walked {
-            Ok(()) => {}
-            // What it reaches beyond is not known: it is not told of, and nobody has alone what it has, too.
-            Err(ReclaimError::Unmarkable { .. }) => {
-                for (container, slots) in visit.slots.iter() {
-                    shared.add(container, slots);
-                }
-                continue;
-            }
-            Err(error) => return Err(error),
+    let mut owners = Owners {
+        dead: all_of(dead),
+        moves,
+        open: BTreeMap::new(),
+        of_one: vec![SlotMap::default(); backups.len()],
+        met: SlotMap::default(),
+        several: SlotMap::default(),
+    };
+    for (one, stored) in backups.iter().enumerate() {
+        for stream in backup_of(&stored.manifest).map_or(&[][..], |backup| &backup.streams) {
+            owners.add_node(stream.location, stream.level, Owner::One(one));
         }
-        for (container, slots) in visit.slots.iter() {
-            let again = seen.get(container).map(|seen| slots.common(seen));
-            if let Some(again) = again.filter(|again| !again.is_empty()) {
-                shared.add(container, &again);
-            }
-            seen.add(container, slots);
-        }
-        reached.push((stored.session, visit.slots));
     }
+    let unread = owners.read(&mut Walk::new(context.nodes, context.progress))?;
     let mut bytes = BTreeMap::new();
-    for (session, slots) in reached {
+    for (one, stored) in backups.iter().enumerate() {
+        if unread.contains(&one) || backup_of(&stored.manifest).is_none() {
+            continue;
+        }
         let mut sum = 0;
-        for (container, slots) in slots.iter() {
-            let alone = match shared.get(container) {
-                Some(shared) => slots.without(shared),
+        for (container, slots) in owners.of_one[one].iter() {
+            let alone = match owners.several.get(container) {
+                Some(several) => slots.without(several),
                 None => slots.clone(),
             };
             if !alone.is_empty() {
-                sum += stored(context, container, &alone)?;
+                sum += self::stored(context, container, &alone)?;
             }
         }
-        bytes.insert(session, sum);
+        bytes.insert(stored.session, sum);
     }
     Ok(bytes)
 }

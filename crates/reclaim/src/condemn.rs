@@ -121,7 +121,8 @@ fn unreadable(object: &DamagedObject) -> ReclaimError {
     }
 }
 
-fn backup_of(manifest: &Manifest) -> Option<&Backup> {
+/// The backup, if it is one.
+pub(crate) fn backup_of(manifest: &Manifest) -> Option<&Backup> {
     match manifest {
         Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
         Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,

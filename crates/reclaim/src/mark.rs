@@ -26,11 +26,16 @@ pub(crate) trait Visit {
     fn chunks(&mut self, container: ContainerId, slots: SlotRange);
 }
 
+/// What a node refers to.
+pub(crate) enum Below {
+    Node(ChunkLocation, Level),
+    Chunks(ContainerId, SlotRange),
+}
+
 /// Walks nodes; shared by marking and by what looks for what is still in use.
 pub(crate) struct Walk<'a> {
     nodes: &'a dyn NodeSource,
     progress: &'a dyn Progress,
-    stack: Vec<(ChunkLocation, Level)>,
     /// Nodes read.
     pub(crate) read: u64,
 }
@@ -40,7 +45,6 @@ impl<'a> Walk<'a> {
         Self {
             nodes,
             progress,
-            stack: Vec::new(),
             read: 0,
         }
     }
@@ -52,71 +56,82 @@ impl<'a> Walk<'a> {
         level: Level,
         visit: &mut dyn Visit,
     ) -> Result<(), WalkError> {
-        self.stack.clear();
-        self.stack.push((root, level));
-        while let Some((at, level)) = self.stack.pop() {
-            if !visit.node(at) {
-                continue;
-            }
-            if self.progress.is_cancelled() {
-                return Err(WalkError::Interrupted);
-            }
-            let node = self.nodes.node(at)?;
-            self.read += 1;
-            self.progress.add_nodes(1);
-            if node.level != level || level.get() < SEGMENT_LEVEL {
-                let (expected, found) = (level, node.level);
-                return Err(WalkError::Recipe(RecipeError::WrongLevel {
-                    found_at: at,
-                    expected,
-                    found,
-                }));
-            }
-            for entry in node.entries.iter().rev() {
-                self.entry(at, level, entry, visit)?;
+        let mut stack = vec![(root, level)];
+        while let Some((at, level)) = stack.pop() {
+            if visit.node(at) {
+                self.node(at, level, &mut |below| match below {
+                    Below::Node(at, level) => stack.push((at, level)),
+                    Below::Chunks(container, slots) => visit.chunks(container, slots),
+                })?;
             }
         }
         Ok(())
     }
 
-    fn entry(
+    /// Reads one node, and says what it refers to, last first.
+    pub(crate) fn node(
         &mut self,
         at: ChunkLocation,
         level: Level,
-        entry: &NodeEntry,
-        visit: &mut dyn Visit,
+        each: &mut dyn FnMut(Below),
     ) -> Result<(), WalkError> {
-        let (container, first, count) = match *entry {
-            NodeEntry::Zeros { .. } => return Ok(()),
-            NodeEntry::Forward { .. } => return Err(RecipeError::UnexpectedForward { node: at }.into()),
-            NodeEntry::Run {
-                container,
-                first,
-                count,
-                ..
-            } => (container, first, count),
-        };
-        let missing = || {
-            WalkError::Recipe(RecipeError::MissingSlot {
-                node: at,
-                missing: ChunkLocation {
-                    container,
-                    slot: Slot::MAX,
-                },
-            })
-        };
-        let slots = SlotRange::new(first, count).ok_or_else(missing)?;
-        if level.get() == SEGMENT_LEVEL {
-            visit.chunks(container, slots);
-            return Ok(());
+        if self.progress.is_cancelled() {
+            return Err(WalkError::Interrupted);
         }
-        let below = Level::new(level.get() - 1).expect("a level below a level is one");
-        for n in (0..slots.count()).rev() {
-            let slot = first.checked_add(n).ok_or_else(missing)?;
-            self.stack.push((ChunkLocation { container, slot }, below));
+        let node = self.nodes.node(at)?;
+        self.read += 1;
+        self.progress.add_nodes(1);
+        if node.level != level || level.get() < SEGMENT_LEVEL {
+            let (expected, found) = (level, node.level);
+            return Err(WalkError::Recipe(RecipeError::WrongLevel {
+                found_at: at,
+                expected,
+                found,
+            }));
+        }
+        for entry in node.entries.iter().rev() {
+            self::entry(at, level, entry, each)?;
         }
         Ok(())
     }
+}
+
+fn entry(
+    at: ChunkLocation,
+    level: Level,
+    entry: &NodeEntry,
+    each: &mut dyn FnMut(Below),
+) -> Result<(), WalkError> {
+    let (container, first, count) = match *entry {
+        NodeEntry::Zeros { .. } => return Ok(()),
+        NodeEntry::Forward { .. } => return Err(RecipeError::UnexpectedForward { node: at }.into()),
+        NodeEntry::Run {
+            container,
+            first,
+            count,
+            ..
+        } => (container, first, count),
+    };
+    let missing = || {
+        WalkError::Recipe(RecipeError::MissingSlot {
+            node: at,
+            missing: ChunkLocation {
+                container,
+                slot: Slot::MAX,
+            },
+        })
+    };
+    let slots = SlotRange::new(first, count).ok_or_else(missing)?;
+    if level.get() == SEGMENT_LEVEL {
+        each(Below::Chunks(container, slots));
+        return Ok(());
+    }
+    let below = Level::new(level.get() - 1).expect("a level below a level is one");
+    for n in (0..slots.count()).rev() {
+        let slot = first.checked_add(n).ok_or_else(missing)?;
+        each(Below::Node(ChunkLocation { container, slot }, below));
+    }
+    Ok(())
 }
 
 /// Why a walk ended early.

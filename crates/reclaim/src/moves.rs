@@ -103,6 +103,20 @@ impl Moves {
         }
     }
 
+    /// Where slots are now that a node names so; none of those that are named past what was merged.
+    pub(crate) fn settled(
+        &self,
+        container: ContainerId,
+        slots: SlotRange,
+    ) -> Option<(ContainerId, SlotRange)> {
+        let Some(moved) = self.by_source.get(&container) else {
+            return Some((container, slots));
+        };
+        let (here, slots) = (moved.here()?, SlotSet::from_iter([slots]));
+        let there = slots.shifted(first(), here.first()).within(here);
+        Some((moved.to, there.ranges().next()?))
+    }
+
     /// Whether any slot of a container is in a settled map, by whatever name.
     pub(crate) fn is_in(&self, settled: &SlotMap, container: ContainerId) -> bool {
         match self.by_source.get(&container) {
