@@ -1,14 +1,16 @@
 //! The arguments. Verbs and options are those that hands know from restic.
 
+mod filter;
+mod idle;
 mod prune;
 mod retention;
 
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
+pub(crate) use filter::{ALL, Filter, LATEST, tags};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 
@@ -34,16 +36,13 @@ impl Cli {
     /// What is not understood; that help was asked for.
     pub(crate) fn typed() -> Result<Self, clap::Error> {
         let cli = Self::try_parse()?;
-        if matches!(&cli.command, Command::Forget(forget) if forget.has_idle_limits()) {
-            let mut command = Self::command();
-            command.build();
-            let forget = command.find_subcommand_mut("forget");
-            let why = "--max-unused and --max-repack say how space is reclaimed, and nothing is reclaimed here: add \
-                       --prune, or -n to see what would be";
-            let forget = forget.expect("it is a command");
-            return Err(forget.error(ErrorKind::MissingRequiredArgument, why));
-        }
-        Ok(cli)
+        let Some((name, kind, why)) = cli.command.idle() else {
+            return Ok(cli);
+        };
+        let mut command = Self::command();
+        command.build();
+        let command = command.find_subcommand_mut(name);
+        Err(command.expect("it is a command").error(kind, why))
     }
 }
 
@@ -369,20 +368,6 @@ pub(crate) enum OverwriteMode {
     Never,
 }
 
-/// Which backups are meant.
-#[derive(Debug, Args, Default)]
-pub(crate) struct Filter {
-    /// Only backups of this host
-    #[arg(short = 'H', long, value_name = "HOST")]
-    pub(crate) host: Option<String>,
-    /// Only backups of this path
-    #[arg(long, value_name = "PATH")]
-    pub(crate) path: Vec<PathBuf>,
-    /// Only backups with this tag
-    #[arg(long, value_name = "TAG")]
-    pub(crate) tag: Vec<String>,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// A backup's id, or `latest`
@@ -392,6 +377,8 @@ pub(crate) struct Ls {
     /// Print mode, owner, size and time
     #[arg(short, long)]
     pub(crate) long: bool,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
 }
 
 #[derive(Debug, Args)]
@@ -405,6 +392,8 @@ pub(crate) struct Check {
 pub(crate) struct Stats {
     /// Backups to measure (default: the latest); `all` for every one
     pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
 }
 
 #[derive(Debug, Subcommand)]

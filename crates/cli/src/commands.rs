@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use onefold::{Monitor, OpenOptions, Store};
 
-use crate::args::{Cli, Command, Filter, Global};
+use crate::args::{Cli, Command, Filter, Global, LATEST, tags};
 use crate::exit::Code;
 use crate::output::Output;
 use crate::{interrupt, password};
@@ -100,16 +100,23 @@ fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
 
 fn filter(args: &Filter) -> Result<onefold::Filter> {
     Ok(onefold::Filter {
-        host: args.host.as_ref().map(|host| host.as_bytes().to_vec()),
+        hosts: args.host.iter().map(|host| host.as_bytes().to_vec()).collect(),
         paths: absolute(&args.path)?,
-        // As `backup` takes them: no tag has a comma.
-        tags: args
-            .tag
-            .iter()
-            .flat_map(|tags| tags.split(','))
-            .map(str::to_owned)
-            .collect(),
+        tags: args.tag.iter().map(|list| tags(list)).collect(),
     })
+}
+
+/// Ids as they were given, with the latest backup that the filter lets through instead of `latest`.
+fn named(store: &Store, ids: &[String], args: &Filter) -> Result<Vec<String>> {
+    let filter = filter(args)?;
+    let one = |id: &String| {
+        Ok(if id == LATEST && args.is_given() {
+            store.find(id, &filter)?.id.to_string()
+        } else {
+            id.clone()
+        })
+    };
+    ids.iter().map(one).collect()
 }
 
 fn cancel_flag() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {

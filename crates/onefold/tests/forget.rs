@@ -247,7 +247,7 @@ fn without_a_rule_and_of_the_whole_store_nothing_is_forgotten() {
         },
         group_by: GroupBy::SERIES,
         filter: Filter {
-            host: host.map(Into::into),
+            hosts: host.into_iter().map(Vec::from).collect(),
             ..Filter::default()
         },
     };
@@ -299,7 +299,7 @@ fn tags_come_and_go() {
         remove: words(&["a"]),
     };
     let only_b = Filter {
-        tags: words(&["b"]),
+        tags: vec![words(&["b"])],
         ..Filter::default()
     };
     let done = bed.store.tag(&Which::All(only_b), &change).unwrap();

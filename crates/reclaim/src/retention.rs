@@ -263,7 +263,7 @@ fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
         }
         Rule::Tagged(tags) => {
             for decision in decisions {
-                if policy::bears(&decision.backup.tags, tags) {
+                if session::bears(&decision.backup.tags, tags) {
                     decision.reasons.push(Reason::Tagged(tags.clone()));
                 }
             }

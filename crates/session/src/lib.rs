@@ -56,7 +56,7 @@ pub use pulse::{Pulse, Tick};
 pub use read::ReadEnd;
 pub use revise::{Forgetting, Present, Seen};
 pub use roster::{Roster, SessionInfo};
-pub use select::Filter;
+pub use select::{Filter, bears};
 pub use session::Session;
 pub use tidy::Tidied;
 pub use view::ReclaimView;

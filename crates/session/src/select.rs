@@ -16,33 +16,52 @@ use crate::objects::DamagedObject;
 /// Which backups to consider; an empty filter lets all through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only of this host.
-    pub host: Option<Vec<u8>>,
+    /// Only of one of these hosts; of any where there is none.
+    pub hosts: Vec<Vec<u8>>,
     /// Only those whose series has all of these paths.
     pub paths: Vec<Vec<u8>>,
-    /// Only those that bear all of these tags.
-    pub tags: Vec<String>,
+    /// Only those that bear all tags of one of these lists, as [`bears`] says; whatever tags where there is no list.
+    pub tags: Vec<Vec<String>>,
 }
 
 impl Filter {
     /// Whether the backup passes.
     #[must_use]
     pub fn lets_through(&self, backup: &Backup) -> bool {
-        self.host.as_ref().is_none_or(|host| *host == backup.series.host)
+        (self.hosts.is_empty() || self.hosts.contains(&backup.series.host))
             && self.paths.iter().all(|path| backup.series.paths.contains(path))
-            && self.tags.iter().all(|tag| backup.tags.contains(tag))
+            && (self.tags.is_empty() || self.tags.iter().any(|list| bears(&backup.tags, list)))
     }
 
     fn words(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let host = self.host.iter().map(|host| format!("of host {}", text(host)));
-        let paths = self.paths.iter().map(|path| format!("of {}", text(path)));
-        let tags = self.tags.iter().map(|tag| format!("tagged {tag}"));
-        host.chain(paths)
-            .chain(tags)
-            .map(|part| format!(" {part}"))
-            .collect()
+        let mut words = String::new();
+        let hosts: Vec<String> = self.hosts.iter().map(|host| text(host)).collect();
+        if !hosts.is_empty() {
+            words += &format!(" of host {}", hosts.join(" or "));
+        }
+        for path in &self.paths {
+            words += &format!(" of {}", text(path));
+        }
+        let lists = self.tags.iter().map(|list| match list.as_slice() {
+            [] => "without tags".to_owned(),
+            tags => format!("tagged {}", tags.join(",")),
+        });
+        let lists: Vec<String> = lists.collect();
+        if !lists.is_empty() {
+            words += &format!(" {}", lists.join(" or "));
+        }
+        words
     }
+}
+
+/// Whether a backup with these tags bears all that are `wanted`; with none wanted, whether it has none.
+#[must_use]
+pub fn bears(tags: &[String], wanted: &[String]) -> bool {
+    if wanted.is_empty() {
+        return tags.is_empty();
+    }
+    wanted.iter().all(|tag| tags.contains(tag))
 }
 
 impl ManifestList {

@@ -6,23 +6,24 @@ use std::path::PathBuf;
 use clap::Args;
 use onefold::{GroupBy, Limit, Period, Policy, Rule, TimeSpan, UnixNanos};
 
-use super::{Filter, PruneLimits};
+use super::{Filter, PruneLimits, tags};
 
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// Forget these backups: ids, or `latest`
-    #[arg(value_name = "ID", conflicts_with_all = ["Keep", "host", "path", "tag", "group_by", "unsafe_allow_remove_all"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["Keep", "group_by", "unsafe_allow_remove_all"])]
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// Only consider backups of this host
+    /// Only consider backups of this host (may be repeated: of any of them)
     #[arg(long, value_name = "HOST")]
-    host: Option<String>,
-    /// Only consider backups of this path
+    host: Vec<String>,
+    /// Only consider backups of this path (may be repeated: of all of them)
     #[arg(long, value_name = "PATH")]
     path: Vec<PathBuf>,
-    /// Only consider backups with this tag
-    #[arg(long, value_name = "TAG")]
+    /// Only consider backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated:
+    /// with any of them)
+    #[arg(long, value_name = "TAG[,TAG]")]
     tag: Vec<String>,
     /// Ask the rules of each group of backups by itself: of the same `host`, `paths` and `tags`, or any of these;
     /// empty: of all backups together
@@ -138,10 +139,7 @@ impl Keep {
         let within = within
             .into_iter()
             .filter_map(|(period, span)| Some(Rule::Within { period, span: span? }));
-        let tagged = self.keep_tag.iter().map(|list| {
-            let tags = list.split(',').filter(|tag| !tag.is_empty());
-            Rule::Tagged(tags.map(str::to_owned).collect())
-        });
+        let tagged = self.keep_tag.iter().map(|list| Rule::Tagged(tags(list)));
         newest.chain(within).chain(tagged).collect()
     }
 }
@@ -185,7 +183,7 @@ fn group_by(text: &str) -> Result<GroupBy, String> {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub(crate) struct Tag {
     /// The backups: ids, or `latest`
-    #[arg(value_name = "ID", conflicts_with_all = ["host", "path", "tag"])]
+    #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// Add this tag (may be repeated, or separated by commas)
     #[arg(
@@ -224,6 +222,8 @@ pub(crate) struct Hold {
     /// For so long from now on, such as 2y6m
     #[arg(long = "for", value_name = "DURATION", group = "end")]
     pub(crate) span: Option<TimeSpan>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
 }
 
 #[derive(Debug, Args)]
@@ -231,6 +231,8 @@ pub(crate) struct Unhold {
     /// The backups: ids, or `latest`
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
 }
 
 fn moment(text: &str) -> Result<UnixNanos, String> {

@@ -67,6 +67,7 @@ struct Summary {
 }
 
 pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
     let what = if args.ids.is_empty() {
         ForgetWhat::ByPolicy {
             policy: args.policy(),
@@ -74,9 +75,8 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
             filter: super::filter(&args.filter())?,
         }
     } else {
-        ForgetWhat::Named(args.ids.clone())
+        ForgetWhat::Named(super::named(&store, &args.ids, &args.filter())?)
     };
-    let store = super::open(global)?;
     let request = ForgetRequest {
         what,
         is_dry_run: args.dry_run,

@@ -36,7 +36,7 @@ struct Stream {
 
 pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let snapshot = store.find(&args.id, &onefold::Filter::default())?;
+    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
     let paths = super::absolute(&args.paths)?;
     let mut listed = 0_u64;
     let print = |entry: &ListingEntry| -> Result<()> {

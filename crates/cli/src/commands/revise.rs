@@ -29,14 +29,9 @@ struct HoldLine {
 }
 
 pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
-    let Filter { host, path, tag } = &args.filter;
-    let which = if !args.ids.is_empty() {
-        Which::Named(args.ids.clone())
-    } else if host.is_none() && path.is_empty() && tag.is_empty() {
+    if args.ids.is_empty() && !args.filter.is_given() {
         bail!("which backups? Name their ids, or choose some with --host, --path or --tag");
-    } else {
-        Which::All(super::filter(&args.filter)?)
-    };
+    }
     let change = match &args.set {
         Some(tags) => TagChange::Set(tags.clone()),
         None => TagChange::Alter {
@@ -45,6 +40,11 @@ pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
         },
     };
     let store = super::open(global)?;
+    let which = if args.ids.is_empty() {
+        Which::All(super::filter(&args.filter)?)
+    } else {
+        Which::Named(super::named(&store, &args.ids, &args.filter)?)
+    };
     let mut changed = 0;
     for backup in store.tag(&which, &change)? {
         if backup.is_in_doubt {
@@ -75,15 +75,21 @@ pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
 pub(crate) fn hold(global: &Global, args: &Hold, output: Output) -> Result<Code> {
     let until = args.until.map(HoldEnd::At);
     let end = until.or_else(|| args.span.map(HoldEnd::After));
-    set(global, &args.ids, end, output)
+    set(global, (&args.ids, &args.filter), end, output)
 }
 
 pub(crate) fn unhold(global: &Global, args: &Unhold, output: Output) -> Result<Code> {
-    set(global, &args.ids, None, output)
+    set(global, (&args.ids, &args.filter), None, output)
 }
 
-fn set(global: &Global, ids: &[String], end: Option<HoldEnd>, output: Output) -> Result<Code> {
+fn set(
+    global: &Global,
+    (ids, filter): (&[String], &Filter),
+    end: Option<HoldEnd>,
+    output: Output,
+) -> Result<Code> {
     let store = super::open(global)?;
+    let ids = &super::named(&store, ids, filter)?[..];
     let Held { ids, until, in_doubt } = store.hold(ids, end)?;
     for id in in_doubt {
         tell_of_doubt(id, output)?;

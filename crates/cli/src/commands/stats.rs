@@ -6,7 +6,7 @@ use anyhow::Result;
 use onefold::{IndexStats, Monitor};
 use serde::Serialize;
 
-use crate::args::{Global, Stats};
+use crate::args::{ALL, Global, LATEST, Stats};
 use crate::exit::Code;
 use crate::output::{Output, bytes, thousands};
 use crate::progress::{self, Status};
@@ -95,14 +95,19 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         objects: stats.kinds.iter().map(kind).collect(),
     })?;
     show_index(&stats.index, output)?;
+    let filter = super::filter(&args.filter)?;
     let chosen = match args.ids.as_slice() {
         [] if stats.backups == 0 => Vec::new(),
-        [] => vec![store.find("latest", &onefold::Filter::default())?],
-        [all] if all == "all" => store.snapshots()?.snapshots,
+        [] => vec![store.find(LATEST, &filter)?],
+        [all] if all == ALL => {
+            let mut all = store.snapshots()?.snapshots;
+            all.retain(|snapshot| filter.lets_through(&snapshot.backup));
+            all
+        }
         ids => {
             let mut chosen = Vec::new();
             for id in ids {
-                chosen.push(store.find(id, &onefold::Filter::default())?);
+                chosen.push(store.find(id, &filter)?);
             }
             chosen
         }

@@ -10,6 +10,7 @@ mod backups;
 mod bed;
 mod dump;
 mod exit_codes;
+mod filters;
 mod forget;
 mod interruptions;
 mod json;

@@ -69,11 +69,3 @@ impl Limit {
         }
     }
 }
-
-/// Whether a backup with these tags bears all that are `wanted`; with none wanted, whether it has none.
-pub(super) fn bears(tags: &[String], wanted: &[String]) -> bool {
-    if wanted.is_empty() {
-        return tags.is_empty();
-    }
-    wanted.iter().all(|tag| tags.contains(tag))
-}

@@ -348,7 +348,7 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
             .map(crate::ManifestEntry::session)
     };
     let of_first = Filter {
-        host: Some(plain_backup(1).series.host),
+        hosts: vec![plain_backup(1).series.host],
         ..Filter::default()
     };
     take_sector(&host, &other);
@@ -542,7 +542,7 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
     assert_eq!(resolve(&any).unwrap(), 4, "though it was committed first");
     assert_eq!(
         resolve(&Filter {
-            host: Some(b"host1".to_vec()),
+            hosts: vec![b"host1".to_vec()],
             ..any.clone()
         })
         .unwrap(),
@@ -550,7 +550,7 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
     );
     assert_eq!(
         resolve(&Filter {
-            tags: vec!["early".to_owned()],
+            tags: vec![vec!["early".to_owned()]],
             ..any.clone()
         })
         .unwrap(),
@@ -565,13 +565,13 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
         4
     );
     let nothing = Filter {
-        host: Some(b"host9".to_vec()),
+        hosts: vec![b"host8".to_vec(), b"host9".to_vec()],
         paths: vec![b"/srv".to_vec()],
-        tags: vec![],
+        tags: vec![vec!["a".to_owned(), "b".to_owned()], vec![]],
     };
     let error = resolve(&nothing).unwrap_err().to_string();
     assert!(
-        error.contains("no backup latest of host host9 of /srv"),
+        error.contains("no backup latest of host host8 or host9 of /srv tagged a,b or without tags"),
         "{error}"
     );
     assert_eq!(manifests.resolve(&list, "2", &any).unwrap().session(), id(2));
