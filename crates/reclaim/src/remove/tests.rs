@@ -16,6 +16,7 @@ use types::{
 use super::*;
 
 mod merging;
+mod trimming;
 
 const PACKING: Packing = Packing {
     region_bytes: 1000,
@@ -50,13 +51,17 @@ impl Progress for Watch {
 }
 
 fn open(storage: &FaultStorage) -> Containers {
+    open_on(Arc::new(storage.clone()))
+}
+
+fn open_on(storage: Arc<dyn Storage>) -> Containers {
     static SEED: AtomicU64 = AtomicU64::new(1);
     let keys = MasterKeys {
         domain: DomainKey::from_bytes([1; 32]),
         encryption: EncryptionKey::from_bytes([2; 32]),
     };
     let seed = SEED.fetch_add(1, Ordering::Relaxed);
-    let (env, _) = Env::simulated(Arc::new(storage.clone()), seed);
+    let (env, _) = Env::simulated(storage, seed);
     Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 16 << 20)
 }
 
