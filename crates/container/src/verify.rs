@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use env::{AlignedBuffer, Storage, StorageError};
 use format::container::{HEADER_BYTES, RegionRow};
-use format::{names, wire};
-use types::{ByteRange, ContainerId, Generation, ObjectName, RegionIndex, SlotRange, StoreId};
+use format::wire;
+use types::{ByteRange, ContainerId, Generation, RegionIndex, SlotRange, StoreId};
 
 use crate::buffer::PlainBuffer;
 use crate::chunks::compare;
@@ -23,10 +23,14 @@ use crate::load::{TailBytes, Trailer};
 use crate::regions::check_digest;
 use crate::view::CatalogView;
 
+mod keyless;
 mod object;
 
+pub use keyless::verify_digests;
 use object::{Object, entries_of, region_index};
 
+/// So many generations are looked at, should one replace the other all the time.
+const GENERATIONS_MAX: u32 = 4;
 /// Stored bytes read at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
 
@@ -91,17 +95,43 @@ impl Verified {
 }
 
 impl Containers {
-    /// Checks the newest generation of a container, all copies of it.
+    /// Checks the newest generation of a container, all copies of it. One that was replaced while it was read is no
+    /// damage: then the newer one is checked.
     ///
     /// # Errors
     /// Of the storage alone; what is wrong with the container is in [`Verified::damages`].
     pub fn verify(&self, id: ContainerId, depth: Depth) -> Result<Verified, ContainerError> {
+        let mut newest = self.newest(id)?;
+        for _ in 1..GENERATIONS_MAX {
+            let verified = self.verify_generation(id, newest, depth)?;
+            if verified.is_sound() {
+                return Ok(verified);
+            }
+            let now = self.newest(id)?;
+            if now == newest {
+                return Ok(verified);
+            }
+            newest = now;
+        }
+        self.verify_generation(id, newest, depth)
+    }
+
+    fn newest(&self, id: ContainerId) -> Result<Option<Generation>, ContainerError> {
         let mut generations = self.list_generations(id, CopyOf::Main)?;
         if id.kind.is_mirrored() {
             generations.extend(self.list_generations(id, CopyOf::Mirror)?);
         }
+        Ok(generations.into_iter().max())
+    }
+
+    fn verify_generation(
+        &self,
+        id: ContainerId,
+        newest: Option<Generation>,
+        depth: Depth,
+    ) -> Result<Verified, ContainerError> {
         let mut out = Verified {
-            generation: generations.into_iter().max(),
+            generation: newest,
             ..Verified::default()
         };
         let generation = out.generation.unwrap_or(Generation::FIRST);
@@ -123,65 +153,6 @@ impl Containers {
         }
         Ok(out)
     }
-}
-
-/// Checks one object by its digests alone; needs no key, and finds every rotten byte.
-///
-/// # Errors
-/// `NotAContainer` for a name that is none, and the storage's errors.
-pub fn verify_digests(storage: &dyn Storage, name: &ObjectName) -> Result<Verified, ContainerError> {
-    let at = match (names::parse_container(name), names::parse_mirror(name)) {
-        (Some((id, generation)), _) => Identity::main(id, generation),
-        (None, Some(mirror)) => identity_of_mirror(storage, name, mirror)?,
-        (None, None) => return Err(ContainerError::NotAContainer { name: name.clone() }),
-    };
-    let mut out = Verified {
-        generation: Some(at.generation),
-        ..Verified::default()
-    };
-    Scan {
-        storage,
-        at,
-        place: at,
-        out: &mut out,
-    }
-    .digests(None)?;
-    Ok(out)
-}
-
-/// A mirror's name does not tell the kind; its header does, and the trailer must agree with it.
-fn identity_of_mirror(
-    storage: &dyn Storage,
-    name: &ObjectName,
-    mirror: names::MirrorName,
-) -> Result<Identity, ContainerError> {
-    let kinds = types::ContainerKind::ALL
-        .into_iter()
-        .filter(|kind| kind.is_mirrored());
-    let names::MirrorName {
-        session,
-        sequence,
-        generation,
-    } = mirror;
-    let mut last = None;
-    for kind in kinds {
-        let id = ContainerId {
-            session,
-            kind,
-            sequence,
-        };
-        let Some(at) = Identity::mirror(id, generation) else {
-            continue;
-        };
-        match TailBytes::read(storage, at, &mut |_| {}).and_then(|tail| tail.check(at, None)) {
-            Ok(_) => return Ok(at),
-            Err(error) if is_absent(&error) => return Err(error),
-            Err(ContainerError::WrongIdentity { .. }) => {}
-            Err(_) => last = Some(at),
-        }
-        last = last.or(Some(at));
-    }
-    last.ok_or_else(|| ContainerError::NotAContainer { name: name.clone() })
 }
 
 struct Scan<'a> {

@@ -5,16 +5,20 @@
 mod common;
 
 use std::io;
+use std::sync::{Arc, Mutex};
 
+use common::beside::Kept;
+use common::pruning::{Stage, assert_stages, forget, leaving, prune};
 use common::reclaimer::{Reclaimer, Slots};
 use common::{
-    Asked, How, Process, Tree, assert_restores, assert_sound, back_up, back_up_bytes, noise, restore_to,
-    snapshot, wait_for_heartbeat,
+    Asked, How, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up, back_up_bytes,
+    is_long, noise, restore_to, snapshot, wait_for_heartbeat,
 };
-use env::fault::{FailWith, Fault};
+use env::fault::{CrashPolicy, FailWith, Fault};
 use format::names;
 use onefold::{
-    AssembleOptions, Credential, Error, Monitor, OpenOptions, ReadData, SessionId, Store, StreamOutput,
+    AssembleOptions, Credential, Error, Monitor, OpenOptions, PruneUnused, ReadData, SessionId, Store,
+    StreamOutput,
 };
 use session::{DeathWatch, Life, Session, SessionPolicy};
 
@@ -46,6 +50,76 @@ impl StreamOutput for Sleeper<'_> {
             .resize(self.bytes.len() + usize::try_from(len).unwrap(), 0);
         Ok(())
     }
+}
+
+/// A store half of which is of a backup that was forgotten, where small containers are there to be merged; and what is
+/// kept: names and bytes.
+fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
+    let machine = Process::new(seed);
+    machine.init();
+    let store = machine.open();
+    let parts: Vec<Vec<u8>> = (0..8).map(|n| noise(seed * 10 + n, 40 << 10)).collect();
+    let back_up = |name: &'static str, which: &[usize], how: &How| {
+        let bytes: Vec<u8> = which.iter().flat_map(|n| parts[*n].clone()).collect();
+        let made = back_up_bytes(&store, name, &bytes, how).unwrap();
+        (made.id, name, bytes)
+    };
+    let (gone, ..) = back_up("/gone", &[0, 1, 2, 3, 4, 5], &How::plain());
+    let kept = vec![
+        back_up("/kept", &[0, 2, 4], &How::plain()),
+        back_up("/small", &[6], &How::small()),
+        back_up("/small", &[7], &How::small()),
+    ];
+    forget(&store, gone);
+    env::Storage::barrier(&machine.storage).unwrap();
+    (machine, kept)
+}
+
+/// Before the n-th read or listing of who only reads, for all n, a prune rewrites, trims and merges what that one reads.
+fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Store, &[Kept], &str)) {
+    for (seed, unused_max, stages) in [
+        (seed, 0, &[Stage::Compacts, Stage::Merges][..]),
+        (seed + 2, 32 << 10, &[Stage::Trims]),
+    ] {
+        let (machine, kept) = half_forgotten(seed);
+        for n in (1..).step_by(if is_long() { 1 } else { 5 }) {
+            let when = format!("up to {unused_max} bytes unused, before read {n}");
+            let storage = machine.storage.crash(CrashPolicy::KeepAll);
+            let process = Process::on(storage, machine.clock.clone(), seed + 1);
+            let pruner = process.beside(seed + 2).striding();
+            let pruned = Arc::new(Mutex::new(None));
+            let store = process.open();
+            {
+                let (pruned, when) = (Arc::clone(&pruned), when.clone());
+                process.watched.set_once(n, move || {
+                    let options = leaving(PruneUnused::Bytes(unused_max));
+                    *pruned.lock().unwrap() = Some(prune(&pruner.open(), &options, &when));
+                });
+            }
+            read(&store, &kept, &when);
+            let Some(report) = pruned.lock().unwrap().take() else {
+                assert!(n > 20, "{n}");
+                break;
+            };
+            assert_stages(&report, stages, &when);
+            assert!(process.names("damaged").is_empty(), "{when}");
+            assert_sound(&process.beside(seed + 3).open(), &format!("{when}, afterwards"));
+        }
+    }
+}
+
+#[test]
+fn a_check_finds_nothing_beside_a_prune() {
+    beside_a_prune_at_every_read(390, |store, _, when| assert_sound(store, when));
+}
+
+#[test]
+fn a_restore_is_whole_beside_a_prune() {
+    beside_a_prune_at_every_read(394, |store, kept, when| {
+        for (id, name, bytes) in kept {
+            assert_restores_bytes(store, &snapshot(store, *id), name, bytes, when);
+        }
+    });
 }
 
 /// With little memory: what was not written yet was not read yet, but for what is read ahead.

@@ -50,6 +50,8 @@ impl Request {
 }
 
 type Before = Box<dyn FnMut(Asked, &str) + Send>;
+/// What happens before a read or listing, and how many of those come first.
+type Once = (u64, Box<dyn FnOnce() + Send>);
 
 /// A process' handle, watched.
 pub struct Watched {
@@ -57,6 +59,7 @@ pub struct Watched {
     /// Holds the process' locks in its stead: when it is killed, they are free, and the process lives on.
     locks: FaultStorage,
     before: Mutex<Option<Before>>,
+    once: Mutex<Option<Once>>,
     requests: Mutex<Vec<Request>>,
     /// Whether it gives parts of objects back.
     trims: AtomicBool,
@@ -68,6 +71,7 @@ impl Watched {
             locks: storage.clone(),
             storage,
             before: Mutex::new(None),
+            once: Mutex::new(None),
             requests: Mutex::default(),
             trims: AtomicBool::new(true),
         }
@@ -96,6 +100,23 @@ impl Watched {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Calls `once` ahead of the n-th read or listing from now on; the process's other threads go on meanwhile.
+    pub fn set_once(&self, n: u64, once: impl FnOnce() + Send + 'static) {
+        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some((n, Box::new(once)));
+    }
+
+    fn count_down(&self) {
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((left, _)) = &mut *once {
+            *left -= 1;
+        }
+        let now = once.take_if(|(left, _)| *left == 0);
+        drop(once);
+        if let Some((_, now)) = now {
+            now();
+        }
+    }
+
     /// What was asked for since the last call.
     pub fn take_requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
@@ -106,6 +127,9 @@ impl Watched {
             && let Some(before) = &mut *self.before.lock().unwrap_or_else(PoisonError::into_inner)
         {
             before(asked, name);
+        }
+        if matches!(asked, Asked::Whole | Asked::Tail | Asked::Range(_) | Asked::List) {
+            self.count_down();
         }
         self.requests
             .lock()
