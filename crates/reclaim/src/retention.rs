@@ -130,8 +130,9 @@ pub enum RetentionError {
     NoRule,
     /// A group would lose all it has.
     #[error(
-        "the rules keep none of the {backups} backups of {group}, so nothing is forgotten anywhere; change them, \
-         choose other backups, or say --unsafe-allow-remove-all"
+        "the rules {} of {group}, so nothing is forgotten anywhere; change them, \
+         choose other backups, or say --unsafe-allow-remove-all",
+        none_of(*backups)
     )]
     KeepsNothing {
         /// The group.
@@ -139,6 +140,13 @@ pub enum RetentionError {
         /// How many backups it has.
         backups: usize,
     },
+}
+
+fn none_of(backups: usize) -> String {
+    match backups {
+        1 => "do not keep the one backup".to_owned(),
+        n => format!("keep none of the {n} backups"),
+    }
 }
 
 /// Decides for each candidate; groups come in the order of their keys. `now` is a time that the storage has told
@@ -257,6 +265,7 @@ fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
                     decision.reasons.push(Reason::Within {
                         period: *period,
                         span: *span,
+                        is_oldest: !opens,
                     });
                 }
             }

@@ -71,11 +71,16 @@ pub(crate) fn preview(
 /// Says so.
 pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> {
     output.line(format!(
-        "would free {}: {} go, {} lose a part{}; {} would be copied for it, and {} would stay unused",
+        "would free {}: {}; {} would be copied for it, and {} would stay unused",
         bytes(preview.bytes_freed),
-        count(preview.containers_removed, "container", "containers"),
-        preview.containers_compacted + preview.containers_trimmed,
-        merged(preview.containers_merged, "are merged into others"),
+        fates(
+            [
+                preview.containers_removed,
+                preview.containers_compacted + preview.containers_trimmed,
+                preview.containers_merged,
+            ],
+            &WOULD
+        ),
         bytes(preview.bytes_copied),
         bytes(preview.bytes_left_dead),
     ))?;
@@ -125,11 +130,16 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         output.line("nothing to reclaim")?;
     } else {
         output.line(format!(
-            "freed {}: {} went, {} lost a part{}; {} were copied for it",
+            "freed {}: {}; {} were copied for it",
             bytes(report.bytes_freed()),
-            count(report.containers_removed, "container", "containers"),
-            report.containers_compacted + report.containers_trimmed,
-            merged(report.containers_merged, "were merged into others"),
+            fates(
+                [
+                    report.containers_removed,
+                    report.containers_compacted + report.containers_trimmed,
+                    report.containers_merged,
+                ],
+                &DID
+            ),
             bytes(report.bytes_copied),
         ))?;
     }
@@ -157,12 +167,28 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// Of small containers it is told where there were any.
-fn merged(containers: u64, what: &str) -> String {
-    if containers == 0 {
-        return String::new();
+/// What becomes of containers, of one and of several: those that go, lose a part, and are merged.
+type Fates = [(&'static str, &'static str); 3];
+
+const WOULD: Fates = [
+    ("container goes", "containers go"),
+    ("loses a part", "lose a part"),
+    ("is merged into another", "are merged into others"),
+];
+const DID: Fates = [
+    ("container went", "containers went"),
+    ("lost a part", "lost a part"),
+    ("was merged into another", "were merged into others"),
+];
+
+/// So many of each. Of merging it is told where there was any.
+fn fates([gone, lessened, merged]: [u64; 3], words: &Fates) -> String {
+    let told = |n: u64, (one, many): (&str, &str)| count(n, one, many);
+    let mut text = format!("{}, {}", told(gone, words[0]), told(lessened, words[1]));
+    if merged > 0 {
+        text = format!("{text}, {}", told(merged, words[2]));
     }
-    format!(", {containers} {what}")
+    text
 }
 
 fn watched<T>(
@@ -173,4 +199,26 @@ fn watched<T>(
     let monitor = Monitor::new(super::cancel_flag()?);
     let status = || Status::of(&monitor);
     Ok(progress::beside(output, verb, &status, || work(&monitor))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_agree_with_numbers() {
+        assert_eq!(
+            fates([1, 1, 1], &WOULD),
+            "1 container goes, 1 loses a part, 1 is merged into another"
+        );
+        assert_eq!(
+            fates([1234, 0, 2], &WOULD),
+            "1,234 containers go, 0 lose a part, 2 are merged into others"
+        );
+        assert_eq!(fates([1, 2, 0], &DID), "1 container went, 2 lost a part");
+        assert_eq!(
+            fates([0, 1, 1], &DID),
+            "0 containers went, 1 lost a part, 1 was merged into another"
+        );
+    }
 }

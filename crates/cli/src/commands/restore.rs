@@ -82,8 +82,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     ))?;
     if report.kept > 0 {
         output.line(format!(
-            "left {} as they were",
-            count(report.kept, "file", "files")
+            "left {}",
+            count(report.kept, "file as it was", "files as they were")
         ))?;
     }
     output.line(format!(
@@ -97,9 +97,10 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
             .unwrap_or_default()
     ))?;
     if report.faults > 0 {
-        output.line(format!(
-            "{} not restored as they were",
-            count(report.faults, "entry was", "entries were")
+        output.line(count(
+            report.faults,
+            "entry was not restored as it was",
+            "entries were not restored as they were",
         ))?;
     }
     output.object(&Summary {

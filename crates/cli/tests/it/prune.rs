@@ -126,3 +126,16 @@ fn a_lost_body_is_named_and_what_to_do() {
     bed.ok(["restore", "latest", "-t", "healed"]);
     assert!(fs::read(bed.restored("healed", "src/stays")).unwrap() == noise(2 << 20, 61));
 }
+
+/// One of a thing is told as one.
+#[test]
+fn a_single_container_goes() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/file"), noise(3 << 10, 62)).unwrap();
+    bed.ok(["backup", "src"]);
+    let dry = bed.ok(["forget", "1", "-n"]).out();
+    assert!(dry.contains(": 1 container goes, 0 lose a part; "), "{dry}");
+    let text = bed.ok(["forget", "1", "--prune"]).out();
+    assert!(text.contains(": 1 container went, 0 lost a part; "), "{text}");
+}

@@ -24,7 +24,8 @@ pub enum Rule {
         /// How many.
         limit: Limit,
     },
-    /// The newest backup of each period, of backups that are no older than the group's newest by the span.
+    /// The newest backup of each period, of backups that are no older than the group's newest by the span; and the group's
+    /// oldest backup, where it is one of those.
     Within {
         /// The period.
         period: Period,

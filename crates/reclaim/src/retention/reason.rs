@@ -25,6 +25,8 @@ pub enum Reason {
         period: Period,
         /// How recent.
         span: TimeSpan,
+        /// It is recent enough and not the newest of its period, but it is the oldest there is.
+        is_oldest: bool,
     },
     /// It bears these tags; with none, it has none.
     Tagged(Vec<String>),
@@ -42,13 +44,17 @@ impl fmt::Display for Reason {
                 nth,
                 is_oldest,
             } => {
-                let oldest = if *is_oldest { " (the oldest)" } else { "" };
-                write!(f, "{} {nth}{oldest}", word(*period).unwrap_or("last"))
+                let word = word(*period).unwrap_or("last");
+                write!(f, "{word} {nth}{}", oldest(*is_oldest))
             }
-            Self::Within { period, span } => match word(*period) {
-                Some(word) => write!(f, "{word} within {span}"),
-                None => write!(f, "within {span}"),
-            },
+            Self::Within {
+                period,
+                span,
+                is_oldest,
+            } => {
+                let word = word(*period).map_or_else(String::new, |word| format!("{word} "));
+                write!(f, "{word}within {span}{}", oldest(*is_oldest))
+            }
             Self::Tagged(tags) if tags.is_empty() => f.write_str("no tags"),
             Self::Tagged(tags) => write!(f, "tag {}", tags.join(",")),
             Self::HeldUntil(until) => match times::utc(*until) {
@@ -58,6 +64,10 @@ impl fmt::Display for Reason {
             Self::NewerUnreadable => f.write_str("its newest revision cannot be read"),
         }
     }
+}
+
+const fn oldest(is_oldest: bool) -> &'static str {
+    if is_oldest { " (the oldest)" } else { "" }
 }
 
 fn word(period: Period) -> Option<&'static str> {

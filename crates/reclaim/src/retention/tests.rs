@@ -130,6 +130,11 @@ fn within_counts_from_the_newest_backup_and_not_from_now() {
     assert_eq!(kept(all(), &[within(Period::Each, "4000000000y")]).len(), 5);
     let reasons = decided(all(), &policy(&[within(Period::Month, "1y1d")]), NOW);
     assert_eq!(reasons[&5], ["monthly within 1y1d"]);
+    // The oldest is not the newest of its month, and is kept all the same.
+    assert_eq!(reasons[&1], ["monthly within 1y1d (the oldest)"]);
+    assert_eq!(reasons[&3], ["monthly within 1y1d"]);
+    let reasons = decided(all(), &policy(&[within(Period::Each, "1y1d")]), NOW);
+    assert_eq!(reasons[&1], ["within 1y1d"]);
 }
 
 #[test]
@@ -208,7 +213,8 @@ fn nothing_goes_without_a_rule_and_no_group_goes_whole() {
     let error = decide(all.clone(), &rules, GroupBy::SERIES, NOW).unwrap_err();
     let words = error.to_string();
     assert!(
-        words.contains("host host, paths /etc") && words.contains("--unsafe-allow-remove-all"),
+        words.contains("do not keep the one backup of host host, paths /etc")
+            && words.contains("--unsafe-allow-remove-all"),
         "{words}"
     );
     // In one group with a backup that stays, it may go.
