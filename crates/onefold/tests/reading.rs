@@ -76,7 +76,7 @@ fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
 }
 
 /// Before the n-th read or listing of who only reads, for all n, a prune rewrites, trims and merges what that one reads.
-fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Store, &[Kept], &str)) {
+fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Process, &Store, &[Kept], &str)) {
     for (seed, unused_max, stages) in [
         (seed, 0, &[Stage::Compacts, Stage::Merges][..]),
         (seed + 2, 32 << 10, &[Stage::Trims]),
@@ -96,7 +96,7 @@ fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Store, &[Kept], &str))
                     *pruned.lock().unwrap() = Some(prune(&pruner.open(), &options, &when));
                 });
             }
-            read(&store, &kept, &when);
+            read(&process, &store, &kept, &when);
             let Some(report) = pruned.lock().unwrap().take() else {
                 assert!(n > 20, "{n}");
                 break;
@@ -110,14 +110,29 @@ fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Store, &[Kept], &str))
 
 #[test]
 fn a_check_finds_nothing_beside_a_prune() {
-    beside_a_prune_at_every_read(390, |store, _, when| assert_sound(store, when));
+    beside_a_prune_at_every_read(390, |_, store, _, when| assert_sound(store, when));
 }
 
 #[test]
 fn a_restore_is_whole_beside_a_prune() {
-    beside_a_prune_at_every_read(394, |store, kept, when| {
+    beside_a_prune_at_every_read(394, |_, store, kept, when| {
         for (id, name, bytes) in kept {
             assert_restores_bytes(store, &snapshot(store, *id), name, bytes, when);
+        }
+    });
+}
+
+/// What it names as unreadable went while it was read; what is kept is found by the next backup all the same.
+#[test]
+fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
+    beside_a_prune_at_every_read(398, |process, store, kept, when| {
+        let made = store.rebuild_index(&Monitor::default());
+        made.unwrap_or_else(|error| panic!("{when}: {error}"));
+        let store = &process.beside(399).open();
+        for (id, name, bytes) in kept {
+            let again = back_up_bytes(store, name, bytes, &How::plain()).unwrap();
+            assert_restores_bytes(store, &snapshot(store, *id), name, bytes, when);
+            assert_restores_bytes(store, &snapshot(store, again.id), name, bytes, when);
         }
     });
 }
