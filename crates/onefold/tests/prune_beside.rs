@@ -70,6 +70,7 @@ fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: 
                 forget(&store, read);
                 if leaves_first {
                     let report = prune(&store, &leaving(PruneUnused::Unlimited), &when);
+                    assert!(report.bytes_left_dead > 0, "{when}: {report:?}");
                     pruned.lock().unwrap().push(report);
                 }
                 let report = prune(&store, &everything(), &when);
@@ -589,11 +590,10 @@ fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
     ];
     let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[5, 0]));
     forget(&machine.open(), old[0]);
-    prune(
-        &machine.beside(seed + 1).striding().open(),
-        &leaving(PruneUnused::Unlimited),
-        when,
-    );
+    let store = machine.beside(seed + 1).striding().open();
+    let report = prune(&store, &leaving(PruneUnused::Unlimited), when);
+    assert!(report.bytes_left_dead > 0, "{when}: {report:?}");
+    drop(store);
     let first = if sleeps {
         machine.elsewhere(seed + 2)
     } else {

@@ -138,6 +138,15 @@ impl Play {
         assert_stages(&self.prune(options), stages, "in the scenario");
     }
 
+    /// A prune that leaves what is dead in part where it is.
+    fn prune_leaving(&self) {
+        let report = self.prune(&leaving(PruneUnused::Unlimited));
+        assert!(
+            report.bytes_left_dead > 0,
+            "nothing was left in place: {report:?}"
+        );
+    }
+
     /// From now on every moment is kept; of a long run every so many-th.
     fn record(&self, policies: Vec<CrashPolicy>, every: u64) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
@@ -389,7 +398,7 @@ fn a_crash_in_a_prune_of_what_was_left_in_place() {
     let play = Play::new(3);
     let ids = play.fill();
     play.forget(&ids[..3]);
-    play.prune(&leaving(PruneUnused::Unlimited));
+    play.prune_leaving();
     play.back_up("/a", &[0, 7], &How::plain());
     play.back_up("/b", &[1, 7], &How::small());
     play.record(policies(), every(7));
@@ -538,7 +547,7 @@ fn a_kill_at_every_operation() {
     let play = Play::new(5);
     let ids = play.fill();
     play.forget(&ids[..1]);
-    play.prune(&leaving(PruneUnused::Unlimited));
+    play.prune_leaving();
     play.back_up("/a", &[0, 7], &How::plain());
     let compacts = [&STAGES[..], &["Put data", "Put recipe"]].concat();
     kill_at_every_operation(&play, &ids[1..4], &everything_at_once(), (3, false), &compacts);
