@@ -8,11 +8,11 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::pruning::{
-    assert_nothing_unexplained, everything, everything_at_once, forget, leaving, prune, try_prune,
+    assert_nothing_unexplained, everything, everything_at_once, forget, impatient, leaving, prune, try_prune,
 };
-use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use common::{Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 use env::Storage;
-use env::fault::CrashPolicy;
+use env::fault::{CrashPolicy, Fault};
 use format::names;
 use onefold::{Monitor, PruneOptions, PruneReport, PruneUnused, ReadData, SessionId};
 use types::ObjectName;
@@ -163,6 +163,38 @@ fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
     assert!(bodies(&machine).len() < 3, "{:?}", bodies(&machine));
     assert_nothing_unexplained(&machine, "copied");
     assert_kept(&machine, &kept, "copied");
+}
+
+/// One that trims dies when its generations are durable, and one that cannot carries out the rest: nothing is given back
+/// then, and it goes when the container is copied.
+#[test]
+fn who_cannot_trim_finishes_what_another_began() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    let dying = machine.beside(4).striding();
+    let storage = dying.storage.clone();
+    dying.watched.set_before(move |asked, _| {
+        if asked == Asked::Trim {
+            storage.inject_here(Fault::kill(1));
+        }
+    });
+    let options = impatient(leaving(PruneUnused::Bytes(40 << 10)));
+    try_prune(&dying.open(), &options).unwrap_err();
+    assert!(dying.storage.is_gone() && bodies(&machine).is_empty());
+    dying.watched.clear_before();
+    let cannot = machine.beside(5).striding();
+    let report = prune(&cannot.open(), &options, "by who cannot");
+    assert!(report.epochs > 0, "{report:?}");
+    let left = bodies(&machine);
+    assert!(!left.is_empty());
+    for body in &left {
+        let meta = machine.storage.head(body).unwrap();
+        assert_eq!(meta.space, meta.len, "{body}: nothing was given back");
+    }
+    assert_kept(&machine, &kept, "finished by who cannot");
+    prune(&cannot.open(), &everything_at_once(), "what shares regions");
+    assert_nothing_unexplained(&machine, "finished by who cannot");
+    assert_kept(&machine, &kept, "copied in part");
 }
 
 #[test]
