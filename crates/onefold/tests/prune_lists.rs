@@ -1,13 +1,17 @@
 //! Removed lists that have rotted while something on them still stands: what was removed is given to nobody all the same.
-//! And lists of what is damaged, which go with what they are of.
+//! And lists of what is damaged, which go with what they are of; and marks for an epoch that never was.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
 use common::pruning::{assert_nothing_unexplained, everything_apart, forget, try_prune};
+use common::reclaimer::Reclaimer;
 use common::{How, Process, back_up_bytes, noise};
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::Marks;
 use onefold::{Monitor, PruneReport, ReadData, SessionId};
-use types::ObjectName;
+use types::{Epoch, ObjectName};
 
 const PART: usize = 12 << 10;
 
@@ -120,4 +124,30 @@ fn what_is_listed_as_damaged_goes_with_its_container() {
     assert_eq!(prune(&machine).epochs, 1);
     assert_eq!(machine.names("damaged"), Vec::<String>::new());
     assert!(check().is_sound());
+}
+
+/// A prune that died before it announced its epoch leaves marks above those that count.
+#[test]
+fn marks_of_an_epoch_that_never_was_are_replaced() {
+    let machine = Process::new(4);
+    machine.init();
+    back_up(&machine, "/file", &part(0));
+    prune(&machine);
+    let reclaimer = Reclaimer::new(machine.beside(5));
+    let counts = object(&machine.names("groups")[0]);
+    let (group, revision) = names::parse_marks(&counts).unwrap();
+    let sealer = reclaimer.sealer();
+    let marks = sealer.read(&counts, ObjectKind::Marks, Marks::decode).unwrap();
+    let marks = Marks {
+        epoch: Some(Epoch::new(7).unwrap()),
+        ..marks
+    };
+    let above = names::marks(group, revision.next());
+    sealer.put(&above, ObjectKind::Marks, &marks.to_bytes()).unwrap();
+    assert_eq!(prune(&machine).groups_marked, 1);
+    // Its number is not given out again.
+    let next = names::marks(group, revision.next().next()).to_string();
+    assert_eq!(machine.names("groups"), [next]);
+    assert_eq!(prune(&machine).groups_marked, 0);
+    assert_nothing_unexplained(&machine, "replaced");
 }

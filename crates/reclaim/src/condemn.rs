@@ -154,8 +154,11 @@ impl Planning<'_, '_> {
             );
             return Err(ReclaimError::DamagedManifest { what });
         }
-        // What stands there unreadable is replaced, or everything would be swept each time.
-        if self.before.in_force.missing.contains(&group) || old.is_none() {
+        // What stands there unreadable is replaced, or everything would be swept each time. So is what a process that died
+        // has put for an epoch that never was: deleting it alone would give its number out again, to which that process may
+        // refer should it only have slept.
+        let is_behind = || self.before.in_force.is_behind(group);
+        if self.before.in_force.missing.contains(&group) || old.is_none() || is_behind() {
             change = change.max(Change::Added);
         }
         // Its tombstones were dropped, too. Where the newest removed list names its marks, others say that it is no more

@@ -165,6 +165,13 @@ impl InForce {
         }
     }
 
+    /// Whether a revision above the one that counts is listed.
+    pub(crate) fn is_behind(&self, group: GroupId) -> bool {
+        let in_force = self.groups.get(&group).map(|stored| stored.revision);
+        let highest = self.listed.get(&group).and_then(|revisions| revisions.last());
+        in_force.is_some() && highest.copied() > in_force
+    }
+
     /// What is said of each session's manifest.
     pub(crate) fn covers(&self) -> BTreeMap<SessionId, CoveredManifest> {
         let covered = self.groups.values().flat_map(|stored| &stored.covers);
