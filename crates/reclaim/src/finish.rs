@@ -53,14 +53,22 @@ pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Resu
     )
 }
 
-/// Takes an epoch to its end. Who has announced it a moment ago has the marks that its list names; who found it open
-/// reads them. What comes back is who ran and who had ended when all had answered, where it was this process that asked.
+/// What who announces an epoch knows.
+pub(crate) struct Announced<'a> {
+    /// The marks that its list names.
+    pub(crate) marks: &'a InForce,
+    /// What they were made from.
+    pub(crate) census: Census,
+}
+
+/// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from; who found it open reads
+/// the marks that its list names. What comes back is who ran and who had ended when all had answered, where it was this process that asked.
 pub(crate) fn epoch(
     context: &Context<'_>,
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
-    (epoch, named): (Epoch, Option<&InForce>),
+    (epoch, announced): (Epoch, Option<Announced<'_>>),
     report: &mut PruneReport,
 ) -> Result<Option<Census>> {
     // Listed anew, here and below: an epoch below the highest is void.
@@ -76,7 +84,7 @@ pub(crate) fn epoch(
             let Found::Whole(condemned) = epochs::read_condemned(context.sealer, epoch)? else {
                 return Err(ReclaimError::Overtaken);
             };
-            let decided = wait_and_decide(context, options, session, lease, (&condemned, named), report);
+            let decided = wait_and_decide(context, options, session, lease, (&condemned, announced), report);
             let decided = match decided {
                 Ok((removed, asked)) => {
                     census = Some(asked);
@@ -183,17 +191,22 @@ fn wait_and_decide(
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
-    (condemned, named): (&Condemned, Option<&InForce>),
+    (condemned, announced): (&Condemned, Option<Announced<'_>>),
     report: &mut PruneReport,
 ) -> Result<(Removed, Census)> {
     let read;
-    let named = match named {
-        Some(named) => named,
+    let (named, mut census) = match announced {
+        Some(announced) => (announced.marks, Some(announced.census)),
         None => {
             read = InForce::named(context.sealer, &condemned.marks, options.marks_bytes_max)?;
-            &read
+            (&read, None)
         }
     };
+    if let Some(known) = &census
+        && !session.is_alone_since(&known.roster)?
+    {
+        census = None;
+    }
     let covers = named.covers();
     // From before manifests are listed: what is committed between that and the list is looked at the next time.
     let looked_at = match context
@@ -206,7 +219,11 @@ fn wait_and_decide(
         Err(StorageError::NotFound { .. }) => return Err(ReclaimError::Overtaken),
         Err(error) => return Err(error.into()),
     };
-    let (asked, mut census) = answers(context, options, session, (condemned.epoch, &covers), report)?;
+    let (asked, mut census) = match census {
+        // Nobody has begun since who could have something to answer, or have put a manifest.
+        Some(census) => (Vec::new(), census),
+        None => answers(context, options, session, (condemned.epoch, &covers), report)?,
+    };
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use format::reclaim::{ContainerSlots, Removed};
-use session::{Census, ManifestList};
+use session::{Census, Listing, ManifestList, Session};
 use types::{SessionId, UnixNanos};
 
 use crate::condemn::{self, Before, Ended, Plan};
@@ -35,8 +35,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// In this order: marks that are in force cover nothing that is listed after them.
-    pub(crate) fn load(context: &Context<'_>, options: &PruneOptions) -> Result<Self> {
+    /// In this order: marks that are in force cover nothing that is listed after them. `listed`: what was listed when the
+    /// session began, which does as well where nobody else has run since.
+    pub(crate) fn load(
+        context: &Context<'_>,
+        options: &PruneOptions,
+        listed: Option<(&Session, Listing)>,
+    ) -> Result<Self> {
         let epochs = Epochs::list(context.sealer)?;
         let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
         let newest = removed.as_ref().map(|(removed, _)| removed);
@@ -70,14 +75,28 @@ impl Known {
             running: BTreeSet::new(),
             ended: Ended::default(),
         };
-        known.look(context)?;
+        let census = match listed {
+            Some((session, listing)) if session.is_alone_since(listing.roster())? => {
+                context.manifests.census_of(listing, &known.in_force.covers())?
+            }
+            _ => None,
+        };
+        known.look(context, census)?;
         Ok(known)
     }
 
-    pub(crate) fn look(&mut self, context: &Context<'_>) -> Result<()> {
-        self.census = context.manifests.census(&self.in_force.covers())?;
+    /// Takes this census, or a new one.
+    pub(crate) fn look(&mut self, context: &Context<'_>, census: Option<Census>) -> Result<()> {
+        self.census = match census {
+            Some(census) => census,
+            None => context.manifests.census(&self.in_force.covers())?,
+        };
         self.running = context.running(&self.census.roster)?;
         Ok(())
+    }
+
+    pub(crate) fn into_census(self) -> Census {
+        self.census
     }
 
     pub(crate) fn plan(

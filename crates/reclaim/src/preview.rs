@@ -54,7 +54,7 @@ pub fn preview(
     options: &PruneOptions,
     forget: &BTreeSet<SessionId>,
 ) -> Result<Preview> {
-    let mut known = Known::load(context, options)?;
+    let mut known = Known::load(context, options, None)?;
     // It puts nothing, and so is not told the time by the storage's clock.
     let now = context.sealer.env().clock.wall();
     for dead in dead::among(context, options, &known.census, now) {

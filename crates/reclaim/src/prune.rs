@@ -10,13 +10,15 @@ use format::reclaim::GroupId;
 use index::Index;
 use object::Sealer;
 use recipe::NodeSource;
-use session::{DeathWatch, HeldLease, Life, Manifests, Roster, Session, SessionError, SessionPolicy};
+use session::{
+    DeathWatch, HeldLease, Life, Listing, Manifests, Roster, Session, SessionError, SessionPolicy,
+};
 use types::{Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
 use crate::epochs::{self, Epochs};
 use crate::error::{ReclaimError, Result};
-use crate::finish;
+use crate::finish::{self, Announced};
 use crate::housekeeping;
 use crate::known::Known;
 use crate::marks::{self, InForce};
@@ -177,9 +179,9 @@ impl PruneReport {
 /// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, since what lives cannot be told;
 /// `Interrupted`; of the storage. The store is as readable as before, and the next run goes on from there.
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
-    let session = Session::begin_read(context.sealer, options.process, options.policy)?;
+    let (session, listing) = Session::begin_read_listed(context.manifests, options.process, options.policy)?;
     let pulse = session.start_pulse()?;
-    let done = with_lease(context, options, &session);
+    let done = with_lease(context, options, &session, listing);
     drop(pulse);
     // Whatever came of it: what it held is given back.
     let ended = session.end();
@@ -188,9 +190,14 @@ pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneRepor
     Ok(report)
 }
 
-fn with_lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<PruneReport> {
+fn with_lease(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    listing: Listing,
+) -> Result<PruneReport> {
     let lease = lease(context, options, session)?;
-    let done = run(context, options, session, &lease);
+    let done = run(context, options, session, &lease, listing);
     let released = lease.release();
     let report = done?;
     released?;
@@ -244,6 +251,7 @@ fn run(
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
+    listing: Listing,
 ) -> Result<PruneReport> {
     let mut report = PruneReport::default();
     // Who held the lease before may have merged containers whose catalogs are cached here.
@@ -256,12 +264,14 @@ fn run(
         finish::epoch(context, options, session, lease, (epoch, None), &mut report)?;
     }
     let (mut now, mut replaced) = (None, None);
+    let mut listing = Some(listing);
     // A second time where the first has ended sessions: what those left can go.
     for round in 0..EPOCHS_MAX {
-        let mut known = Known::load(context, options)?;
+        let listed = listing.take().map(|listing| (session, listing));
+        let mut known = Known::load(context, options, listed)?;
         if round == 0 && finish::expire_abandoned(context, options, session, &known.census, &mut report)? {
             // What they left goes by their endings.
-            known.look(context)?;
+            known.look(context, None)?;
         }
         let mut limits = known.limits(options);
         // As much as may be copied in all: what was copied by now is.
@@ -277,9 +287,18 @@ fn run(
             break;
         };
         let replaces = known.replaces_lists && !begun.is_partial;
-        drop(known);
-        let announced = (epoch, Some(&begun.marks));
-        let census = finish::epoch(context, options, session, lease, announced, &mut report)?;
+        let announced = Announced {
+            marks: &begun.marks,
+            census: known.into_census(),
+        };
+        let census = finish::epoch(
+            context,
+            options,
+            session,
+            lease,
+            (epoch, Some(announced)),
+            &mut report,
+        )?;
         now = census.map(|census| (census, begun.marks));
         replaced = replaces.then_some(epoch);
         if report.sessions_expired.len() == expired {

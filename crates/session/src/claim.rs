@@ -21,12 +21,14 @@
 //! A failure after the claim leaves a session that never spoke; it is ended here if possible, otherwise
 //! by whoever finds it dead.
 
+use env::ObjectMeta;
 use format::manifest::{Manifest, SeriesName};
 use format::names;
 use format::session::{Claim, READ_SERIES};
 use object::Sealer;
 use types::{Revision, SeriesId, SessionId};
 
+use crate::census::Listing;
 use crate::epochs;
 use crate::error::{Result, SessionError};
 use crate::manifests::Manifests;
@@ -56,10 +58,12 @@ impl Session {
     /// # Errors
     /// `Contended` where others claim without end; `NumbersExhausted`; of the storage.
     pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
-        Self::begin_with(&Manifests::new(sealer), begin)
+        let (session, ()) = Self::begin_with(&Manifests::new(sealer), begin, highest_ended)?;
+        Ok(session)
     }
 
-    fn begin_with(manifests: &Manifests, begin: Begin) -> Result<Self> {
+    /// `list` says what the highest number among the manifests is, and what else it has seen; of several tries, the last.
+    fn begin_with<T>(manifests: &Manifests, begin: Begin, list: List<T>) -> Result<(Self, T)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
         let claim = Claim {
@@ -68,9 +72,9 @@ impl Session {
             process: begin.process,
             has_lock: true,
         };
-        let id = claim_number(&objects, &claim)?;
+        let (id, listed) = claim_number(manifests, &claim, list)?;
         match establish(manifests, id, begin, spoke_at) {
-            Ok(session) => Ok(session),
+            Ok(session) => Ok((session, listed)),
             Err(error) => {
                 let ending = names::manifest(claim.series, id, Revision::FIRST);
                 // The first error is the one to report; what is left is a session that never spoke.
@@ -94,19 +98,25 @@ impl Session {
     /// # Errors
     /// As [`Session::begin`].
     pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
-        let name = SeriesName {
-            host: Vec::new(),
-            paths: Vec::new(),
+        let (session, ()) = Self::begin_with(manifests, to_read(process, policy), highest_ended)?;
+        Ok(session)
+    }
+
+    /// As [`Session::begin_read_with`]; what had been listed when it began comes with it, for a census
+    /// ([`Manifests::census_of`]) while the session [is alone](Session::is_alone_since).
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub fn begin_read_listed(
+        manifests: &Manifests,
+        process: u32,
+        policy: SessionPolicy,
+    ) -> Result<(Self, Listing)> {
+        let list = |manifests: &Manifests| {
+            let listing = manifests.look()?;
+            Ok((highest_of(&listing.manifests), listing))
         };
-        Self::begin_with(
-            manifests,
-            Begin {
-                series: READ_SERIES,
-                name,
-                process,
-                policy,
-            },
-        )
+        Self::begin_with(manifests, to_read(process, policy), list)
     }
 
     /// Whether this session only reads.
@@ -116,15 +126,32 @@ impl Session {
     }
 }
 
-fn claim_number(objects: &Objects, claim: &Claim) -> Result<SessionId> {
+/// The highest number among the manifests, and what else was seen on the way.
+type List<T> = fn(&Manifests) -> Result<(Option<SessionId>, T)>;
+
+fn to_read(process: u32, policy: SessionPolicy) -> Begin {
+    let name = SeriesName {
+        host: Vec::new(),
+        paths: Vec::new(),
+    };
+    Begin {
+        series: READ_SERIES,
+        name,
+        process,
+        policy,
+    }
+}
+
+fn claim_number<T>(manifests: &Manifests, claim: &Claim, list: List<T>) -> Result<(SessionId, T)> {
+    let objects = manifests.objects();
     let mut name = String::new();
     for _ in 0..CLAIMS_MAX {
-        let id = free_number(objects)?;
+        let (id, listed) = free_number(manifests, list)?;
         let object = names::claim(id);
         if objects.put(&object, claim)? == Put::Created {
             if highest_claimed(objects)? <= Some(id) {
                 objects.barrier()?;
-                return Ok(id);
+                return Ok((id, listed));
             }
             // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that
             // never spoke.
@@ -139,22 +166,34 @@ fn claim_number(objects: &Objects, claim: &Claim) -> Result<SessionId> {
 
 /// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
 /// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
-fn free_number(objects: &Objects) -> Result<SessionId> {
-    let claimed = highest_claimed(objects)?;
-    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
-    let ended = listed
-        .iter()
-        .filter_map(|meta| names::parse_manifest(&meta.name))
-        .map(|(_, session, _)| session)
-        .max();
-    match claimed.max(ended) {
-        None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted),
-        Some(SessionId::MAX) => Err(SessionError::NumbersExhausted),
-        Some(highest) => Ok(highest.next()),
-    }
+///
+/// Claims come first: whoever claims after they were listed, and is not seen by what is listed later, gets this number or
+/// one above it.
+fn free_number<T>(manifests: &Manifests, list: List<T>) -> Result<(SessionId, T)> {
+    let claimed = highest_claimed(manifests.objects())?;
+    let (ended, listed) = list(manifests)?;
+    let id = match claimed.max(ended) {
+        None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted)?,
+        Some(SessionId::MAX) => return Err(SessionError::NumbersExhausted),
+        Some(highest) => highest.next(),
+    };
+    Ok((id, listed))
 }
 
-fn highest_claimed(objects: &Objects) -> Result<Option<SessionId>> {
+fn highest_ended(manifests: &Manifests) -> Result<(Option<SessionId>, ())> {
+    let listed = manifests.objects().storage().list(names::BACKUPS_FOLDER)?;
+    Ok((highest_of(&listed), ()))
+}
+
+fn highest_of(manifests: &[ObjectMeta]) -> Option<SessionId> {
+    let parsed = manifests
+        .iter()
+        .filter_map(|meta| names::parse_manifest(&meta.name));
+    parsed.map(|(_, session, _)| session).max()
+}
+
+/// The highest number that has a folder.
+pub(crate) fn highest_claimed(objects: &Objects) -> Result<Option<SessionId>> {
     let folders = objects.storage().list_folders(names::SESSIONS_FOLDER)?;
     let claimed = folders.iter().filter_map(|folder| names::parse_session(folder));
     Ok(claimed.max())

@@ -40,7 +40,7 @@ mod watch;
 mod tests;
 
 pub use adopt::{Adoptable, Adopted};
-pub use census::Census;
+pub use census::{Census, Listing};
 pub use checkpoint::{CheckpointTurn, Draft};
 pub use claim::Begin;
 pub use commit::Committed;

@@ -46,6 +46,12 @@ impl ObjectName {
     }
 }
 
+impl From<ObjectName> for String {
+    fn from(name: ObjectName) -> Self {
+        name.0
+    }
+}
+
 fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > OBJECT_NAME_BYTES_MAX {
         return Some("its length is not within 1 to 200 bytes");

@@ -4,7 +4,7 @@
 //! there. Symbolic links are not followed: a store is one file system. A file that is deleted, or a folder
 //! that appears, while it is being walked is seen or not.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,9 @@ use std::thread;
 
 use types::ObjectName;
 
-use super::files::absent;
+use super::files::{absent, object_meta};
+use super::tracker::FileId;
+use crate::ObjectMeta;
 
 /// So many folders are worth another thread.
 const A_THREAD_MIN: usize = 16;
@@ -23,7 +25,7 @@ const THREADS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Sorted by name.
-    pub(super) objects: Vec<(ObjectName, Metadata)>,
+    pub(super) objects: Vec<(ObjectMeta, FileId)>,
     /// All folders that were read. `""` is the root.
     pub(super) folders: Vec<String>,
 }
@@ -34,7 +36,9 @@ pub(super) fn walk(root: &Path, top: &str, is_wanted: &dyn Fn(&str) -> bool) -> 
     let mut todo = found.read(root, top.to_owned())?;
     todo.retain(|folder| is_wanted(folder.rsplit_once('/').map_or(folder, |(_, last)| last)));
     found.read_below(root, todo)?;
-    found.objects.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    found
+        .objects
+        .sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
     Ok(found)
 }
 
@@ -90,7 +94,10 @@ impl Found {
                 inner.push(name.as_str().to_owned());
             } else if kind.is_file() {
                 match entry.metadata() {
-                    Ok(metadata) => self.objects.push((name, metadata)),
+                    Ok(metadata) => {
+                        let id = FileId::of(&metadata);
+                        self.objects.push((object_meta(name, &metadata), id));
+                    }
                     Err(error) if absent(&error) => {}
                     Err(error) => return Err(error),
                 }
@@ -110,9 +117,9 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
             Err(error) if absent(&error) => false,
             kind => kind?.is_dir(),
         };
-        if is_folder && object_name(folder, &entry).is_some() {
-            names.extend(entry.file_name().into_string());
-        }
+        let part = entry.file_name().into_string().ok();
+        let part = part.and_then(|part| ObjectName::new(part).ok());
+        names.extend(part.filter(|_| is_folder).map(String::from));
     }
     names.sort_unstable();
     Ok(names)

@@ -71,7 +71,7 @@ pub struct LocalOptions {
     /// [`PublishWay::Link`].
     pub first_way: PublishWay,
     /// A barrier over at most so many files and folders syncs them one by one, over more it syncs the file
-    /// system; so many files are kept open between a put and its barrier. Default: 32.
+    /// system; so many files are kept open between a put and its barrier. Default: 16.
     pub sync_calls_max: usize,
     /// At most so many names are remembered as not yet durable, and as many as durable, at some 150 bytes
     /// each. Default: 65,536. Where a file system cannot be synced as a whole (anywhere but on Linux), all that
@@ -86,7 +86,7 @@ impl Default for LocalOptions {
     fn default() -> Self {
         Self {
             first_way: PublishWay::Link,
-            sync_calls_max: 32,
+            sync_calls_max: 16,
             tracked_names_max: 1 << 16,
             direct_bytes_min: 1 << 20,
         }
@@ -412,17 +412,10 @@ impl Storage for LocalStorage {
         folder_prefix(folder)?;
         let found = listing::walk(&self.root, folder, is_wanted);
         let found = found.map_err(|error| io_error("list", folder, error))?;
-        let seen = found
-            .objects
-            .iter()
-            .map(|(name, metadata)| (name, FileId::of(metadata)));
+        let seen = found.objects.iter().map(|(meta, id)| (&meta.name, *id));
         self.tracker
             .listed(seen, found.folders.iter().map(String::as_str));
-        Ok(found
-            .objects
-            .into_iter()
-            .map(|(name, metadata)| object_meta(name, &metadata))
-            .collect())
+        Ok(found.objects.into_iter().map(|(meta, _)| meta).collect())
     }
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {

@@ -1,0 +1,114 @@
+//! Others that come and go whole within one prune, at each of its operations: a prune that was alone takes what it has
+//! listed for what is there, until somebody begins.
+//!
+//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again, wherever in the prune it
+//! begins and ends; a backup that is forgotten meanwhile is.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::beside::{assert_settles, back_up_parts, chosen};
+use common::pruning::{everything, forget, leaving, prune_after_crash};
+use common::{Asked, Parts, Process, is_long, noise};
+use onefold::{PruneUnused, SessionId};
+
+const PART: usize = 40 << 10;
+
+/// What happens between two operations of the prune.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// A backup takes all that was forgotten.
+    BackUp,
+    /// A backup is forgotten that was kept.
+    Forget,
+}
+
+struct Base {
+    machine: Process,
+    parts: Vec<Vec<u8>>,
+    kept: SessionId,
+    goes: SessionId,
+}
+
+/// One backup is kept, one is forgotten, of which nothing, a part or all lies in containers of what is kept, and one may go.
+fn base(seed: u64) -> Base {
+    let machine = Process::new(seed);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(seed * 10 + n, PART)).collect();
+    let old = back_up_parts(&machine, "/old", &chosen(&parts, &[0, 1, 2]));
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[2, 3]));
+    let goes = back_up_parts(&machine, "/goes", &chosen(&parts, &[0, 4]));
+    prune_after_crash(&machine.beside(seed + 1).open(), &everything(), "base");
+    forget(&machine.open(), old);
+    Base {
+        machine,
+        parts,
+        kept,
+        goes,
+    }
+}
+
+/// Whether the prune came so far that there was an `at`-th operation that changes something.
+fn meanwhile(act: Act, at: usize, leaves: bool, seed: u64) -> bool {
+    let when = format!("{act:?} before operation {at}, leaves: {leaves}");
+    let base = base(seed);
+    let pruner = base.machine.beside(seed + 2).striding();
+    let (other, parts, goes) = (base.machine.beside(seed + 3), base.parts.clone(), base.goes);
+    let taken = [0, 1, 5];
+    let made = Arc::new(Mutex::new(None));
+    let done = Arc::new(AtomicUsize::new(0));
+    let (count, out) = (Arc::clone(&done), Arc::clone(&made));
+    pruner.watched.set_before(move |asked, _| {
+        let changes = matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim);
+        if !changes || count.fetch_add(1, Ordering::Relaxed) != at {
+            return;
+        }
+        match act {
+            Act::BackUp => {
+                *out.lock().unwrap() = Some(back_up_parts(&other, "/new", &chosen(&parts, &taken)));
+            }
+            Act::Forget => forget(&other.open(), goes),
+        }
+    });
+    let options = if leaves {
+        leaving(PruneUnused::Bytes(1 << 30))
+    } else {
+        everything()
+    };
+    prune_after_crash(&pruner.open(), &options, &when);
+    pruner.watched.clear_before();
+    let parts = &base.parts;
+    let mut all = vec![(base.kept, "/kept", Parts::whole(&chosen(parts, &[2, 3])))];
+    let is_reached = done.load(Ordering::Relaxed) > at;
+    if act != Act::Forget || !is_reached {
+        all.push((base.goes, "/goes", Parts::whole(&chosen(parts, &[0, 4]))));
+    }
+    let made = *made.lock().unwrap();
+    assert_eq!(made.is_some(), is_reached && act != Act::Forget, "{when}");
+    all.extend(made.map(|id| (id, "/new", Parts::whole(&chosen(parts, &taken)))));
+    assert_settles(&base.machine, &all, &when);
+    is_reached
+}
+
+fn at_each_operation(act: Act, seed: u64) {
+    for leaves in [false, true] {
+        let mut at = 0;
+        while meanwhile(act, at, leaves, seed) {
+            at += if is_long() { 1 } else { 2 };
+        }
+        assert!(at > 15, "{act:?}: {at} operations");
+    }
+}
+
+#[test]
+fn a_backup_comes_and_goes_at_each_operation() {
+    at_each_operation(Act::BackUp, 40);
+}
+
+#[test]
+fn a_backup_is_forgotten_at_each_operation() {
+    at_each_operation(Act::Forget, 80);
+}
