@@ -25,7 +25,7 @@ use crate::roster::{self, Folder};
 use crate::session::Session;
 
 /// So many numbers below the own one are looked at every time.
-const RECENT: u64 = 16;
+const RECENT: u64 = 64;
 /// Of the older ones every so manieth is, as a power of two.
 const ROUNDS_LOG2: u32 = 6;
 
