@@ -42,6 +42,40 @@ pub(crate) struct Plan {
     pub(crate) is_partial: bool,
 }
 
+impl Plan {
+    /// Leaves out what is on a list.
+    pub(crate) fn take_out(&mut self, listed: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) {
+        let slots_of = |slots: &ContainerSlots| match &slots.slots {
+            Some(ranges) => ranges.iter().copied().collect(),
+            None => SlotSet::all(),
+        };
+        let on_list = |slots: &ContainerSlots| {
+            let at = listed.binary_search_by_key(&slots.container, |listed| listed.container);
+            at.ok().map(|at| slots_of(&listed[at]))
+        };
+        let condemned = std::mem::take(&mut self.condemned).into_iter();
+        let rest = condemned.filter_map(|slots| match on_list(&slots) {
+            None => Some(slots),
+            Some(listed) => {
+                let rest = slots_of(&slots).without(&listed);
+                (!rest.is_empty()).then(|| entry(slots.container, Some(&rest)))
+            }
+        });
+        self.condemned = rest.collect();
+        self.has_news = self.has_news && is_news(&self.condemned, left, ended);
+    }
+}
+
+/// Whether any of what is dead was not left in place knowingly, and goes whether or not there is an epoch.
+fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
+    let was_left = |slots: &ContainerSlots| {
+        let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
+        at.is_ok_and(|at| left[at].slots == *slots)
+    };
+    let of_epoch = |slots: &ContainerSlots| ended.by_epoch.contains(&slots.container.session);
+    !dead.iter().all(|slots| was_left(slots) || of_epoch(slots))
+}
+
 /// What is known before.
 pub(crate) struct Before<'a> {
     pub(crate) in_force: &'a InForce,
@@ -359,12 +393,7 @@ impl Planning<'_, '_> {
             context.progress,
         )?;
         self.plan.is_partial = is_partial;
-        let was_left = |slots: &ContainerSlots| {
-            let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
-            at.is_ok_and(|at| left[at].slots == *slots)
-        };
-        let of_epoch = |slots: &ContainerSlots| self.before.ended.by_epoch.contains(&slots.container.session);
-        self.plan.has_news = !dead.iter().all(|slots| was_left(slots) || of_epoch(slots));
+        self.plan.has_news = is_news(&dead, left, self.before.ended);
         for left in known {
             let id = left.slots.container;
             match merged.live.get(id) {

@@ -42,7 +42,16 @@ impl Known {
         options: &PruneOptions,
         listed: Option<(&Session, Listing)>,
     ) -> Result<Self> {
-        let epochs = Epochs::list(context.sealer)?;
+        Self::of(context, options, Epochs::list(context.sealer)?, listed)
+    }
+
+    /// As [`Self::load`], of these epochs, as they are or will be.
+    pub(crate) fn of(
+        context: &Context<'_>,
+        options: &PruneOptions,
+        epochs: Epochs,
+        listed: Option<(&Session, Listing)>,
+    ) -> Result<Self> {
         let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
         let newest = removed.as_ref().map(|(removed, _)| removed);
         let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;

@@ -2,22 +2,24 @@
 //!
 //! Goes the way that [`crate::prune`] goes, from the same look at marks, manifests and sessions. Marks that it makes are held, all of
 //! them: it has nowhere to put them. Sessions that a run would end it takes for ended, in one epoch where a run may need two: those
-//! that an epoch ends are swept by the next.
+//! that an epoch ends are swept by the next. The final list of an epoch that was left open is taken for executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::reclaim::Removed;
 use types::SessionId;
 
 use crate::alone;
 use crate::dead;
 use crate::decide::{self, Ground};
+use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
 use crate::finish;
 use crate::known::Known;
 use crate::list;
 use crate::merge::Candidates;
 use crate::prune::{Context, PruneOptions};
-use crate::remove;
+use crate::remove::{self, Executed};
 use crate::slots::SlotMap;
 
 /// What a run would do.
@@ -54,7 +56,13 @@ pub fn preview(
     options: &PruneOptions,
     forget: &BTreeSet<SessionId>,
 ) -> Result<Preview> {
-    let mut known = Known::load(context, options, None)?;
+    let mut epochs = Epochs::list(context.sealer)?;
+    let open = open_list(context, &mut epochs)?;
+    let first = match &open {
+        Some(list) => remove::forecast(context.containers, list, context.packing)?,
+        None => Executed::default(),
+    };
+    let mut known = Known::of(context, options, epochs, None)?;
     // It puts nothing, and so is not told the time by the storage's clock.
     let now = context.sealer.env().clock.wall();
     for dead in dead::among(context, options, &known.census, now) {
@@ -68,22 +76,29 @@ pub fn preview(
     let mut list = std::mem::take(&mut known.census.manifests);
     let forgotten = alone::manifests(context, &list, forget)?;
     list.forget(forget);
-    let plan = known.plan(context, options, &list, None)?;
+    let mut plan = known.plan(context, options, &list, None)?;
     let left = known
         .removed
         .as_ref()
         .map_or(&[][..], |(removed, _)| &removed.left);
     let alone = alone::bytes(context, &plan.condemned, &forgotten, &known.moves)?;
-    if !known.is_needed(context, options, None, &list, &plan)? {
-        return Ok(Preview {
-            bytes_left_dead: left.iter().map(|left| left.dead_bytes).sum(),
-            nodes_read: plan.nodes,
-            alone,
-            ..Preview::default()
-        });
+    if let Some(open) = &open {
+        // What it removes is dead by any count, and gone by then.
+        plan.take_out(&open.slots, left, &known.ended);
     }
+    let told = Preview {
+        bytes_left_dead: left.iter().map(|left| left.dead_bytes).sum(),
+        nodes_read: plan.nodes,
+        alone,
+        ..Preview::default()
+    };
+    if !known.is_needed(context, options, None, &list, &plan)? {
+        return Ok(told.with(&[first]));
+    }
+    let mut limits = known.limits(options);
+    limits.repack_bytes_max = limits.repack_bytes_max.saturating_sub(first.copied_bytes);
     let options = &PruneOptions {
-        limits: known.limits(options),
+        limits,
         ..options.clone()
     };
     let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
@@ -104,15 +119,39 @@ pub fn preview(
     };
     let removed = list::make(context, options, of, decided)?;
     let done = remove::forecast(context.containers, &removed, context.packing)?;
-    Ok(Preview {
-        containers_merged: done.merged,
-        containers_removed: done.removed,
-        containers_compacted: done.compacted,
-        containers_trimmed: done.trimmed,
-        bytes_freed: done.freed_bytes.saturating_sub(done.copied_bytes),
-        bytes_copied: done.copied_bytes,
-        bytes_left_dead: removed.left.iter().map(|left| left.dead_bytes).sum(),
-        nodes_read: plan.nodes,
-        alone,
+    let bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
+    let told = Preview {
+        bytes_left_dead,
+        ..told
+    };
+    Ok(told.with(&[first, done]))
+}
+
+impl Preview {
+    fn with(mut self, done: &[Executed]) -> Self {
+        for done in done {
+            self.containers_removed += done.removed;
+            self.containers_compacted += done.compacted;
+            self.containers_trimmed += done.trimmed;
+            self.containers_merged += done.merged;
+            self.bytes_copied += done.copied_bytes;
+        }
+        let freed: u64 = done.iter().map(|done| done.freed_bytes).sum();
+        self.bytes_freed = freed.saturating_sub(self.bytes_copied);
+        self
+    }
+}
+
+/// The final list of an epoch that was left open: a run executes it first, and then goes on as after any that was finished.
+fn open_list(context: &Context<'_>, epochs: &mut Epochs) -> Result<Option<Removed>> {
+    let Some(open) = epochs.open() else {
+        return Ok(None);
+    };
+    Ok(match epochs::read_removed(context.sealer, open)? {
+        Found::Whole(list) => {
+            epochs.condemned.clear();
+            Some(list)
+        }
+        _ => None,
     })
 }

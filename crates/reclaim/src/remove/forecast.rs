@@ -98,14 +98,21 @@ impl Run<'_> {
                 }
                 continue;
             };
-            let view = self.readable(moved.from, highest)?;
-            if let Some(view) = view.filter(|view| view.moved_to().is_none()) {
-                sources.push((*moved, objects, Some(view)));
+            match self.readable(moved.from, highest)? {
+                Some(view) if view.moved_to().is_none() => sources.push((*moved, objects, Some(view))),
+                // Somebody has come so far before.
+                Some(stub) => self.out.freed_bytes += bytes(&objects.but(moved.from, Some(Kept::of(&stub)))),
+                None => {}
             }
         }
+        let dead = dead_of(removed, target);
+        let is_rid = is_rid_of(&base, dead);
         let moved = |(moved, _, view): &'_ (&Moved, _, Option<_>)| has(moved.from) || view.is_some();
         if !sources.iter().any(moved) {
-            return Ok(false);
+            if is_rid {
+                self.out.freed_bytes += bytes(&found.but(target, Some(Kept::of(&base))));
+            }
+            return Ok(is_rid);
         }
         let new = sources.iter().filter(|(moved, ..)| !has(moved.from));
         let mut parts: Vec<Part<'_>> = new
@@ -117,8 +124,8 @@ impl Run<'_> {
                 })
             })
             .collect();
-        let dead = dead_of(removed, target);
-        if !parts.is_empty() || !is_rid_of(&base, dead) {
+        let mut kept = is_rid.then(|| Kept::of(&base));
+        if !parts.is_empty() || !is_rid {
             parts.push(Part {
                 view: &base,
                 dead,
@@ -130,8 +137,9 @@ impl Run<'_> {
                 return Ok(false);
             };
             self.out.copied_bytes += len * copies(target);
-            self.out.freed_bytes += bytes(&found.but(target, None));
+            kept = None;
         }
+        self.out.freed_bytes += bytes(&found.but(target, kept));
         for (moved, objects, _) in &sources {
             let generation = objects.highest().map_or_else(lost_generation, Generation::next);
             let stub = ContainerBuilder::stub(moved.from, generation, moved.to).seal(self.containers)?;
