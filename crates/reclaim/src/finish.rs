@@ -208,7 +208,8 @@ fn wait_and_decide(
         census = None;
     }
     let covers = named.covers();
-    // From before manifests are listed: what is committed between that and the list is looked at the next time.
+    // From before manifests are listed, or nobody can have committed since they were: what is committed between that and the
+    // list is looked at the next time.
     let looked_at = match context
         .sealer
         .env()

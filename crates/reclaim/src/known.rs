@@ -85,10 +85,11 @@ impl Known {
             ended: Ended::default(),
         };
         let census = match listed {
-            Some((session, listing)) if session.is_alone_since(listing.roster())? => {
-                context.manifests.census_of(listing, &known.in_force.covers())?
+            Some((session, listing)) => {
+                let covers = known.in_force.covers();
+                context.manifests.census_of(session, listing, &covers)?
             }
-            _ => None,
+            None => None,
         };
         known.look(context, census)?;
         Ok(known)

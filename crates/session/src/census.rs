@@ -28,20 +28,9 @@ pub struct Census {
     pub(crate) endings: Vec<(SeriesId, SessionId)>,
 }
 
-/// Names of manifests and, listed after them, who ran: what a census is made of when it is known what need not be read.
+/// Manifests as they were listed when a session began: what a census can be made of later.
 #[derive(Debug, Clone)]
-pub struct Listing {
-    pub(crate) manifests: Vec<ObjectMeta>,
-    roster: Roster,
-}
-
-impl Listing {
-    /// Who ran. The session that began by this listing is none of them.
-    #[must_use]
-    pub const fn roster(&self) -> &Roster {
-        &self.roster
-    }
-}
+pub struct Listing(pub(crate) Vec<ObjectMeta>);
 
 impl Manifests {
     /// One listing of manifests, and one of sessions after it. Backups are not read again that `covers` has in the revision
@@ -51,44 +40,58 @@ impl Manifests {
     /// As [`Self::list`], and [`Roster::list`].
     pub fn census(&self, covers: &BTreeMap<SessionId, CoveredManifest>) -> Result<Census> {
         for _ in 0..LISTINGS_MAX {
-            if let Some(census) = self.census_of(self.look()?, covers)? {
+            let listed = self.objects().storage().list(names::BACKUPS_FOLDER)?;
+            let roster = Roster::after(self.objects(), &listed)?;
+            if let Some(census) = self.census_by(listed, roster, covers)? {
                 return Ok(census);
             }
         }
         Err(contended(names::BACKUPS_FOLDER))
     }
 
-    /// As [`Self::census`], of what was listed before; `None` where a manifest has vanished since.
+    /// As [`Self::census`], of the manifests that were listed before the session's claim was put. `None` where that is not as
+    /// good as a new one: another runs, or has begun since, or a manifest has vanished.
     ///
     /// # Errors
     /// Of the storage.
     pub fn census_of(
         &self,
-        listing: Listing,
+        session: &Session,
+        Listing(listed): Listing,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<Census>> {
-        let endings = endings(&listing.manifests);
-        let manifests = self.read_listed(listing.manifests, covers)?;
+        // Now, and so after the own claim: of a claim that is being put nothing may show but an empty folder, by which
+        // the own number was found.
+        let roster = Roster::after(self.objects(), &listed)?;
+        if session.is_alone_since(&roster)? {
+            self.census_by(listed, roster, covers)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn census_by(
+        &self,
+        listed: Vec<ObjectMeta>,
+        roster: Roster,
+        covers: &BTreeMap<SessionId, CoveredManifest>,
+    ) -> Result<Option<Census>> {
+        let endings = endings(&listed);
+        let manifests = self.read_listed(listed, covers)?;
         Ok(manifests.map(|manifests| {
             self.remember(&manifests);
             Census {
                 manifests,
-                roster: listing.roster,
+                roster,
                 endings,
             }
         }))
     }
-
-    pub(crate) fn look(&self) -> Result<Listing> {
-        let manifests = self.objects().storage().list(names::BACKUPS_FOLDER)?;
-        let roster = Roster::after(self.objects(), &manifests)?;
-        Ok(Listing { manifests, roster })
-    }
 }
 
 impl Session {
-    /// Whether a listing that said who ran is as good as one from now: nobody else did, and nobody has begun since. That
-    /// costs a listing of names; docs/protocol.md, "What is listed anew", says why it is so.
+    /// Whether manifests that were listed, and then a roster, after the own claim, are as good as new ones: nobody else ran, and
+    /// nobody has begun since. That costs a listing of names; docs/protocol.md, "What is listed anew", says why it is so.
     ///
     /// # Errors
     /// Of the storage.

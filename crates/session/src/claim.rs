@@ -102,8 +102,8 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::begin_read_with`]; what had been listed when it began comes with it, for a census
-    /// ([`Manifests::census_of`]) while the session [is alone](Session::is_alone_since).
+    /// As [`Session::begin_read_with`]; the manifests that were listed for its number come with it, for a census
+    /// ([`Manifests::census_of`]).
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -113,8 +113,8 @@ impl Session {
         policy: SessionPolicy,
     ) -> Result<(Self, Listing)> {
         let list = |manifests: &Manifests| {
-            let listing = manifests.look()?;
-            Ok((highest_of(&listing.manifests), listing))
+            let listed = manifests.objects().storage().list(names::BACKUPS_FOLDER)?;
+            Ok((highest_of(&listed), Listing(listed)))
         };
         Self::begin_with(manifests, to_read(process, policy), list)
     }
@@ -166,9 +166,6 @@ fn claim_number<T>(manifests: &Manifests, claim: &Claim, list: List<T>) -> Resul
 
 /// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
 /// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
-///
-/// Claims come first: whoever claims after they were listed, and is not seen by what is listed later, gets this number or
-/// one above it.
 fn free_number<T>(manifests: &Manifests, list: List<T>) -> Result<(SessionId, T)> {
     let claimed = highest_claimed(manifests.objects())?;
     let (ended, listed) = list(manifests)?;

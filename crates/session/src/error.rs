@@ -111,8 +111,7 @@ pub enum SessionError {
     /// The storage failed when the manifest of a backup may have been there already.
     #[error(
         "backup {session} may be stored, but the storage did not confirm it: {source}. When the storage answers again, \
-         see whether `onefold snapshots` lists it; if not, run the backup again, and if so, see whether `onefold check` \
-         finds it whole"
+         run the backup again, even if `onefold snapshots` lists this one: what is stored is not stored twice"
     )]
     Unconfirmed {
         /// The session, and the backup's id.

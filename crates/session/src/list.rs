@@ -11,10 +11,11 @@ use env::ObjectMeta;
 use format::manifest::{Backup, Manifest};
 use format::names;
 use format::reclaim::CoveredManifest;
+use format::session::READ_SERIES;
 use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
-use crate::manifests::Revisions;
+use crate::manifests::{Covers, Revisions};
 use crate::objects::DamagedObject;
 
 /// One manifest revision as stored.
@@ -131,6 +132,42 @@ impl ManifestList {
             Some(damaged) => Err(SessionError::Damaged(damaged.clone())),
             None => Ok(self),
         }
+    }
+
+    /// Takes up backups of which nothing is listed but the revision that is known: of nearly all, in an old store. What is
+    /// listed of others comes back.
+    pub(crate) fn cover_alone(&mut self, listed: Vec<ObjectMeta>, covers: &Covers) -> Vec<ObjectMeta> {
+        if covers.is_empty() {
+            return listed;
+        }
+        let parsed: Vec<_> = listed
+            .iter()
+            .map(|meta| names::parse_manifest(&meta.name))
+            .collect();
+        let of = |at: usize| {
+            parsed
+                .get(at)
+                .and_then(|parsed| parsed.map(|(_, session, _)| session))
+        };
+        let mut rest = Vec::new();
+        for (at, meta) in listed.into_iter().enumerate() {
+            // By name, so those of one session lie together.
+            let is_alone = of(at) != of(at + 1) && (at == 0 || of(at - 1) != of(at));
+            let known = parsed[at].and_then(|(series, session, revision)| {
+                let known = covers.get(&session).filter(|known| known.revision == revision);
+                let known = known.filter(|known| is_alone && !known.forgotten && series != READ_SERIES)?;
+                Some((series, *known))
+            });
+            match known {
+                Some((series, covered)) => self.as_covered.push(CoveredBackup {
+                    series,
+                    covered,
+                    committed_at: meta.put_at,
+                }),
+                None => rest.push(meta),
+            }
+        }
+        rest
     }
 
     /// Takes up what is known of a session. A tombstone says nothing but that it is one.

@@ -129,6 +129,7 @@ impl Manifests {
         covers: &Covers,
     ) -> Result<Option<ManifestList>> {
         let mut list = ManifestList::default();
+        let listed = list.cover_alone(listed, covers);
         let mut sessions = by_session(listed);
         // Endings of read sessions are no backups, and there may be more of them than of those.
         sessions.retain(|(series, _), _| *series != READ_SERIES);

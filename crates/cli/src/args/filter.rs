@@ -20,7 +20,7 @@ pub(crate) struct Filter {
     pub(crate) path: Vec<PathBuf>,
     /// Only backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated: with any
     /// of them)
-    #[arg(long, value_name = "TAG[,TAG]")]
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = whole_list)]
     pub(crate) tag: Vec<String>,
 }
 
@@ -29,6 +29,14 @@ impl Filter {
     pub(crate) fn is_given(&self) -> bool {
         !self.host.is_empty() || !self.path.is_empty() || !self.tag.is_empty()
     }
+}
+
+/// A list of which a part is empty may have lost a word on its way here, and would choose more without it.
+pub(super) fn whole_list(list: &str) -> Result<String, String> {
+    if !list.is_empty() && list.split(',').any(str::is_empty) {
+        return Err("a tag in this list is empty; it would choose more than is meant".to_owned());
+    }
+    Ok(list.to_owned())
 }
 
 /// A list of tags, separated by commas: as `backup` takes them, no tag has one.

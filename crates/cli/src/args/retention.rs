@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use onefold::{GroupBy, Limit, Period, Policy, Rule, TimeSpan, UnixNanos};
 
+use super::filter::whole_list;
 use super::{Filter, PruneLimits, tags};
 
 #[derive(Debug, Args)]
@@ -23,7 +24,7 @@ pub(crate) struct Forget {
     path: Vec<PathBuf>,
     /// Only consider backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated:
     /// with any of them)
-    #[arg(long, value_name = "TAG[,TAG]")]
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = whole_list)]
     tag: Vec<String>,
     /// Ask the rules of each group of backups by itself: of the same `host`, `paths` and `tags`, or any of these;
     /// empty: of all backups together

@@ -78,6 +78,18 @@ fn filters_choose_as_hands_know_it() {
 }
 
 #[test]
+fn a_list_that_has_lost_a_tag_is_refused() {
+    let bed = bed();
+    for list in ["a,", ",a", ",", "a,,b"] {
+        for args in [&["snapshots"][..], &["forget", "--keep-last", "1"]] {
+            let ran = bed.run(args.iter().chain(&["--tag", list]));
+            ran.expect(2).says(&["a tag in this list is empty"]);
+        }
+    }
+    assert_eq!(chosen(&bed, &[]), [1, 2, 3, 4, 5, 6], "nothing was forgotten");
+}
+
+#[test]
 fn the_latest_is_that_of_those_that_are_chosen() {
     let bed = bed();
     for (options, expected) in CHOICES {

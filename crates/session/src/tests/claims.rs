@@ -1,6 +1,8 @@
 //! Beginning a session: numbers, the order of operations, the newborn's lock.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use env::fault::{Fault, FaultStorage, OpKind};
@@ -11,7 +13,9 @@ use types::{ObjectName, Revision, SessionId};
 
 use super::{Host, LONG, backup_of, checkpoint, draft, id, plain_backup, sealer, series};
 use crate::objects::{Objects, Put};
-use crate::{DeadBecause, DeathWatch, Life, Roster, Session, SessionError, SessionPolicy};
+use crate::{
+    DeadBecause, DeathWatch, Life, Listing, Manifests, Roster, Session, SessionError, SessionPolicy,
+};
 
 #[test]
 fn sixteen_threads_get_sixteen_numbers() {
@@ -288,4 +292,78 @@ fn a_storage_without_locks_serves() {
     let session = Session::begin(&sealer, super::begin(1)).unwrap();
     session.tick().unwrap();
     session.commit(super::backup_of(&session, 0)).unwrap();
+}
+
+/// A process sleeps when its claim is a folder with nothing in it: the number of another is found by that, and no roster
+/// shows it until it goes on.
+#[test]
+fn whoever_is_claiming_is_not_overlooked() {
+    let host = Host::of(FaultStorage::new(), env::ManualClock::default());
+    let (claims, folder_made) = mpsc::channel();
+    let (go, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let first = AtomicBool::new(true);
+    let storage = super::silence::Wrapped::new(
+        host.storage.handle(),
+        Box::new(move |name| {
+            let parsed = names::parse_session_object(name);
+            if let Some((id, SessionObject::Claim)) = parsed
+                && first.swap(false, Ordering::Relaxed)
+            {
+                claims.send(id).unwrap();
+                goes_on.lock().unwrap().recv().unwrap();
+            }
+        }),
+    );
+    let other_sealer = sealer(Arc::new(storage), &host.clock);
+    let other = thread::spawn(move || Session::begin(&other_sealer, super::begin(1)).unwrap());
+    let claiming = folder_made.recv().unwrap();
+    // A folder in which there is no claim yet.
+    host.storage.put(&names::heartbeat(claiming, 9), &[b"-"]).unwrap();
+    let other = Mutex::new(Some(other));
+    let done = Arc::new(Mutex::new(None));
+    let out = Arc::clone(&done);
+    let storage = super::silence::Wrapped::new(
+        host.storage.handle(),
+        Box::new(move |name| {
+            let parsed = names::parse_session_object(name);
+            if matches!(parsed, Some((_, SessionObject::Claim)))
+                && let Some(other) = other.lock().unwrap().take()
+            {
+                go.send(()).unwrap();
+                *out.lock().unwrap() = Some(other.join().unwrap());
+            }
+        }),
+    );
+    let own_sealer = sealer(Arc::new(storage), &host.clock);
+    let manifests = Manifests::new(&own_sealer);
+    let (own, listing) = Session::begin_read_listed(&manifests, 1, SessionPolicy::default()).unwrap();
+    let other = done.lock().unwrap().take().unwrap();
+    assert_eq!((other.id(), own.id()), (claiming, claiming.next()));
+    other.ensure_running().unwrap();
+    let census = manifests.census_of(&own, listing, &BTreeMap::new()).unwrap();
+    assert_eq!(census, None, "another runs");
+}
+
+#[test]
+fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
+    let host = Host::of(FaultStorage::new(), env::ManualClock::default());
+    let begin = || {
+        let manifests = Manifests::new(&host.sealer);
+        let (session, listing) = Session::begin_read_listed(&manifests, 1, SessionPolicy::default()).unwrap();
+        (manifests, session, listing)
+    };
+    let is_good = |(manifests, session, listing): &(Manifests, Session, Listing)| {
+        let census = manifests.census_of(session, listing.clone(), &BTreeMap::new());
+        census.unwrap().is_some()
+    };
+    let ended = host.begin(1);
+    ended.commit(plain_backup(1)).unwrap();
+    let alone = begin();
+    assert!(is_good(&alone));
+    let later = host.begin(2);
+    assert!(!is_good(&alone), "another has begun since");
+    later.end().unwrap();
+    assert!(!is_good(&alone), "and ended");
+    assert!(!is_good(&begin()), "a read session runs");
 }
