@@ -80,26 +80,23 @@ pub(crate) struct Executed {
 /// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes on.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
-    let mut run = Run {
-        containers,
-        storage: &*containers.env().storage,
-        how: *how,
-        out: Executed::default(),
-        batch: Batch::default(),
-        merged_into: BTreeSet::new(),
-        moves: Moves::new(&removed.moved),
-    };
-    let (nodes, others): (Vec<_>, Vec<_>) = removed
-        .slots
-        .iter()
-        .partition(|entry| entry.container.kind.is_mirrored());
-    for (is_nodes, list) in [(true, nodes), (false, others)] {
+    let mut run = Run::new(containers, removed, *how);
+    for (is_nodes, list) in passes(removed) {
         run.remove_whole(&list)?;
         run.merge(removed, is_nodes)?;
         run.compact(&list)?;
         run.storage.barrier()?;
     }
     Ok(run.out)
+}
+
+/// The two passes over a list: containers that hold nodes, and the others.
+fn passes(removed: &Removed) -> [(bool, Vec<&ContainerSlots>); 2] {
+    let (nodes, others) = removed
+        .slots
+        .iter()
+        .partition(|entry| entry.container.kind.is_mirrored());
+    [(true, nodes), (false, others)]
 }
 
 /// A list cut where session or kind change: each part is of one folder.
@@ -138,6 +135,20 @@ enum Settled {
     Over,
     /// A rival was here: to be looked at again.
     Again,
+}
+
+impl<'a> Run<'a> {
+    fn new(containers: &'a Containers, removed: &Removed, how: Execution<'a>) -> Self {
+        Self {
+            containers,
+            storage: &*containers.env().storage,
+            how,
+            out: Executed::default(),
+            batch: Batch::default(),
+            merged_into: BTreeSet::new(),
+            moves: Moves::new(&removed.moved),
+        }
+    }
 }
 
 impl Run<'_> {

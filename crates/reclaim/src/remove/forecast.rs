@@ -11,36 +11,24 @@ use types::{ContainerId, Generation};
 
 use super::merging::{dead_of, lost_generation};
 use super::trimming::Trim;
-use super::{Batch, Executed, Execution, Run, folders};
+use super::{Executed, Execution, Run, folders, passes};
 use crate::compact::{self, Packing, Part, is_rid_of};
 use crate::decide::copies;
 use crate::error::Result;
-use crate::moves::Moves;
 use crate::objects::{Doomed, Kept, Objects};
 
 /// What [`super::execute`] would come to.
 pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Packing) -> Result<Executed> {
-    let mut run = Run {
-        containers,
-        storage: &*containers.env().storage,
-        how: Execution {
-            packing,
-            copies_bytes_max: 0,
-            is_current: &|| Ok(true),
-            progress: &(),
-        },
-        out: Executed::default(),
-        batch: Batch::default(),
-        merged_into: BTreeSet::new(),
-        moves: Moves::new(&removed.moved),
+    let how = Execution {
+        packing,
+        copies_bytes_max: 0,
+        is_current: &|| Ok(true),
+        progress: &(),
     };
-    let (nodes, others): (Vec<_>, Vec<_>) = removed
-        .slots
-        .iter()
-        .partition(|entry| entry.container.kind.is_mirrored());
-    for (is_mirrored, list) in [(true, nodes), (false, others)] {
+    let mut run = Run::new(containers, removed, how);
+    for (is_nodes, list) in passes(removed) {
         run.foresee_whole(&list)?;
-        let merged = run.foresee_merges(removed, is_mirrored)?;
+        let merged = run.foresee_merges(removed, is_nodes)?;
         run.foresee_parts(&list, &merged)?;
     }
     Ok(run.out)
