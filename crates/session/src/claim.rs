@@ -21,7 +21,6 @@
 //! A failure after the claim leaves a session that never spoke; it is ended here if possible, otherwise
 //! by whoever finds it dead.
 
-use env::ObjectMeta;
 use format::manifest::{Manifest, SeriesName};
 use format::names;
 use format::session::{Claim, READ_SERIES};
@@ -58,12 +57,12 @@ impl Session {
     /// # Errors
     /// `Contended` where others claim without end; `NumbersExhausted`; of the storage.
     pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
-        let (session, ()) = Self::begin_with(&Manifests::new(sealer), begin, highest_ended)?;
+        let (session, _) = Self::begin_with(&Manifests::new(sealer), begin)?;
         Ok(session)
     }
 
-    /// `list` says what the highest number among the manifests is, and what else it has seen; of several tries, the last.
-    fn begin_with<T>(manifests: &Manifests, begin: Begin, list: List<T>) -> Result<(Self, T)> {
+    /// With the manifests that were listed for its number.
+    fn begin_with(manifests: &Manifests, begin: Begin) -> Result<(Self, Listing)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
         let claim = Claim {
@@ -72,7 +71,7 @@ impl Session {
             process: begin.process,
             has_lock: true,
         };
-        let (id, listed) = claim_number(manifests, &claim, list)?;
+        let (id, listed) = claim_number(&objects, &claim)?;
         match establish(manifests, id, begin, spoke_at) {
             Ok(session) => Ok((session, listed)),
             Err(error) => {
@@ -98,7 +97,7 @@ impl Session {
     /// # Errors
     /// As [`Session::begin`].
     pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
-        let (session, ()) = Self::begin_with(manifests, to_read(process, policy), highest_ended)?;
+        let (session, _) = Self::begin_with(manifests, to_read(process, policy))?;
         Ok(session)
     }
 
@@ -112,11 +111,7 @@ impl Session {
         process: u32,
         policy: SessionPolicy,
     ) -> Result<(Self, Listing)> {
-        let list = |manifests: &Manifests| {
-            let listed = manifests.objects().storage().list(names::BACKUPS_FOLDER)?;
-            Ok((highest_of(&listed), Listing(listed)))
-        };
-        Self::begin_with(manifests, to_read(process, policy), list)
+        Self::begin_with(manifests, to_read(process, policy))
     }
 
     /// Whether this session only reads.
@@ -125,9 +120,6 @@ impl Session {
         self.series() == READ_SERIES
     }
 }
-
-/// The highest number among the manifests, and what else was seen on the way.
-type List<T> = fn(&Manifests) -> Result<(Option<SessionId>, T)>;
 
 fn to_read(process: u32, policy: SessionPolicy) -> Begin {
     let name = SeriesName {
@@ -142,11 +134,10 @@ fn to_read(process: u32, policy: SessionPolicy) -> Begin {
     }
 }
 
-fn claim_number<T>(manifests: &Manifests, claim: &Claim, list: List<T>) -> Result<(SessionId, T)> {
-    let objects = manifests.objects();
+fn claim_number(objects: &Objects, claim: &Claim) -> Result<(SessionId, Listing)> {
     let mut name = String::new();
     for _ in 0..CLAIMS_MAX {
-        let (id, listed) = free_number(manifests, list)?;
+        let (id, listed) = free_number(objects)?;
         let object = names::claim(id);
         if objects.put(&object, claim)? == Put::Created {
             if highest_claimed(objects)? <= Some(id) {
@@ -166,27 +157,17 @@ fn claim_number<T>(manifests: &Manifests, claim: &Claim, list: List<T>) -> Resul
 
 /// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
 /// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
-fn free_number<T>(manifests: &Manifests, list: List<T>) -> Result<(SessionId, T)> {
-    let claimed = highest_claimed(manifests.objects())?;
-    let (ended, listed) = list(manifests)?;
+fn free_number(objects: &Objects) -> Result<(SessionId, Listing)> {
+    let claimed = highest_claimed(objects)?;
+    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
+    let parsed = listed.iter().filter_map(|meta| names::parse_manifest(&meta.name));
+    let ended = parsed.map(|(_, session, _)| session).max();
     let id = match claimed.max(ended) {
         None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted)?,
         Some(SessionId::MAX) => return Err(SessionError::NumbersExhausted),
         Some(highest) => highest.next(),
     };
-    Ok((id, listed))
-}
-
-fn highest_ended(manifests: &Manifests) -> Result<(Option<SessionId>, ())> {
-    let listed = manifests.objects().storage().list(names::BACKUPS_FOLDER)?;
-    Ok((highest_of(&listed), ()))
-}
-
-fn highest_of(manifests: &[ObjectMeta]) -> Option<SessionId> {
-    let parsed = manifests
-        .iter()
-        .filter_map(|meta| names::parse_manifest(&meta.name));
-    parsed.map(|(_, session, _)| session).max()
+    Ok((id, Listing(listed)))
 }
 
 /// The highest number that has a folder.
