@@ -38,8 +38,21 @@ pub(crate) fn sub_folders<'a>(names: impl Iterator<Item = &'a ObjectName>, prefi
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether [`crate::Storage::list_within`] names an object of the folder.
-pub(crate) fn is_within(name: &ObjectName, folder: &str, is_wanted: &dyn Fn(&str) -> bool) -> bool {
+/// The sub-folders as names of their own.
+pub(crate) fn folders_in(folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<String>, StorageError> {
+    let prefix = folder_prefix(folder)?;
+    let each = sub_folders.iter().map(|part| {
+        let whole = format!("{prefix}{part}");
+        let is_one = !part.is_empty() && !part.contains('/');
+        // An impossible name says what is wrong with it.
+        folder_prefix(if is_one { &whole } else { "/" })?;
+        Ok(whole)
+    });
+    each.collect()
+}
+
+/// Whether [`crate::Storage::list_in`] names an object of the folder.
+pub(crate) fn is_in(name: &ObjectName, folder: &str, sub_folders: &BTreeSet<String>) -> bool {
     let rest = match folder {
         "" => Some(name.as_str()),
         folder => name
@@ -47,10 +60,8 @@ pub(crate) fn is_within(name: &ObjectName, folder: &str, is_wanted: &dyn Fn(&str
             .strip_prefix(folder)
             .and_then(|rest| rest.strip_prefix('/')),
     };
-    rest.is_some_and(|rest| {
-        rest.split_once('/')
-            .is_none_or(|(sub_folder, _)| is_wanted(sub_folder))
-    })
+    let sub_folder = rest.and_then(|rest| rest.split_once('/')).map(|(first, _)| first);
+    sub_folder.is_some_and(|sub_folder| sub_folders.contains(sub_folder))
 }
 
 /// The bytes of an object with zeros in the ranges.

@@ -10,14 +10,18 @@
 //! under its final name is whole or recognisably torn (its own digests tell). All methods may be called
 //! from many threads at once.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
-use crate::plain::{folder_prefix, is_within};
+use crate::plain::{folder_prefix, folders_in, is_in};
 use crate::{AlignedBuffer, StorageError};
+
+/// So many folders are listed by a request each, rather than all that is beside them.
+const REQUESTS_MAX: usize = 8;
 
 /// What a storage knows of an object without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,19 +147,25 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
-    /// As [`Storage::list`], but of the immediate sub-folders of `folder` only those are looked into whose name (without
-    /// slashes) `is_wanted`. It is no word on the others: a barrier need not cover that they are there, nor what is in them.
+    /// As [`Storage::list`], of these immediate sub-folders of `folder` alone; their names without slashes, in any order. It is
+    /// no word on the others: a barrier need not cover what is in them.
     ///
     /// # Errors
-    /// As [`Storage::list`].
-    fn list_within(
-        &self,
-        folder: &str,
-        is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<ObjectMeta>, StorageError> {
-        // A storage without folders answers for many names at once.
-        let mut listed = self.list(folder)?;
-        listed.retain(|meta| is_within(&meta.name, folder, is_wanted));
+    /// As [`Storage::list`], of `folder` and of each.
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        let folders = folders_in(folder, sub_folders)?;
+        let mut listed = Vec::new();
+        if folders.len() <= REQUESTS_MAX {
+            for folder in &folders {
+                listed.extend(self.list(folder)?);
+            }
+            // A folder's name may be the beginning of another's.
+            listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        } else {
+            // A storage without folders answers for many names at once.
+            listed = self.list(folder)?;
+            listed.retain(|meta| is_in(&meta.name, folder, sub_folders));
+        }
         Ok(listed)
     }
 

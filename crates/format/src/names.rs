@@ -274,6 +274,12 @@ pub fn session_folder(session: SessionId) -> String {
     format!("{SESSIONS_FOLDER}/{}", session_part(session))
 }
 
+/// A session's sub-folder of [`SESSIONS_FOLDER`], without that.
+#[must_use]
+pub fn session_sub_folder(session: SessionId) -> String {
+    session_part(session)
+}
+
 /// The session that a sub-folder of [`SESSIONS_FOLDER`], [`MIRROR_FOLDER`] or a kind's belongs to.
 #[must_use]
 pub fn parse_session(folder: &str) -> Option<SessionId> {

@@ -59,6 +59,8 @@ pub(crate) struct Announced<'a> {
     pub(crate) marks: &'a InForce,
     /// What they were made from.
     pub(crate) census: Census,
+    /// Marks as they were before.
+    pub(crate) before: &'a InForce,
 }
 
 /// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from; who found it open reads
@@ -73,6 +75,7 @@ pub(crate) fn epoch(
 ) -> Result<Option<Census>> {
     // Listed anew, here and below: an epoch below the highest is void.
     epochs::ensure_highest(context.sealer, epoch)?;
+    let before = announced.as_ref().map(|announced| announced.before);
     let (mut refused, mut census) = (None, None);
     let removed = match epochs::read_removed(context.sealer, epoch)? {
         Found::Whole(removed) => {
@@ -133,7 +136,7 @@ pub(crate) fn epoch(
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
-    close(context, &removed)?;
+    close(context, &removed, before)?;
     hook_again(context, session, &done.kept)?;
     refused.map_or(Ok(census), Err)
 }
@@ -407,12 +410,21 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
 /// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished. Waits for no
 /// barrier: should a power cut bring marks back, they are below those that count; should it bring the condemned list
 /// back, the epoch is finished once more.
-fn close(context: &Context<'_>, removed: &Removed) -> Result<()> {
+///
+/// `before`: the marks that were listed before the epoch, by whom it was announced. What another has put since, who slept, the
+/// next run finds.
+fn close(context: &Context<'_>, removed: &Removed, before: Option<&InForce>) -> Result<()> {
     let sealer = context.sealer;
-    // Of the groups that the list names nothing has to be read.
-    let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
-    let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
-    drop_lower_marks(context, &removed.marks, &removed.marks, &listed)?;
+    let found;
+    let before = if let Some(before) = before {
+        before
+    } else {
+        // Of the groups that the list names nothing has to be read.
+        let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
+        found = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
+        &found
+    };
+    drop_lower_marks(context, &removed.marks, &removed.marks, before)?;
     drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
     // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.

@@ -87,7 +87,7 @@ impl Known {
         let census = match listed {
             Some((session, listing)) => {
                 let covers = known.in_force.covers();
-                context.manifests.census_of(session, listing, &covers)?
+                context.manifests.census_of(session, &listing, &covers)?
             }
             None => None,
         };
@@ -105,8 +105,9 @@ impl Known {
         Ok(())
     }
 
-    pub(crate) fn into_census(self) -> Census {
-        self.census
+    /// Sessions, and marks.
+    pub(crate) fn into_listed(self) -> (Census, InForce) {
+        (self.census, self.in_force)
     }
 
     pub(crate) fn plan(

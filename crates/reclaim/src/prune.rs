@@ -287,9 +287,11 @@ fn run(
             break;
         };
         let replaces = known.replaces_lists && !begun.is_partial;
+        let (census, before) = known.into_listed();
         let announced = Announced {
             marks: &begun.marks,
-            census: known.into_census(),
+            census,
+            before: &before,
         };
         let census = finish::epoch(
             context,

@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use env::ObjectMeta;
 use format::names;
 use format::reclaim::CoveredManifest;
-use types::{Revision, SeriesId, SessionId};
+use types::{SeriesId, SessionId};
 
-use crate::claim::highest_claimed;
 use crate::error::Result;
 use crate::list::ManifestList;
+use crate::listed::{self, Listed, endings};
 use crate::manifests::{LISTINGS_MAX, Manifests, contended};
-use crate::roster::Roster;
+use crate::roster::{Roster, numbers};
 use crate::session::Session;
 
 /// The sessions at one moment: each has its ending among the manifests, or is in the roster, or began later.
@@ -28,9 +27,14 @@ pub struct Census {
     pub(crate) endings: Vec<(SeriesId, SessionId)>,
 }
 
-/// Manifests as they were listed when a session began: what a census can be made of later.
+/// What was listed when a session began, and a census can be made of later.
 #[derive(Debug, Clone)]
-pub struct Listing(pub(crate) Vec<ObjectMeta>);
+pub struct Listing {
+    /// Before its claim was put.
+    pub(crate) manifests: Vec<Listed>,
+    /// The numbers of sessions, after.
+    pub(crate) numbers: Vec<SessionId>,
+}
 
 impl Manifests {
     /// One listing of manifests, and one of sessions after it. Backups are not read again that `covers` has in the revision
@@ -40,9 +44,9 @@ impl Manifests {
     /// As [`Self::list`], and [`Roster::list`].
     pub fn census(&self, covers: &BTreeMap<SessionId, CoveredManifest>) -> Result<Census> {
         for _ in 0..LISTINGS_MAX {
-            let listed = self.objects().storage().list(names::BACKUPS_FOLDER)?;
+            let listed = listed::list(self.objects(), names::BACKUPS_FOLDER)?;
             let roster = Roster::after(self.objects(), &listed)?;
-            if let Some(census) = self.census_by(listed, roster, covers)? {
+            if let Some(census) = self.census_by(&listed, roster, covers)? {
                 return Ok(census);
             }
         }
@@ -57,14 +61,14 @@ impl Manifests {
     pub fn census_of(
         &self,
         session: &Session,
-        Listing(listed): Listing,
+        listing: &Listing,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<Census>> {
-        // Now, and so after the own claim: of a claim that is being put nothing may show but an empty folder, by which
+        // Of what is there after the own claim: of a claim that is being put nothing may show but an empty folder, by which
         // the own number was found.
-        let roster = Roster::after(self.objects(), &listed)?;
+        let roster = Roster::among(self.objects(), &listing.manifests, &listing.numbers)?;
         if session.is_alone_since(&roster)? {
-            self.census_by(listed, roster, covers)
+            self.census_by(&listing.manifests, roster, covers)
         } else {
             Ok(None)
         }
@@ -72,11 +76,11 @@ impl Manifests {
 
     fn census_by(
         &self,
-        listed: Vec<ObjectMeta>,
+        listed: &[Listed],
         roster: Roster,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<Census>> {
-        let endings = endings(&listed);
+        let endings = endings(listed);
         let manifests = self.read_listed(listed, covers)?;
         Ok(manifests.map(|manifests| {
             self.remember(&manifests);
@@ -97,15 +101,6 @@ impl Session {
     /// Of the storage.
     pub fn is_alone_since(&self, roster: &Roster) -> Result<bool> {
         let was_alone = roster.damaged.is_empty() && roster.running.iter().all(|info| info.id == self.id());
-        Ok(was_alone && highest_claimed(&self.inner.objects)? == Some(self.id()))
+        Ok(was_alone && numbers(&self.inner.objects)?.last() == Some(&self.id()))
     }
-}
-
-/// The sessions whose ending was listed.
-pub(crate) fn endings(listed: &[ObjectMeta]) -> Vec<(SeriesId, SessionId)> {
-    let parsed = listed.iter().filter_map(|meta| names::parse_manifest(&meta.name));
-    parsed
-        .filter(|(_, _, revision)| *revision == Revision::FIRST)
-        .map(|(series, session, _)| (series, session))
-        .collect()
 }

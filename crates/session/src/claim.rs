@@ -30,9 +30,11 @@ use types::{Revision, SeriesId, SessionId};
 use crate::census::Listing;
 use crate::epochs;
 use crate::error::{Result, SessionError};
+use crate::listed::{self, Listed};
 use crate::manifests::Manifests;
 use crate::objects::{Objects, Put};
 use crate::policy::SessionPolicy;
+use crate::roster;
 use crate::session::{Parts, Session};
 
 /// A number that keeps being lost is tried so often.
@@ -137,12 +139,13 @@ fn to_read(process: u32, policy: SessionPolicy) -> Begin {
 fn claim_number(objects: &Objects, claim: &Claim) -> Result<(SessionId, Listing)> {
     let mut name = String::new();
     for _ in 0..CLAIMS_MAX {
-        let (id, listed) = free_number(objects)?;
+        let (id, manifests) = free_number(objects)?;
         let object = names::claim(id);
         if objects.put(&object, claim)? == Put::Created {
-            if highest_claimed(objects)? <= Some(id) {
+            let numbers = roster::numbers(objects)?;
+            if numbers.last() <= Some(&id) {
                 objects.barrier()?;
-                return Ok((id, listed));
+                return Ok((id, Listing { manifests, numbers }));
             }
             // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that
             // never spoke.
@@ -157,24 +160,16 @@ fn claim_number(objects: &Objects, claim: &Claim) -> Result<(SessionId, Listing)
 
 /// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
 /// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
-fn free_number(objects: &Objects) -> Result<(SessionId, Listing)> {
-    let claimed = highest_claimed(objects)?;
-    let listed = objects.storage().list(names::BACKUPS_FOLDER)?;
-    let parsed = listed.iter().filter_map(|meta| names::parse_manifest(&meta.name));
-    let ended = parsed.map(|(_, session, _)| session).max();
+fn free_number(objects: &Objects) -> Result<(SessionId, Vec<Listed>)> {
+    let claimed = roster::numbers(objects)?.last().copied();
+    let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
+    let ended = manifests.iter().map(|one| one.session).max();
     let id = match claimed.max(ended) {
         None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted)?,
         Some(SessionId::MAX) => return Err(SessionError::NumbersExhausted),
         Some(highest) => highest.next(),
     };
-    Ok((id, Listing(listed)))
-}
-
-/// The highest number that has a folder.
-pub(crate) fn highest_claimed(objects: &Objects) -> Result<Option<SessionId>> {
-    let folders = objects.storage().list_folders(names::SESSIONS_FOLDER)?;
-    let claimed = folders.iter().filter_map(|folder| names::parse_session(folder));
-    Ok(claimed.max())
+    Ok((id, manifests))
 }
 
 fn establish(

@@ -21,6 +21,7 @@ mod expire;
 mod gate;
 mod lease;
 mod list;
+mod listed;
 mod manifests;
 mod named;
 mod objects;

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use env::ObjectMeta;
 use format::manifest::{Backup, Manifest};
 use format::names;
 use format::reclaim::CoveredManifest;
@@ -15,7 +14,8 @@ use format::session::READ_SERIES;
 use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
-use crate::manifests::{Covers, Revisions};
+use crate::listed::{Listed, Revisions, Stored};
+use crate::manifests::Covers;
 use crate::objects::DamagedObject;
 
 /// One manifest revision as stored.
@@ -136,35 +136,24 @@ impl ManifestList {
 
     /// Takes up backups of which nothing is listed but the revision that is known: of nearly all, in an old store. What is
     /// listed of others comes back.
-    pub(crate) fn cover_alone(&mut self, listed: Vec<ObjectMeta>, covers: &Covers) -> Vec<ObjectMeta> {
-        if covers.is_empty() {
-            return listed;
-        }
-        let parsed: Vec<_> = listed
-            .iter()
-            .map(|meta| names::parse_manifest(&meta.name))
-            .collect();
-        let of = |at: usize| {
-            parsed
-                .get(at)
-                .and_then(|parsed| parsed.map(|(_, session, _)| session))
-        };
+    pub(crate) fn cover_alone(&mut self, listed: &[Listed], covers: &Covers) -> Vec<Listed> {
         let mut rest = Vec::new();
-        for (at, meta) in listed.into_iter().enumerate() {
-            // By name, so those of one session lie together.
-            let is_alone = of(at) != of(at + 1) && (at == 0 || of(at - 1) != of(at));
-            let known = parsed[at].and_then(|(series, session, revision)| {
-                let known = covers.get(&session).filter(|known| known.revision == revision);
-                let known = known.filter(|known| is_alone && !known.forgotten && series != READ_SERIES)?;
-                Some((series, *known))
-            });
+        // By name, so those of one session lie together.
+        for revisions in listed.chunk_by(|a, b| a.session == b.session) {
+            let known = match revisions {
+                [one] if one.series != READ_SERIES => covers
+                    .get(&one.session)
+                    .filter(|known| known.revision == one.revision && !known.forgotten)
+                    .map(|known| (one, *known)),
+                _ => None,
+            };
             match known {
-                Some((series, covered)) => self.as_covered.push(CoveredBackup {
-                    series,
+                Some((one, covered)) => self.as_covered.push(CoveredBackup {
+                    series: one.series,
                     covered,
-                    committed_at: meta.put_at,
+                    committed_at: one.stored.put_at,
                 }),
-                None => rest.push(meta),
+                None => rest.extend_from_slice(revisions),
             }
         }
         rest
@@ -172,7 +161,7 @@ impl ManifestList {
 
     /// Takes up what is known of a session. A tombstone says nothing but that it is one.
     pub(crate) fn cover(&mut self, series: SeriesId, known: &CoveredManifest, revisions: &Revisions) {
-        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let time = |stored: Option<&Stored>| stored.map_or(UnixNanos::new(0), |stored| stored.put_at);
         let committed_at = time(revisions.values().next());
         if !known.forgotten {
             return self.as_covered.push(CoveredBackup {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use env::{ObjectMeta, StorageError};
+use env::StorageError;
 use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::Manifest;
 use format::reclaim::CoveredManifest;
@@ -20,6 +20,7 @@ use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList, StoredManifest};
+use crate::listed::{self, Listed, Revisions, Stored, by_session};
 use crate::objects::{DamagedObject, Objects, Read};
 
 /// A listing that keeps losing objects under its hands is begun again so often.
@@ -36,9 +37,6 @@ pub struct Manifests {
 
 /// Manifests that need not be read again: what is known of a session's highest revision.
 pub(crate) type Covers = BTreeMap<SessionId, CoveredManifest>;
-
-/// The revisions of one session, as listed.
-pub(crate) type Revisions = BTreeMap<Revision, ObjectMeta>;
 
 impl Manifests {
     /// Access to the manifests of the sealer's store.
@@ -114,8 +112,8 @@ impl Manifests {
 
     fn list_folder(&self, folder: &str) -> Result<ManifestList> {
         for _ in 0..LISTINGS_MAX {
-            let listed = self.objects.storage().list(folder)?;
-            if let Some(list) = self.read_listed(listed, &Covers::new())? {
+            let listed = listed::list(&self.objects, folder)?;
+            if let Some(list) = self.read_listed(&listed, &Covers::new())? {
                 return Ok(list);
             }
         }
@@ -123,14 +121,10 @@ impl Manifests {
     }
 
     /// What was listed, read where it is not known; `None` where an object has vanished since.
-    pub(crate) fn read_listed(
-        &self,
-        listed: Vec<ObjectMeta>,
-        covers: &Covers,
-    ) -> Result<Option<ManifestList>> {
+    pub(crate) fn read_listed(&self, listed: &[Listed], covers: &Covers) -> Result<Option<ManifestList>> {
         let mut list = ManifestList::default();
-        let listed = list.cover_alone(listed, covers);
-        let mut sessions = by_session(listed);
+        let rest = list.cover_alone(listed, covers);
+        let mut sessions = by_session(&rest);
         // Endings of read sessions are no backups, and there may be more of them than of those.
         sessions.retain(|(series, _), _| *series != READ_SERIES);
         sessions.retain(|(series, session), revisions| {
@@ -188,7 +182,7 @@ impl Manifests {
                     newer_unreadable |= counts.is_none();
                     may_be_forgotten |= revisions
                         .get(&revision)
-                        .is_some_and(|meta| is_short(revision, meta));
+                        .is_some_and(|stored| is_short(revision, stored));
                     damaged.push(object);
                 }
                 Read::Whole(_) | Read::Missing => {}
@@ -210,7 +204,7 @@ impl Manifests {
         }
         let Some(stored) = counts else { return Ok(None) };
         let is_certain = stored.manifest == Manifest::Forgotten;
-        let time = |meta: Option<&ObjectMeta>| meta.map_or(UnixNanos::new(0), |meta| meta.put_at);
+        let time = |stored: Option<&Stored>| stored.map_or(UnixNanos::new(0), |stored| stored.put_at);
         let committed_at = time(revisions.values().next());
         let put_at = time(revisions.get(&stored.revision));
         let revisions = revisions.keys().copied().collect();
@@ -279,31 +273,18 @@ pub(crate) fn contended(folder: &str) -> SessionError {
     }
 }
 
-pub(crate) fn by_session(listed: Vec<ObjectMeta>) -> BTreeMap<(SeriesId, SessionId), Revisions> {
-    let mut sessions: BTreeMap<_, Revisions> = BTreeMap::new();
-    for meta in listed {
-        if let Some((series, session, revision)) = names::parse_manifest(&meta.name) {
-            sessions
-                .entry((series, session))
-                .or_default()
-                .insert(revision, meta);
-        }
-    }
-    sessions
-}
-
 /// The highest revision, and those below it that are short enough to be a tombstone; highest first.
 fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
     let highest = revisions.keys().next_back().copied();
     revisions
         .iter()
         .rev()
-        .filter(move |(revision, meta)| Some(**revision) == highest || is_short(**revision, meta))
+        .filter(move |(revision, stored)| Some(**revision) == highest || is_short(**revision, stored))
         .map(|(revision, _)| *revision)
 }
 
 /// Whether a revision may be a tombstone, by its length.
-fn is_short(revision: Revision, meta: &ObjectMeta) -> bool {
+fn is_short(revision: Revision, stored: &Stored) -> bool {
     let tombstone = Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES;
-    revision != Revision::FIRST && meta.len <= tombstone as u64 + TOMBSTONE_SLACK_BYTES
+    revision != Revision::FIRST && stored.len <= tombstone as u64 + TOMBSTONE_SLACK_BYTES
 }

@@ -13,7 +13,8 @@ use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
-use crate::manifests::{Manifests, by_session};
+use crate::listed::{self, by_session};
+use crate::manifests::Manifests;
 use crate::objects::{DamagedObject, Put};
 
 /// A number that keeps being lost is tried so often.
@@ -169,8 +170,8 @@ impl Manifests {
     }
 
     fn before_tombstone(&self, series: SeriesId, session: SessionId) -> Result<Standing> {
-        let listed = self.objects().storage().list(&names::backups_folder(series))?;
-        let Some(revisions) = by_session(listed).remove(&(series, session)) else {
+        let listed = listed::list(self.objects(), &names::backups_folder(series))?;
+        let Some(revisions) = by_session(&listed).remove(&(series, session)) else {
             return Err(no_backup(session));
         };
         let mut damaged = Vec::new();

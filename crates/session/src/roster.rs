@@ -16,6 +16,7 @@ use object::Sealer;
 use types::{Epoch, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
+use crate::listed::{self, Listed};
 use crate::objects::{DamagedObject, Objects, Read};
 
 /// A folder that keeps losing objects under the reader's hands is listed so often.
@@ -113,14 +114,20 @@ impl Roster {
     }
 
     pub(crate) fn read(objects: &Objects) -> Result<Self> {
-        Self::after(objects, &objects.storage().list(names::BACKUPS_FOLDER)?)
+        Self::after(objects, &listed::list(objects, names::BACKUPS_FOLDER)?)
     }
 
     /// The sessions that run now and had not ended when these manifests were listed.
-    pub(crate) fn after(objects: &Objects, manifests: &[ObjectMeta]) -> Result<Self> {
+    pub(crate) fn after(objects: &Objects, manifests: &[Listed]) -> Result<Self> {
+        Self::among(objects, manifests, &numbers(objects)?)
+    }
+
+    /// As [`Self::after`], of the numbers that were listed after the manifests.
+    pub(crate) fn among(objects: &Objects, manifests: &[Listed], numbers: &[SessionId]) -> Result<Self> {
         let endings = Endings::of(manifests);
         let mut roster = Self::default();
-        for (id, folder) in folders_of(objects, &|id| endings.may_run(id))? {
+        let may_run = numbers.iter().copied().filter(|id| endings.may_run(*id));
+        for (id, folder) in folders_of(objects, may_run)? {
             if endings.of.contains_key(&id) && endings.is_over(objects, id)? {
                 continue;
             }
@@ -139,15 +146,12 @@ struct Endings {
 }
 
 impl Endings {
-    fn of(manifests: &[ObjectMeta]) -> Self {
-        let mut of: HashMap<SessionId, Vec<SeriesId>> = HashMap::new();
-        for (series, id, _) in manifests
-            .iter()
-            .filter_map(|meta| names::parse_manifest(&meta.name))
-        {
-            let known = of.entry(id).or_default();
-            if !known.contains(&series) {
-                known.push(series);
+    fn of(manifests: &[Listed]) -> Self {
+        let mut of: HashMap<SessionId, Vec<SeriesId>> = HashMap::with_capacity(manifests.len());
+        for one in manifests {
+            let known = of.entry(one.session).or_default();
+            if !known.contains(&one.series) {
+                known.push(one.series);
             }
         }
         Self { of }
@@ -203,22 +207,26 @@ fn one(objects: &Objects, id: SessionId) -> Result<Option<SessionInfo>> {
     let Some(info) = info(objects, id, one_folder(objects, id)?, &mut Vec::new())? else {
         return Ok(None);
     };
-    let listed = objects
-        .storage()
-        .list(&names::backups_folder(info.claim.series))?;
-    let is_of_it = |meta: &ObjectMeta| names::parse_manifest(&meta.name).is_some_and(|(_, of, _)| of == id);
-    Ok((!listed.iter().any(is_of_it)).then_some(info))
+    let listed = listed::list(objects, &names::backups_folder(info.claim.series))?;
+    Ok((!listed.iter().any(|one| one.session == id)).then_some(info))
 }
 
-/// The folders of those sessions, by name alone.
+/// The numbers that have a folder, in order.
+pub(crate) fn numbers(objects: &Objects) -> Result<Vec<SessionId>> {
+    let folders = objects.storage().list_folders(names::SESSIONS_FOLDER)?;
+    let parsed = folders.iter().filter_map(|folder| names::parse_session(folder));
+    let mut numbers: Vec<SessionId> = parsed.collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The folders of these sessions, by name alone.
 pub(crate) fn folders_of(
     objects: &Objects,
-    is_wanted: &dyn Fn(SessionId) -> bool,
+    ids: impl Iterator<Item = SessionId>,
 ) -> Result<BTreeMap<SessionId, Folder>> {
-    let is_wanted = |folder: &str| names::parse_session(folder).is_some_and(is_wanted);
-    let listed = objects
-        .storage()
-        .list_within(names::SESSIONS_FOLDER, &is_wanted)?;
+    let parts: BTreeSet<String> = ids.map(names::session_sub_folder).collect();
+    let listed = objects.storage().list_in(names::SESSIONS_FOLDER, &parts)?;
     Ok(by_session(&listed))
 }
 

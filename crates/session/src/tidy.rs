@@ -10,7 +10,7 @@
 //! A session that ended long ago has nothing left to remove, nearly always. So only read sessions, those that were
 //! begun lately and a few of the others, another few each time, are looked at: the cost follows what came.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use env::StorageError;
 use format::manifest::Manifest;
@@ -18,8 +18,9 @@ use format::names;
 use format::session::{Claim, READ_SERIES};
 use types::{Revision, SeriesId, SessionId};
 
-use crate::census::{Census, endings};
+use crate::census::Census;
 use crate::error::{EndedBy, Result, SessionError};
+use crate::listed::{self, endings};
 use crate::objects::{Objects, Read};
 use crate::roster::{self, Folder};
 use crate::session::Session;
@@ -45,7 +46,7 @@ impl Session {
     /// # Errors
     /// Of the storage; what is left is for the next one.
     pub fn tidy(&self) -> Result<Tidied> {
-        let listed = self.inner.objects.storage().list(names::BACKUPS_FOLDER)?;
+        let listed = listed::list(&self.inner.objects, names::BACKUPS_FOLDER)?;
         self.tidy_of(&endings(&listed))
     }
 
@@ -65,8 +66,7 @@ impl Session {
             .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
         let looked_at: BTreeSet<(SessionId, SeriesId)> =
             looked_at.map(|(series, id)| (*id, *series)).collect();
-        let ids: HashSet<SessionId> = looked_at.iter().map(|(id, _)| *id).collect();
-        let folders = roster::folders_of(objects, &|id| ids.contains(&id))?;
+        let folders = roster::folders_of(objects, looked_at.iter().map(|(id, _)| *id))?;
         let mut left = Vec::new();
         for (id, series) in looked_at {
             let folder = folders.get(&id).cloned().unwrap_or_default();

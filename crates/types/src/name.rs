@@ -56,19 +56,33 @@ fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > OBJECT_NAME_BYTES_MAX {
         return Some("its length is not within 1 to 200 bytes");
     }
-    if name
-        .split('/')
-        .any(|part| part.is_empty() || part.starts_with('.'))
-    {
+    // Names are checked by the hundred thousand where a store is listed.
+    let (mut begins, mut is_empty_or_hidden, mut is_plain) = (true, false, true);
+    for b in name.bytes() {
+        is_empty_or_hidden |= begins && matches!(b, b'/' | b'.');
+        begins = b == b'/';
+        is_plain &= PLAIN[usize::from(b)];
+    }
+    if is_empty_or_hidden || begins {
         return Some("a part is empty or begins with a dot");
     }
-    let plain =
-        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b'/');
-    if !name.bytes().all(plain) {
+    if !is_plain {
         return Some("only a-z, 0-9, '.', '_', '-' and '/' are allowed");
     }
     None
 }
+
+/// Whether a byte may be in a name.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < u8::MAX {
+        plain[byte as usize] =
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+        byte += 1;
+    }
+    plain
+};
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -68,37 +68,45 @@ pub(super) fn folders_are_listed_without_their_objects(storage: &dyn Storage, fo
     );
 }
 
-pub(super) fn a_listing_within_wanted_folders_has_nothing_of_the_others(storage: &dyn Storage, folder: &str) {
+pub(super) fn a_listing_of_some_folders_has_nothing_of_the_others(storage: &dyn Storage, folder: &str) {
     for rest in ["x/1", "x/deep/2", "y/1", "y/x/1", "xy/1", "z", "a-b/1", "x-1/1"] {
         put(storage, &name(folder, rest), b"");
     }
     let within = |folder: &str, wanted: &[&str]| -> Vec<ObjectName> {
-        let is_wanted = |name: &str| {
-            assert!(!name.contains('/'), "{name}");
-            wanted.contains(&name)
-        };
-        let listed = storage.list_within(folder, &is_wanted).expect("list");
+        let wanted = wanted.iter().map(|part| (*part).to_owned()).collect();
+        let listed = storage.list_in(folder, &wanted).expect("list");
         listed.into_iter().map(|meta| meta.name).collect()
     };
     let expected = |rests: &[&str]| rests.iter().map(|rest| name(folder, rest)).collect::<Vec<_>>();
-    assert_eq!(
-        within(folder, &["x", "nothing"]),
-        expected(&["x/1", "x/deep/2", "z"])
-    );
-    assert_eq!(
-        within(folder, &["x-1", "y"]),
-        expected(&["x-1/1", "y/1", "y/x/1", "z"])
-    );
-    assert_eq!(within(folder, &[]), expected(&["z"]));
-    assert_eq!(within(&format!("{folder}/y"), &[]), expected(&["y/1"]));
+    // Few and many: a request each, or one for all.
+    let many: Vec<String> = (0..20).map(|n| format!("nothing-{n}")).collect();
+    let with_many = |few: &[&'static str]| -> Vec<&str> {
+        let each = many.iter().map(String::as_str);
+        each.chain(few.iter().copied()).collect()
+    };
+    for (wanted, rests) in [
+        (&["x", "nothing", "z"][..], &["x/1", "x/deep/2"][..]),
+        (&["y", "x-1", "x"], &["x-1/1", "x/1", "x/deep/2", "y/1", "y/x/1"]),
+        (&[], &[]),
+    ] {
+        assert_eq!(within(folder, wanted), expected(rests));
+        assert_eq!(within(folder, &with_many(wanted)), expected(rests));
+    }
+    assert_eq!(within(&format!("{folder}/y"), &["x"]), expected(&["y/x/1"]));
     assert_eq!(within(&format!("{folder}/nothing"), &["x"]), []);
-    let of_all = within("", &[folder]);
     let whole = expected(&["a-b/1", "x-1/1", "x/1", "x/deep/2", "xy/1", "y/1", "y/x/1", "z"]);
-    let inner: Vec<_> = of_all
-        .into_iter()
-        .filter(|name| name.as_str().contains('/'))
-        .collect();
-    assert_eq!(inner, whole);
+    assert_eq!(within("", &[folder]), whole);
+    for wrong in ["x/deep", "", ".", "X"] {
+        let wanted = [wrong.to_owned()].into();
+        assert!(
+            storage.list_in(folder, &wanted).is_err(),
+            "{wrong:?} is no sub-folder"
+        );
+        assert!(
+            storage.list_in("", &wanted).is_err(),
+            "{wrong:?} is no sub-folder"
+        );
+    }
 }
 
 pub(super) fn many_folders_are_listed_whole(storage: &dyn Storage, folder: &str) {
@@ -116,7 +124,10 @@ pub(super) fn many_folders_are_listed_whole(storage: &dyn Storage, folder: &str)
     }
     assert_eq!(names_of(storage, folder), expected);
     let is_even = |outer: &str| outer.ends_with(['0', '2', '4', '6', '8']);
-    let listed = storage.list_within(folder, &is_even).expect("list");
+    let even = (0..90)
+        .map(|outer: u32| outer.to_string())
+        .filter(|outer| is_even(outer));
+    let listed = storage.list_in(folder, &even.collect()).expect("list");
     let listed: Vec<ObjectName> = listed.into_iter().map(|meta| meta.name).collect();
     expected.retain(|object| {
         let rest = object.as_str().strip_prefix(folder).unwrap_or_default();

@@ -39,7 +39,7 @@ pub const CASES: &[Case] = &[
     ("list-folders", listings::folders_are_listed_without_their_objects),
     (
         "list-within",
-        listings::a_listing_within_wanted_folders_has_nothing_of_the_others,
+        listings::a_listing_of_some_folders_has_nothing_of_the_others,
     ),
     ("many-folders", listings::many_folders_are_listed_whole),
     ("drop-folder", listings::a_folder_is_dropped_only_when_it_is_empty),

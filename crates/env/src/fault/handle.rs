@@ -1,5 +1,6 @@
 //! The operations of a process on the machine.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +9,7 @@ use types::{ByteRange, ObjectName};
 use super::world::{Verdict, World};
 use super::{FaultStorage, OpKind, Operation};
 use crate::memory::Shared;
-use crate::plain::{folder_prefix, is_within, range_of, sub_folders, tail_of};
+use crate::plain::{folder_prefix, folders_in, is_in, range_of, sub_folders, tail_of};
 use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 
 impl FaultStorage {
@@ -26,6 +27,24 @@ impl FaultStorage {
         // A lock that its caller never hears of is freed by its drop, which needs the world.
         drop(world);
         unheard.map_or(result, Err)
+    }
+
+    fn list_wanted(
+        &self,
+        folder: &str,
+        is_wanted: impl Fn(&ObjectName) -> bool,
+    ) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.operate(Operation::at(OpKind::List, folder), |world, id, _| {
+            let rows = world.list(id, is_wanted).into_iter();
+            Ok(rows
+                .map(|(name, version)| ObjectMeta {
+                    name,
+                    len: version.bytes.len() as u64,
+                    space: version.space(),
+                    put_at: version.put_at,
+                })
+                .collect())
+        })
     }
 }
 
@@ -93,28 +112,13 @@ impl Storage for FaultStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.list_within(folder, &|_| true)
+        let prefix = folder_prefix(folder)?;
+        self.list_wanted(folder, |name| name.as_str().starts_with(&prefix))
     }
 
-    fn list_within(
-        &self,
-        folder: &str,
-        is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<ObjectMeta>, StorageError> {
-        folder_prefix(folder)?;
-        self.operate(Operation::at(OpKind::List, folder), |world, id, _| {
-            let rows = world
-                .list(id, |name| is_within(name, folder, is_wanted))
-                .into_iter();
-            Ok(rows
-                .map(|(name, version)| ObjectMeta {
-                    name,
-                    len: version.bytes.len() as u64,
-                    space: version.space(),
-                    put_at: version.put_at,
-                })
-                .collect())
-        })
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        folders_in(folder, sub_folders)?;
+        self.list_wanted(folder, |name| is_in(name, folder, sub_folders))
     }
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {

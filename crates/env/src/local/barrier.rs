@@ -4,7 +4,7 @@
 //! and all above it. A folder is removed only when nobody puts anything in it any more, so one that was once
 //! made durable stays so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -32,26 +32,28 @@ enum Stuck {
 
 impl Barrier<'_> {
     pub(super) fn carry_out(&self, work: &Pending) -> Outcome<StorageError> {
-        let folders = self.folders_to_sync(work);
-        let few = !work.everything && work.files.len() + folders.len() <= self.bounds.sync_calls_max;
-        if few {
-            match self.one_by_one(work, &folders) {
-                Ok(anchored) => return Outcome::Durable { anchored },
-                Err(Stuck::Failed(name, error)) => return failed("sync", &name, error),
-                Err(Stuck::Unopened) => {}
+        let calls_max = self.bounds.sync_calls_max;
+        if !work.everything && work.files.len().max(work.folders.len()) <= calls_max {
+            let folders = self.folders_to_sync(work);
+            if work.files.len() + folders.len() <= calls_max {
+                match self.one_by_one(work, &folders) {
+                    Ok(anchored) => return Outcome::Durable { anchored },
+                    Err(Stuck::Failed(name, error)) => return failed("sync", &name, error),
+                    Err(Stuck::Unopened) => {}
+                }
             }
         }
         match self.calls.sync_all(self.root_file) {
             // Folders of files are there; of the others it is not known.
             Ok(()) => {
                 let seen = work.files.keys().map(|name| parent(name.as_str()));
-                let anchored: BTreeSet<&str> = seen.flat_map(chain).collect();
+                let anchored: HashSet<&str> = seen.flat_map(chain).collect();
                 Outcome::Durable {
                     anchored: anchored.into_iter().map(str::to_owned).collect(),
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported && !work.everything => {
-                match self.one_by_one(work, &folders) {
+                match self.one_by_one(work, &self.folders_to_sync(work)) {
                     Ok(anchored) => Outcome::Durable { anchored },
                     Err(Stuck::Failed(name, error)) => failed("sync", &name, error),
                     Err(Stuck::Unopened) => {

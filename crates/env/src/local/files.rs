@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::Statx;
 use types::{ObjectName, UnixNanos};
 
 use crate::{ObjectMeta, StorageError};
@@ -31,16 +32,47 @@ pub(super) fn absent(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(libc::ELOOP)
 }
 
-pub(super) fn object_meta(name: ObjectName, metadata: &Metadata) -> ObjectMeta {
-    let nanos = metadata
-        .mtime()
-        .saturating_mul(1_000_000_000)
-        .saturating_add(metadata.mtime_nsec());
+/// What is asked of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attributes {
+    pub(super) inode: u64,
+    /// Seconds and nanoseconds.
+    pub(super) modified: (i64, i64),
+    len: u64,
+    /// Of 512 bytes.
+    blocks: u64,
+}
+
+impl From<&Metadata> for Attributes {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            len: metadata.len(),
+            blocks: metadata.blocks(),
+        }
+    }
+}
+
+impl From<&Statx> for Attributes {
+    fn from(stat: &Statx) -> Self {
+        Self {
+            inode: stat.stx_ino,
+            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
+            len: stat.stx_size,
+            blocks: stat.stx_blocks,
+        }
+    }
+}
+
+pub(super) fn object_meta(name: ObjectName, attributes: impl Into<Attributes>) -> ObjectMeta {
+    let attributes = attributes.into();
+    let (seconds, nanos) = attributes.modified;
     ObjectMeta {
         name,
-        len: metadata.len(),
-        space: metadata.len().min(metadata.blocks() * 512),
-        put_at: UnixNanos::new(nanos),
+        len: attributes.len,
+        space: attributes.len.min(attributes.blocks * 512),
+        put_at: UnixNanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanos)),
     }
 }
 

@@ -3,16 +3,21 @@
 //! Only files and folders whose names an object could have are seen: not hidden ones, nor what else lies
 //! there. Symbolic links are not followed: a store is one file system. A file that is deleted, or a folder
 //! that appears, while it is being walked is seen or not.
+//!
+//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by its name in the one that
+//! the walk began at, and read into a buffer that serves all.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statx};
+use rustix::io::{Errno, retry_on_intr};
 use types::ObjectName;
 
-use super::files::{absent, object_meta};
+use super::files::{Attributes, absent, object_meta};
 use super::tracker::FileId;
 use crate::ObjectMeta;
 
@@ -20,6 +25,8 @@ use crate::ObjectMeta;
 const A_THREAD_MIN: usize = 16;
 /// More than there are cores, for a folder that is not in memory is waited for.
 const THREADS_MAX: usize = 8;
+/// Entries that the system gives at once; the longest takes 280 bytes.
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// What a walk has found.
 #[derive(Debug, Default)]
@@ -30,33 +37,70 @@ pub(super) struct Found {
     pub(super) folders: Vec<String>,
 }
 
-/// All objects in `top` and below, but for the folders in it that are not wanted. Without such a folder, none.
-pub(super) fn walk(root: &Path, top: &str, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Found> {
+/// All objects in the folder and below. Without such a folder, none.
+pub(super) fn walk(root: &Path, folder: &str) -> io::Result<Found> {
+    walk_below(root, folder, |found, top, buffer| {
+        found.read(top.opened, folder.to_owned(), buffer)
+    })
+}
+
+/// All objects in these folders, which are in `within`, and below.
+pub(super) fn walk_each(root: &Path, within: &str, folders: Vec<String>) -> io::Result<Found> {
+    walk_below(root, within, |_, _, _| Ok(folders))
+}
+
+fn walk_below(
+    root: &Path,
+    folder: &str,
+    first: impl FnOnce(&mut Found, &Top<'_>, &mut Vec<u8>) -> io::Result<Vec<String>>,
+) -> io::Result<Found> {
     let mut found = Found::default();
-    let mut todo = found.read(root, top.to_owned())?;
-    todo.retain(|folder| is_wanted(folder.rsplit_once('/').map_or(folder, |(_, last)| last)));
-    found.read_below(root, todo)?;
+    let Some(opened) = open_top(root, folder)? else {
+        found.folders.push(folder.to_owned());
+        return Ok(found);
+    };
+    let top = Top {
+        folder,
+        opened: opened.as_fd(),
+    };
+    let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+    let todo = first(&mut found, &top, &mut buffer)?;
+    found.read_below(&top, todo, buffer)?;
     found
         .objects
         .sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
     Ok(found)
 }
 
+/// Where a walk began.
+struct Top<'a> {
+    folder: &'a str,
+    opened: BorrowedFd<'a>,
+}
+
+impl Top<'_> {
+    /// A folder below; `None` where it is gone.
+    fn open(&self, folder: &str) -> io::Result<Option<OwnedFd>> {
+        let below = folder.strip_prefix(self.folder).unwrap_or(folder);
+        open(self.opened, below.trim_start_matches('/'), OFlags::NOFOLLOW)
+    }
+}
+
 impl Found {
     /// Adds the folders and all below them, many at once.
-    fn read_below(&mut self, root: &Path, mut todo: Vec<String>) -> io::Result<()> {
+    fn read_below(&mut self, top: &Top<'_>, mut todo: Vec<String>, mut buffer: Vec<u8>) -> io::Result<()> {
         while todo.len() < 2 * A_THREAD_MIN {
             let Some(folder) = todo.pop() else { return Ok(()) };
-            todo.extend(self.read(root, folder)?);
+            todo.extend(self.read_one(top, folder, &mut buffer)?);
         }
         let threads = (todo.len() / A_THREAD_MIN).min(THREADS_MAX);
         let next = AtomicUsize::new(0);
         let worker = || {
-            let mut found = Self::default();
+            let (mut found, mut buffer) = (Self::default(), Vec::with_capacity(BUFFER_BYTES));
             while let Some(folder) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut below = vec![folder.clone()];
                 while let Some(folder) = below.pop() {
-                    below.extend(found.read(root, folder)?);
+                    below.extend(found.read_one(top, folder, &mut buffer)?);
                 }
             }
             Ok(found)
@@ -78,31 +122,43 @@ impl Found {
         Ok(())
     }
 
+    fn read_one(&mut self, top: &Top<'_>, folder: String, buffer: &mut Vec<u8>) -> io::Result<Vec<String>> {
+        if let Some(opened) = top.open(&folder)? {
+            self.read(opened.as_fd(), folder, buffer)
+        } else {
+            self.folders.push(folder);
+            Ok(Vec::new())
+        }
+    }
+
     /// Adds one folder; the folders in it.
-    fn read(&mut self, root: &Path, folder: String) -> io::Result<Vec<String>> {
+    fn read(
+        &mut self,
+        opened: BorrowedFd<'_>,
+        folder: String,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Vec<String>> {
         let mut inner = Vec::new();
-        for entry in entries(root, &folder)? {
-            let entry = entry?;
-            let Some(name) = object_name(&folder, &entry) else {
-                continue;
+        each_entry(opened, buffer, |part, kind| {
+            let Some(name) = part.to_str().ok().and_then(|part| object_name(&folder, part)) else {
+                return Ok(());
             };
-            let kind = match entry.file_type() {
-                Err(error) if absent(&error) => continue,
-                kind => kind?,
-            };
-            if kind.is_dir() {
-                inner.push(name.as_str().to_owned());
-            } else if kind.is_file() {
-                match entry.metadata() {
-                    Ok(metadata) => {
-                        let id = FileId::of(&metadata);
-                        self.objects.push((object_meta(name, &metadata), id));
+            if kind == FileType::Directory {
+                inner.push(String::from(name));
+            } else if kind == FileType::RegularFile {
+                let asked = StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::MTIME;
+                match statx(opened, part, AtFlags::SYMLINK_NOFOLLOW, asked).map_err(io::Error::from) {
+                    Ok(stat) => {
+                        let attributes = Attributes::from(&stat);
+                        let id = FileId::of(attributes);
+                        self.objects.push((object_meta(name, attributes), id));
                     }
                     Err(error) if absent(&error) => {}
                     Err(error) => return Err(error),
                 }
             }
-        }
+            Ok(())
+        })?;
         self.folders.push(folder);
         Ok(inner)
     }
@@ -111,36 +167,85 @@ impl Found {
 /// Names of the folders in `folder`, sorted.
 pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in entries(root, folder)? {
-        let entry = entry?;
-        let is_folder = match entry.file_type() {
-            Err(error) if absent(&error) => false,
-            kind => kind?.is_dir(),
-        };
-        let part = entry.file_name().into_string().ok();
-        let part = part.and_then(|part| ObjectName::new(part).ok());
-        names.extend(part.filter(|_| is_folder).map(String::from));
-    }
+    let Some(opened) = open_top(root, folder)? else {
+        return Ok(names);
+    };
+    each_entry(
+        opened.as_fd(),
+        &mut Vec::with_capacity(BUFFER_BYTES),
+        |part, kind| {
+            if kind == FileType::Directory {
+                let name = part.to_str().ok().and_then(|part| ObjectName::new(part).ok());
+                names.extend(name.map(String::from));
+            }
+            Ok(())
+        },
+    )?;
     names.sort_unstable();
     Ok(names)
 }
 
-fn entries(root: &Path, folder: &str) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
-    match fs::read_dir(root.join(folder)) {
-        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
+/// `None` where there is no such folder.
+fn open_top(root: &Path, folder: &str) -> io::Result<Option<OwnedFd>> {
+    let opened = open(CWD, &root.join(folder), OFlags::empty())?;
+    if opened.is_none() && folder.is_empty() {
         // The root itself must be there: a store that is not mounted is not an empty one.
-        Err(error) if absent(&error) && !folder.is_empty() => Ok(None.into_iter().flatten()),
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(opened)
+}
+
+fn open(
+    within: BorrowedFd<'_>,
+    path: impl rustix::path::Arg + Copy,
+    how: OFlags,
+) -> io::Result<Option<OwnedFd>> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | how;
+    match retry_on_intr(|| openat(within, path, how, Mode::empty())).map_err(io::Error::from) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if absent(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn object_name(folder: &str, entry: &fs::DirEntry) -> Option<ObjectName> {
-    let part = entry.file_name();
-    let part = part.to_str()?;
+/// Names in a folder and what they are of. One that is removed while it is read has no more.
+fn each_entry(
+    opened: BorrowedFd<'_>,
+    buffer: &mut Vec<u8>,
+    mut each: impl FnMut(&std::ffi::CStr, FileType) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut entries = RawDir::new(opened, buffer.spare_capacity_mut());
+    loop {
+        let entry = match entries.next() {
+            None | Some(Err(Errno::NOENT)) => return Ok(()),
+            Some(Err(Errno::INTR)) => continue,
+            Some(entry) => entry?,
+        };
+        let kind = match entry.file_type() {
+            // A file system that does not say.
+            FileType::Unknown => match statx(
+                opened,
+                entry.file_name(),
+                AtFlags::SYMLINK_NOFOLLOW,
+                StatxFlags::TYPE,
+            ) {
+                Ok(stat) => FileType::from_raw_mode(stat.stx_mode.into()),
+                Err(error) if absent(&error.into()) => continue,
+                Err(error) => return Err(error.into()),
+            },
+            kind => kind,
+        };
+        each(entry.file_name(), kind)?;
+    }
+}
+
+fn object_name(folder: &str, part: &str) -> Option<ObjectName> {
     let name = if folder.is_empty() {
         part.to_owned()
     } else {
-        format!("{folder}/{part}")
+        let mut name = String::with_capacity(folder.len() + 1 + part.len());
+        name.extend([folder, "/", part]);
+        name
     };
     ObjectName::new(name).ok()
 }

@@ -32,6 +32,7 @@ mod tracker;
 mod trim;
 mod writeback;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -42,12 +43,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use types::{ByteRange, ObjectName};
 
-use crate::plain::folder_prefix;
+use crate::plain::{folder_prefix, folders_in};
 use crate::{AlignedBuffer, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use barrier::Barrier;
 use direct::{Direct, Wrote};
 use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
+use listing::Found;
 use publish::{Refusal, Temporary};
 use reading::DirectReads;
 use sys::{Calls, Kernel};
@@ -230,6 +232,14 @@ impl LocalStorage {
         }
     }
 
+    fn note_listed(&self, folder: &str, found: io::Result<Found>) -> Result<Vec<ObjectMeta>, StorageError> {
+        let found = found.map_err(|error| io_error("list", folder, error))?;
+        let seen = found.objects.iter().map(|(meta, id)| (&meta.name, *id));
+        self.tracker
+            .listed(seen, found.folders.iter().map(String::as_str));
+        Ok(found.objects.into_iter().map(|(meta, _)| meta).collect())
+    }
+
     fn head_of(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
         match fs::symlink_metadata(self.path(name)) {
             Ok(metadata) if metadata.is_file() => {
@@ -401,21 +411,13 @@ impl Storage for LocalStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.list_within(folder, &|_| true)
+        folder_prefix(folder)?;
+        self.note_listed(folder, listing::walk(&self.root, folder))
     }
 
-    fn list_within(
-        &self,
-        folder: &str,
-        is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<ObjectMeta>, StorageError> {
-        folder_prefix(folder)?;
-        let found = listing::walk(&self.root, folder, is_wanted);
-        let found = found.map_err(|error| io_error("list", folder, error))?;
-        let seen = found.objects.iter().map(|(meta, id)| (&meta.name, *id));
-        self.tracker
-            .listed(seen, found.folders.iter().map(String::as_str));
-        Ok(found.objects.into_iter().map(|(meta, _)| meta).collect())
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        let folders = folders_in(folder, sub_folders)?;
+        self.note_listed(folder, listing::walk_each(&self.root, folder, folders))
     }
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {

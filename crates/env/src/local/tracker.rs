@@ -14,11 +14,12 @@
 //! have taken up what they are to cover.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use types::ObjectName;
+
+use super::files::Attributes;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -39,10 +40,11 @@ pub(super) struct FileId {
 }
 
 impl FileId {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(super) fn of(attributes: impl Into<Attributes>) -> Self {
+        let attributes = attributes.into();
         Self {
-            inode: metadata.ino(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            inode: attributes.inode,
+            modified: attributes.modified,
         }
     }
 }
@@ -64,17 +66,20 @@ impl Pending {
     }
 
     fn note_file(&mut self, name: &ObjectName, id: FileId, file: Option<File>, bounds: Bounds) {
+        self.note_folder(parent(name.as_str()), bounds);
+        self.note_in_folder(name, id, file, bounds);
+    }
+
+    /// Of a folder that is noted.
+    fn note_in_folder(&mut self, name: &ObjectName, id: FileId, file: Option<File>, bounds: Bounds) {
         if self.everything {
             return;
         }
         // A file that we keep open stays so, unless another one has its name by now.
-        let kept = self
-            .files
-            .get(name)
-            .is_some_and(|(known, file)| *known == id && file.is_some());
-        if !kept {
-            self.files.insert(name.clone(), (id, file));
-            self.note_folder(parent(name.as_str()), bounds);
+        match self.files.get_mut(name) {
+            Some((known, kept)) if *known == id => *kept = kept.take().or(file),
+            Some(other) => *other = (id, file),
+            None => _ = self.files.insert(name.clone(), (id, file)),
         }
         if self.files.len() == bounds.sync_calls_max + 1 {
             // The file system will be synced as a whole, and its root reports failed writes.
@@ -193,7 +198,7 @@ impl Tracker {
         self.state().anchored.remove(folder);
     }
 
-    /// This handle has seen these objects, and that there are no others in these folders.
+    /// This handle has seen these objects, and that there are no others in these folders, which hold them.
     pub(super) fn listed<'a>(
         &self,
         objects: impl Iterator<Item = (&'a ObjectName, FileId)>,
@@ -205,7 +210,7 @@ impl Tracker {
         }
         for (name, id) in objects {
             if state.durable.get(name) != Some(&id) {
-                state.pending.note_file(name, id, None, self.bounds);
+                state.pending.note_in_folder(name, id, None, self.bounds);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A storage that is watched: what is asked of it is written down, and before each operation that changes
 //! something a test may look at the machine.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -174,12 +175,8 @@ impl Storage for Watched {
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.note(Asked::List, folder).list(folder)
     }
-    fn list_within(
-        &self,
-        folder: &str,
-        is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.note(Asked::List, folder).list_within(folder, is_wanted)
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.note(Asked::List, folder).list_in(folder, sub_folders)
     }
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         self.note(Asked::List, folder).list_folders(folder)

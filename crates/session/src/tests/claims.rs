@@ -341,7 +341,7 @@ fn whoever_is_claiming_is_not_overlooked() {
     let other = done.lock().unwrap().take().unwrap();
     assert_eq!((other.id(), own.id()), (claiming, claiming.next()));
     other.ensure_running().unwrap();
-    let census = manifests.census_of(&own, listing, &BTreeMap::new()).unwrap();
+    let census = manifests.census_of(&own, &listing, &BTreeMap::new()).unwrap();
     assert_eq!(census, None, "another runs");
 }
 
@@ -354,7 +354,7 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
         (manifests, session, listing)
     };
     let is_good = |(manifests, session, listing): &(Manifests, Session, Listing)| {
-        let census = manifests.census_of(session, listing.clone(), &BTreeMap::new());
+        let census = manifests.census_of(session, listing, &BTreeMap::new());
         census.unwrap().is_some()
     };
     let ended = host.begin(1);
