@@ -17,11 +17,15 @@ pub(crate) fn folder_prefix(folder: &str) -> Result<String, StorageError> {
     }
     match ObjectName::new(folder) {
         Ok(name) => Ok(format!("{name}/")),
-        Err(error) => Err(StorageError::Io {
-            action: "list",
-            name: folder.to_owned(),
-            source: io::Error::new(io::ErrorKind::InvalidInput, error),
-        }),
+        Err(error) => Err(no_folder(folder, error.why)),
+    }
+}
+
+fn no_folder(folder: &str, why: &'static str) -> StorageError {
+    StorageError::Io {
+        action: "list",
+        name: folder.to_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, why),
     }
 }
 
@@ -38,15 +42,18 @@ pub(crate) fn sub_folders<'a>(names: impl Iterator<Item = &'a ObjectName>, prefi
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// The sub-folders as names of their own.
+/// The sub-folders by their whole names.
 pub(crate) fn folders_in(folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<String>, StorageError> {
     let prefix = folder_prefix(folder)?;
     let each = sub_folders.iter().map(|part| {
         let whole = format!("{prefix}{part}");
-        let is_one = !part.is_empty() && !part.contains('/');
-        // An impossible name says what is wrong with it.
-        folder_prefix(if is_one { &whole } else { "/" })?;
-        Ok(whole)
+        if part.contains('/') {
+            return Err(no_folder(&whole, "a sub-folder's name has no slashes"));
+        }
+        match ObjectName::new(whole) {
+            Ok(name) => Ok(String::from(name)),
+            Err(error) => Err(no_folder(&error.name, error.why)),
+        }
     });
     each.collect()
 }

@@ -147,8 +147,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
-    /// As [`Storage::list`], of these immediate sub-folders of `folder` alone; their names without slashes, in any order. It is
-    /// no word on the others: a barrier need not cover what is in them.
+    /// As [`Storage::list`], and sorted as that, of these immediate sub-folders of `folder` alone; their names have no
+    /// slashes. It is no word on the others: a barrier need not cover what is in them.
     ///
     /// # Errors
     /// As [`Storage::list`], of `folder` and of each.

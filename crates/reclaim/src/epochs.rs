@@ -167,6 +167,11 @@ pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
     }
 }
 
+/// As [`delete`], of many.
+pub(crate) fn delete_all(sealer: &Sealer, names: &[ObjectName]) -> Result<()> {
+    names.iter().try_for_each(|name| delete(sealer, name))
+}
+
 /// Whether a higher epoch exists: then this one is void, or another has finished it.
 pub(crate) fn ensure_highest(sealer: &Sealer, epoch: Epoch) -> Result<()> {
     if Epochs::list(sealer)?.highest() > Some(epoch) {

@@ -59,8 +59,8 @@ pub(crate) struct Announced<'a> {
     pub(crate) marks: &'a InForce,
     /// What they were made from.
     pub(crate) census: Census,
-    /// Marks as they were before.
-    pub(crate) before: &'a InForce,
+    /// Marks that no longer count when its removed list is there.
+    pub(crate) superseded: Vec<ObjectName>,
 }
 
 /// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from; who found it open reads
@@ -70,12 +70,14 @@ pub(crate) fn epoch(
     options: &PruneOptions,
     session: &Session,
     lease: &HeldLease,
-    (epoch, announced): (Epoch, Option<Announced<'_>>),
+    (epoch, mut announced): (Epoch, Option<Announced<'_>>),
     report: &mut PruneReport,
 ) -> Result<Option<Census>> {
     // Listed anew, here and below: an epoch below the highest is void.
     epochs::ensure_highest(context.sealer, epoch)?;
-    let before = announced.as_ref().map(|announced| announced.before);
+    let old = announced
+        .as_mut()
+        .map(|announced| std::mem::take(&mut announced.superseded));
     let (mut refused, mut census) = (None, None);
     let removed = match epochs::read_removed(context.sealer, epoch)? {
         Found::Whole(removed) => {
@@ -136,7 +138,7 @@ pub(crate) fn epoch(
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
-    close(context, &removed, before)?;
+    close(context, &removed, old)?;
     hook_again(context, session, &done.kept)?;
     refused.map_or(Ok(census), Err)
 }
@@ -411,20 +413,18 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
 /// barrier: should a power cut bring marks back, they are below those that count; should it bring the condemned list
 /// back, the epoch is finished once more.
 ///
-/// `before`: the marks that were listed before the epoch, by whom it was announced. What another has put since, who slept, the
-/// next run finds.
-fn close(context: &Context<'_>, removed: &Removed, before: Option<&InForce>) -> Result<()> {
+/// `old`: marks that go, by whom the epoch was announced. What another has put since, who slept, the next run finds.
+fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>) -> Result<()> {
     let sealer = context.sealer;
-    let found;
-    let before = if let Some(before) = before {
-        before
+    let old = if let Some(old) = old {
+        old
     } else {
         // Of the groups that the list names nothing has to be read.
         let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
-        found = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
-        &found
+        let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
+        superseded(&removed.marks, &removed.marks, &listed)
     };
-    drop_lower_marks(context, &removed.marks, &removed.marks, before)?;
+    epochs::delete_all(sealer, &old)?;
     drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
     // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
@@ -455,19 +455,6 @@ fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
         if is_gone {
             epochs::delete(context.sealer, &names::damaged(container, number))?;
         }
-    }
-    Ok(())
-}
-
-/// Deletes marks that [`superseded`] finds.
-pub(crate) fn drop_lower_marks(
-    context: &Context<'_>,
-    kept: &MarkRevisions,
-    named: &MarkRevisions,
-    listed: &InForce,
-) -> Result<()> {
-    for name in superseded(kept, named, listed) {
-        epochs::delete(context.sealer, &name)?;
     }
     Ok(())
 }

@@ -105,9 +105,8 @@ impl Known {
         Ok(())
     }
 
-    /// Sessions, and marks.
-    pub(crate) fn into_listed(self) -> (Census, InForce) {
-        (self.census, self.in_force)
+    pub(crate) fn into_census(self) -> Census {
+        self.census
     }
 
     pub(crate) fn plan(

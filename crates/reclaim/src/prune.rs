@@ -287,11 +287,12 @@ fn run(
             break;
         };
         let replaces = known.replaces_lists && !begun.is_partial;
-        let (census, before) = known.into_listed();
+        let marks = begun.marks.revisions();
+        let superseded = finish::superseded(&marks, &marks, &known.in_force);
         let announced = Announced {
             marks: &begun.marks,
-            census,
-            before: &before,
+            census: known.into_census(),
+            superseded,
         };
         let census = finish::epoch(
             context,
@@ -369,8 +370,7 @@ fn begin_with(
         let old = finish::superseded(&plan.after.revisions(), named, &known.in_force);
         if !old.is_empty() && lease.is_held()? {
             context.sealer.barrier()?;
-            old.iter()
-                .try_for_each(|name| epochs::delete(context.sealer, name))?;
+            epochs::delete_all(context.sealer, &old)?;
         }
         return Ok(Begun {
             epoch,
@@ -409,7 +409,8 @@ fn begin_with(
         }
     } else {
         context.sealer.barrier()?;
-        finish::drop_lower_marks(context, &plan.after.revisions(), named, &known.in_force)?;
+        let old = finish::superseded(&plan.after.revisions(), named, &known.in_force);
+        epochs::delete_all(context.sealer, &old)?;
     }
     Ok(Begun {
         epoch,

@@ -64,8 +64,8 @@ impl Manifests {
         listing: &Listing,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<Census>> {
-        // Of what is there after the own claim: of a claim that is being put nothing may show but an empty folder, by which
-        // the own number was found.
+        // Of what is there after the own claim: of a claim that is being put nothing may show but an empty folder, by
+        // which the own number was found.
         let roster = Roster::among(self.objects(), &listing.manifests, &listing.numbers)?;
         if session.is_alone_since(&roster)? {
             self.census_by(&listing.manifests, roster, covers)

@@ -63,7 +63,7 @@ impl Session {
         Ok(session)
     }
 
-    /// With the manifests that were listed for its number.
+    /// With what was listed for its number.
     fn begin_with(manifests: &Manifests, begin: Begin) -> Result<(Self, Listing)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
@@ -103,7 +103,7 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::begin_read_with`]; the manifests that were listed for its number come with it, for a census
+    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a census
     /// ([`Manifests::census_of`]).
     ///
     /// # Errors

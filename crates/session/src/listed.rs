@@ -45,7 +45,7 @@ impl Listed {
     }
 }
 
-/// The manifests of the store, or of one series: by series, session and revision. Foreign names are passed over.
+/// The manifests of the store, or of one series, by name. Foreign names are passed over.
 pub(crate) fn list(objects: &Objects, folder: &str) -> Result<Vec<Listed>, StorageError> {
     let listed = objects.storage().list(folder)?;
     Ok(listed.iter().filter_map(Listed::of).collect())

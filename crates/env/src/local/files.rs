@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::Statx;
+use rustix::fs::Stat;
 use types::{ObjectName, UnixNanos};
 
 use crate::{ObjectMeta, StorageError};
@@ -54,13 +54,19 @@ impl From<&Metadata> for Attributes {
     }
 }
 
-impl From<&Statx> for Attributes {
-    fn from(stat: &Statx) -> Self {
+impl From<&Stat> for Attributes {
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_fallible_conversions,
+        reason = "the fields' widths differ between architectures"
+    )]
+    fn from(stat: &Stat) -> Self {
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
         Self {
-            inode: stat.stx_ino,
-            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
-            len: stat.stx_size,
-            blocks: stat.stx_blocks,
+            inode: stat.st_ino.into(),
+            modified: (stat.st_mtime.into(), stat.st_mtime_nsec.try_into().unwrap_or(0)),
+            len: count(stat.st_size.into()),
+            blocks: count(stat.st_blocks.into()),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! there. Symbolic links are not followed: a store is one file system. A file that is deleted, or a folder
 //! that appears, while it is being walked is seen or not.
 //!
-//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by its name in the one that
-//! the walk began at, and read into a buffer that serves all.
+//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by its name in the
+//! one that the walk began at, and read into a buffer that serves all.
 
 use std::io;
 use std::path::Path;
@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 use types::ObjectName;
 
 use super::files::{Attributes, absent, object_meta};
@@ -25,7 +26,7 @@ use crate::ObjectMeta;
 const A_THREAD_MIN: usize = 16;
 /// More than there are cores, for a folder that is not in memory is waited for.
 const THREADS_MAX: usize = 8;
-/// Entries that the system gives at once; the longest takes 280 bytes.
+/// Entries that the system gives at once; the longest takes some 280 bytes, or 1 KiB where FUSE allows that.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// What a walk has found.
@@ -82,7 +83,10 @@ impl Top<'_> {
     /// A folder below; `None` where it is gone.
     fn open(&self, folder: &str) -> io::Result<Option<OwnedFd>> {
         let below = folder.strip_prefix(self.folder).unwrap_or(folder);
-        open(self.opened, below.trim_start_matches('/'), OFlags::NOFOLLOW)
+        match open(self.opened, below.trim_start_matches('/'), OFlags::NOFOLLOW) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) => gone(error, None),
+        }
     }
 }
 
@@ -140,22 +144,20 @@ impl Found {
     ) -> io::Result<Vec<String>> {
         let mut inner = Vec::new();
         each_entry(opened, buffer, |part, kind| {
-            let Some(name) = part.to_str().ok().and_then(|part| object_name(&folder, part)) else {
+            let Some(name) = object_name(&folder, part) else {
                 return Ok(());
             };
-            if kind == FileType::Directory {
-                inner.push(String::from(name));
-            } else if kind == FileType::RegularFile {
-                let asked = StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::MTIME;
-                match statx(opened, part, AtFlags::SYMLINK_NOFOLLOW, asked).map_err(io::Error::from) {
+            match kind()? {
+                FileType::Directory => inner.push(String::from(name)),
+                FileType::RegularFile => match statat(opened, part, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => {
                         let attributes = Attributes::from(&stat);
                         let id = FileId::of(attributes);
                         self.objects.push((object_meta(name, attributes), id));
                     }
-                    Err(error) if absent(&error) => {}
-                    Err(error) => return Err(error),
-                }
+                    Err(error) => return gone(error, ()),
+                },
+                _ => {}
             }
             Ok(())
         })?;
@@ -174,9 +176,10 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
         opened.as_fd(),
         &mut Vec::with_capacity(BUFFER_BYTES),
         |part, kind| {
-            if kind == FileType::Directory {
-                let name = part.to_str().ok().and_then(|part| ObjectName::new(part).ok());
-                names.extend(name.map(String::from));
+            if let Ok(name) = ObjectName::new(part)
+                && kind()? == FileType::Directory
+            {
+                names.push(String::from(name));
             }
             Ok(())
         },
@@ -185,34 +188,31 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// `None` where there is no such folder.
+/// `None` where there is no such folder. The root itself must be there: a store that is not mounted is not an empty one.
 fn open_top(root: &Path, folder: &str) -> io::Result<Option<OwnedFd>> {
-    let opened = open(CWD, &root.join(folder), OFlags::empty())?;
-    if opened.is_none() && folder.is_empty() {
-        // The root itself must be there: a store that is not mounted is not an empty one.
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    Ok(opened)
-}
-
-fn open(
-    within: BorrowedFd<'_>,
-    path: impl rustix::path::Arg + Copy,
-    how: OFlags,
-) -> io::Result<Option<OwnedFd>> {
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | how;
-    match retry_on_intr(|| openat(within, path, how, Mode::empty())).map_err(io::Error::from) {
+    match open(CWD, &root.join(folder), OFlags::empty()) {
         Ok(opened) => Ok(Some(opened)),
-        Err(error) if absent(&error) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if folder.is_empty() => Err(error.into()),
+        Err(error) => gone(error, None),
     }
 }
 
-/// Names in a folder and what they are of. One that is removed while it is read has no more.
+fn open(within: BorrowedFd<'_>, path: impl Arg + Copy, how: OFlags) -> Result<OwnedFd, Errno> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | how;
+    retry_on_intr(|| openat(within, path, how, Mode::empty()))
+}
+
+/// What is there instead of something that is absent.
+fn gone<T>(error: Errno, instead: T) -> io::Result<T> {
+    let error = io::Error::from(error);
+    if absent(&error) { Ok(instead) } else { Err(error) }
+}
+
+/// Names in a folder, and what they are of for who asks. A folder that is removed while it is read has no more.
 fn each_entry(
     opened: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,
-    mut each: impl FnMut(&std::ffi::CStr, FileType) -> io::Result<()>,
+    mut each: impl FnMut(&str, &dyn Fn() -> io::Result<FileType>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut entries = RawDir::new(opened, buffer.spare_capacity_mut());
     loop {
@@ -221,21 +221,18 @@ fn each_entry(
             Some(Err(Errno::INTR)) => continue,
             Some(entry) => entry?,
         };
-        let kind = match entry.file_type() {
-            // A file system that does not say.
-            FileType::Unknown => match statx(
-                opened,
-                entry.file_name(),
-                AtFlags::SYMLINK_NOFOLLOW,
-                StatxFlags::TYPE,
-            ) {
-                Ok(stat) => FileType::from_raw_mode(stat.stx_mode.into()),
-                Err(error) if absent(&error.into()) => continue,
-                Err(error) => return Err(error.into()),
-            },
-            kind => kind,
+        let Ok(part) = entry.file_name().to_str() else {
+            continue;
         };
-        each(entry.file_name(), kind)?;
+        let kind = || match entry.file_type() {
+            // A file system that does not say.
+            FileType::Unknown => match statat(opened, part, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode)),
+                Err(error) => gone(error, FileType::Unknown),
+            },
+            kind => Ok(kind),
+        };
+        each(part, &kind)?;
     }
 }
 

@@ -79,18 +79,24 @@ impl SlotList {
     /// Accepts exactly what [`Self::write`] writes.
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Self> {
         let containers = r.count(2)?;
-        let mut list = Self::default();
-        let (mut previous, mut ranges) = (0, Vec::new());
+        let (mut entries, begin) = (r.clone(), r.position());
+        let (mut last, mut previous, mut ranges) = (None, 0, Vec::new());
         for _ in 0..containers {
             let wrong = r.fault("the containers are not sorted, or slots are not sorted or not merged");
             ranges.clear();
             let container = read_entry(r, &mut previous, &mut ranges)?;
-            if list.last >= Some(container) || !are_apart(&ranges) {
+            if last >= Some(container) || !are_apart(&ranges) {
                 return Err(wrong);
             }
-            list.push(container, &ranges);
+            last = Some(container);
         }
-        Ok(list)
+        // A number has one encoding, so these are the bytes that pushing would make.
+        let bytes = entries.take(r.position() - begin)?.to_vec();
+        Ok(Self {
+            containers: containers as u64,
+            last,
+            bytes,
+        })
     }
 }
 

@@ -367,3 +367,29 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
     assert!(!is_good(&alone), "and ended");
     assert!(!is_good(&begin()), "a read session runs");
 }
+
+/// Who slept before its claim was put may have a number below, and says nothing until it has given way.
+#[test]
+fn whoever_claims_a_lower_number_later_changes_nothing() {
+    let host = Host::of(FaultStorage::new(), env::ManualClock::default());
+    let number = |n| SessionId::new(n).unwrap();
+    // The numbers below are free again, and the next is above.
+    host.storage
+        .put(&names::heartbeat(number(2), 9), &[b"-"])
+        .unwrap();
+    let manifests = Manifests::new(&host.sealer);
+    let (own, listing) = Session::begin_read_listed(&manifests, 1, SessionPolicy::default()).unwrap();
+    assert_eq!(own.id(), number(3));
+    let claim = Claim {
+        series: series(1),
+        name: super::begin(1).name,
+        process: 1,
+        has_lock: true,
+    };
+    let objects = Objects::new(&host.sealer);
+    for (id, is_good) in [(number(1), true), (number(4), false)] {
+        objects.put(&names::claim(id), &claim).unwrap();
+        let census = manifests.census_of(&own, &listing, &BTreeMap::new()).unwrap();
+        assert_eq!(census.is_some(), is_good, "{id} has claimed");
+    }
+}

@@ -192,6 +192,24 @@ fn what_others_have_put_is_synced_once_it_was_read_or_listed() {
 }
 
 #[test]
+fn what_others_have_put_in_folders_that_were_named_is_synced_once_it_was_listed() {
+    let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
+    let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
+    for object in ["a/n/1", "a/other/1"] {
+        theirs.put(&name(object), &[b"1"]).unwrap();
+    }
+    calls.take();
+    let named = ["n", "missing"].map(str::to_owned).into();
+    assert_eq!(ours.list_in("a", &named).unwrap().len(), 1);
+    ours.barrier().unwrap();
+    assert_eq!(
+        calls.take(),
+        (1, 3, 0),
+        "the file, its folder, the one above, which lacks the missing one, and the root"
+    );
+}
+
+#[test]
 fn what_was_seen_to_be_missing_is_made_durable_as_such() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
