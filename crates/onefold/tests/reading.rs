@@ -5,7 +5,9 @@
 mod common;
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use common::beside::Kept;
 use common::pruning::{Stage, assert_stages, forget, leaving, prune};
@@ -21,6 +23,7 @@ use onefold::{
     StreamOutput,
 };
 use session::{DeathWatch, Life, Session, SessionPolicy};
+use types::{Generation, ObjectName};
 
 /// Calls back once, at the first bytes.
 struct Sleeper<'a> {
@@ -135,6 +138,62 @@ fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
             assert_restores_bytes(store, &snapshot(store, again.id), name, bytes, when);
         }
     });
+}
+
+/// A new generation's main copy is there, and its mirror copy comes before the n-th read of a check, for all n until that
+/// has looked for it twice.
+#[test]
+fn a_check_finds_nothing_between_the_copies_of_a_generation_that_is_being_put() {
+    let (machine, _) = half_forgotten(402);
+    let mut looked = [false; 3];
+    for n in 1.. {
+        let when = format!("before read {n}");
+        let storage = machine.storage.crash(CrashPolicy::KeepAll);
+        let process = Process::on(storage, machine.clock.clone(), 403);
+        let pruner = process.beside(404).striding();
+        let (between, is_between) = mpsc::sync_channel(1);
+        let (go, goes_on) = mpsc::channel::<()>();
+        pruner.watched.set_before(move |asked, name| {
+            let parsed = ObjectName::new(name)
+                .ok()
+                .and_then(|name| names::parse_mirror(&name));
+            let is_new = parsed.is_some_and(|mirror| mirror.generation > Generation::FIRST);
+            // Once: nobody waits for another.
+            if asked == Asked::Put && is_new && between.try_send(name.to_owned()).is_ok() {
+                _ = goes_on.recv();
+            }
+        });
+        let (ended, has_ended) = mpsc::channel();
+        let looks = thread::scope(|scope| {
+            let (store, watched) = (process.open(), Arc::clone(&process.watched));
+            scope.spawn(|| {
+                prune(&pruner.open(), &leaving(PruneUnused::Bytes(0)), &when);
+                ended.send(()).unwrap();
+            });
+            let mirror = is_between.recv().expect("a prune puts a mirror copy anew");
+            let looks = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&looks);
+            watched.take_requests();
+            process.watched.set_once(n, move || {
+                let asked = watched.take_requests();
+                let of_it = asked
+                    .iter()
+                    .filter(|request| request.asked == Asked::Tail && request.name == mirror);
+                counted.store(of_it.count(), Ordering::Relaxed);
+                drop(go);
+                has_ended.recv().unwrap();
+            });
+            let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+            let looks = looks.load(Ordering::Relaxed);
+            assert!(looks > 1 || report.is_sound(), "{when}: {:?}", report.findings);
+            looks
+        });
+        looked[looks] = true;
+        if looks > 1 {
+            break;
+        }
+    }
+    assert_eq!(looked, [true; 3]);
 }
 
 /// With little memory: what was not written yet was not read yet, but for what is read ahead.

@@ -42,23 +42,54 @@ pub(super) fn read(
             });
         }
         drop(tx);
+        let mut again = Vec::new();
         for (id, verified) in rx {
             let verified = verified?;
             monitor.add_done(1);
             report.containers_read += 1;
             report.bytes_read += verified.bytes_read;
-            // Of a stub nothing is lost where something else shows the way.
-            let is_led = store.containers.led_by_list(id).is_some();
-            judge(id, &verified, is_led, report, bad);
-            if id.kind == ContainerKind::Catalog {
-                compare_copies(store, id, report)?;
+            if lacks_mirror(&verified) {
+                again.push(id);
+            } else {
+                tell(store, id, &verified, report, bad)?;
             }
         }
         if monitor.is_cancelled() {
             return Err(restore::RestoreError::Interrupted.into());
         }
+        // Of a generation that is being put the mirror copy comes a moment after the main one, and is there by now.
+        for id in again {
+            let verified = store.containers.verify(id, Depth::Full)?;
+            report.bytes_read += verified.bytes_read;
+            tell(store, id, &verified, report, bad)?;
+        }
         Ok(())
     })
+}
+
+/// Whether there is no mirror copy of the generation that was read.
+fn lacks_mirror(verified: &Verified) -> bool {
+    let mut of_mirror = verified
+        .damages
+        .iter()
+        .filter(|damage| damage.copy == CopyOf::Mirror);
+    of_mirror.any(|damage| matches!(damage.error, ContainerError::Missing { .. }))
+}
+
+fn tell(
+    store: &Store,
+    id: ContainerId,
+    verified: &Verified,
+    report: &mut CheckReport,
+    bad: &mut BadSlots,
+) -> Result<()> {
+    // Of a stub nothing is lost where something else shows the way.
+    let is_led = store.containers.led_by_list(id).is_some();
+    judge(id, verified, is_led, report, bad);
+    if id.kind == ContainerKind::Catalog {
+        compare_copies(store, id, report)?;
+    }
+    Ok(())
 }
 
 /// Tells what another copy makes up for from what is lost.
