@@ -20,6 +20,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("restore", 6),
     ("reclaim", 6),
     ("onefold", 7),
+    ("lab", 8),
     ("cli", 9),
 ];
 

@@ -2,6 +2,7 @@
 
 mod filter;
 mod idle;
+mod lab;
 mod prune;
 mod retention;
 
@@ -11,6 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
+pub(crate) use lab::{Generate, Lab, Simulate, Workload};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 
@@ -135,6 +137,9 @@ pub(crate) enum Command {
     /// Look after passwords
     #[command(subcommand)]
     Key(Key),
+    /// Try out what settings would give: workloads, chunk traces, a simulator
+    #[command(subcommand)]
+    Lab(Lab),
 }
 
 #[derive(Debug, Args)]
@@ -314,11 +319,7 @@ impl Assembling {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         onefold::AssembleOptions {
             budget_bytes: self.memory,
-            assembly: match self.assembly {
-                AssemblyMode::Rolling => onefold::Assembly::Rolling,
-                AssemblyMode::Fixed => onefold::Assembly::Fixed,
-                AssemblyMode::Lru => onefold::Assembly::Lru,
-            },
+            assembly: self.assembly.assembly(),
             ..onefold::AssembleOptions::for_cores(cores)
         }
     }
@@ -333,6 +334,26 @@ pub(crate) enum AssemblyMode {
     Fixed,
     /// Whole containers, of which the least recently used goes
     Lru,
+}
+
+impl AssemblyMode {
+    /// As the library has it.
+    pub(crate) const fn assembly(self) -> onefold::Assembly {
+        match self {
+            Self::Rolling => onefold::Assembly::Rolling,
+            Self::Fixed => onefold::Assembly::Fixed,
+            Self::Lru => onefold::Assembly::Lru,
+        }
+    }
+
+    /// What it is called here.
+    pub(crate) const fn name(assembly: onefold::Assembly) -> &'static str {
+        match assembly {
+            onefold::Assembly::Rolling => "rolling",
+            onefold::Assembly::Fixed => "fixed",
+            onefold::Assembly::Lru => "lru",
+        }
+    }
 }
 
 /// Bytes, with K, M or G for multiples of 1024.

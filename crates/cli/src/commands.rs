@@ -7,6 +7,7 @@ mod forget;
 mod index;
 mod init;
 mod key;
+mod lab;
 mod ls;
 mod pipeline;
 mod prune;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Stats(args) => stats::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
+        Command::Lab(args) => lab::run(args, output),
     }
 }
 

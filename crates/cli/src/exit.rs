@@ -69,7 +69,11 @@ pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
         .chain()
         .find_map(|cause| cause.downcast_ref::<onefold::Error>())
         .map(onefold::Error::kind);
+    let is_stopped = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(lab::LabError::Interrupted))
+    };
     let code = match kind {
+        _ if error.chain().any(is_stopped) => Code::Interrupted,
         Some(ErrorKind::NoStore) => Code::NoStore,
         Some(ErrorKind::WrongPassword) => Code::WrongPassword,
         Some(ErrorKind::Interrupted) => Code::Interrupted,

@@ -14,6 +14,7 @@ mod filters;
 mod forget;
 mod interruptions;
 mod json;
+mod lab;
 mod main_job;
 mod passwords;
 mod picture;

@@ -1,0 +1,81 @@
+//! Arguments of `onefold lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{AssemblyMode, memory};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Make a workload of the papers: as a chunk trace, or as files
+    Generate(Generate),
+    /// Say what a store would hold of the backups in a chunk trace, and what restoring them would read
+    Simulate(Simulate),
+}
+
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// Files that change a little every day and are backed up in full once a week [Lillibridge 4.2]
+    #[value(name = "2year")]
+    TwoYear,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// The workload
+    #[arg(value_enum)]
+    pub(crate) workload: Workload,
+    /// What all is drawn from: the same seed makes the same backups
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub(crate) seed: u64,
+    /// Bytes to begin with, with K, M or G at the end (the paper has 10 GB)
+    #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = memory)]
+    pub(crate) size: u64,
+    /// Weeks of five backups each (the paper has 96)
+    #[arg(long, default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) weeks: u32,
+    /// Write a chunk trace to this file, which must not exist
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "files",
+        conflicts_with = "files"
+    )]
+    pub(crate) trace: Option<PathBuf>,
+    /// Write the bytes of each backup to a file in this folder, which must be empty or not exist
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) files: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The chunk trace
+    #[arg(value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// Size of a container in MiB, 1 to 256 (the paper has 4 MB)
+    #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) container_mib: u32,
+    /// Let each backup begin a container of its own, as sessions do
+    #[arg(long)]
+    pub(crate) seal: bool,
+    /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and the new one: 30)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep: Option<u32>,
+    /// Restore with so much memory, in bytes or with K, M or G at the end (may be a list)
+    #[arg(long, default_value = "32M,128M,1G", value_name = "BYTES", value_delimiter = ',', value_parser = memory)]
+    pub(crate) memory: Vec<u64>,
+    /// How memory is used (may be a list)
+    #[arg(
+        long,
+        value_enum,
+        default_value = "lru,fixed,rolling",
+        value_name = "HOW",
+        value_delimiter = ','
+    )]
+    pub(crate) assembly: Vec<AssemblyMode>,
+    /// Do not restore the first so many backups
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    pub(crate) skip: u64,
+}

@@ -1,0 +1,309 @@
+//! `onefold lab`
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail};
+use lab::generate::TwoYear;
+use lab::simulate::{Memory, Outcome, Settings, Simulator};
+use lab::{BackupHead, Chunk, Extent, LabError, Sink, Source, TraceReader, TraceWriter};
+use onefold::WorkUnit;
+use serde::Serialize;
+
+use crate::args::{Generate, Lab, Simulate, Workload};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, thousands};
+use crate::progress::{self, Status};
+
+/// Averages are taken over so many backups, the last ones, as in the paper.
+const AVERAGED: usize = 20;
+
+#[derive(Serialize)]
+struct Generated {
+    message_type: &'static str,
+    backups: u64,
+    chunks: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Simulated<'a> {
+    message_type: &'static str,
+    name: &'a str,
+    full: bool,
+    chunks: u64,
+    bytes: u64,
+    bytes_new: u64,
+    bytes_kept: u64,
+    bytes_stored: u64,
+    containers: u64,
+    deduplication_factor: f64,
+    restored: Vec<RestoredLine>,
+}
+
+#[derive(Serialize)]
+struct RestoredLine {
+    memory_bytes: u64,
+    assembly: &'static str,
+    containers_read: u64,
+    speed_factor: Option<f64>,
+}
+
+pub(crate) fn run(args: &Lab, output: Output) -> Result<Code> {
+    match args {
+        Lab::Generate(args) => generate(args, output),
+        Lab::Simulate(args) => simulate(args, output),
+    }
+}
+
+/// Counts what passes, and lets nothing more pass once someone has asked to stop.
+struct Counted<'a, S> {
+    sink: S,
+    cancelled: &'a AtomicBool,
+    backups: u64,
+    chunks: u64,
+    bytes: &'a AtomicU64,
+}
+
+impl<S: Sink> Sink for Counted<'_, S> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.sink.begin(head)
+    }
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        self.chunks += chunks.len() as u64;
+        let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        self.sink.chunks(chunks)
+    }
+    fn end(&mut self) -> Result<(), LabError> {
+        self.backups += 1;
+        self.sink.end()
+    }
+}
+
+fn status(bytes: &AtomicU64) -> Status {
+    Status {
+        unit: WorkUnit::Bytes,
+        done: bytes.load(Ordering::Relaxed),
+        ..Status::default()
+    }
+}
+
+fn generate(args: &Generate, output: Output) -> Result<Code> {
+    let Workload::TwoYear = args.workload;
+    let mut workload = TwoYear {
+        seed: args.seed,
+        snapshot_bytes: args.size,
+        weeks: args.weeks,
+        ..TwoYear::default()
+    };
+    let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
+    let made = progress::beside(output, "generate", &|| status(&done), || {
+        let counted = |sink| Counted {
+            sink,
+            cancelled: &cancelled,
+            backups: 0,
+            chunks: 0,
+            bytes: &done,
+        };
+        match (&args.trace, &args.files) {
+            (Some(file), _) => to_trace(&mut workload, file, counted),
+            (None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
+            (None, None) => bail!("nothing says where to write to: --trace or --files"),
+        }
+    })?;
+    output.line(format!(
+        "wrote {}: {} in {}",
+        count(made.backups, "backup", "backups"),
+        bytes(made.bytes),
+        count(made.chunks, "chunk", "chunks")
+    ))?;
+    output.object(&made)?;
+    Ok(Code::Success)
+}
+
+fn to_trace<'a>(
+    workload: &mut TwoYear,
+    file: &Path,
+    counted: impl FnOnce(TraceWriter<BufWriter<File>>) -> Counted<'a, TraceWriter<BufWriter<File>>>,
+) -> Result<Generated> {
+    let name = file.display().to_string();
+    let created = File::create_new(file).with_context(|| name.clone())?;
+    let made = write_trace(workload, name, created, counted);
+    if made.is_err() {
+        // Half a trace is none, and its name is to be free for the next.
+        drop(fs::remove_file(file));
+    }
+    made
+}
+
+fn write_trace<'a>(
+    workload: &mut TwoYear,
+    name: String,
+    created: File,
+    counted: impl FnOnce(TraceWriter<BufWriter<File>>) -> Counted<'a, TraceWriter<BufWriter<File>>>,
+) -> Result<Generated> {
+    let mut sink = counted(TraceWriter::new(
+        name,
+        BufWriter::with_capacity(1 << 20, created),
+    )?);
+    workload.replay(&mut sink)?;
+    let made = Generated {
+        message_type: "lab_generated",
+        backups: sink.backups,
+        chunks: sink.chunks,
+        bytes: sink.bytes.load(Ordering::Relaxed),
+    };
+    sink.sink.finish()?;
+    Ok(made)
+}
+
+fn to_files(
+    workload: &TwoYear,
+    folder: &Path,
+    cancelled: &AtomicBool,
+    done: &AtomicU64,
+) -> Result<Generated> {
+    let place = || folder.display().to_string();
+    fs::create_dir_all(folder).with_context(place)?;
+    if fs::read_dir(folder).with_context(place)?.next().is_some() {
+        bail!("{}: is not empty; name a folder that is", place());
+    }
+    let mut made = Generated {
+        message_type: "lab_generated",
+        backups: 0,
+        chunks: 0,
+        bytes: 0,
+    };
+    workload.write(
+        |head| {
+            made.backups += 1;
+            let path = folder.join(&head.name);
+            let file = File::create_new(&path).map_err(|source| LabError::Io {
+                what: path.display().to_string(),
+                source,
+            })?;
+            Ok(BufWriter::with_capacity(1 << 20, file))
+        },
+        |len| {
+            made.chunks += 1;
+            done.fetch_add(len, Ordering::Relaxed);
+            if cancelled.load(Ordering::Relaxed) {
+                Err(LabError::Interrupted)
+            } else {
+                Ok(())
+            }
+        },
+    )?;
+    made.bytes = done.load(Ordering::Relaxed);
+    Ok(made)
+}
+
+fn simulate(args: &Simulate, output: Output) -> Result<Code> {
+    let name = args.trace.display().to_string();
+    let file = File::open(&args.trace).with_context(|| name.clone())?;
+    let mut trace = TraceReader::new(name, BufReader::with_capacity(1 << 20, file))?;
+    let each = args.memory.iter();
+    let memories = each.flat_map(|bytes| {
+        args.assembly.iter().map(|assembly| Memory {
+            bytes: *bytes,
+            assembly: assembly.assembly(),
+        })
+    });
+    let settings = Settings {
+        container_bytes: u64::from(args.container_mib) << 20,
+        seal: args.seal,
+        keep: args.keep.map(|keep| keep as usize),
+        memories: memories.collect(),
+        skip: args.skip,
+    };
+    let mut outcomes = Vec::new();
+    let simulator = Simulator::new(settings.clone(), |outcome| {
+        outcomes.push(outcome);
+        Ok(())
+    })?;
+    let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
+    let mut sink = Counted {
+        sink: simulator,
+        cancelled: &cancelled,
+        backups: 0,
+        chunks: 0,
+        bytes: &done,
+    };
+    progress::beside(output, "simulate", &|| status(&done), || trace.replay(&mut sink))?;
+    tell(&outcomes, &settings, output)?;
+    Ok(Code::Success)
+}
+
+fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()> {
+    for outcome in outcomes {
+        let restored = outcome.restored.iter().map(|one| RestoredLine {
+            memory_bytes: one.memory.bytes,
+            assembly: crate::args::AssemblyMode::name(one.memory.assembly),
+            containers_read: one.containers_read,
+            speed_factor: one.speed_factor(),
+        });
+        output.object(&Simulated {
+            message_type: "lab_backup",
+            name: &outcome.name,
+            full: outcome.extent == Extent::Full,
+            chunks: outcome.chunks,
+            bytes: outcome.bytes,
+            bytes_new: outcome.bytes_new,
+            bytes_kept: outcome.bytes_kept,
+            bytes_stored: outcome.bytes_stored,
+            containers: outcome.containers,
+            deduplication_factor: outcome.factor(),
+            restored: restored.collect(),
+        })?;
+    }
+    let Some(last) = outcomes.last() else {
+        output.line("the trace has no backups")?;
+        return Ok(());
+    };
+    let of_all: u64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
+    output.result(format!(
+        "backups       {:>12}  ({} in all)",
+        thousands(outcomes.len() as u64),
+        bytes(of_all)
+    ))?;
+    output.result(format!("kept          {:>12}", bytes(last.bytes_kept)))?;
+    output.result(format!(
+        "stored        {:>12}  (1 : {:.2}) in {} of {}",
+        bytes(last.bytes_stored),
+        last.factor(),
+        count(last.containers, "container", "containers"),
+        bytes(settings.container_bytes)
+    ))?;
+    let averaged = &outcomes[outcomes.len().saturating_sub(AVERAGED)..];
+    let averaged: Vec<_> = averaged
+        .iter()
+        .filter(|outcome| !outcome.restored.is_empty())
+        .collect();
+    if averaged.is_empty() {
+        return Ok(());
+    }
+    output.result(format!(
+        "restoring each of the last {}, on average:",
+        count(averaged.len() as u64, "backup", "backups")
+    ))?;
+    for (n, memory) in settings.memories.iter().enumerate() {
+        let factors = averaged
+            .iter()
+            .filter_map(|outcome| outcome.restored.get(n)?.speed_factor());
+        let factors: Vec<f64> = factors.collect();
+        #[expect(clippy::cast_precision_loss, reason = "at most twenty")]
+        let speed = factors.iter().sum::<f64>() / factors.len().max(1) as f64;
+        output.result(format!(
+            "  {:<8} {:>8}  {speed:.3} MiB a container read",
+            crate::args::AssemblyMode::name(memory.assembly),
+            bytes(memory.bytes)
+        ))?;
+    }
+    Ok(())
+}

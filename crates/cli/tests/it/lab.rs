@@ -1,0 +1,102 @@
+//! The laboratory, from a workload to what restores would read.
+
+use std::fs;
+
+use crate::bed::{Bed, last, lines};
+
+#[test]
+fn a_workload_is_made_and_simulated_without_a_store() {
+    let bed = Bed::bare();
+    let generate = ["lab", "generate", "2year", "--size", "8M", "--weeks", "2"];
+    let with = |more: &[&'static str]| {
+        generate
+            .iter()
+            .copied()
+            .chain(more.iter().copied())
+            .collect::<Vec<_>>()
+    };
+    let made = last(&bed.ok(with(&["--trace", "t", "--json"])));
+    assert_eq!(
+        (&made["message_type"], &made["backups"]),
+        (&"lab_generated".into(), &10.into())
+    );
+    bed.ok(with(&["--trace", "again"]));
+    assert!(fs::read(bed.path("t")).unwrap() == fs::read(bed.path("again")).unwrap());
+    bed.ok(with(&["--trace", "other", "--seed", "2"]));
+    assert!(fs::read(bed.path("t")).unwrap() != fs::read(bed.path("other")).unwrap());
+
+    let files = last(&bed.ok(with(&["--files", "files", "--json"])));
+    let len = |name: String| fs::metadata(bed.path(&name)).unwrap().len();
+    let all: u64 = (1..=10).map(|day| len(format!("files/2year-{day:03}"))).sum();
+    assert_eq!((&files["bytes"], &files["bytes"]), (&made["bytes"], &all.into()));
+
+    let simulate = [
+        "lab",
+        "simulate",
+        "t",
+        "--keep",
+        "3",
+        "--memory",
+        "1M,64M",
+        "--assembly",
+        "lru,rolling",
+    ];
+    let ran = bed.ok(simulate.into_iter().chain(["--json"]));
+    let backups = lines(&ran.out);
+    assert_eq!(backups.len(), 10);
+    let of_all: u64 = backups
+        .iter()
+        .map(|backup| backup["bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(of_all, all);
+    let reads = |backup: usize, n: usize| {
+        backups[backup]["restored"][n]["containers_read"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(reads(0, 2), backups[0]["containers"], "all of the first, once");
+    // Of the full backup a week later: more memory reads less, however it is used.
+    assert!(
+        reads(5, 0) > reads(5, 2) && reads(5, 1) > reads(5, 3),
+        "{:?}",
+        backups[5]
+    );
+    let text = bed.ok(simulate).out();
+    for words in ["backups                 10", "rolling", "MiB a container read"] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_made_or_simulated_is_told() {
+    let bed = Bed::bare();
+    let generate = ["lab", "generate", "2year", "--size", "1M", "--weeks", "1"];
+    let with = |more: &[&'static str]| {
+        generate
+            .iter()
+            .copied()
+            .chain(more.iter().copied())
+            .collect::<Vec<_>>()
+    };
+    bed.run(with(&[])).expect(2).says(&["--trace"]);
+    bed.ok(with(&["--trace", "t"]));
+    bed.run(with(&["--trace", "t"])).expect(1).says(&["File exists"]);
+    fs::create_dir(bed.path("full")).unwrap();
+    fs::write(bed.path("full/file"), "here").unwrap();
+    bed.run(with(&["--files", "full"]))
+        .expect(1)
+        .says(&["is not empty"]);
+    bed.run(["lab", "simulate", "full/file"])
+        .expect(1)
+        .says(&["full/file", "ends too early"]);
+    let whole = fs::read(bed.path("t")).unwrap();
+    fs::write(bed.path("cut"), &whole[..whole.len() - 1]).unwrap();
+    bed.run(["lab", "simulate", "cut"]).expect(1).says(&[
+        "cut, at byte",
+        "ends too early",
+        "make the trace again",
+    ]);
+    bed.run(["lab", "simulate", "nothing"])
+        .expect(1)
+        .says(&["nothing", "No such file"]);
+}

@@ -1,0 +1,77 @@
+//! Random numbers that repeat themselves with their seed.
+
+use std::fmt;
+
+use env::{Entropy, SeededEntropy};
+
+const BUFFER_WORDS: usize = 512;
+
+/// A generator of its own for each thing that is drawn, so that drawing more of one changes no other.
+pub(crate) struct Dice {
+    entropy: SeededEntropy,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Dice {
+    /// `stream` tells generators of one seed apart.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        Self {
+            entropy: SeededEntropy::new(seed.rotate_left(32) ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            buffer: vec![0; 8 * BUFFER_WORDS],
+            at: 8 * BUFFER_WORDS,
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        if self.at == self.buffer.len() {
+            self.entropy.fill(&mut self.buffer);
+            self.at = 0;
+        }
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.buffer[self.at..self.at + 8]);
+        self.at += 8;
+        u64::from_le_bytes(word)
+    }
+
+    /// Below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        let wide = u128::from(self.number()) * u128::from(end);
+        u64::try_from(wide >> 64).expect("less than what it was multiplied by")
+    }
+
+    /// Above 0, at most 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are drawn")]
+    fn share(&mut self) -> f64 {
+        ((self.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Exponentially distributed.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "lengths of chunks"
+    )]
+    pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
+        (-self.share().ln() * mean as f64) as u64
+    }
+
+    /// Log-normally distributed with this mean; `sigma` is of the logarithm.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "lengths of files"
+    )]
+    pub(crate) fn log_normal(&mut self, mean: u64, sigma: f64) -> u64 {
+        let normal = (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos();
+        (mean as f64 * (sigma * normal - sigma * sigma / 2.0).exp()) as u64
+    }
+}
+
+impl fmt::Debug for Dice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dice")
+    }
+}

@@ -1,0 +1,32 @@
+//! What can go wrong in the laboratory.
+
+use std::io;
+
+/// A workload that cannot be made, written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The system's.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was read or written.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Not a trace, or damaged.
+    #[error("{what}, at byte {at}: {why}; make the trace again")]
+    Trace {
+        /// What was read.
+        what: String,
+        /// Where.
+        at: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Someone asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// Settings that make no sense.
+    #[error("{0}")]
+    Settings(String),
+}

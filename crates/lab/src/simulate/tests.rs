@@ -1,0 +1,133 @@
+use std::collections::{BTreeSet, HashMap};
+
+use proptest::prelude::*;
+use restore::plan::Assembly;
+use types::Fingerprint;
+
+use super::*;
+use crate::trace::Source;
+
+fn print(n: u8) -> Fingerprint {
+    let mut bytes = [7; 32];
+    bytes[8] = n;
+    Fingerprint::from_bytes(bytes)
+}
+
+fn chunk(n: u8) -> Chunk {
+    Chunk {
+        fingerprint: (n > 0).then(|| print(n)),
+        len: 1 + u32::from(n) % 5,
+    }
+}
+
+struct Workload(Vec<Vec<u8>>);
+
+impl Source for Workload {
+    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
+        for (n, backup) in self.0.iter().enumerate() {
+            sink.begin(&BackupHead {
+                name: n.to_string(),
+                extent: Extent::Full,
+            })?;
+            let chunks: Vec<Chunk> = backup.iter().map(|n| chunk(*n)).collect();
+            if !chunks.is_empty() {
+                sink.chunks(&chunks)?;
+            }
+            sink.end()?;
+        }
+        Ok(())
+    }
+}
+
+fn run(
+    workload: Vec<Vec<u8>>,
+    keep: Option<usize>,
+    container_bytes: u64,
+    memories: &[Memory],
+) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    let settings = Settings {
+        container_bytes,
+        seal: true,
+        keep,
+        memories: memories.to_vec(),
+        skip: 0,
+    };
+    let mut simulator = Simulator::new(settings, |outcome| {
+        outcomes.push(outcome);
+        Ok(())
+    })
+    .unwrap();
+    Workload(workload).replay(&mut simulator).unwrap();
+    outcomes
+}
+
+fn memory(bytes: u64, assembly: Assembly) -> Memory {
+    Memory { bytes, assembly }
+}
+
+#[test]
+fn a_scattered_backup_reads_each_container_once_with_an_area_and_more_often_without() {
+    // Two containers of two chunks each, and a backup that goes from one to the other and back.
+    let workload = vec![vec![5, 10, 15, 20], vec![5, 15, 10, 20, 5, 15]];
+    let outcomes = run(
+        workload,
+        None,
+        2,
+        &[
+            memory(100, Assembly::Rolling),
+            memory(100, Assembly::Fixed),
+            memory(2, Assembly::Fixed),
+            memory(100, Assembly::Lru),
+            memory(2, Assembly::Lru),
+        ],
+    );
+    let reads = |outcome: &Outcome| {
+        outcome
+            .restored
+            .iter()
+            .map(|one| one.containers_read)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(reads(&outcomes[0]), [2, 2, 2, 2, 2]);
+    assert_eq!(reads(&outcomes[1]), [2, 2, 6, 2, 6]);
+    assert_eq!(
+        (
+            outcomes[1].bytes_new,
+            outcomes[1].bytes_stored,
+            outcomes[1].bytes_kept
+        ),
+        (0, 4, 10)
+    );
+}
+
+proptest! {
+    /// A plain model: what is stored is what was ever new and is named still.
+    #[test]
+    fn a_store_is_what_a_plain_model_says(
+        workload in prop::collection::vec(prop::collection::vec(0..40_u8, 0..60), 1..12),
+        keep in prop::option::of(1..5_usize),
+        container_bytes in 1..40_u64,
+    ) {
+        let outcomes = run(workload.clone(), keep, container_bytes, &[memory(1, Assembly::Rolling), memory(u64::MAX, Assembly::Lru)]);
+        prop_assert_eq!(outcomes.len(), workload.len());
+        let len = |n: &u8| u64::from(chunk(*n).len);
+        for (at, outcome) in outcomes.iter().enumerate() {
+            let first = keep.map_or(0, |keep| (at + 1).saturating_sub(keep));
+            let kept = &workload[first..=at];
+            let before: BTreeSet<u8> = workload[first..at].iter().flatten().copied().filter(|n| *n > 0).collect();
+            let now: BTreeSet<u8> = kept.iter().flatten().copied().filter(|n| *n > 0).collect();
+            let sum = |chunks: &BTreeSet<u8>| chunks.iter().map(len).sum::<u64>();
+            prop_assert_eq!(outcome.bytes_stored, sum(&now));
+            prop_assert_eq!(outcome.bytes_new, sum(&now) - sum(&before));
+            prop_assert_eq!(outcome.bytes_kept, kept.iter().flatten().filter(|n| **n > 0).map(len).sum::<u64>());
+            prop_assert_eq!(outcome.bytes, workload[at].iter().filter(|n| **n > 0).map(len).sum::<u64>());
+            // Nothing fits beside the chunk in front, or all containers stay.
+            let distinct: HashMap<u8, ()> = workload[at].iter().filter(|n| **n > 0).map(|n| (*n, ())).collect();
+            prop_assert!(outcome.restored[1].containers_read <= distinct.len() as u64);
+            prop_assert!(outcome.restored[1].containers_read <= outcome.containers);
+            prop_assert!(outcome.restored[0].containers_read <= outcome.chunks);
+            prop_assert!(outcome.restored[0].containers_read >= outcome.restored[1].containers_read);
+        }
+    }
+}
