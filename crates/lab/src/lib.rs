@@ -12,4 +12,6 @@ pub mod simulate;
 mod trace;
 
 pub use error::LabError;
-pub use trace::{BackupHead, Chunk, Extent, Sink, Source, TraceReader, TraceWriter};
+pub use trace::{
+    BackupHead, Chunk, DestorReader, DestorWriter, Extent, Sink, Source, TraceReader, TraceWriter, open_trace,
+};

@@ -6,11 +6,15 @@
 //! bytes, eight bytes each). `Z`: the trace ends (its backups, in eight). Numbers are little-endian. What is counted at an end must be
 //! what came before, so a trace that was cut short or mixed up is told.
 
+mod destor;
+
 use std::io::{BufRead, Read, Write};
 
 use types::Fingerprint;
 
 use crate::error::LabError;
+
+pub use destor::{DestorReader, DestorWriter};
 
 const MAGIC: &[u8; 8] = b"onetrc01";
 const CHUNKS_MAX: usize = 4096;
@@ -296,6 +300,26 @@ impl<R: BufRead> Source for TraceReader<R> {
                 _ => return Err(self.wrong("a record stands where it may not")),
             }
         }
+    }
+}
+
+/// A trace of either kind, told by its beginning; `what` names it in errors, and a backup that has no name of its own.
+///
+/// # Errors
+/// `Trace` where it is none; of the system.
+pub fn open_trace<'a, R: BufRead + 'a>(
+    what: impl Into<String>,
+    mut input: R,
+) -> Result<Box<dyn Source + 'a>, LabError> {
+    let what = what.into();
+    let begins = input.fill_buf().map_err(|source| LabError::Io {
+        what: what.clone(),
+        source,
+    })?;
+    if begins.starts_with(b"file start ") || begins.starts_with(b"stream end") {
+        Ok(Box::new(DestorReader::new(what, input)))
+    } else {
+        Ok(Box::new(TraceReader::new(what, input)?))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::{AssemblyMode, memory};
 
@@ -23,6 +23,7 @@ pub(crate) enum Workload {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("to").required(true).args(["trace", "destor", "files"]))]
 pub(crate) struct Generate {
     /// The workload
     #[arg(value_enum)]
@@ -37,13 +38,11 @@ pub(crate) struct Generate {
     #[arg(long, default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weeks: u32,
     /// Write a chunk trace to this file, which must not exist
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "files",
-        conflicts_with = "files"
-    )]
+    #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) destor: Option<PathBuf>,
     /// Write the bytes of each backup to a file in this folder, which must be empty or not exist
     #[arg(long, value_name = "FOLDER")]
     pub(crate) files: Option<PathBuf>,
@@ -51,9 +50,9 @@ pub(crate) struct Generate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// The chunk trace
-    #[arg(value_name = "FILE")]
-    pub(crate) trace: PathBuf,
+    /// Chunk traces, or traces of destor: one backup each, in this order
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) traces: Vec<PathBuf>,
     /// Size of a container in MiB, 1 to 256 (the paper has 4 MB)
     #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, bail};
 use lab::generate::TwoYear;
 use lab::simulate::{Memory, Outcome, Settings, Simulator};
-use lab::{BackupHead, Chunk, Extent, LabError, Sink, Source, TraceReader, TraceWriter};
+use lab::{BackupHead, Chunk, DestorWriter, Extent, LabError, Sink, Source, TraceWriter, open_trace};
 use onefold::WorkUnit;
 use serde::Serialize;
 
@@ -104,17 +104,11 @@ fn generate(args: &Generate, output: Output) -> Result<Code> {
     };
     let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
     let made = progress::beside(output, "generate", &|| status(&done), || {
-        let counted = |sink| Counted {
-            sink,
-            cancelled: &cancelled,
-            backups: 0,
-            chunks: 0,
-            bytes: &done,
-        };
-        match (&args.trace, &args.files) {
-            (Some(file), _) => to_trace(&mut workload, file, counted),
-            (None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
-            (None, None) => bail!("nothing says where to write to: --trace or --files"),
+        match (&args.trace, &args.destor, &args.files) {
+            (Some(file), ..) => to_trace(&mut workload, file, &cancelled, &done),
+            (None, Some(folder), _) => to_destor(&mut workload, folder, &cancelled, &done),
+            (None, None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
+            (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
         }
     })?;
     output.line(format!(
@@ -127,14 +121,44 @@ fn generate(args: &Generate, output: Output) -> Result<Code> {
     Ok(Code::Success)
 }
 
-fn to_trace<'a>(
+impl<'a, S: Sink> Counted<'a, S> {
+    fn new(sink: S, cancelled: &'a AtomicBool, bytes: &'a AtomicU64) -> Self {
+        Self {
+            sink,
+            cancelled,
+            backups: 0,
+            chunks: 0,
+            bytes,
+        }
+    }
+
+    fn generated(&self) -> Generated {
+        Generated {
+            message_type: "lab_generated",
+            backups: self.backups,
+            chunks: self.chunks,
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn to_trace(
     workload: &mut TwoYear,
     file: &Path,
-    counted: impl FnOnce(TraceWriter<BufWriter<File>>) -> Counted<'a, TraceWriter<BufWriter<File>>>,
+    cancelled: &AtomicBool,
+    done: &AtomicU64,
 ) -> Result<Generated> {
     let name = file.display().to_string();
     let created = File::create_new(file).with_context(|| name.clone())?;
-    let made = write_trace(workload, name, created, counted);
+    let write = || {
+        let writer = TraceWriter::new(name, BufWriter::with_capacity(1 << 20, created))?;
+        let mut sink = Counted::new(writer, cancelled, done);
+        workload.replay(&mut sink)?;
+        let made = sink.generated();
+        sink.sink.finish()?;
+        Ok(made)
+    };
+    let made = write();
     if made.is_err() {
         // Half a trace is none, and its name is to be free for the next.
         drop(fs::remove_file(file));
@@ -142,25 +166,35 @@ fn to_trace<'a>(
     made
 }
 
-fn write_trace<'a>(
+fn to_destor(
     workload: &mut TwoYear,
-    name: String,
-    created: File,
-    counted: impl FnOnce(TraceWriter<BufWriter<File>>) -> Counted<'a, TraceWriter<BufWriter<File>>>,
+    folder: &Path,
+    cancelled: &AtomicBool,
+    done: &AtomicU64,
 ) -> Result<Generated> {
-    let mut sink = counted(TraceWriter::new(
-        name,
-        BufWriter::with_capacity(1 << 20, created),
-    )?);
+    ensure_empty(folder)?;
+    let mut sink = Counted::new(DestorWriter::new(|head| create(folder, head)), cancelled, done);
     workload.replay(&mut sink)?;
-    let made = Generated {
-        message_type: "lab_generated",
-        backups: sink.backups,
-        chunks: sink.chunks,
-        bytes: sink.bytes.load(Ordering::Relaxed),
-    };
-    sink.sink.finish()?;
-    Ok(made)
+    Ok(sink.generated())
+}
+
+/// Makes the folder, or takes an empty one.
+fn ensure_empty(folder: &Path) -> Result<()> {
+    let place = || folder.display().to_string();
+    fs::create_dir_all(folder).with_context(place)?;
+    if fs::read_dir(folder).with_context(place)?.next().is_some() {
+        bail!("{}: is not empty; name a folder that is", place());
+    }
+    Ok(())
+}
+
+fn create(folder: &Path, head: &BackupHead) -> Result<BufWriter<File>, LabError> {
+    let path = folder.join(&head.name);
+    let file = File::create_new(&path).map_err(|source| LabError::Io {
+        what: path.display().to_string(),
+        source,
+    })?;
+    Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
 fn to_files(
@@ -169,11 +203,7 @@ fn to_files(
     cancelled: &AtomicBool,
     done: &AtomicU64,
 ) -> Result<Generated> {
-    let place = || folder.display().to_string();
-    fs::create_dir_all(folder).with_context(place)?;
-    if fs::read_dir(folder).with_context(place)?.next().is_some() {
-        bail!("{}: is not empty; name a folder that is", place());
-    }
+    ensure_empty(folder)?;
     let mut made = Generated {
         message_type: "lab_generated",
         backups: 0,
@@ -183,12 +213,7 @@ fn to_files(
     workload.write(
         |head| {
             made.backups += 1;
-            let path = folder.join(&head.name);
-            let file = File::create_new(&path).map_err(|source| LabError::Io {
-                what: path.display().to_string(),
-                source,
-            })?;
-            Ok(BufWriter::with_capacity(1 << 20, file))
+            create(folder, head)
         },
         |len| {
             made.chunks += 1;
@@ -205,9 +230,6 @@ fn to_files(
 }
 
 fn simulate(args: &Simulate, output: Output) -> Result<Code> {
-    let name = args.trace.display().to_string();
-    let file = File::open(&args.trace).with_context(|| name.clone())?;
-    let mut trace = TraceReader::new(name, BufReader::with_capacity(1 << 20, file))?;
     let each = args.memory.iter();
     let memories = each.flat_map(|bytes| {
         args.assembly.iter().map(|assembly| Memory {
@@ -228,14 +250,15 @@ fn simulate(args: &Simulate, output: Output) -> Result<Code> {
         Ok(())
     })?;
     let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
-    let mut sink = Counted {
-        sink: simulator,
-        cancelled: &cancelled,
-        backups: 0,
-        chunks: 0,
-        bytes: &done,
-    };
-    progress::beside(output, "simulate", &|| status(&done), || trace.replay(&mut sink))?;
+    let mut sink = Counted::new(simulator, &cancelled, &done);
+    progress::beside(output, "simulate", &|| status(&done), || {
+        args.traces.iter().try_for_each(|trace| -> Result<()> {
+            let name = trace.display().to_string();
+            let file = File::open(trace).with_context(|| name.clone())?;
+            open_trace(name, BufReader::with_capacity(1 << 20, file))?.replay(&mut sink)?;
+            Ok(())
+        })
+    })?;
     tell(&outcomes, &settings, output)?;
     Ok(Code::Success)
 }

@@ -61,6 +61,31 @@ fn a_workload_is_made_and_simulated_without_a_store() {
         "{:?}",
         backups[5]
     );
+    // As destor has it: the same backups, in other words.
+    bed.ok(with(&["--destor", "destor"]));
+    let days: Vec<String> = (1..=10).map(|day| format!("destor/2year-{day:03}")).collect();
+    let simulate_days = [
+        "lab",
+        "simulate",
+        "--keep",
+        "3",
+        "--memory",
+        "64M",
+        "--assembly",
+        "lru",
+        "--json",
+    ];
+    let again = lines(
+        &bed.ok(simulate_days.into_iter().chain(days.iter().map(String::as_str)))
+            .out,
+    );
+    for (one, other) in backups.iter().zip(&again) {
+        assert_eq!(
+            (&one["bytes_stored"], &one["containers"]),
+            (&other["bytes_stored"], &other["containers"])
+        );
+        assert_eq!(one["restored"][2], other["restored"][0]);
+    }
     let text = bed.ok(simulate).out();
     for words in ["backups                 10", "rolling", "MiB a container read"] {
         assert!(text.contains(words), "{words:?} is not in {text}");

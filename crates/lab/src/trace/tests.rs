@@ -84,6 +84,92 @@ proptest! {
     }
 }
 
+fn as_destor(held: &Held) -> Vec<Vec<u8>> {
+    let out = std::cell::RefCell::new(Vec::<Vec<u8>>::new());
+    struct Into<'a>(&'a std::cell::RefCell<Vec<Vec<u8>>>);
+    impl Write for Into<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.borrow_mut().last_mut().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut writer = DestorWriter::new(|_| {
+        out.borrow_mut().push(Vec::new());
+        Ok(Into(&out))
+    });
+    for (head, chunks, _) in &held.0 {
+        writer.begin(head).unwrap();
+        writer.chunks(chunks).unwrap();
+        writer.end().unwrap();
+    }
+    drop(writer);
+    out.into_inner()
+}
+
+fn read_destor(bytes: &[u8]) -> Result<Held, LabError> {
+    let mut held = Held::default();
+    open_trace("day", bytes)?.replay(&mut held)?;
+    Ok(held)
+}
+
+/// With what destor keeps of a fingerprint.
+fn cut(chunks: &[Chunk]) -> Vec<Chunk> {
+    let each = chunks.iter().map(|chunk| Chunk {
+        fingerprint: chunk.fingerprint.map(|fingerprint| {
+            let mut bytes = *fingerprint.as_bytes();
+            bytes[20..].fill(0);
+            Fingerprint::from_bytes(bytes)
+        }),
+        ..*chunk
+    });
+    each.collect()
+}
+
+proptest! {
+    #[test]
+    fn a_trace_of_destor_replays_what_was_written(held in held(), at in any::<prop::sample::Index>()) {
+        for ((_, chunks, _), bytes) in held.0.iter().zip(as_destor(&held)) {
+            let read = read_destor(&bytes).unwrap().0;
+            prop_assert_eq!(&read[0].1, &cut(chunks));
+            prop_assert_eq!(read.len(), 1);
+            let error = read_destor(&bytes[..at.index(bytes.len())]).unwrap_err().to_string();
+            prop_assert!(error.contains("day, at byte"), "{}", error);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "(file start [0-9]{0,3}\n[a-z\n]{0,9}|[0-9A-F]{40} [0-9]{0,9}\n|file end\n|stream end|.{0,9}){0,9}") {
+        drop(read_destor(text.as_bytes()));
+    }
+}
+
+#[test]
+fn a_trace_as_destor_writes_it_is_read() {
+    let text = "file start 4\na\nbc\n00112233445566778899aABBCCDDEEFF00112233 4096\nfile end\nfile start 1\nb\n\
+                0000000000000000000000000000000000000000 7\nfile end\nstream end";
+    let read = read_destor(text.as_bytes()).unwrap().0;
+    let chunks = &read[0].1;
+    let print = chunks[0].fingerprint.unwrap();
+    assert_eq!(&print.as_bytes()[..4], [0, 0x11, 0x22, 0x33]);
+    assert_eq!(
+        (print.as_bytes()[10], print.as_bytes()[19], print.as_bytes()[20]),
+        (0xaa, 0x33, 0)
+    );
+    assert_eq!(
+        (chunks[0].len, chunks[1]),
+        (
+            4096,
+            Chunk {
+                fingerprint: None,
+                len: 7
+            }
+        )
+    );
+}
+
 #[test]
 fn what_is_no_trace_is_told() {
     let error = read(b"something else").unwrap_err().to_string();

@@ -1,0 +1,225 @@
+//! Traces of destor [Fu et al., FAST 2015]: text, one file a backup, so that both run over the same data.
+//!
+//! For each file `file start N` and, on the next line, its name of N bytes; a line for each chunk, 40 hexadecimal digits of
+//! its fingerprint and its length; `file end`. At the end `stream end`, without a line's end. Its fingerprints have 20 bytes: ours are
+//! written without their last twelve, and read with twelve zeros for them. Where files begin is of no meaning here: a
+//! backup is written as one. A run of zeros has 40 zeros.
+
+use std::io::{BufRead, Write};
+
+use types::Fingerprint;
+
+use super::{BackupHead, Chunk, Extent, NO_FINGERPRINT, Sink, Source};
+use crate::error::LabError;
+
+const PRINT_BYTES: usize = 20;
+const GROUP: usize = 512;
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+/// No line but a name is longer; names are not kept.
+const LINE_BYTES_MAX: u64 = 128;
+const NAME_BYTES_MAX: u64 = 1 << 20;
+
+/// Writes each backup as a trace of its own.
+pub struct DestorWriter<F, W> {
+    open: F,
+    out: Option<(String, W)>,
+    line: String,
+}
+
+impl<F, W> std::fmt::Debug for DestorWriter<F, W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DestorWriter")
+    }
+}
+
+impl<F, W> DestorWriter<F, W>
+where
+    F: FnMut(&BackupHead) -> Result<W, LabError>,
+    W: Write,
+{
+    /// `open` says where a backup is written to.
+    pub fn new(open: F) -> Self {
+        Self {
+            open,
+            out: None,
+            line: String::new(),
+        }
+    }
+
+    fn put(&mut self, text: &str) -> Result<(), LabError> {
+        match &mut self.out {
+            None => Err(LabError::Settings("a chunk is of no backup".to_owned())),
+            Some((what, out)) => out.write_all(text.as_bytes()).map_err(|source| LabError::Io {
+                what: what.clone(),
+                source,
+            }),
+        }
+    }
+}
+
+impl<F, W> Sink for DestorWriter<F, W>
+where
+    F: FnMut(&BackupHead) -> Result<W, LabError>,
+    W: Write,
+{
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.out = Some((head.name.clone(), (self.open)(head)?));
+        self.put(&format!("file start {}\n{}\n", head.name.len(), head.name))
+    }
+
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        let mut line = std::mem::take(&mut self.line);
+        for chunk in chunks {
+            line.clear();
+            let fingerprint = chunk.fingerprint.unwrap_or(NO_FINGERPRINT);
+            for byte in &fingerprint.as_bytes()[..PRINT_BYTES] {
+                line.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+            }
+            line.push(' ');
+            line.push_str(&chunk.len.to_string());
+            line.push('\n');
+            self.put(&line)?;
+        }
+        self.line = line;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        self.put("file end\nstream end")?;
+        let Some((what, mut out)) = self.out.take() else {
+            return Ok(());
+        };
+        out.flush().map_err(|source| LabError::Io { what, source })
+    }
+}
+
+/// Reads one backup.
+#[derive(Debug)]
+pub struct DestorReader<R> {
+    what: String,
+    input: R,
+    line: Vec<u8>,
+    at: u64,
+}
+
+impl<R: BufRead> DestorReader<R> {
+    /// `what` names the trace in errors, and the backup.
+    pub fn new(what: impl Into<String>, input: R) -> Self {
+        Self {
+            what: what.into(),
+            input,
+            line: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Reads a line, without its end.
+    fn line(&mut self) -> Result<(), LabError> {
+        self.line.clear();
+        let mut limited = std::io::Read::take(&mut self.input, LINE_BYTES_MAX);
+        let read = limited.read_until(b'\n', &mut self.line);
+        let read = read.map_err(|source| LabError::Io {
+            what: self.what.clone(),
+            source,
+        })?;
+        if read == 0 {
+            return Err(self.wrong("the trace ends too early"));
+        }
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        } else if self.line != b"stream end" {
+            return Err(self.wrong("a line is too long, or the trace ends too early"));
+        }
+        self.at += read as u64;
+        Ok(())
+    }
+
+    fn skip_name(&mut self) -> Result<(), LabError> {
+        let number = self.line.strip_prefix(b"file start ").and_then(decimal);
+        let Some(len) = number.filter(|len| *len <= NAME_BYTES_MAX) else {
+            return Err(self.wrong("here is no beginning of a file"));
+        };
+        let mut name = Vec::new();
+        let mut limited = std::io::Read::take(&mut self.input, len + 1);
+        let read = std::io::Read::read_to_end(&mut limited, &mut name);
+        let read = read.map_err(|source| LabError::Io {
+            what: self.what.clone(),
+            source,
+        })?;
+        if read as u64 <= len || name.last() != Some(&b'\n') {
+            return Err(self.wrong("a file's name is not as long as it says"));
+        }
+        self.at += read as u64;
+        Ok(())
+    }
+
+    fn chunk(&self) -> Result<Chunk, LabError> {
+        let parsed = self
+            .line
+            .split_at_checked(2 * PRINT_BYTES)
+            .and_then(|(digits, rest)| {
+                let mut bytes = [0; Fingerprint::BYTES];
+                for (byte, digits) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+                    *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+                }
+                let len = decimal(rest.strip_prefix(b" ")?)?;
+                let len = u32::try_from(len).ok().filter(|len| *len > 0)?;
+                let fingerprint = Fingerprint::from_bytes(bytes);
+                Some(Chunk {
+                    fingerprint: (fingerprint != NO_FINGERPRINT).then_some(fingerprint),
+                    len,
+                })
+            });
+        parsed.ok_or_else(|| self.wrong("here is no chunk: 40 hexadecimal digits and a length"))
+    }
+
+    fn wrong(&self, why: &'static str) -> LabError {
+        LabError::Trace {
+            what: self.what.clone(),
+            at: self.at,
+            why,
+        }
+    }
+}
+
+impl<R: BufRead> Source for DestorReader<R> {
+    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
+        sink.begin(&BackupHead {
+            name: self.what.clone(),
+            extent: Extent::Full,
+        })?;
+        let mut group = Vec::with_capacity(GROUP);
+        loop {
+            self.line()?;
+            if self.line == b"stream end" {
+                break;
+            }
+            self.skip_name()?;
+            loop {
+                self.line()?;
+                if self.line == b"file end" {
+                    break;
+                }
+                group.push(self.chunk()?);
+                if group.len() == GROUP {
+                    sink.chunks(&group)?;
+                    group.clear();
+                }
+            }
+        }
+        if !group.is_empty() {
+            sink.chunks(&group)?;
+        }
+        sink.end()
+    }
+}
+
+/// Digits alone: no sign, no spaces.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let are_digits = digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| are_digits)?
+        .parse()
+        .ok()
+}
