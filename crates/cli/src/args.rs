@@ -12,7 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
-pub(crate) use lab::{Generate, Lab, Simulate, Workload};
+pub(crate) use lab::{Generate, Lab, Simulate, Trace, Workload};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 

@@ -5,12 +5,14 @@
 //! the simulator on the other. Everything is deterministic: the same seed and settings give the same backups, and the
 //! same backups the same figures.
 
+mod cut;
 mod dice;
 mod error;
 pub mod generate;
 pub mod simulate;
 mod trace;
 
+pub use cut::{Cutter, Cutting};
 pub use error::LabError;
 pub use trace::{
     BackupHead, Chunk, DestorReader, DestorWriter, Extent, Sink, Source, TraceReader, TraceWriter, open_trace,

@@ -10,6 +10,8 @@ use super::{AssemblyMode, memory};
 pub(crate) enum Lab {
     /// Make a workload of the papers: as a chunk trace, or as files
     Generate(Generate),
+    /// Make a chunk trace of files, tars or disk images
+    Trace(Trace),
     /// Say what a store would hold of the backups in a chunk trace, and what restoring them would read
     Simulate(Simulate),
 }
@@ -46,6 +48,27 @@ pub(crate) struct Generate {
     /// Write the bytes of each backup to a file in this folder, which must be empty or not exist
     #[arg(long, value_name = "FOLDER")]
     pub(crate) files: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    /// The backups, in this order: each a file, or a folder of which all files are cut one by one
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write the chunk trace to this file, which must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Average chunk length in KiB, 1 to 128
+    #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) chunk_kib: u32,
+    /// Cut into fixed chunks of so many KiB, as disk images are
+    #[arg(
+        long,
+        value_name = "KIB",
+        conflicts_with = "chunk_kib",
+        value_parser = clap::value_parser!(u32).range(4..=1024)
+    )]
+    pub(crate) image_kib: Option<u32>,
 }
 
 #[derive(Debug, Args)]

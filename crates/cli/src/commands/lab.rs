@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, bail};
 use lab::generate::TwoYear;
 use lab::simulate::{Memory, Outcome, Settings, Simulator};
-use lab::{BackupHead, Chunk, DestorWriter, Extent, LabError, Sink, Source, TraceWriter, open_trace};
+use lab::{
+    BackupHead, Chunk, Cutter, Cutting, DestorWriter, Extent, LabError, Sink, Source, TraceWriter, open_trace,
+};
 use onefold::WorkUnit;
 use serde::Serialize;
 
-use crate::args::{Generate, Lab, Simulate, Workload};
+use crate::args::{Generate, Lab, Simulate, Trace, Workload};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress::{self, Status};
@@ -26,6 +28,19 @@ struct Generated {
     backups: u64,
     chunks: u64,
     bytes: u64,
+}
+
+impl Generated {
+    fn tell(&self, output: Output) -> Result<Code> {
+        output.line(format!(
+            "wrote {}: {} in {}",
+            count(self.backups, "backup", "backups"),
+            bytes(self.bytes),
+            count(self.chunks, "chunk", "chunks")
+        ))?;
+        output.object(self)?;
+        Ok(Code::Success)
+    }
 }
 
 #[derive(Serialize)]
@@ -54,6 +69,7 @@ struct RestoredLine {
 pub(crate) fn run(args: &Lab, output: Output) -> Result<Code> {
     match args {
         Lab::Generate(args) => generate(args, output),
+        Lab::Trace(args) => trace(args, output),
         Lab::Simulate(args) => simulate(args, output),
     }
 }
@@ -105,20 +121,27 @@ fn generate(args: &Generate, output: Output) -> Result<Code> {
     let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
     let made = progress::beside(output, "generate", &|| status(&done), || {
         match (&args.trace, &args.destor, &args.files) {
-            (Some(file), ..) => to_trace(&mut workload, file, &cancelled, &done),
+            (Some(file), ..) => to_trace(file, &cancelled, &done, |sink| workload.replay(sink)),
             (None, Some(folder), _) => to_destor(&mut workload, folder, &cancelled, &done),
             (None, None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
             (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
         }
     })?;
-    output.line(format!(
-        "wrote {}: {} in {}",
-        count(made.backups, "backup", "backups"),
-        bytes(made.bytes),
-        count(made.chunks, "chunk", "chunks")
-    ))?;
-    output.object(&made)?;
-    Ok(Code::Success)
+    made.tell(output)
+}
+
+fn trace(args: &Trace, output: Output) -> Result<Code> {
+    let mut cutter = Cutter::new(match args.image_kib {
+        Some(kib) => Cutting::Fixed(kib << 10),
+        None => Cutting::Content(args.chunk_kib << 10),
+    })?;
+    let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));
+    let made = progress::beside(output, "trace", &|| status(&done), || {
+        to_trace(&args.output, &cancelled, &done, |sink| {
+            args.paths.iter().try_for_each(|path| cutter.backup(path, sink))
+        })
+    })?;
+    made.tell(output)
 }
 
 impl<'a, S: Sink> Counted<'a, S> {
@@ -143,17 +166,17 @@ impl<'a, S: Sink> Counted<'a, S> {
 }
 
 fn to_trace(
-    workload: &mut TwoYear,
     file: &Path,
     cancelled: &AtomicBool,
     done: &AtomicU64,
+    replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
 ) -> Result<Generated> {
     let name = file.display().to_string();
     let created = File::create_new(file).with_context(|| name.clone())?;
     let write = || {
         let writer = TraceWriter::new(name, BufWriter::with_capacity(1 << 20, created))?;
         let mut sink = Counted::new(writer, cancelled, done);
-        workload.replay(&mut sink)?;
+        replay(&mut sink)?;
         let made = sink.generated();
         sink.sink.finish()?;
         Ok(made)

@@ -125,3 +125,26 @@ fn what_cannot_be_made_or_simulated_is_told() {
         .expect(1)
         .says(&["nothing", "No such file"]);
 }
+
+#[test]
+fn a_trace_of_real_files_says_what_a_store_would_hold() {
+    let bed = Bed::bare();
+    fs::create_dir(bed.path("first")).unwrap();
+    let noise = crate::bed::noise(300_000, 7);
+    fs::write(bed.path("first/a"), &noise).unwrap();
+    fs::write(bed.path("first/b"), [&noise[..150_000], &[7; 1000]].concat()).unwrap();
+    fs::write(bed.path("second"), &noise).unwrap();
+    let made = last(&bed.ok(["lab", "trace", "first", "second", "-o", "t", "--json"]));
+    assert_eq!((&made["backups"], &made["bytes"]), (&2.into(), &751_000.into()));
+    let backups = lines(&bed.ok(["lab", "simulate", "t", "--json"]).out);
+    assert!(
+        backups[0]["bytes_stored"].as_u64().unwrap() < 360_000,
+        "{}",
+        backups[0]
+    );
+    assert_eq!(backups[1]["bytes_new"], 0);
+    bed.run(["lab", "trace", "gone", "-o", "u"])
+        .expect(1)
+        .says(&["gone: No such file"]);
+    assert!(!bed.path("u").exists(), "half a trace is none");
+}

@@ -1,0 +1,254 @@
+//! Traces of real data: files, tars and disk images, cut and fingerprinted as a backup would.
+//!
+//! Under a key that is always the same, so that traces made apart fit together; it guards nothing.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use chunking::{Cdc, CdcSizes, Chunker, Fixed, is_zero};
+use crypto::{DomainKey, Fingerprinter};
+
+use crate::error::LabError;
+use crate::trace::{BackupHead, Chunk, Extent, Sink};
+
+/// Several times the longest chunk.
+const BUFFER_BYTES: usize = 8 << 20;
+/// Of the fingerprints and the gear table of all traces.
+const KEY: [u8; 32] = *b"onefold laboratory: chunk traces";
+
+/// How data is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cutting {
+    /// By content, so many bytes on average.
+    Content(u32),
+    /// So many bytes each, as disk images are.
+    Fixed(u32),
+}
+
+/// Cuts data into chunks.
+pub struct Cutter {
+    chunker: Box<dyn Chunker>,
+    printer: Fingerprinter,
+    buffer: Vec<u8>,
+    lens: Vec<u32>,
+    chunks: Vec<Chunk>,
+}
+
+impl std::fmt::Debug for Cutter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cutter")
+    }
+}
+
+impl Cutter {
+    /// Cuts in this way.
+    ///
+    /// # Errors
+    /// `Settings` where no chunk can be so long.
+    pub fn new(cutting: Cutting) -> Result<Self, LabError> {
+        let printer = Fingerprinter::new(&DomainKey::from_bytes(KEY));
+        let wrong = |error: chunking::ChunkingError| LabError::Settings(error.to_string());
+        let chunker: Box<dyn Chunker> = match cutting {
+            Cutting::Content(avg) => {
+                Box::new(Cdc::new(CdcSizes::around(avg), &printer.gear_table()).map_err(wrong)?)
+            }
+            Cutting::Fixed(bytes) => Box::new(Fixed::new(bytes).map_err(wrong)?),
+        };
+        Ok(Self {
+            chunker,
+            printer,
+            buffer: Vec::new(),
+            lens: Vec::new(),
+            chunks: Vec::new(),
+        })
+    }
+
+    /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular files below, in the order of
+    /// their paths, each cut by itself. Links are not followed.
+    ///
+    /// # Errors
+    /// `Io` with the path that cannot be read; of the sink.
+    pub fn backup(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
+        sink.begin(&BackupHead {
+            name: path.display().to_string(),
+            extent: Extent::Full,
+        })?;
+        let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
+        if metadata.is_dir() {
+            self.folder(path, sink)?;
+        } else {
+            self.file(path, sink)?;
+        }
+        sink.end()
+    }
+
+    fn folder(&mut self, folder: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
+        let read = || -> std::io::Result<Vec<_>> {
+            let mut entries = Vec::new();
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                entries.push((entry.path(), entry.file_type()?));
+            }
+            Ok(entries)
+        };
+        let mut entries = read().map_err(|source| failed(folder, source))?;
+        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (path, kind) in entries {
+            if kind.is_dir() {
+                self.folder(&path, sink)?;
+            } else if kind.is_file() {
+                self.file(&path, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
+        let mut file = File::open(path).map_err(|source| failed(path, source))?;
+        self.stream(&mut file, |source| failed(path, source), sink)
+    }
+
+    fn stream(
+        &mut self,
+        input: &mut dyn Read,
+        failed: impl Fn(std::io::Error) -> LabError,
+        sink: &mut dyn Sink,
+    ) -> Result<(), LabError> {
+        self.buffer.clear();
+        loop {
+            let room = (BUFFER_BYTES - self.buffer.len()) as u64;
+            let mut limited = Read::take(&mut *input, room);
+            let read = limited.read_to_end(&mut self.buffer).map_err(&failed)?;
+            let is_last = (read as u64) < room;
+            self.lens.clear();
+            let cut = self.chunker.cut_all(&self.buffer, is_last, &mut self.lens);
+            let mut at = 0;
+            self.chunks.clear();
+            for len in &self.lens {
+                let bytes = &self.buffer[at..at + *len as usize];
+                at += bytes.len();
+                self.chunks.push(Chunk {
+                    fingerprint: (!is_zero(bytes)).then(|| self.printer.chunk(bytes)),
+                    len: *len,
+                });
+            }
+            if !self.chunks.is_empty() {
+                sink.chunks(&self.chunks)?;
+            }
+            if is_last {
+                return Ok(());
+            }
+            self.buffer.drain(..cut);
+        }
+    }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> LabError {
+    LabError::Io {
+        what: path.display().to_string(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{Entropy, SeededEntropy};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Chunks(Vec<Chunk>);
+
+    impl Sink for Chunks {
+        fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
+            Ok(())
+        }
+        fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+            self.0.extend_from_slice(chunks);
+            Ok(())
+        }
+        fn end(&mut self) -> Result<(), LabError> {
+            Ok(())
+        }
+    }
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        SeededEntropy::new(seed).fill(&mut bytes);
+        bytes
+    }
+
+    fn cut(cutting: Cutting, path: &Path) -> Vec<Chunk> {
+        let mut chunks = Chunks::default();
+        Cutter::new(cutting).unwrap().backup(path, &mut chunks).unwrap();
+        chunks.0
+    }
+
+    fn bytes(chunks: &[Chunk]) -> u64 {
+        chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
+    }
+
+    #[test]
+    fn a_stream_is_cut_whole_and_the_same_wherever_its_buffers_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = noise(1, 2 * BUFFER_BYTES + 12_345);
+        let (whole, later) = (folder.path().join("whole"), folder.path().join("later"));
+        fs::write(&whole, &content).unwrap();
+        fs::write(&later, [&content[..100_000], &content].concat()).unwrap();
+        let (first, second) = (
+            cut(Cutting::Content(8192), &whole),
+            cut(Cutting::Content(8192), &later),
+        );
+        assert_eq!(bytes(&first), content.len() as u64);
+        assert_eq!(bytes(&second), content.len() as u64 + 100_000);
+        let common = second
+            .iter()
+            .rev()
+            .zip(first.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        assert!(common > first.len() * 9 / 10, "{common} of {}", first.len());
+        let mean = content.len() / first.len();
+        assert!((6000..12_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn an_image_is_cut_evenly_and_its_zeros_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        fs::write(
+            &image,
+            [noise(2, 8192), vec![0; 8192], noise(2, 4096), noise(3, 100)].concat(),
+        )
+        .unwrap();
+        let chunks = cut(Cutting::Fixed(4096), &image);
+        let lens: Vec<u32> = chunks.iter().map(|chunk| chunk.len).collect();
+        assert_eq!(lens, [4096, 4096, 4096, 4096, 4096, 100]);
+        let are_zeros: Vec<bool> = chunks.iter().map(|chunk| chunk.fingerprint.is_none()).collect();
+        assert_eq!(are_zeros, [false, false, true, true, false, false]);
+        assert_eq!(chunks[0], chunks[4]);
+    }
+
+    #[test]
+    fn a_folder_is_its_files_in_order_and_what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("b")).unwrap();
+        for (name, seed) in [("c", 3), ("b/x", 2), ("a", 1)] {
+            fs::write(at(name), noise(seed, 3000)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", at("link")).unwrap();
+        let chunks = cut(Cutting::Content(8192), folder.path());
+        let each: Vec<_> = ["a", "b/x", "c"]
+            .iter()
+            .flat_map(|name| cut(Cutting::Content(8192), &at(name)))
+            .collect();
+        assert_eq!(chunks, each);
+        let error = Cutter::new(Cutting::Content(8192))
+            .unwrap()
+            .backup(&at("gone"), &mut Chunks::default());
+        assert!(error.unwrap_err().to_string().contains("gone: No such file"));
+        assert!(Cutter::new(Cutting::Fixed(0)).is_err() && Cutter::new(Cutting::Content(1)).is_err());
+    }
+}
