@@ -65,7 +65,7 @@ impl Cutter {
     }
 
     /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular files below, in the order of
-    /// their paths, each cut by itself. Links are not followed.
+    /// their paths, each cut by itself. Links in it are not followed.
     ///
     /// # Errors
     /// `Io` with the path that cannot be read; of the sink.

@@ -339,12 +339,15 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         count(averaged.len() as u64, "backup", "backups")
     ))?;
     for (n, memory) in settings.memories.iter().enumerate() {
-        let factors = averaged
+        let read = averaged
             .iter()
-            .filter_map(|outcome| outcome.restored.get(n)?.speed_factor());
-        let factors: Vec<f64> = factors.collect();
+            .filter_map(|outcome| outcome.restored.get(n)?.containers_a_mib());
+        let read: Vec<f64> = read.collect();
+        if read.is_empty() {
+            continue;
+        }
         #[expect(clippy::cast_precision_loss, reason = "at most twenty")]
-        let speed = factors.iter().sum::<f64>() / factors.len().max(1) as f64;
+        let speed = read.len() as f64 / read.iter().sum::<f64>();
         output.result(format!(
             "  {:<8} {:>8}  {speed:.3} MiB a container read",
             crate::args::AssemblyMode::name(memory.assembly),

@@ -28,6 +28,15 @@ pub struct Restored {
 }
 
 impl Restored {
+    /// Containers read for each MiB: how fragmented the backup is for this memory [Lillibridge 2]. None where nothing is
+    /// restored.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+    pub fn containers_a_mib(&self) -> Option<f64> {
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        (self.bytes > 0).then(|| self.containers_read as f64 / mib)
+    }
+
     /// MiB restored for each container read [Lillibridge 4.1]: the higher, the faster. None where nothing is read.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
@@ -54,7 +63,7 @@ pub(super) fn restore(store: &Store, recipe: &Recipe, memory: Memory) -> Restore
         assembly @ (Assembly::Rolling | Assembly::Fixed) => {
             reads(Planner::new(references, assembly, memory.bytes))
         }
-        Assembly::Lru => reads(LruPlanner::new(references, memory.bytes, |id| store.bytes_of(id))),
+        Assembly::Lru => reads(LruPlanner::new(references, memory.bytes, |_| store.slot_bytes())),
     };
     Restored {
         memory,

@@ -2,7 +2,7 @@
 //!
 //! As in Lillibridge 4.1: a full index of chunks, containers that are full when the next chunk would put them over their
 //! size, backups deleted by a schedule, chunks that nobody refers to gone from their containers, no merging. Restores are
-//! planned by the engine's own assemblers ([`restore::plan`], [`restore::lru`]), so what they read is what it would read.
+//! planned by the engine's own assemblers ([`restore::plan`], [`restore::lru`]).
 
 mod measure;
 mod store;
@@ -26,7 +26,7 @@ pub struct Settings {
     pub keep: Option<usize>,
     /// Each backup is restored with each of these.
     pub memories: Vec<Memory>,
-    /// How many backups are not restored: those before the last so many of `backups` are not of interest.
+    /// The first so many backups are not restored.
     pub skip: u64,
 }
 
@@ -147,7 +147,9 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
             containers: self.store.containers(),
             restored,
         };
-        self.kept.push_back(recipe);
+        if self.settings.keep.is_some() {
+            self.kept.push_back(recipe);
+        }
         (self.tell)(outcome)
     }
 }

@@ -1,9 +1,9 @@
 //! Containers of chunks that have no bytes, an index of all of them, and recipes.
 //!
-//! Memory: some 80 bytes a stored chunk, and twelve for each run of a recipe.
+//! Memory: up to some 180 bytes a stored chunk, and twelve for each run of a recipe. A chunk that is gone takes 40 until its
+//! whole container is.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId, Slot};
@@ -14,14 +14,17 @@ use crate::trace::Chunk;
 /// Containers that one session of ids has room for.
 const SEQUENCES: u64 = SequenceNumber::MAX.get() as u64 + 1;
 
-/// Fingerprints are as good as random already.
+/// Fingerprints are nearly random already.
 #[derive(Debug, Default)]
 pub(super) struct PrintHasher(u64);
 
 impl Hasher for PrintHasher {
     fn write(&mut self, bytes: &[u8]) {
-        if let Some(word) = bytes.get(8..16) {
-            self.0 = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        // All of it: what other programs wrote may be random in a few bytes alone.
+        for word in bytes.as_chunks::<8>().0 {
+            let mixed =
+                (self.0.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.0 = mixed ^ (mixed >> 32);
         }
     }
     fn write_usize(&mut self, _: usize) {}
@@ -55,7 +58,7 @@ struct Container {
 /// Chunks of one container in a row; without a container, zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    /// [`ZEROS`] for zeros, `first` being their number.
+    /// [`ZEROS`] for zeros, `first` being how many bytes.
     container: u32,
     first: u32,
     count: u32,
@@ -169,45 +172,18 @@ impl Store {
             });
             return Ok(());
         };
-        let at = match self.index.entry(fingerprint) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(vacant) => {
-                let len = u64::from(chunk.len);
-                let fits = self
-                    .open_bytes
-                    .is_some_and(|bytes| bytes + len <= self.container_bytes_max);
-                if !fits {
-                    self.containers.push(Container::default());
-                    self.open_bytes = Some(0);
-                }
-                let (number, container) = match self.containers.split_last_mut() {
-                    Some((last, before)) => (before.len(), last),
-                    None => unreachable!("one was pushed"),
-                };
-                let slot = u32::try_from(container.chunks.len())
-                    .ok()
-                    .filter(|slot| *slot < Slot::MAX.get());
-                let number = u32::try_from(number).ok().filter(|number| *number < ZEROS);
-                let (Some(container_number), Some(slot)) = (number, slot) else {
-                    return Err(LabError::Settings(
-                        "the workload has more containers, or a container more chunks, than there are numbers".to_owned(),
-                    ));
-                };
-                container.chunks.push(Held {
-                    fingerprint,
-                    len: chunk.len,
-                    uses: 0,
-                });
-                *self.open_bytes.get_or_insert(0) += len;
-                self.bytes_taken += len;
-                *vacant.insert(At {
-                    container: container_number,
-                    slot,
-                })
-            }
+        let at = match self.index.get(&fingerprint) {
+            Some(at) => *at,
+            None => self.add(fingerprint, chunk.len)?,
         };
         let container = &mut self.containers[at.container as usize];
         let held = &mut container.chunks[at.slot as usize];
+        if held.len != chunk.len {
+            return Err(LabError::Settings(format!(
+                "a chunk of {} bytes has the fingerprint of one of {}: these are not traces of one kind of data",
+                chunk.len, held.len
+            )));
+        }
         if held.uses == 0 {
             container.bytes += u64::from(held.len);
             self.bytes_stored += u64::from(held.len);
@@ -215,6 +191,38 @@ impl Store {
         held.uses += 1;
         recipe.push(at, held.len);
         Ok(())
+    }
+
+    /// Puts a new chunk in the open container, or in the next where that is full.
+    fn add(&mut self, fingerprint: Fingerprint, len: u32) -> Result<At, LabError> {
+        let bytes = u64::from(len);
+        let has_slot = self
+            .containers
+            .last()
+            .is_some_and(|last| last.chunks.len() < Slot::MAX.get() as usize);
+        let fits = |open: u64| open + bytes <= self.container_bytes_max && has_slot;
+        if !self.open_bytes.is_some_and(fits) {
+            self.containers.push(Container::default());
+            self.open_bytes = Some(0);
+        }
+        *self.open_bytes.get_or_insert(0) += bytes;
+        self.bytes_taken += bytes;
+        let number = u32::try_from(self.containers.len() - 1)
+            .ok()
+            .filter(|number| *number < ZEROS);
+        let container = number.ok_or_else(|| {
+            LabError::Settings("the workload has more containers than there are numbers".to_owned())
+        })?;
+        let chunks = &mut self.containers[container as usize].chunks;
+        let slot = u32::try_from(chunks.len()).expect("below the greatest slot");
+        chunks.push(Held {
+            fingerprint,
+            len,
+            uses: 0,
+        });
+        let at = At { container, slot };
+        self.index.insert(fingerprint, at);
+        Ok(at)
     }
 
     /// The backup is complete: its last container takes no more.
@@ -243,20 +251,21 @@ impl Store {
         }
     }
 
-    /// Bytes of a container's chunks.
-    pub(super) fn bytes_of(&self, id: ContainerId) -> u64 {
-        let number = (id.session.get() - 1) * SEQUENCES + u64::from(id.sequence.get());
-        let container = usize::try_from(number)
-            .ok()
-            .and_then(|number| self.containers.get(number));
-        container.map_or(0, |container| container.bytes)
+    /// What keeping a container takes: a slot of a cache, as large as a container may be [Lillibridge 4.5].
+    pub(super) fn slot_bytes(&self) -> u64 {
+        self.container_bytes_max
     }
 
     /// The stream of a backup.
     pub(super) fn pieces<'a>(&'a self, recipe: &'a Recipe) -> impl Iterator<Item = Piece> + 'a {
         recipe.runs.iter().flat_map(move |run| {
             let is_zeros = run.container == ZEROS;
-            (run.first..run.first.saturating_add(run.count)).map(move |slot| {
+            let slots = if is_zeros {
+                0..1
+            } else {
+                run.first..run.first + run.count
+            };
+            slots.map(move |slot| {
                 if is_zeros {
                     return Piece {
                         location: None,

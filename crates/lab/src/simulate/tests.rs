@@ -78,8 +78,8 @@ fn a_scattered_backup_reads_each_container_once_with_an_area_and_more_often_with
             memory(100, Assembly::Rolling),
             memory(100, Assembly::Fixed),
             memory(2, Assembly::Fixed),
-            memory(100, Assembly::Lru),
-            memory(2, Assembly::Lru),
+            memory(4, Assembly::Lru),
+            memory(3, Assembly::Lru),
         ],
     );
     let reads = |outcome: &Outcome| {

@@ -160,7 +160,8 @@ impl<R: BufRead> DestorReader<R> {
             .and_then(|(digits, rest)| {
                 let mut bytes = [0; Fingerprint::BYTES];
                 for (byte, digits) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
-                    *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+                    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+                    *byte = u8::try_from(high? << 4 | low?).ok()?;
                 }
                 let len = decimal(rest.strip_prefix(b" ")?)?;
                 let len = u32::try_from(len).ok().filter(|len| *len > 0)?;
@@ -192,7 +193,18 @@ impl<R: BufRead> Source for DestorReader<R> {
         loop {
             self.line()?;
             if self.line == b"stream end" {
-                break;
+                self.line.clear();
+                let rest = std::io::Read::take(&mut self.input, 1).read_until(b'\n', &mut self.line);
+                match rest {
+                    Ok(0) => break,
+                    Ok(_) => return Err(self.wrong("something follows the end of the trace")),
+                    Err(source) => {
+                        return Err(LabError::Io {
+                            what: self.what.clone(),
+                            source,
+                        });
+                    }
+                }
             }
             self.skip_name()?;
             loop {
