@@ -97,6 +97,9 @@ impl<S: Sink> Sink for Counted<'_, S> {
         self.sink.chunks(chunks)
     }
     fn end(&mut self) -> Result<(), LabError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
         self.backups += 1;
         self.sink.end()
     }
@@ -269,6 +272,11 @@ fn simulate(args: &Simulate, output: Output) -> Result<Code> {
     };
     let mut outcomes = Vec::new();
     let simulator = Simulator::new(settings.clone(), |outcome| {
+        // At once: a long simulation that is stopped has told what it knew.
+        tell_one(&outcome, output).map_err(|source| LabError::Io {
+            what: outcome.name.clone(),
+            source,
+        })?;
         outcomes.push(outcome);
         Ok(())
     })?;
@@ -286,28 +294,29 @@ fn simulate(args: &Simulate, output: Output) -> Result<Code> {
     Ok(Code::Success)
 }
 
+fn tell_one(outcome: &Outcome, output: Output) -> std::io::Result<()> {
+    let restored = outcome.restored.iter().map(|one| RestoredLine {
+        memory_bytes: one.memory.bytes,
+        assembly: crate::args::AssemblyMode::name(one.memory.assembly),
+        containers_read: one.containers_read,
+        speed_factor: one.speed_factor(),
+    });
+    output.object(&Simulated {
+        message_type: "lab_backup",
+        name: &outcome.name,
+        full: outcome.extent == Extent::Full,
+        chunks: outcome.chunks,
+        bytes: outcome.bytes,
+        bytes_new: outcome.bytes_new,
+        bytes_kept: outcome.bytes_kept,
+        bytes_stored: outcome.bytes_stored,
+        containers: outcome.containers,
+        deduplication_factor: outcome.factor(),
+        restored: restored.collect(),
+    })
+}
+
 fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()> {
-    for outcome in outcomes {
-        let restored = outcome.restored.iter().map(|one| RestoredLine {
-            memory_bytes: one.memory.bytes,
-            assembly: crate::args::AssemblyMode::name(one.memory.assembly),
-            containers_read: one.containers_read,
-            speed_factor: one.speed_factor(),
-        });
-        output.object(&Simulated {
-            message_type: "lab_backup",
-            name: &outcome.name,
-            full: outcome.extent == Extent::Full,
-            chunks: outcome.chunks,
-            bytes: outcome.bytes,
-            bytes_new: outcome.bytes_new,
-            bytes_kept: outcome.bytes_kept,
-            bytes_stored: outcome.bytes_stored,
-            containers: outcome.containers,
-            deduplication_factor: outcome.factor(),
-            restored: restored.collect(),
-        })?;
-    }
     let Some(last) = outcomes.last() else {
         output.line("the trace has no backups")?;
         return Ok(());
