@@ -11,6 +11,8 @@ mod error;
 pub mod generate;
 pub mod simulate;
 mod trace;
+#[cfg(test)]
+mod written;
 
 pub use cut::{Cutter, Cutting};
 pub use error::LabError;

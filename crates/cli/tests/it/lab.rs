@@ -4,17 +4,15 @@ use std::fs;
 
 use crate::bed::{Bed, last, lines};
 
+fn generate<'a>(size: &'a str, weeks: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let small = ["lab", "generate", "2year", "--size", size, "--weeks", weeks];
+    small.iter().chain(more).copied().collect()
+}
+
 #[test]
 fn a_workload_is_made_and_simulated_without_a_store() {
     let bed = Bed::bare();
-    let generate = ["lab", "generate", "2year", "--size", "8M", "--weeks", "2"];
-    let with = |more: &[&'static str]| {
-        generate
-            .iter()
-            .copied()
-            .chain(more.iter().copied())
-            .collect::<Vec<_>>()
-    };
+    let with = |more| generate("8M", "2", more);
     let made = last(&bed.ok(with(&["--trace", "t", "--json"])));
     assert_eq!(
         (&made["message_type"], &made["backups"]),
@@ -95,14 +93,7 @@ fn a_workload_is_made_and_simulated_without_a_store() {
 #[test]
 fn what_cannot_be_made_or_simulated_is_told() {
     let bed = Bed::bare();
-    let generate = ["lab", "generate", "2year", "--size", "1M", "--weeks", "1"];
-    let with = |more: &[&'static str]| {
-        generate
-            .iter()
-            .copied()
-            .chain(more.iter().copied())
-            .collect::<Vec<_>>()
-    };
+    let with = |more| generate("1M", "1", more);
     bed.run(with(&[])).expect(2).says(&["--trace"]);
     bed.ok(with(&["--trace", "t"]));
     bed.run(with(&["--trace", "t"])).expect(1).says(&["File exists"]);

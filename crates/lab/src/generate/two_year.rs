@@ -259,6 +259,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::written::Written;
 
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Seen(Vec<(BackupHead, Vec<Chunk>)>);
@@ -371,28 +372,10 @@ mod tests {
         };
         let mut seen = Seen::default();
         workload.clone().replay(&mut seen).unwrap();
-        let written = std::cell::RefCell::new(Vec::<Vec<u8>>::new());
-        struct Into<'a>(&'a std::cell::RefCell<Vec<Vec<u8>>>);
-        impl Write for Into<'_> {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.borrow_mut().last_mut().unwrap().extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        workload
-            .write(
-                |_| {
-                    written.borrow_mut().push(Vec::new());
-                    Ok(Into(&written))
-                },
-                |_| Ok(()),
-            )
-            .unwrap();
+        let written = Written::default();
+        workload.write(|_| Ok(written.open()), |_| Ok(())).unwrap();
         let mut contents: HashMap<_, Vec<u8>> = HashMap::new();
-        for (bytes, (_, chunks)) in written.into_inner().iter().zip(&seen.0) {
+        for (bytes, (_, chunks)) in written.into_each().iter().zip(&seen.0) {
             let mut at = 0;
             for chunk in chunks {
                 let part = &bytes[at..at + chunk.len as usize];

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::written::Written;
 
 /// What was replayed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -85,28 +86,15 @@ proptest! {
 }
 
 fn as_destor(held: &Held) -> Vec<Vec<u8>> {
-    let out = std::cell::RefCell::new(Vec::<Vec<u8>>::new());
-    struct Into<'a>(&'a std::cell::RefCell<Vec<Vec<u8>>>);
-    impl Write for Into<'_> {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.borrow_mut().last_mut().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut writer = DestorWriter::new(|_| {
-        out.borrow_mut().push(Vec::new());
-        Ok(Into(&out))
-    });
+    let out = Written::default();
+    let mut writer = DestorWriter::new(|_| Ok(out.open()));
     for (head, chunks, _) in &held.0 {
         writer.begin(head).unwrap();
         writer.chunks(chunks).unwrap();
         writer.end().unwrap();
     }
     drop(writer);
-    out.into_inner()
+    out.into_each()
 }
 
 fn read_destor(bytes: &[u8]) -> Result<Held, LabError> {
