@@ -131,3 +131,48 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_fingerprint_with_two_lengths_is_told() {
+    let settings = Settings {
+        container_bytes: 100,
+        seal: false,
+        keep: None,
+        memories: Vec::new(),
+        skip: 0,
+    };
+    let mut simulator = Simulator::new(settings, |_| Ok(())).unwrap();
+    let head = BackupHead {
+        name: "one".to_owned(),
+        extent: Extent::Full,
+    };
+    simulator.begin(&head).unwrap();
+    let longer = Chunk { len: 9, ..chunk(1) };
+    let error = simulator.chunks(&[chunk(1), longer]).unwrap_err().to_string();
+    assert!(
+        error.contains("9 bytes has the fingerprint of one of 2"),
+        "{error}"
+    );
+}
+
+/// What is gone from a container makes its slot in the cache no smaller.
+#[test]
+fn a_slot_of_the_cache_is_as_large_as_a_container_may_be() {
+    // Two containers, of which half is gone when the last backup goes to and fro between them.
+    let workload = vec![vec![5, 10, 15, 20], vec![5, 15, 5, 15]];
+    let reads = |bytes| {
+        let outcomes = run(workload.clone(), Some(1), 2, &[memory(bytes, Assembly::Lru)]);
+        outcomes[1].restored[0].containers_read
+    };
+    assert_eq!(
+        (reads(3), reads(4)),
+        (1, 1),
+        "all was gone, and is in one container anew"
+    );
+    let workload = vec![vec![5, 10, 15, 20], vec![5, 15], vec![5, 15, 5, 15]];
+    let reads = |bytes| {
+        let outcomes = run(workload.clone(), Some(2), 2, &[memory(bytes, Assembly::Lru)]);
+        outcomes[2].restored[0].containers_read
+    };
+    assert_eq!((reads(3), reads(4)), (4, 2));
+}
