@@ -70,6 +70,46 @@ impl PendingEntry {
     }
 }
 
+/// What a container with these regions will take, counted without their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeCount {
+    bytes: u64,
+    regions: u64,
+    entries: u64,
+}
+
+impl Default for SizeCount {
+    /// An empty container's.
+    fn default() -> Self {
+        Self {
+            bytes: HEADER_BYTES as u64,
+            regions: 0,
+            entries: 0,
+        }
+    }
+}
+
+impl SizeCount {
+    /// Counts a region: so many bytes as they are stored, before their tag, of so many entries.
+    pub fn add_region(&mut self, bytes: u64, entries: u64) {
+        self.bytes += bytes + TAG_BYTES as u64;
+        self.regions += 1;
+        self.entries += entries;
+    }
+
+    /// As [`ContainerBuilder::stored_len`].
+    #[must_use]
+    pub fn stored_len(&self) -> u64 {
+        self.bytes + self.regions * REGION_ROW_BYTES as u64 + FOOTER_BYTES as u64 + self.entries * ENTRY_BYTES
+    }
+
+    /// As [`ContainerBuilder::has_room_for`].
+    #[must_use]
+    pub fn has_room_for(&self, entries: u64) -> bool {
+        self.entries + entries <= u64::from(CATALOG_ENTRIES_MAX)
+    }
+}
+
 /// A generation of a container being packed.
 #[derive(Debug)]
 pub struct ContainerBuilder {
@@ -144,8 +184,12 @@ impl ContainerBuilder {
     /// What the object will take, in bytes, to within a few: catalogs are estimated.
     #[must_use]
     pub fn stored_len(&self) -> u64 {
-        let rows = (self.regions.len() * REGION_ROW_BYTES + FOOTER_BYTES) as u64;
-        self.bytes.len() as u64 + rows + self.entry_count() as u64 * ENTRY_BYTES
+        let counted = SizeCount {
+            bytes: self.bytes.len() as u64,
+            regions: self.regions.len() as u64,
+            entries: self.entry_count() as u64,
+        };
+        counted.stored_len()
     }
 
     /// Adds a region whose plain bytes are the entries' in order; their slots are consecutive, and the

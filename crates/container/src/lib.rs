@@ -33,7 +33,7 @@ mod verify;
 mod view;
 
 pub use buffer::{BytesAt, PlainBuffer, RegionBuffer};
-pub use builder::{ContainerBuilder, PendingEntry, SealedContainer};
+pub use builder::{ContainerBuilder, PendingEntry, SealedContainer, SizeCount};
 pub use cache::CatalogPin;
 pub use compress::{CompressedRegion, Compression, compress_pieces, compress_region};
 pub use containers::Containers;
@@ -42,6 +42,7 @@ pub use error::{ContainerError, Part};
 pub use generations::container_of_mirror;
 pub use identity::CopyOf;
 pub use load::TAIL_GUESS_BYTES;
+pub use lookup::FingerprintTable;
 pub use moves::HOPS_MAX;
 pub use regions::PlainRegion;
 pub use stats::{ContainerStats, MirrorRead};

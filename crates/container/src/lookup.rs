@@ -56,20 +56,21 @@ const EMPTY: u32 = u32::MAX;
 /// From fingerprint to positions: open addressing by the bits kept for indexes, at most half full, so
 /// that the usual answer (not here) costs one or two probes.
 #[derive(Debug)]
-pub(crate) struct FingerprintTable {
+pub struct FingerprintTable {
     positions: Vec<u32>,
     shift: u32,
 }
 
 impl FingerprintTable {
-    pub(crate) fn new(entries: &[CatalogEntry]) -> Self {
-        let size = (entries.len() * 2).next_power_of_two().max(2);
+    /// Of fingerprints by position; equal ones may be among them.
+    pub fn new(fingerprints: impl ExactSizeIterator<Item = Fingerprint>) -> Self {
+        let size = (fingerprints.len() * 2).next_power_of_two().max(2);
         let mut table = Self {
             positions: vec![EMPTY; size],
             shift: 64 - size.trailing_zeros(),
         };
-        for (entry, position) in entries.iter().zip(0u32..) {
-            let mut at = table.home(&entry.fingerprint);
+        for (fingerprint, position) in fingerprints.zip(0u32..) {
+            let mut at = table.home(&fingerprint);
             while table.positions[at] != EMPTY {
                 at = (at + 1) & (size - 1);
             }
@@ -82,19 +83,15 @@ impl FingerprintTable {
         usize::try_from(fingerprint.index_bits() >> self.shift).expect("fewer bits than the table's size")
     }
 
-    pub(crate) fn find<'a>(
-        &'a self,
-        entries: &'a [CatalogEntry],
-        fingerprint: Fingerprint,
-    ) -> impl Iterator<Item = &'a CatalogEntry> {
+    /// The positions that may have the fingerprint, in ascending order, and all that do among them: whoever asks
+    /// compares.
+    pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
         let mask = self.positions.len() - 1;
-        let home = self.home(&fingerprint);
-        // Entries went in by position, so equal ones come out in physical order.
+        let home = self.home(fingerprint);
+        // They went in by position, so equal ones come out in that order.
         (0..self.positions.len())
             .map(move |n| self.positions[(home + n) & mask])
             .take_while(|position| *position != EMPTY)
-            .filter_map(|position| entries.get(position as usize))
-            .filter(move |entry| entry.fingerprint == fingerprint)
     }
 
     pub(crate) fn bytes_in_memory(&self) -> usize {

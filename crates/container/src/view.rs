@@ -135,7 +135,7 @@ impl Contents {
         offsets: Vec<u32>,
     ) -> Self {
         let slots = SlotTable::new(&catalog.entries);
-        let fingerprints = FingerprintTable::new(&catalog.entries);
+        let fingerprints = FingerprintTable::new(catalog.entries.iter().map(|entry| entry.fingerprint));
         Self {
             at,
             salt,
@@ -329,7 +329,11 @@ impl CatalogView {
 
     /// All entries with this fingerprint, in physical order.
     pub fn find_all(&self, fingerprint: &Fingerprint) -> impl Iterator<Item = &CatalogEntry> {
-        self.contents.fingerprints.find(self.entries(), *fingerprint)
+        let fingerprint = *fingerprint;
+        let positions = self.contents.fingerprints.positions(&fingerprint);
+        positions
+            .filter_map(|position| self.entries().get(position as usize))
+            .filter(move |entry| entry.fingerprint == fingerprint)
     }
 
     /// The region that holds a slot of [`Self::requested`].

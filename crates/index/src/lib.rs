@@ -15,6 +15,7 @@
 
 mod block;
 mod cache;
+mod catalogs;
 mod catch_up;
 pub mod conformance;
 mod cover;
@@ -43,6 +44,7 @@ mod unread;
 mod writer;
 
 pub use cache::{Eviction, FingerprintCache};
+pub use catalogs::{Catalog, CatalogSource};
 pub use error::{IndexError, Warning};
 pub use hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order, hooks_of};
 pub use index::{Index, IndexOptions};

@@ -8,13 +8,12 @@
 //! alone: nobody else's catalogs are looked at. For one thread; memory is the cache's budget (INV-7).
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use container::{CatalogView, Containers};
+use container::Containers;
 use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
 use crate::cache::{Eviction, FingerprintCache};
-use crate::catch_up::stops;
+use crate::catalogs::{Catalog, CatalogSource};
 use crate::error::IndexError;
 use crate::hook::{HookIndex, HookKind, age_order};
 
@@ -66,9 +65,9 @@ impl ResolverStats {
 
 /// Look-ups of one kind through hooks and catalogs. One a session keeps the sessions' localities apart.
 #[derive(Debug)]
-pub struct Resolver<I> {
+pub struct Resolver<I, C = Containers> {
     index: I,
-    containers: Containers,
+    catalogs: C,
     kind: HookKind,
     /// A session whose containers are not returned.
     apart: Option<SessionId>,
@@ -79,13 +78,13 @@ pub struct Resolver<I> {
     stats: ResolverStats,
 }
 
-impl<I: HookIndex> Resolver<I> {
+impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
     /// A resolver with nothing prefetched.
     #[must_use]
-    pub fn new(index: I, containers: Containers, kind: HookKind, options: ResolverOptions) -> Self {
+    pub fn new(index: I, catalogs: C, kind: HookKind, options: ResolverOptions) -> Self {
         Self {
             index,
-            containers,
+            catalogs,
             kind,
             apart: None,
             cache: FingerprintCache::new(options.cache_bytes, options.eviction),
@@ -102,6 +101,12 @@ impl<I: HookIndex> Resolver<I> {
     pub fn without(mut self, session: SessionId) -> Self {
         self.apart = Some(session);
         self
+    }
+
+    /// Where catalogs come from.
+    #[must_use]
+    pub fn catalogs(&self) -> &C {
+        &self.catalogs
     }
 
     /// The hooks.
@@ -199,50 +204,37 @@ impl<I: HookIndex> Resolver<I> {
         &mut self,
         id: ContainerId,
         wanted: Option<&Fingerprint>,
-    ) -> Result<Option<Arc<CatalogView>>, IndexError> {
-        let view = match self.containers.catalog(id) {
-            Ok(view) => view,
-            Err(e) if stops(&self.containers, id, &e) => return Err(e.into()),
-            Err(_) => {
-                self.stats.failed_loads += 1;
-                if self.lost.len() < LOST_MAX {
-                    self.lost.insert(id);
-                }
-                return Ok(None);
+    ) -> Result<Option<C::Catalog>, IndexError> {
+        let Some(catalog) = self.catalogs.catalog(id)? else {
+            self.stats.failed_loads += 1;
+            if self.lost.len() < LOST_MAX {
+                self.lost.insert(id);
             }
+            return Ok(None);
         };
         self.stats.catalog_loads += 1;
-        if wanted.is_some_and(|wanted| view.find(wanted).is_none()) {
+        if wanted.is_some_and(|wanted| !catalog.has(wanted)) {
             self.stats.false_loads += 1;
         }
-        if !self.cache.contains(view.id()) {
-            let kind = self.kind;
-            let of_kind = view
-                .entries()
-                .iter()
-                .filter(|entry| (entry.level.get() == 0) == (kind == HookKind::Data));
-            let prints = of_kind.map(|entry| (entry.fingerprint, entry.slot.get()));
-            self.cache.insert(view.id(), prints);
+        if !self.cache.contains(catalog.id()) {
+            let prints = catalog.fingerprints(self.kind);
+            self.cache
+                .insert(catalog.id(), prints.map(|(print, slot)| (print, slot.get())));
         }
-        Ok(Some(view))
+        Ok(Some(catalog))
     }
 
     /// Adds to `out` the places of the fingerprint in a catalog.
     pub fn places_in(
         &self,
-        view: &CatalogView,
+        catalog: &C::Catalog,
         fingerprint: &Fingerprint,
         is_absent: &dyn Fn(ChunkLocation) -> bool,
         out: &mut Vec<ChunkLocation>,
     ) {
-        let container = view.id();
-        let places = view
-            .find_all(fingerprint)
-            .filter(|entry| (entry.level.get() == 0) == (self.kind == HookKind::Data))
-            .map(|entry| ChunkLocation {
-                container,
-                slot: entry.slot,
-            });
+        let container = catalog.id();
+        let slots = catalog.slots_of(fingerprint, self.kind);
+        let places = slots.map(|slot| ChunkLocation { container, slot });
         out.extend(places.filter(|at| !is_absent(*at)));
     }
 

@@ -11,13 +11,13 @@ use recipe::TreeRoot;
 use tree::WalkOptions;
 
 use crate::counters::Counters;
+use crate::dedup::Lane;
 use crate::directory::{self, Faults, ParentTree};
 use crate::door::Door;
 use crate::error::IngestError;
 use crate::options::IngestOptions;
 use crate::pipeline::{self, Shape, StreamSpec};
 use crate::queue::QueueStats;
-use crate::region::Lane;
 use crate::stage::StageStats;
 use crate::stream::{self, StreamSource};
 

@@ -16,10 +16,11 @@ use types::{
     Slot,
 };
 
+use crate::dedup::Lane;
 use crate::door::{Door, segment_level};
 use crate::error::{Halt, IngestError};
 use crate::queue::Sender;
-use crate::region::{Lane, RegionBytes};
+use crate::region::RegionBytes;
 
 /// Gives out container numbers; shared by the packer and the closer.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@ use crypto::Fingerprinter;
 use types::Fingerprint;
 
 use crate::buffer::Buffer;
-use crate::piece::{Batch, CopyRange, Op, StreamIndex};
+use crate::dedup::StreamIndex;
+use crate::piece::{Batch, CopyRange, Op};
 use crate::queue::{Closed, Receiver, Sender};
 use crate::workers::{Ticket, Workers};
 

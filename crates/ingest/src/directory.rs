@@ -18,10 +18,11 @@ use types::ByteRange;
 use crate::ahead::{Ahead, Group, Item, Previous, Read};
 use crate::buffer::Buffer;
 use crate::counters::Counter;
+use crate::dedup::StreamIndex;
 use crate::door::Door;
 use crate::error::Halt;
 use crate::feeder::{Feeder, Ops};
-use crate::piece::{CopyRange, StreamIndex};
+use crate::piece::CopyRange;
 use crate::sections;
 use crate::sound::Soundness;
 

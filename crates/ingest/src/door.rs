@@ -24,6 +24,7 @@ use types::{
 };
 
 use crate::buffer::BufferPool;
+use crate::dedup::Holdings;
 use crate::error::IngestError;
 use crate::previous::segment_containers;
 
@@ -249,21 +250,18 @@ pub(crate) struct Lookup<'a> {
     permit: LookupPermit,
 }
 
-impl Lookup<'_> {
-    /// Whether nothing may refer to this place: reclamation took it, it is damaged, or its container is gone.
-    pub(crate) fn is_absent(&self, location: ChunkLocation) -> bool {
+impl Holdings for Lookup<'_> {
+    type Index = Index;
+    type Catalogs = Containers;
+
+    /// Reclamation took it, it is damaged, or its container is gone.
+    fn is_absent(&self, location: ChunkLocation) -> bool {
         let view = self.permit.view();
         view.is_absent(location) || !self.door.stands(location.container, view)
     }
 
-    /// The containers.
-    pub(crate) fn containers(&self) -> &Containers {
-        self.door.containers()
-    }
-
-    /// Where a segment's node lies, and the node. A node that cannot be read, or refers to a slot that is not
-    /// there, is not known.
-    pub(crate) fn find_segment(
+    /// A node that cannot be read, or refers to a slot that is not there, is not known.
+    fn find_segment(
         &self,
         segments: &mut Resolver<Index>,
         fingerprint: &Fingerprint,
@@ -279,7 +277,9 @@ impl Lookup<'_> {
             (known, node)
         }))
     }
+}
 
+impl Lookup<'_> {
     /// Where a node with just these entries lies. Equal content in other places does not count: what those
     /// places hold has not been looked at.
     pub(crate) fn find_same(

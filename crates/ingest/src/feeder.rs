@@ -9,8 +9,9 @@ use env::Clock;
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::counters::Counters;
+use crate::dedup::StreamIndex;
 use crate::error::{Failure, Halt, IngestError};
-use crate::piece::{Batch, CopyRange, Op, StreamIndex};
+use crate::piece::{Batch, CopyRange, Op};
 use crate::queue::Sender;
 use crate::stage::Stages;
 use crate::workers::Workers;

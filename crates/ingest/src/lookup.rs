@@ -1,28 +1,31 @@
 //! The look-up stage: is this segment known whole, and if not, which of its chunks are?
 //!
 //! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall through to their
-//! chunks (`window.rs`, `decide.rs`). New chunks are gathered into regions here. A chunk that this session has
+//! chunks ([`crate::dedup`]). New chunks are gathered into regions here. A chunk that this session has
 //! stored is known by its number, sealed or not: when containers are sealed changes nothing of what is found.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use container::{Containers, PendingEntry};
 use crypto::Fingerprinter;
-use index::{Index, Resolver, ResolverStats};
+use index::{Index, ResolverStats};
 use recipe::{KnownNode, Piece, RangeWalker};
-use types::{ChunkLocation, Fingerprint};
+use types::Fingerprint;
 
+use crate::buffer::Buffer;
 use crate::chunk::{Chunked, Event};
 use crate::close::SealedNotice;
 use crate::counters::Counters;
-use crate::decide::Decider;
+use crate::dedup::{
+    Bytes, Deduplicator, Lane, NewChunk, Outlet, PlacedSegment, Segment, SegmentBody, SegmentChild,
+    Segmenter, StreamIndex,
+};
 use crate::door::Door;
 use crate::error::{Halt, IngestError};
-use crate::piece::{CopyRange, StreamIndex};
+use crate::piece::CopyRange;
 use crate::queue::{Closed, Receiver, Sender};
-use crate::region::{ClosedRegion, Lane, NewChunk, RegionBuilder};
-use crate::segment::{Bytes, Segment, SegmentChild};
-use crate::window::{LookupStream, OwnSegments};
+use crate::region::{ClosedRegion, RegionBuilder};
 use crate::workers::Workers;
 
 /// A source that is slow must not keep reclamation waiting: requests are looked for this often.
@@ -44,66 +47,71 @@ pub(crate) enum ToPack {
     Answer,
 }
 
-/// A segment whose chunks all have a place, or a number that becomes one.
-#[derive(Debug)]
-pub(crate) struct PlacedSegment {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) len: u64,
-    pub(crate) body: SegmentBody,
-}
-
-#[derive(Debug)]
-pub(crate) enum SegmentBody {
-    /// A committed backup has the node.
-    Known(KnownNode),
-    /// The fresh segment of this number is the same.
-    Repeated(u64),
-    /// A node must be written.
-    Fresh {
-        /// Fresh segments are numbered in the order in which they are decided.
-        number: u64,
-        children: Vec<PlacedChild>,
-    },
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PlacedChild {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) len: u64,
-    pub(crate) place: PlacedAt,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum PlacedAt {
-    Stored(ChunkLocation),
-    New(NewChunk),
-    Zeros,
-}
-
 /// The stage's state.
 pub(crate) struct LookupStage<'a> {
     pub(crate) door: &'a Door,
     pub(crate) printer: Fingerprinter,
     pub(crate) counters: &'a Counters,
-    pub(crate) workers: Workers,
-    pub(crate) output: Sender<ToPack>,
     pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
-    pub(crate) streams: Vec<LookupStream>,
-    pub(crate) regions: [RegionBuilder; Lane::COUNT],
-    /// Look-ups of chunks.
-    pub(crate) decider: Decider,
-    /// Look-ups of segments' nodes.
-    pub(crate) segments: Resolver<Index>,
-    pub(crate) own_segments: OwnSegments,
+    /// By stream.
+    pub(crate) segmenters: Vec<Segmenter<InBuffer>>,
+    pub(crate) dedup: Deduplicator<&'a Counters, Index, Containers, InBuffer>,
+    pub(crate) to_pack: ToPacker,
     /// Filled at the end.
     pub(crate) stats: &'a Mutex<ResolverStats>,
+}
+
+/// A chunk's bytes, from there on in a buffer.
+#[derive(Debug, Clone)]
+pub(crate) struct InBuffer {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) offset: u32,
+}
+
+/// Gathers new chunks into regions, and hands those and segments on.
+pub(crate) struct ToPacker {
+    pub(crate) regions: [RegionBuilder; Lane::COUNT],
+    pub(crate) workers: Workers,
+    pub(crate) output: Sender<ToPack>,
+}
+
+impl ToPacker {
+    fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
+        if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
+            self.output.send(ToPack::Region(region))?;
+        }
+        Ok(())
+    }
+}
+
+impl Outlet<InBuffer> for ToPacker {
+    type Error = Halt;
+
+    fn store(
+        &mut self,
+        lane: Lane,
+        fingerprint: &Fingerprint,
+        len: u32,
+        bytes: &InBuffer,
+    ) -> Result<NewChunk, Halt> {
+        let region = &mut self.regions[lane.number()];
+        let entry = PendingEntry::chunk(*fingerprint, len);
+        let new = region.push(entry, &bytes.buffer, bytes.offset as usize);
+        if region.is_full() {
+            self.close_region(lane)?;
+        }
+        Ok(new)
+    }
+
+    fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
+        Ok(self.output.send(ToPack::Segment { stream, segment })?)
+    }
 }
 
 impl LookupStage<'_> {
     pub(crate) fn run(mut self, input: &Receiver<Chunked>) -> Result<(), Halt> {
         let ended = self.take_all(input);
-        let stats = self.decider.chunks.stats().plus(self.segments.stats());
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.dedup.stats();
         ended
     }
 
@@ -129,7 +137,7 @@ impl LookupStage<'_> {
             let prints = prints.wait()?;
             let mut prints = prints.into_iter();
             for event in events {
-                let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+                let segmenter = &mut self.segmenters[usize::from(stream.0)];
                 match event {
                     Event::Chunk { offset, len } => {
                         let print = prints.next().expect("one print a chunk");
@@ -138,10 +146,10 @@ impl LookupStage<'_> {
                             None => segmenter.push_zeros(len),
                             Some(fingerprint) => {
                                 self.counters.chunks.add(1);
-                                let bytes = Bytes::Read {
+                                let bytes = Bytes::Read(InBuffer {
                                     buffer: Arc::clone(&buffer),
                                     offset,
-                                };
+                                });
                                 segmenter.push(
                                     SegmentChild {
                                         fingerprint,
@@ -158,10 +166,11 @@ impl LookupStage<'_> {
                     Event::End => {
                         segmenter.finish(&mut done);
                         self.place_all(stream, &mut done)?;
-                        self.end_window(stream)?;
-                        let lane = self.streams[usize::from(stream.0)].lane;
-                        self.close_region(lane)?;
-                        self.output.send(ToPack::End(stream))?;
+                        let door = self.door;
+                        self.dedup
+                            .end_window(&|| door.look_up(), &mut self.to_pack, stream)?;
+                        self.to_pack.close_region(self.dedup.lane(stream))?;
+                        self.to_pack.output.send(ToPack::End(stream))?;
                     }
                 }
                 self.place_all(stream, &mut done)?;
@@ -171,14 +180,19 @@ impl LookupStage<'_> {
 
     /// Takes a range of an earlier stream into this one: whole segments where both are aligned, else
     /// chunk by chunk until they are again (B3).
-    fn copy(&mut self, stream: StreamIndex, range: &CopyRange, done: &mut Vec<Segment>) -> Result<(), Halt> {
+    fn copy(
+        &mut self,
+        stream: StreamIndex,
+        range: &CopyRange,
+        done: &mut Vec<Segment<InBuffer>>,
+    ) -> Result<(), Halt> {
         let door = self.door;
         let mut walker = RangeWalker::new(door.nodes(), &range.root, range.offset, range.len)
             .map_err(IngestError::Previous)?;
         loop {
             // A range may be as long as the whole backup.
             self.let_collect()?;
-            let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+            let segmenter = &mut self.segmenters[usize::from(stream.0)];
             let Some(piece) = walker
                 .next(segmenter.is_aligned())
                 .map_err(IngestError::Previous)?
@@ -189,21 +203,21 @@ impl LookupStage<'_> {
                 Piece::Node(child) => {
                     self.counters.segments.add(1);
                     self.counters.segments_known.add(1);
-                    let body = match child.place {
-                        recipe::Place::At(location) => SegmentBody::Known(KnownNode {
-                            location,
-                            containers_max: child.containers_max,
-                        }),
-                        recipe::Place::Zeros => {
-                            return Err(IngestError::Internal("a node without a place").into());
-                        }
+                    let recipe::Place::At(location) = child.place else {
+                        return Err(IngestError::Internal("a node without a place").into());
                     };
+                    let body = SegmentBody::Known(KnownNode {
+                        location,
+                        containers_max: child.containers_max,
+                    });
                     let segment = PlacedSegment {
                         fingerprint: child.fingerprint,
                         len: child.logical_len,
                         body,
                     };
-                    self.take_copied(stream, segment)?;
+                    let node = || recipe::NodeSource::node(door.nodes(), location).ok();
+                    self.dedup
+                        .take_copied(&|| door.look_up(), &mut self.to_pack, stream, segment, node)?;
                 }
                 Piece::Chunk(child) => {
                     let bytes = match child.place {
@@ -234,7 +248,7 @@ impl LookupStage<'_> {
         child: &recipe::Child,
         skip: u64,
         len: u64,
-        done: &mut Vec<Segment>,
+        done: &mut Vec<Segment<InBuffer>>,
     ) -> Result<(), Halt> {
         let recipe::Place::At(location) = child.place else {
             return Err(IngestError::Internal("a part of a chunk without a place").into());
@@ -253,17 +267,17 @@ impl LookupStage<'_> {
         let mut buffer = self.door.edge_buffers().take();
         buffer.spare_mut()[..part.len()].copy_from_slice(part);
         buffer.advance(part.len());
-        let segmenter = &mut self.streams[usize::from(stream.0)].segmenter;
+        let segmenter = &mut self.segmenters[usize::from(stream.0)];
         if chunking::is_zero(part) {
             segmenter.push_zeros(len);
             return Ok(());
         }
         self.counters.chunks.add(1);
         let fingerprint = self.printer.chunk(part);
-        let bytes = Bytes::Read {
+        let bytes = Bytes::Read(InBuffer {
             buffer: Arc::new(buffer),
             offset: 0,
-        };
+        });
         segmenter.push(
             SegmentChild {
                 fingerprint,
@@ -275,11 +289,13 @@ impl LookupStage<'_> {
         Ok(())
     }
 
-    fn place_all(&mut self, stream: StreamIndex, done: &mut Vec<Segment>) -> Result<(), Halt> {
+    fn place_all(&mut self, stream: StreamIndex, done: &mut Vec<Segment<InBuffer>>) -> Result<(), Halt> {
         for segment in done.drain(..) {
             self.note_sealed();
             self.let_collect()?;
-            self.take(stream, segment)?;
+            let door = self.door;
+            self.dedup
+                .take(&|| door.look_up(), &mut self.to_pack, stream, segment)?;
         }
         Ok(())
     }
@@ -288,23 +304,16 @@ impl LookupStage<'_> {
     fn let_collect(&mut self) -> Result<(), Halt> {
         if self.door.take_collection_request() {
             for lane in [Lane::Content, Lane::Metadata] {
-                self.close_region(lane)?;
+                self.to_pack.close_region(lane)?;
             }
-            self.output.send(ToPack::Answer)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
-        if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
-            self.output.send(ToPack::Region(region))?;
+            self.to_pack.output.send(ToPack::Answer)?;
         }
         Ok(())
     }
 
     fn note_sealed(&mut self) {
         while let Ok(notice) = self.sealed.try_recv() {
-            self.decider.own.sealed(notice.catalog.id());
+            self.dedup.sealed(notice.catalog.id());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use container::Compression;
 use index::Eviction;
 
-use crate::cap::Capping;
+use crate::dedup::Capping;
 
 /// At which regions are compressed if nobody says otherwise: decision 18 says why.
 pub const COMPRESSION_LEVEL: i32 = 1;

@@ -13,12 +13,12 @@ use types::{ContainerId, SlotRange};
 
 use crate::builders::Builders;
 use crate::close::ToClose;
+use crate::dedup::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces};
 use crate::door::segment_level;
 use crate::error::{Halt, IngestError};
-use crate::lookup::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody, ToPack};
-use crate::places::SharedPlaces;
+use crate::lookup::ToPack;
 use crate::queue::{Receiver, Sender};
-use crate::region::{Lane, RegionBytes};
+use crate::region::RegionBytes;
 
 /// So many children of segments wait at most for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;

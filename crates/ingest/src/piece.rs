@@ -5,10 +5,7 @@ use std::sync::Arc;
 use recipe::TreeRoot;
 
 use crate::buffer::Buffer;
-
-/// Which stream of the backup a batch belongs to: its position in the manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct StreamIndex(pub(crate) u16);
+use crate::dedup::StreamIndex;
 
 /// One step of a stream, in order.
 #[derive(Debug, Clone)]

@@ -16,25 +16,20 @@ use recipe::TreeBuilder;
 
 use crate::buffer::BufferPool;
 use crate::builders::{Builders, Limits, Sequences};
-use crate::cap::Accounts;
 use crate::chunk::{self, ChunkState};
 use crate::close::{CheckpointClock, CloseStage, Closed};
 use crate::counters::Counters;
-use crate::decide::Decider;
+use crate::dedup::{Deduplicator, Lane, Lookups, Segmenter, SharedPlaces};
 use crate::door::Door;
 use crate::error::{Failure, Halt, IngestError};
 use crate::feeder::{Around, Feeder};
 use crate::ledger::{CopyLane, Ledger};
-use crate::lookup::LookupStage;
+use crate::lookup::{LookupStage, ToPacker};
 use crate::options::IngestOptions;
-use crate::own::OwnChunks;
 use crate::pack::{Held, PackStage, PackStream};
-use crate::places::SharedPlaces;
 use crate::queue::{self, QueueStats};
-use crate::region::{Lane, RegionBuilder};
-use crate::segment::Segmenter;
+use crate::region::RegionBuilder;
 use crate::stage::{StageStats, Stages};
-use crate::window::{LookupStream, OwnSegments};
 use crate::{sections, workers, write};
 
 /// Bytes a buffer holds.
@@ -111,17 +106,12 @@ pub(crate) fn run(
 
     let sequences = Sequences::new(door.session().id());
     let mut chunk_states = Vec::new();
-    let mut lookup_streams = Vec::new();
+    let (mut segmenters, mut lanes) = (Vec::new(), Vec::new());
     let mut pack_streams = Vec::new();
     for StreamSpec { chunker, lane } in specs {
         chunk_states.push(ChunkState::new(chunker));
-        let segmenter = Segmenter::new(printer.clone(), shape.node_avg_children);
-        lookup_streams.push(LookupStream {
-            segmenter,
-            lane,
-            accounts: Accounts::new(options.capping),
-            waiting: Vec::new(),
-        });
+        segmenters.push(Segmenter::new(printer.clone(), shape.node_avg_children));
+        lanes.push(lane);
         pack_streams.push(PackStream::new(TreeBuilder::new(
             printer.clone(),
             shape.node_avg_children,
@@ -131,8 +121,6 @@ pub(crate) fn run(
     let region = |lane| RegionBuilder::new(lane, limits.region_bytes, options.compression);
     let memory = options.lookup;
     let places = [SharedPlaces::default(), SharedPlaces::default()];
-    let batch_bytes = limits.container_bytes.max(1);
-    let own = OwnChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places.clone());
     let resolver = |kind, cache_bytes| {
         let eviction = memory.eviction;
         door.resolver(
@@ -143,26 +131,28 @@ pub(crate) fn run(
             },
         )
     };
-    // Chunks of the window and of the container that is being filled lie together.
-    let recent_batches = options
-        .capping
-        .window_bytes
-        .div_ceil(batch_bytes)
-        .saturating_add(1);
     let chunks = resolver(HookKind::Data, memory.catalog_bytes);
+    let with_hooks = Lookups {
+        hooks_halved: chunks.index().rates_of_answers().data.halvings(),
+        chunks,
+        segments: resolver(HookKind::Node, memory.node_bytes),
+        memory,
+        capping: options.capping,
+        container_bytes: limits.container_bytes,
+    };
     let lookups = Mutex::new(ResolverStats::default());
     let lookup = LookupStage {
         door,
         printer: printer.clone(),
         counters,
-        workers: jobs.clone(),
-        output: to_pack,
         sealed: notices_rx,
-        streams: lookup_streams,
-        regions: [region(Lane::Content), region(Lane::Metadata)],
-        decider: Decider::new(own, chunks, recent_batches),
-        segments: resolver(HookKind::Node, memory.node_bytes),
-        own_segments: OwnSegments::new(memory.own_segments_max),
+        segmenters,
+        dedup: Deduplicator::new(with_hooks, lanes, places.clone(), counters),
+        to_pack: ToPacker {
+            regions: [region(Lane::Content), region(Lane::Metadata)],
+            workers: jobs.clone(),
+            output: to_pack,
+        },
         stats: &lookups,
     };
     let held = (options.small_bytes_max > 0).then(|| Held::new(options.small_bytes_max));

@@ -10,35 +10,9 @@ use std::sync::Arc;
 use container::{CompressedRegion, Compression, PendingEntry, compress_pieces};
 
 use crate::buffer::Buffer;
+use crate::dedup::{Lane, NewChunk};
 use crate::queue::Closed;
 use crate::workers::{Ticket, Workers};
-
-/// Containers are filled by lane, so that the chunks of files lie together and those of listings too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Lane {
-    /// Files and whole streams.
-    Content,
-    /// Listings and fences.
-    Metadata,
-}
-
-impl Lane {
-    pub(crate) const COUNT: usize = 2;
-
-    pub(crate) const fn number(self) -> usize {
-        match self {
-            Self::Content => 0,
-            Self::Metadata => 1,
-        }
-    }
-}
-
-/// A new chunk's number within its lane, before it has a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NewChunk {
-    pub(crate) lane: Lane,
-    pub(crate) ordinal: u64,
-}
 
 /// A closed region: its chunks are the next ordinals of its lane.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use tree::{FileReader, Section};
 
 use crate::buffer::Buffer;
+use crate::dedup::StreamIndex;
 use crate::error::Halt;
 use crate::feeder::{Feeder, Ops};
-use crate::piece::StreamIndex;
 use crate::workers::Ticket;
 
 /// Threads that read; a disk needs some requests at a time to be busy.

@@ -16,12 +16,11 @@ use crate::ahead::Ahead;
 use crate::buffer::BufferPool;
 use crate::chunk::{self, ChunkState, Chunked, Event};
 use crate::counters::Counters;
+use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
 use crate::feeder::{Around, Feeder};
 use crate::ledger::Ledger;
-use crate::piece::StreamIndex;
 use crate::queue::{Closed, queue};
-use crate::segment::{Bytes, Segment, SegmentChild, Segmenter};
 use crate::stage::Stages;
 use crate::workers;
 
@@ -212,7 +211,7 @@ proptest! {
     ) {
         let avg = 1 << avg;
         let mut segmenter = Segmenter::new(printer(), avg);
-        let mut done: Vec<Segment> = Vec::new();
+        let mut done: Vec<Segment<()>> = Vec::new();
         let mut wanted: Vec<Child> = Vec::new();
         for (seed, len, kind) in children {
             if kind == 0 {

@@ -11,12 +11,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use container::Containers;
-use index::{Eviction, FingerprintCache};
+use index::{Catalog, CatalogSource, Eviction, FingerprintCache};
 use types::{ContainerId, Fingerprint};
 
-use crate::places::SharedPlaces;
-use crate::region::{Lane, NewChunk};
+use super::placed::{Lane, NewChunk};
+use super::places::SharedPlaces;
 
 /// Memory of one hook in a table that grows by doubling.
 const HOOK_BYTES: u64 = 56;
@@ -187,7 +186,7 @@ impl OwnChunks {
     }
 
     /// Brings a batch back into the cache. What cannot be read is stored again when it is met.
-    pub(crate) fn load(&mut self, batch: Batch, containers: &Containers) {
+    pub(crate) fn load(&mut self, batch: Batch, catalogs: &impl CatalogSource) {
         let lane = &self.lanes[batch.lane.number()];
         if let Some(unsealed) = lane.unsealed.iter().find(|held| held.number == batch.number) {
             self.cache.insert(batch, unsealed.prints.iter().copied().zip(0..));
@@ -200,13 +199,13 @@ impl OwnChunks {
             .copied()
             .unwrap_or(lane.next);
         for span in self.places[batch.lane.number()].between(first, end) {
-            let Ok(view) = containers.catalog(span.first.container) else {
+            let Ok(Some(catalog)) = catalogs.catalog(span.first.container) else {
                 continue;
             };
             let slots = (0..span.count).filter_map(|ahead| {
                 let slot = span.first.slot.checked_add(u32::try_from(ahead).ok()?)?;
                 let place = u32::try_from(span.first_ordinal + ahead - first).ok()?;
-                Some((view.entry(slot)?.fingerprint, place))
+                Some((catalog.fingerprint(slot)?, place))
             });
             self.cache.insert(batch, slots);
         }

@@ -12,15 +12,15 @@
 //! catalog is never loaded for a chunk that the caches answer. No allocation for a chunk. One thread.
 
 use index::sampling::SampleLevel;
-use index::{Index, LOADS_MAX, Resolver, age_order};
+use index::{CatalogSource, HookIndex, LOADS_MAX, Resolver, age_order};
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
-use crate::cap::{Accounts, Holder};
-use crate::door::Lookup;
+use super::Holdings;
+use super::cap::{Accounts, Holder};
+use super::own::{Batch, OwnChunks};
+use super::placed::PlacedAt;
+use super::segment::{Bytes, Segment};
 use crate::error::IngestError;
-use crate::lookup::PlacedAt;
-use crate::own::{Batch, OwnChunks};
-use crate::segment::{Bytes, Segment};
 
 /// With a cap, one chunk in 2^n is asked of the hooks before containers are ranked.
 const RANKING_LEVEL: u8 = 4;
@@ -57,9 +57,10 @@ struct Offer {
 }
 
 /// Decides on chunks. What it allocates is used again.
-pub(crate) struct Decider {
+#[derive(Debug)]
+pub(crate) struct Decider<I, C> {
     pub(crate) own: OwnChunks,
-    pub(crate) chunks: Resolver<Index>,
+    pub(crate) chunks: Resolver<I, C>,
     /// Batches of the session's own chunks that began so recently are not charged.
     recent_batches: u64,
     /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at later depends on
@@ -73,11 +74,11 @@ pub(crate) struct Decider {
     hinted: Vec<ContainerId>,
 }
 
-impl Decider {
-    pub(crate) fn new(own: OwnChunks, chunks: Resolver<Index>, recent_batches: u64) -> Self {
+impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
+    pub(crate) fn new(own: OwnChunks, chunks: Resolver<I, C>, recent_batches: u64, hooks_halved: u8) -> Self {
         Self {
             own,
-            hooks_halved: chunks.index().rates_of_answers().data.halvings(),
+            hooks_halved,
             chunks,
             recent_batches,
             wanted: Vec::new(),
@@ -101,10 +102,10 @@ impl Decider {
 
     /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
     /// charged. Returns whether more would have found more. [`Self::place`] tells what was decided.
-    pub(crate) fn decide<'s>(
+    pub(crate) fn decide<'s, B: 's>(
         &mut self,
-        lookup: &Lookup<'_>,
-        segments: impl IntoIterator<Item = &'s Segment>,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        segments: impl IntoIterator<Item = &'s Segment<B>>,
         accounts: &Accounts,
         left: usize,
     ) -> Result<bool, IngestError> {
@@ -114,7 +115,7 @@ impl Decider {
         let read = segments
             .into_iter()
             .flat_map(|segment| &segment.children)
-            .filter(|child| matches!(child.bytes, Bytes::Read { .. }));
+            .filter(|child| matches!(child.bytes, Bytes::Read(_)));
         self.wanted.extend(read.map(|child| Wanted {
             fingerprint: child.fingerprint,
             len: u32::try_from(child.len).expect("a chunk is at most some MiB"),
@@ -123,17 +124,17 @@ impl Decider {
             place: None,
         }));
         for chunk in 0..self.wanted.len() {
-            self.ask_caches(lookup, chunk);
+            self.ask_caches(holdings, chunk);
         }
         let mut left = left;
         let is_capped = left != usize::MAX;
         if is_capped {
             self.ask_samples();
-            self.choose(lookup, accounts, &mut left)?;
+            self.choose(holdings, accounts, &mut left)?;
         }
         // Also where nothing is left: what is charged nothing is still to be had.
-        self.ask_hooks(lookup, accounts, left)?;
-        self.choose(lookup, accounts, &mut left)?;
+        self.ask_hooks(holdings, accounts, left)?;
+        self.choose(holdings, accounts, &mut left)?;
         let open = |offer: &Offer| self.wanted[offer.chunk as usize].place.is_none();
         let passed_over = |wanted: &Wanted| wanted.is_passed_over && !wanted.is_offered;
         Ok(self.offers.iter().any(open)
@@ -203,7 +204,7 @@ impl Decider {
     }
 
     /// Offers of what is cached; whether there are any.
-    fn ask_caches(&mut self, lookup: &Lookup<'_>, chunk: usize) -> bool {
+    fn ask_caches(&mut self, holdings: &impl Holdings<Index = I, Catalogs = C>, chunk: usize) -> bool {
         let fingerprint = self.wanted[chunk].fingerprint;
         let mut own = None::<(Batch, PlacedAt)>;
         // Of its own chunks the newest is enough.
@@ -218,7 +219,7 @@ impl Decider {
         let mut locations = std::mem::take(&mut self.locations);
         locations.clear();
         self.chunks
-            .cached(&fingerprint, &|at| lookup.is_absent(at), &mut locations);
+            .cached(&fingerprint, &|at| holdings.is_absent(at), &mut locations);
         for at in &locations {
             self.offer(chunk, Holder::Container(at.container), PlacedAt::Stored(*at));
         }
@@ -259,24 +260,24 @@ impl Decider {
     /// that are charged; where more are named, that is noted.
     fn ask_hooks(
         &mut self,
-        lookup: &Lookup<'_>,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
         accounts: &Accounts,
         left: usize,
     ) -> Result<(), IngestError> {
         let mut hinted = std::mem::take(&mut self.hinted);
         let (mut loads, mut loaded) = (0, false);
         for chunk in 0..self.wanted.len() {
-            if self.wanted[chunk].is_offered || (loaded && self.ask_caches(lookup, chunk)) {
+            if self.wanted[chunk].is_offered || (loaded && self.ask_caches(holdings, chunk)) {
                 continue;
             }
             let fingerprint = self.wanted[chunk].fingerprint;
             if let Some(batch) = self.own.hinted(&fingerprint) {
                 let is_free = self.is_free(accounts, Holder::Own(batch));
                 if is_free || loads < left {
-                    self.own.load(batch, lookup.containers());
+                    self.own.load(batch, self.chunks.catalogs());
                     loads += usize::from(!is_free);
                     loaded = true;
-                    if self.ask_caches(lookup, chunk) {
+                    if self.ask_caches(holdings, chunk) {
                         continue;
                     }
                 } else {
@@ -293,7 +294,7 @@ impl Decider {
                 loads += usize::from(!is_free);
                 loaded = true;
                 self.chunks.prefetch(*id, Some(&fingerprint))?;
-                if self.ask_caches(lookup, chunk) {
+                if self.ask_caches(holdings, chunk) {
                     break;
                 }
             }
@@ -302,7 +303,7 @@ impl Decider {
         // With sampled hooks, what comes before a container's first hook is known only now.
         for chunk in 0..self.wanted.len() {
             if loaded && !self.wanted[chunk].is_offered {
-                self.ask_caches(lookup, chunk);
+                self.ask_caches(holdings, chunk);
             }
         }
         Ok(())
@@ -312,7 +313,7 @@ impl Decider {
     /// for when their turn comes.
     fn choose(
         &mut self,
-        lookup: &Lookup<'_>,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
         accounts: &Accounts,
         left: &mut usize,
     ) -> Result<(), IngestError> {
@@ -338,7 +339,7 @@ impl Decider {
             let charge = usize::from(!is_free && *left != usize::MAX);
             if !self.candidates[best].is_loaded {
                 loads -= charge;
-                self.load(lookup, best)?;
+                self.load(holdings, best)?;
                 continue;
             }
             self.candidates[best].is_chosen = true;
@@ -372,12 +373,16 @@ impl Decider {
     }
 
     /// Prefetches a candidate, and lets it offer what it has.
-    fn load(&mut self, lookup: &Lookup<'_>, number: usize) -> Result<(), IngestError> {
+    fn load(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        number: usize,
+    ) -> Result<(), IngestError> {
         self.candidates[number].is_loaded = true;
         let holder = self.candidates[number].holder;
         match holder {
             Holder::Own(batch) => {
-                self.own.load(batch, lookup.containers());
+                self.own.load(batch, self.chunks.catalogs());
                 for chunk in 0..self.wanted.len() {
                     let fingerprint = self.wanted[chunk].fingerprint;
                     if let Some(new) = self.own.newest(&fingerprint, |held| held == batch) {
@@ -396,7 +401,7 @@ impl Decider {
                     locations.clear();
                     let fingerprint = self.wanted[chunk].fingerprint;
                     self.chunks
-                        .places_in(&view, &fingerprint, &|at| lookup.is_absent(at), &mut locations);
+                        .places_in(&view, &fingerprint, &|at| holdings.is_absent(at), &mut locations);
                     if let Some(at) = locations.first() {
                         self.offer(chunk, Holder::Container(at.container), PlacedAt::Stored(*at));
                     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use types::ContainerId;
 
-use crate::own::Batch;
+use super::own::Batch;
 
 /// Windows that an adaptive cap looks back on.
 const ADAPTIVE_WINDOWS: usize = 8;

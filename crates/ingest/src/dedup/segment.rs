@@ -3,19 +3,15 @@
 //! Pure: what comes out depends on the sequence of children alone (RevDedup 2.2.2: two levels in one
 //! pass). Chunks keep a hold of their buffer until the segment they belong to has been looked up.
 
-use std::sync::Arc;
-
 use chunking::NodeCutter;
 use crypto::Fingerprinter;
 use types::{ChunkLocation, Fingerprint, Level};
 
-use crate::buffer::Buffer;
-
 /// Where a child's bytes are.
 #[derive(Debug, Clone)]
-pub(crate) enum Bytes {
-    /// In a buffer: read from the source, maybe new.
-    Read { buffer: Arc<Buffer>, offset: u32 },
+pub enum Bytes<B> {
+    /// There: read from the source, maybe new.
+    Read(B),
     /// In the store: copied by reference from an earlier stream.
     Stored(ChunkLocation),
     /// Nowhere: a run of zeros.
@@ -24,39 +20,47 @@ pub(crate) enum Bytes {
 
 /// One child of the open segment.
 #[derive(Debug, Clone)]
-pub(crate) struct SegmentChild {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) len: u64,
-    pub(crate) bytes: Bytes,
+pub struct SegmentChild<B> {
+    /// Of the chunk, or of the run of zeros.
+    pub fingerprint: Fingerprint,
+    /// Bytes of stream.
+    pub len: u64,
+    /// Where they are.
+    pub bytes: Bytes<B>,
 }
 
 /// A complete segment, not looked up yet.
 #[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) len: u64,
-    pub(crate) children: Vec<SegmentChild>,
+pub struct Segment<B> {
+    /// Of the node that it becomes.
+    pub fingerprint: Fingerprint,
+    /// Bytes of stream.
+    pub len: u64,
+    /// In stream order.
+    pub children: Vec<SegmentChild<B>>,
 }
 
-impl Segment {
+impl<B> Segment<B> {
     /// How many of its children were read.
     pub(crate) fn chunks_read(&self) -> usize {
-        let read = |child: &&SegmentChild| matches!(child.bytes, Bytes::Read { .. });
+        let read = |child: &&SegmentChild<B>| matches!(child.bytes, Bytes::Read(_));
         self.children.iter().filter(read).count()
     }
 }
 
 /// Builds one stream's segments.
 #[derive(Debug)]
-pub(crate) struct Segmenter {
+pub struct Segmenter<B> {
     printer: Fingerprinter,
     cutter: NodeCutter,
-    children: Vec<SegmentChild>,
+    children: Vec<SegmentChild<B>>,
     zeros: u64,
 }
 
-impl Segmenter {
-    pub(crate) fn new(printer: Fingerprinter, children_avg: u32) -> Self {
+impl<B> Segmenter<B> {
+    /// Segments have so many children on average, as the store's config says.
+    #[must_use]
+    pub fn new(printer: Fingerprinter, children_avg: u32) -> Self {
         Self {
             printer,
             cutter: NodeCutter::new(children_avg),
@@ -66,30 +70,31 @@ impl Segmenter {
     }
 
     /// Whether a whole segment of another stream may follow: nothing is open.
-    pub(crate) fn is_aligned(&self) -> bool {
+    #[must_use]
+    pub fn is_aligned(&self) -> bool {
         self.children.is_empty() && self.zeros == 0
     }
 
     /// Adds a run of zeros; it joins the one before it.
-    pub(crate) fn push_zeros(&mut self, len: u64) {
+    pub fn push_zeros(&mut self, len: u64) {
         self.zeros += len;
     }
 
     /// Adds a chunk. Up to two segments end: zeros before the chunk may end one, and the chunk another.
-    pub(crate) fn push(&mut self, child: SegmentChild, done: &mut Vec<Segment>) {
+    pub fn push(&mut self, child: SegmentChild<B>, done: &mut Vec<Segment<B>>) {
         self.flush_zeros(done);
         self.add(child, done);
     }
 
     /// The stream ends: what is open is its last segment.
-    pub(crate) fn finish(&mut self, done: &mut Vec<Segment>) {
+    pub fn finish(&mut self, done: &mut Vec<Segment<B>>) {
         self.flush_zeros(done);
         if !self.children.is_empty() {
             self.close(done);
         }
     }
 
-    fn flush_zeros(&mut self, done: &mut Vec<Segment>) {
+    fn flush_zeros(&mut self, done: &mut Vec<Segment<B>>) {
         let len = std::mem::take(&mut self.zeros);
         if len > 0 {
             let fingerprint = self.printer.zeros(len);
@@ -104,7 +109,7 @@ impl Segmenter {
         }
     }
 
-    fn add(&mut self, child: SegmentChild, done: &mut Vec<Segment>) {
+    fn add(&mut self, child: SegmentChild<B>, done: &mut Vec<Segment<B>>) {
         let ends = self.cutter.push(&child.fingerprint);
         self.children.push(child);
         if ends {
@@ -112,7 +117,7 @@ impl Segmenter {
         }
     }
 
-    fn close(&mut self, done: &mut Vec<Segment>) {
+    fn close(&mut self, done: &mut Vec<Segment<B>>) {
         self.cutter.reset();
         let children = std::mem::take(&mut self.children);
         let segment = Level::new(1).expect("level 1 is within the limit");

@@ -10,42 +10,46 @@
 //! decisions follow from the order of segments alone. One thread.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use container::PendingEntry;
 use format::node::{Node, NodeEntry};
+use index::{CatalogSource, HookIndex, Resolver, ResolverStats};
 use recipe::KnownNode;
 use types::{ContainerId, Fingerprint};
 
-use crate::buffer::Buffer;
-use crate::cap::{Accounts, Holder};
-use crate::door::Lookup;
-use crate::error::Halt;
-use crate::lookup::{LookupStage, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, ToPack};
-use crate::piece::StreamIndex;
-use crate::region::Lane;
-use crate::segment::{Bytes, Segment, Segmenter};
+use super::cap::{Accounts, Capping, Holder};
+use super::decide::Decider;
+use super::own::OwnChunks;
+use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
+use super::places::SharedPlaces;
+use super::segment::{Bytes, Segment};
+use super::{Holdings, Outlet};
+use crate::counters::Counters;
+use crate::error::IngestError;
+use crate::options::LookupMemory;
 
-/// One stream in the stage.
-pub(crate) struct LookupStream {
-    pub(crate) segmenter: Segmenter,
-    pub(crate) lane: Lane,
-    pub(crate) accounts: Accounts,
+/// One stream.
+#[derive(Debug)]
+struct Stream<B> {
+    lane: Lane,
+    accounts: Accounts,
     /// What waits for the end of its window.
-    pub(crate) waiting: Vec<Waiting>,
+    waiting: Vec<Waiting<B>>,
 }
 
 /// A segment that waits.
-pub(crate) enum Waiting {
+#[derive(Debug)]
+enum Waiting<B> {
     /// Behind one that is open.
     Placed(PlacedSegment),
     /// For its window.
-    Open(Segment),
+    Open(Segment<B>),
 }
 
 /// The segments that this session has written last, by content.
 #[derive(Debug)]
-pub(crate) struct OwnSegments {
+struct OwnSegments {
     max: usize,
     held: HashMap<Fingerprint, OwnSegment>,
     order: VecDeque<Fingerprint>,
@@ -79,7 +83,7 @@ impl Whole {
 }
 
 impl OwnSegments {
-    pub(crate) fn new(max: usize) -> Self {
+    fn new(max: usize) -> Self {
         Self {
             max: max.max(1),
             held: HashMap::new(),
@@ -107,84 +111,213 @@ impl OwnSegments {
     }
 }
 
-impl LookupStage<'_> {
-    /// Takes the next segment of a stream.
-    pub(crate) fn take(&mut self, stream: StreamIndex, segment: Segment) -> Result<(), Halt> {
+/// What look-ups of one backup go by.
+#[derive(Debug)]
+pub struct Lookups<I, C> {
+    /// Of chunks.
+    pub chunks: Resolver<I, C>,
+    /// Of segments' nodes.
+    pub segments: Resolver<I, C>,
+    /// The index has one chunk's hook in 2^n as the backup begins: what it is sampled at later depends on when
+    /// containers are sealed.
+    pub hooks_halved: u8,
+    /// Memory of the rest.
+    pub memory: LookupMemory,
+    /// How many containers a window may refer to.
+    pub capping: Capping,
+    /// A container's bytes, when it is full.
+    pub container_bytes: u64,
+}
+
+/// Says of each segment where it is: the policy of one backup. What it allocates is used again.
+#[derive(Debug)]
+pub struct Deduplicator<K, I, C, B> {
+    counters: K,
+    streams: Vec<Stream<B>>,
+    decider: Decider<I, C>,
+    segments: Resolver<I, C>,
+    own_segments: OwnSegments,
+}
+
+impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicator<K, I, C, B> {
+    /// For streams with these lanes. `places` is where the numbers of new chunks become places, which whoever takes
+    /// them tells; `counters` count what is decided.
+    #[must_use]
+    pub fn new(
+        lookups: Lookups<I, C>,
+        lanes: impl IntoIterator<Item = Lane>,
+        places: [SharedPlaces; Lane::COUNT],
+        counters: K,
+    ) -> Self {
+        let Lookups {
+            chunks,
+            segments,
+            hooks_halved,
+            memory,
+            capping,
+            container_bytes,
+        } = lookups;
+        let batch_bytes = container_bytes.max(1);
+        // Chunks of the window and of the container that is being filled lie together.
+        let recent_batches = capping.window_bytes.div_ceil(batch_bytes).saturating_add(1);
+        let own = OwnChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places);
+        let stream = |lane| Stream {
+            lane,
+            accounts: Accounts::new(capping),
+            waiting: Vec::new(),
+        };
+        Self {
+            counters,
+            streams: lanes.into_iter().map(stream).collect(),
+            decider: Decider::new(own, chunks, recent_batches, hooks_halved),
+            segments,
+            own_segments: OwnSegments::new(memory.own_segments_max),
+        }
+    }
+
+    /// A container of this backup was put.
+    pub fn sealed(&mut self, id: ContainerId) {
+        self.decider.own.sealed(id);
+    }
+
+    /// The lane of a stream.
+    ///
+    /// # Panics
+    /// When there is no such stream.
+    #[must_use]
+    pub fn lane(&self, stream: StreamIndex) -> Lane {
+        self.streams[usize::from(stream.0)].lane
+    }
+
+    /// What look-ups of chunks and of segments did, together.
+    #[must_use]
+    pub fn stats(&self) -> ResolverStats {
+        self.decider.chunks.stats().plus(self.segments.stats())
+    }
+
+    /// Takes the next segment of a stream. `look_up` begins a look-up, which ends when what was found has its place.
+    ///
+    /// # Errors
+    /// When the storage does not answer, or the outlet takes no more.
+    pub fn take<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+        segment: Segment<B>,
+    ) -> Result<(), O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
         self.counters.segments.add(1);
         let at = usize::from(stream.0);
         let len = segment.len;
         if !self.streams[at].waiting.is_empty() {
             self.streams[at].waiting.push(Waiting::Open(segment));
-            return self.count(stream, len);
+            return self.count(look_up, outlet, stream, len);
         }
-        let door = self.door;
-        let lookup = door.look_up();
+        let holdings = look_up();
         let left = self.streams[at].accounts.left_so_far(len);
-        let known = self.find_whole(&lookup, &segment)?;
+        let known = self.find_whole(&holdings, &segment)?;
         let charge = known
             .as_ref()
             .map(|known| known.charge(&self.streams[at].accounts));
         if let Some(known) = known.filter(|_| charge <= Some(left)) {
             let body = self.refer_to_whole(at, known);
-            self.send(stream, placed(&segment, body))?;
+            outlet.place(stream, placed(&segment, body))?;
         } else if charge.is_some_and(|charge| charge <= self.streams[at].accounts.left()) {
             // More than its share, and yet the window may have room for it.
             self.streams[at].waiting.push(Waiting::Open(segment));
         } else {
             let accounts = &self.streams[at].accounts;
-            let is_bound = self.decider.decide(&lookup, [&segment], accounts, left)?;
+            let is_bound = self.decider.decide(&holdings, [&segment], accounts, left)?;
             if is_bound && accounts.is_capped() {
                 self.streams[at].waiting.push(Waiting::Open(segment));
             } else {
                 self.refer_to_chosen(at);
-                let body = self.store(at, &segment, &mut 0)?;
-                self.send(stream, placed(&segment, body))?;
+                let body = self.store(outlet, at, &segment, &mut 0)?;
+                outlet.place(stream, placed(&segment, body))?;
             }
         }
-        drop(lookup);
-        self.count(stream, len)
+        drop(holdings);
+        self.count(look_up, outlet, stream, len)
     }
 
-    /// Takes a segment that is referred to whatever it costs: copied from the previous backup.
-    pub(crate) fn take_copied(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
+    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier backup: one in `node`.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_copied<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+        segment: PlacedSegment,
+        node: impl FnOnce() -> Option<Arc<Node>>,
+    ) -> Result<(), O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
         let at = usize::from(stream.0);
         let len = segment.len;
-        if let SegmentBody::Known(known) = &segment.body
-            && self.streams[at].accounts.is_capped()
-            && let Ok(node) = recipe::NodeSource::node(self.door.nodes(), known.location)
+        if self.streams[at].accounts.is_capped()
+            && let Some(node) = node()
         {
             for container in containers_of(&node) {
                 self.streams[at].accounts.refer(Holder::Container(container));
             }
         }
         if self.streams[at].waiting.is_empty() {
-            self.send(stream, segment)?;
+            outlet.place(stream, segment)?;
         } else {
             self.streams[at].waiting.push(Waiting::Placed(segment));
         }
-        self.count(stream, len)
+        self.count(look_up, outlet, stream, len)
     }
 
-    fn count(&mut self, stream: StreamIndex, len: u64) -> Result<(), Halt> {
+    fn count<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+        len: u64,
+    ) -> Result<(), O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
         if self.streams[usize::from(stream.0)].accounts.add(len) {
-            self.end_window(stream)?;
+            self.end_window(look_up, outlet, stream)?;
         }
         Ok(())
     }
 
-    /// Decides on what waits, and begins a new window.
-    pub(crate) fn end_window(&mut self, stream: StreamIndex) -> Result<(), Halt> {
+    /// Decides on what waits, and begins a new window: at a stream's end.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn end_window<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+    ) -> Result<(), O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
         let at = usize::from(stream.0);
         let mut waiting = std::mem::take(&mut self.streams[at].waiting);
         if !waiting.is_empty() {
-            let door = self.door;
-            let lookup = door.look_up();
+            let holdings = look_up();
             let open = waiting.iter().filter_map(|item| match item {
                 Waiting::Open(segment) => Some(segment),
                 Waiting::Placed(_) => None,
             });
             let accounts = &self.streams[at].accounts;
-            self.decider.decide(&lookup, open, accounts, accounts.left())?;
+            self.decider.decide(&holdings, open, accounts, accounts.left())?;
             self.refer_to_chosen(at);
             let mut chunk = 0;
             for item in waiting.drain(..) {
@@ -192,19 +325,19 @@ impl LookupStage<'_> {
                     Waiting::Placed(segment) => segment,
                     Waiting::Open(segment) => {
                         // A known one costs no new node, and no more than what was chosen leaves.
-                        let known = self.find_whole(&lookup, &segment)?;
+                        let known = self.find_whole(&holdings, &segment)?;
                         let accounts = &self.streams[at].accounts;
                         let body = match known.filter(|known| known.charge(accounts) <= accounts.left()) {
                             Some(known) => {
                                 chunk += segment.chunks_read();
                                 self.refer_to_whole(at, known)
                             }
-                            None => self.store(at, &segment, &mut chunk)?,
+                            None => self.store(outlet, at, &segment, &mut chunk)?,
                         };
                         placed(&segment, body)
                     }
                 };
-                self.send(stream, segment)?;
+                outlet.place(stream, segment)?;
             }
         }
         self.streams[at].waiting = waiting;
@@ -212,16 +345,16 @@ impl LookupStage<'_> {
         Ok(())
     }
 
-    fn send(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
-        Ok(self.output.send(ToPack::Segment { stream, segment })?)
-    }
-
     /// A segment that is known whole.
-    fn find_whole(&mut self, lookup: &Lookup<'_>, segment: &Segment) -> Result<Option<Whole>, Halt> {
+    fn find_whole(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        segment: &Segment<B>,
+    ) -> Result<Option<Whole>, IngestError> {
         if let Some(own) = self.own_segments.held.get(&segment.fingerprint) {
             return Ok(Some(Whole::Own(*own)));
         }
-        let found = lookup.find_segment(&mut self.segments, &segment.fingerprint)?;
+        let found = holdings.find_segment(&mut self.segments, &segment.fingerprint)?;
         Ok(found.map(|(known, node)| Whole::Known(known, node)))
     }
 
@@ -255,7 +388,13 @@ impl LookupStage<'_> {
     }
 
     /// Stores what of a segment is to be stored. `chunk` counts the chunks that were decided on.
-    fn store(&mut self, at: usize, segment: &Segment, chunk: &mut usize) -> Result<SegmentBody, Halt> {
+    fn store<O: Outlet<B>>(
+        &mut self,
+        outlet: &mut O,
+        at: usize,
+        segment: &Segment<B>,
+        chunk: &mut usize,
+    ) -> Result<SegmentBody, O::Error> {
         let lane = self.streams[at].lane;
         let mut children = Vec::with_capacity(segment.children.len());
         for child in &segment.children {
@@ -266,7 +405,7 @@ impl LookupStage<'_> {
                     self.streams[at].accounts.refer(holder);
                     PlacedAt::Stored(*location)
                 }
-                Bytes::Read { buffer, offset } => {
+                Bytes::Read(bytes) => {
                     let decided = self.decider.place(*chunk);
                     let found = decided.is_none() && self.decider.is_offered(*chunk);
                     *chunk += 1;
@@ -275,12 +414,15 @@ impl LookupStage<'_> {
                         Some(place) => place,
                         None => {
                             let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
-                            let at = (buffer, *offset as usize);
                             if found {
                                 self.counters.chunks_capped.add(1);
                                 self.counters.bytes_capped.add(child.len);
                             }
-                            self.store_chunk(lane, &child.fingerprint, len, at)?
+                            let new = outlet.store(lane, &child.fingerprint, len, bytes)?;
+                            self.decider.own.add(&child.fingerprint, len, new);
+                            self.counters.chunks_new.add(1);
+                            self.counters.bytes_new.add(child.len);
+                            PlacedAt::New(new)
                         }
                     }
                 }
@@ -299,28 +441,9 @@ impl LookupStage<'_> {
         let number = self.own_segments.add(segment.fingerprint, containers);
         Ok(SegmentBody::Fresh { number, children })
     }
-
-    fn store_chunk(
-        &mut self,
-        lane: Lane,
-        fingerprint: &Fingerprint,
-        len: u32,
-        (buffer, offset): (&Arc<Buffer>, usize),
-    ) -> Result<PlacedAt, Halt> {
-        let region = &mut self.regions[lane.number()];
-        let new = region.push(PendingEntry::chunk(*fingerprint, len), buffer, offset);
-        let is_full = region.is_full();
-        self.decider.own.add(fingerprint, len, new);
-        self.counters.chunks_new.add(1);
-        self.counters.bytes_new.add(u64::from(len));
-        if is_full {
-            self.close_region(lane)?;
-        }
-        Ok(PlacedAt::New(new))
-    }
 }
 
-fn placed(segment: &Segment, body: SegmentBody) -> PlacedSegment {
+fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
     PlacedSegment {
         fingerprint: segment.fingerprint,
         len: segment.len,

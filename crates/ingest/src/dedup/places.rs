@@ -6,16 +6,17 @@ use types::{ChunkLocation, Slot};
 
 /// The places of a lane, written by the packer and read by who asks about chunks stored long ago.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SharedPlaces(Arc<Mutex<Places>>);
+pub struct SharedPlaces(Arc<Mutex<Places>>);
 
 impl SharedPlaces {
     /// The next `count` chunks lie at `first` and the slots after it.
-    pub(crate) fn assign(&self, first: ChunkLocation, count: u64) {
+    pub fn assign(&self, first: ChunkLocation, count: u64) {
         self.with(|places| places.assign(first, count));
     }
 
     /// Where a chunk went; `None` while its region is still on its way.
-    pub(crate) fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
+    #[must_use]
+    pub fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
         self.with(|places| places.of(ordinal))
     }
 
