@@ -17,6 +17,11 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// Of the fingerprints and the gear table of all traces.
 const KEY: [u8; 32] = *b"onefold laboratory: chunk traces";
 
+/// Fingerprints of all traces.
+pub(crate) fn trace_printer() -> Fingerprinter {
+    Fingerprinter::new(&DomainKey::from_bytes(KEY))
+}
+
 /// How data is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cutting {
@@ -47,7 +52,14 @@ impl Cutter {
     /// # Errors
     /// `Settings` where no chunk can be so long.
     pub fn new(cutting: Cutting) -> Result<Self, LabError> {
-        let printer = Fingerprinter::new(&DomainKey::from_bytes(KEY));
+        Self::under(trace_printer(), cutting)
+    }
+
+    /// Cuts and fingerprints as a store of some domain does: what comes of it goes with no other trace.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn under(printer: Fingerprinter, cutting: Cutting) -> Result<Self, LabError> {
         let wrong = |error: chunking::ChunkingError| LabError::Settings(error.to_string());
         let chunker: Box<dyn Chunker> = match cutting {
             Cutting::Content(avg) => {

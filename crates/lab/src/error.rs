@@ -23,6 +23,9 @@ pub enum LabError {
         /// What is wrong.
         why: &'static str,
     },
+    /// Of the engine, over what the laboratory gives it.
+    #[error(transparent)]
+    Engine(#[from] ingest::IngestError),
     /// Someone asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{AssemblyMode, memory};
+use lab::simulate::SamplingRate;
+use onefold::Cap;
+
+use super::{AssemblyMode, memory, parse_cap};
 
 pub(crate) use generate::{Generate, Workload};
 
@@ -50,11 +53,53 @@ pub(crate) struct Simulate {
     #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
     /// Let each backup begin a container of its own, as sessions do
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     pub(crate) seal: bool,
     /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and the new one: 30)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
+    /// Keep so many of the last backups, of the full ones, and of every fourth full one
+    #[arg(long, value_name = "SONS,FATHERS,GRANDFATHERS", value_parser = parse_generations, conflicts_with = "keep")]
+    pub(crate) keep_generations: Option<[usize; 3]>,
+    /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it all are found
+    #[arg(long)]
+    pub(crate) engine: bool,
+    /// How many containers a window of each backup may refer to: `none`, a number, or `adaptive:NUMBER` for an average
+    #[arg(long, default_value = "none", value_name = "CAP", value_parser = parse_cap, requires = "engine")]
+    pub(crate) cap: Cap,
+    /// Containers that so many windows before referred to do not count towards the cap
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(0..=1024),
+        requires = "engine"
+    )]
+    pub(crate) cap_remember: u32,
+    /// Length of a window, in bytes or with K, M or G at the end (the paper's is 20 MB)
+    #[arg(long, default_value = "20000000", value_name = "BYTES", value_parser = memory, requires = "engine")]
+    pub(crate) cap_window: u64,
+    /// Memory for looking up chunks in MiB, 1 to 65536
+    #[arg(
+        long,
+        default_value_t = 32,
+        value_name = "MIB",
+        value_parser = clap::value_parser!(u64).range(1..=65536),
+        requires = "engine"
+    )]
+    pub(crate) lookup_mib: u64,
+    /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
+    #[arg(
+        long,
+        default_value_t = 256,
+        value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(1..=65536),
+        requires = "engine"
+    )]
+    pub(crate) index_mib: u32,
+    /// Keep the hook of one chunk in so many, a power of two, even where the index has memory for more
+    #[arg(long, default_value = "1", value_name = "COUNT", value_parser = parse_sampling, requires = "engine")]
+    pub(crate) sample: SamplingRate,
     /// Restore with so much memory, in bytes or with K, M or G at the end (may be a list)
     #[arg(long, default_value = "32M,128M,1G", value_name = "BYTES", value_delimiter = ',', value_parser = memory)]
     pub(crate) memory: Vec<u64>,
@@ -70,4 +115,17 @@ pub(crate) struct Simulate {
     /// Do not restore the first so many backups
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub(crate) skip: u64,
+}
+
+fn parse_generations(text: &str) -> Result<[usize; 3], String> {
+    let counts = text.split(',').map(|count| count.trim().parse().ok());
+    let counts: Option<Vec<usize>> = counts.collect();
+    let counts = counts.and_then(|counts| <[usize; 3]>::try_from(counts).ok());
+    counts.ok_or_else(|| format!("`{text}` is not three numbers of backups, such as 7,4,6"))
+}
+
+fn parse_sampling(text: &str) -> Result<SamplingRate, String> {
+    let one_in: Option<u64> = text.parse().ok().filter(|number: &u64| number.is_power_of_two());
+    let rate = one_in.and_then(|number| SamplingRate::new(u8::try_from(number.trailing_zeros()).ok()?));
+    rate.ok_or_else(|| format!("`{text}` is no power of two up to 2147483648"))
 }

@@ -40,7 +40,12 @@ fn a_workload_is_made_and_simulated_without_a_store() {
         "lru,rolling",
     ];
     let ran = bed.ok(simulate.into_iter().chain(["--json"]));
-    let backups = lines(&ran.out);
+    let mut backups = lines(&ran.out);
+    let averages = backups.pop().unwrap();
+    assert_eq!(
+        (&averages["message_type"], &averages["backups"]),
+        (&"lab_averages".into(), &10.into())
+    );
     assert_eq!(backups.len(), 10);
     let of_all: u64 = backups
         .iter()
@@ -84,6 +89,28 @@ fn a_workload_is_made_and_simulated_without_a_store() {
         );
         assert_eq!(one["restored"][2], other["restored"][0]);
     }
+    // As the engine finds chunks: a cap stores some again, and is asked for with it alone.
+    let new = |cap| {
+        let with = simulate
+            .into_iter()
+            .chain(["--engine", "--cap", cap, "--cap-window", "2M", "--json"]);
+        let backups = lines(&bed.ok(with).out);
+        let new = backups[..10]
+            .iter()
+            .map(|backup| backup["looked"]["chunks_new"].as_u64());
+        new.sum::<Option<u64>>().unwrap()
+    };
+    let (none, one) = (new("none"), new("1"));
+    assert!(one > none, "{one} and {none}");
+    bed.run(["lab", "simulate", "t", "--cap", "5"])
+        .expect(2)
+        .says(&["--engine"]);
+    bed.run(["lab", "simulate", "t", "--engine", "--sample", "3"])
+        .expect(2)
+        .says(&["no power of two"]);
+    bed.run(["lab", "simulate", "t", "--keep-generations", "1,2"])
+        .expect(2)
+        .says(&["three numbers"]);
     let text = bed.ok(simulate).out();
     for words in ["backups                 10", "rolling", "MiB a container read"] {
         assert!(text.contains(words), "{words:?} is not in {text}");

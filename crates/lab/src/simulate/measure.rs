@@ -5,7 +5,10 @@ use std::convert::Infallible;
 use restore::lru::LruPlanner;
 use restore::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
 
-use super::store::{Recipe, Store};
+use super::Store;
+use super::containers::At;
+use super::recipe::{Part, Recipe};
+use crate::error::LabError;
 
 /// How a restore uses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,39 +49,121 @@ impl Restored {
     }
 }
 
-pub(super) fn restore(store: &Store, recipe: &Recipe, memory: Memory) -> Restored {
-    let references = store.pieces(recipe).map(|piece| {
-        let chunk = piece.location.map(|(location, fingerprint)| ChunkPart {
-            location,
-            fingerprint,
-            chunk_len: u64::from(piece.len),
-            skip: 0,
-        });
-        Ok::<_, Infallible>(Reference {
-            chunk,
-            len: u64::from(piece.len),
-        })
-    });
+/// What restoring a backup reads. `poll` is called now and then, and what it fails with is passed on.
+pub(super) fn restore(
+    store: &Store,
+    recipe: &Recipe,
+    memory: Memory,
+    poll: &dyn Fn() -> Result<(), LabError>,
+) -> Result<Restored, LabError> {
     let containers_read = match memory.assembly {
         assembly @ (Assembly::Rolling | Assembly::Fixed) => {
-            reads(Planner::new(references, assembly, memory.bytes))
+            let references = references(store, recipe);
+            reads(Planner::new(references, assembly, memory.bytes), poll)?
         }
-        Assembly::Lru => reads(LruPlanner::new(references, memory.bytes, |_| store.slot_bytes())),
+        Assembly::Lru => {
+            let slot = store.slot_bytes();
+            reads(
+                LruPlanner::new(references(store, recipe), memory.bytes, |_| slot),
+                poll,
+            )?
+        }
     };
-    Restored {
+    Ok(Restored {
         memory,
         containers_read,
-        bytes: recipe.bytes(),
+        bytes: recipe.bytes,
+    })
+}
+
+/// A stretch of the stream that lies in one place.
+enum Stretch {
+    Zeros(u64),
+    Run { first: At, count: u32 },
+}
+
+fn references<'a>(
+    store: &'a Store,
+    recipe: &'a Recipe,
+) -> impl Iterator<Item = Result<Reference, Infallible>> + 'a {
+    let stretches = recipe.parts.iter().flat_map(move |part| {
+        let (own, node) = match *part {
+            Part::Zeros { len } => (Some(Stretch::Zeros(len)), None),
+            Part::Run { first, count } => (Some(Stretch::Run { first, count }), None),
+            Part::Node(number) => (None, Some(store.stretches_of(number))),
+        };
+        own.into_iter().chain(node.into_iter().flatten())
+    });
+    stretches.flat_map(move |stretch| {
+        let (first, slots, zeros) = match stretch {
+            Stretch::Zeros(len) => (None, 0..1, len),
+            Stretch::Run { first, count } => (Some(first), first.slot..first.slot + count, 0),
+        };
+        slots.map(move |slot| {
+            let Some(first) = first else {
+                return Ok(Reference {
+                    chunk: None,
+                    len: zeros,
+                });
+            };
+            let at = At { slot, ..first };
+            let held = store.containers().held(at);
+            let len = u64::from(held.len);
+            Ok(Reference {
+                chunk: Some(ChunkPart {
+                    location: store.containers().location(at),
+                    fingerprint: held.fingerprint,
+                    chunk_len: len,
+                    skip: 0,
+                }),
+                len,
+            })
+        })
+    })
+}
+
+impl Store {
+    fn stretches_of(&self, node: u32) -> impl Iterator<Item = Stretch> {
+        use format::node::NodeEntry;
+        let node = self.node(node).into_iter();
+        node.flat_map(|node| {
+            node.entries.iter().filter_map(|entry| match *entry {
+                NodeEntry::Zeros { len } => Some(Stretch::Zeros(len)),
+                NodeEntry::Run {
+                    container,
+                    first,
+                    count,
+                    ..
+                } => {
+                    let first = At {
+                        container: self.containers().number(container)?,
+                        slot: first.get(),
+                    };
+                    Some(Stretch::Run { first, count })
+                }
+                NodeEntry::Forward { .. } => None,
+            })
+        })
     }
 }
 
-fn reads(mut assembler: impl Assembler<Error = Infallible>) -> u64 {
-    let mut reads = 0;
+/// Steps between two polls.
+const POLL_STEPS: u32 = 1 << 10;
+
+fn reads(
+    mut assembler: impl Assembler<Error = Infallible>,
+    poll: &dyn Fn() -> Result<(), LabError>,
+) -> Result<u64, LabError> {
+    let (mut reads, mut steps) = (0, 0_u32);
     loop {
         match assembler.next_action() {
             Ok(Some(Next::Step(step))) => reads += u64::from(step.is_read()),
             Ok(Some(Next::Spots(_))) => {}
-            Ok(None) => return reads,
+            Ok(None) => return Ok(reads),
+        }
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(POLL_STEPS) {
+            poll()?;
         }
     }
 }

@@ -1,29 +1,63 @@
 //! The simulator: what a store would hold and a restore would read, without a byte of payload.
 //!
-//! As in Lillibridge 4.1: a full index of chunks, containers that are full when the next chunk would put them over their
-//! size, backups deleted by a schedule, chunks that nobody refers to gone from their containers, no merging. Restores are
-//! planned by the engine's own assemblers ([`restore::plan`], [`restore::lru`]).
+//! Of how chunks are found there are two kinds. [`Finding::Exact`] is the simulator of Lillibridge 4.1: a full index of chunks,
+//! containers that are full when the next chunk would put them over their size. [`Finding::Engine`] is the engine's policy
+//! itself, over traces instead of bytes. With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone
+//! from their containers, nothing is merged, and restores are planned by the engine's own assemblers ([`restore::plan`],
+//! [`restore::lru`]).
 
+mod averages;
+mod catalogs;
+mod containers;
+mod engine;
+mod exact;
 mod measure;
-mod store;
+mod nodes;
+mod recipe;
+mod schedule;
+mod session;
 
-use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use format::node::Node;
+
+pub use averages::{AVERAGED, Averages};
+use containers::{Containers, Held};
+use engine::EngineStore;
+pub use engine::{Looked, Policy};
+use exact::ExactStore;
+pub use index::sampling::SamplingRate;
 pub use measure::{Memory, Restored};
-use store::{Recipe, Store};
+use recipe::Recipe;
+use schedule::Backups;
+pub use schedule::Schedule;
 
 use crate::error::LabError;
 use crate::trace::{BackupHead, Chunk, Extent, Sink};
 
+/// How chunks that are stored already are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// All of them, by a full index; nothing is capped.
+    Exact {
+        /// Whether each backup begins a container of its own, as sessions do; the paper's go on with the last one.
+        seal: bool,
+    },
+    /// As the engine does.
+    Engine(Policy),
+}
+
 /// How the store is laid out, and what is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// A container's plain bytes at most; the paper's is 4 MB.
+    /// A container's plain bytes at most, or, where the engine decides, those of the object at which it is full; the paper's is
+    /// 4 MB.
     pub container_bytes: u64,
-    /// Whether each backup begins a container of its own, as sessions do; the paper's go on with the last one.
-    pub seal: bool,
-    /// The n-th backup before goes as the next comes; `None`: all stay.
-    pub keep: Option<usize>,
+    /// How chunks are found.
+    pub finding: Finding,
+    /// Which backups are kept.
+    pub schedule: Schedule,
     /// Each backup is restored with each of these.
     pub memories: Vec<Memory>,
     /// The first so many backups are not restored.
@@ -31,7 +65,7 @@ pub struct Settings {
 }
 
 /// What came of a backup.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Its name.
     pub name: String,
@@ -49,6 +83,8 @@ pub struct Outcome {
     pub bytes_stored: u64,
     /// Containers that have any.
     pub containers: u64,
+    /// What the engine's look-ups did, where they did.
+    pub looked: Option<Looked>,
     /// What its restores read, for each of [`Settings::memories`]; none where it was skipped.
     pub restored: Vec<Restored>,
 }
@@ -62,14 +98,80 @@ impl Outcome {
     }
 }
 
+/// A store of either kind.
+#[derive(Debug)]
+enum Store {
+    Exact(ExactStore),
+    Engine(Box<EngineStore>),
+}
+
+impl Store {
+    fn containers(&self) -> &Containers {
+        match self {
+            Self::Exact(store) => &store.containers,
+            Self::Engine(store) => store.containers(),
+        }
+    }
+
+    fn node(&self, number: u32) -> Option<&Node> {
+        match self {
+            Self::Exact(_) => None,
+            Self::Engine(store) => Some(store.nodes().node(number)),
+        }
+    }
+
+    /// What keeping a container takes: a slot of a cache, as large as a container may be [Lillibridge 4.5].
+    fn slot_bytes(&self) -> u64 {
+        match self {
+            Self::Exact(store) => store.container_bytes_max,
+            Self::Engine(store) => store.container_bytes,
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), LabError> {
+        match self {
+            Self::Exact(store) => store.begin(),
+            Self::Engine(store) => store.begin(),
+        }
+    }
+
+    fn take(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        match self {
+            Self::Exact(store) => chunks.iter().try_for_each(|chunk| store.take(chunk)),
+            Self::Engine(store) => chunks.iter().try_for_each(|chunk| store.take(chunk)),
+        }
+    }
+
+    fn end(&mut self) -> Result<(Recipe, u64, Option<Looked>), LabError> {
+        match self {
+            Self::Exact(store) => {
+                let (recipe, bytes_new) = store.end();
+                Ok((recipe, bytes_new, None))
+            }
+            Self::Engine(store) => {
+                let (recipe, bytes_new, looked) = store.end()?;
+                Ok((recipe, bytes_new, Some(looked)))
+            }
+        }
+    }
+
+    fn forget(&mut self, recipes: &[Recipe]) {
+        match self {
+            Self::Exact(store) => recipes.iter().for_each(|recipe| store.forget(recipe)),
+            Self::Engine(store) => store.forget(recipes),
+        }
+    }
+}
+
 /// Takes backups, and tells of each what came of it.
 #[derive(Debug)]
 pub struct Simulator<T> {
     settings: Settings,
     store: Store,
-    kept: VecDeque<Recipe>,
+    kept: Backups,
     bytes_kept: u64,
-    open: Option<(BackupHead, Recipe, u64)>,
+    open: Option<BackupHead>,
+    cancelled: Arc<AtomicBool>,
     backups: u64,
     tell: T,
 }
@@ -80,78 +182,104 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Simulator<T> {
     /// # Errors
     /// `Settings`.
     pub fn new(settings: Settings, tell: T) -> Result<Self, LabError> {
-        if settings.container_bytes == 0 || settings.keep == Some(0) {
+        if settings.container_bytes == 0 || settings.schedule == Schedule::Cycle(0) {
             return Err(LabError::Settings(
                 "a container has room for at least one byte, and at least one backup is kept".to_owned(),
             ));
         }
-        let store = Store::new(settings.container_bytes);
+        let store = match settings.finding {
+            Finding::Exact { seal } => Store::Exact(ExactStore::new(settings.container_bytes, seal)),
+            Finding::Engine(policy) => {
+                Store::Engine(Box::new(EngineStore::new(settings.container_bytes, policy)?))
+            }
+        };
         Ok(Self {
             settings,
             store,
-            kept: VecDeque::new(),
+            kept: Backups::default(),
             bytes_kept: 0,
             open: None,
+            cancelled: Arc::default(),
             backups: 0,
             tell,
         })
+    }
+
+    /// Stops with [`LabError::Interrupted`] once this is true, within a restore as well.
+    #[must_use]
+    pub fn until(mut self, cancelled: Arc<AtomicBool>) -> Self {
+        self.cancelled = cancelled;
+        self
     }
 }
 
 impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
     fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
-        while self.settings.keep.is_some_and(|keep| self.kept.len() >= keep) {
-            if let Some(old) = self.kept.pop_front() {
-                self.bytes_kept -= old.bytes();
-                self.store.forget(&old);
-            }
+        let leaving = self.kept.leaving(self.settings.schedule);
+        self.bytes_kept -= leaving.iter().map(|recipe| recipe.bytes).sum::<u64>();
+        if !leaving.is_empty() {
+            self.store.forget(&leaving);
         }
-        self.open = Some((head.clone(), Recipe::default(), self.store.bytes_taken()));
-        Ok(())
+        self.open = Some(head.clone());
+        self.store.begin()
     }
 
     fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
-        let Some((_, recipe, _)) = &mut self.open else {
+        if self.open.is_none() {
             return Err(LabError::Settings("a chunk is of no backup".to_owned()));
-        };
-        for chunk in chunks {
-            self.store.take(chunk, recipe)?;
         }
-        Ok(())
+        self.store.take(chunks)
     }
 
     fn end(&mut self) -> Result<(), LabError> {
-        let Some((head, recipe, taken_before)) = self.open.take() else {
+        let Some(head) = self.open.take() else {
             return Err(LabError::Settings("the end is of no backup".to_owned()));
         };
-        if self.settings.seal {
-            self.store.close();
-        }
-        self.bytes_kept += recipe.bytes();
+        let (recipe, bytes_new, looked) = self.store.end()?;
+        self.bytes_kept += recipe.bytes;
+        let poll = || {
+            if self.cancelled.load(Ordering::Relaxed) {
+                Err(LabError::Interrupted)
+            } else {
+                Ok(())
+            }
+        };
         let restored = if self.backups < self.settings.skip {
             Vec::new()
         } else {
             let each = self.settings.memories.iter();
-            each.map(|memory| measure::restore(&self.store, &recipe, *memory))
-                .collect()
+            let each = each.map(|memory| measure::restore(&self.store, &recipe, *memory, &poll));
+            each.collect::<Result<_, _>>()?
         };
         self.backups += 1;
         let outcome = Outcome {
             name: head.name,
             extent: head.extent,
-            chunks: recipe.chunks(),
-            bytes: recipe.bytes(),
-            bytes_new: self.store.bytes_taken() - taken_before,
+            chunks: recipe.chunks,
+            bytes: recipe.bytes,
+            bytes_new,
             bytes_kept: self.bytes_kept,
-            bytes_stored: self.store.bytes_stored(),
-            containers: self.store.containers(),
+            bytes_stored: self.store.containers().bytes(),
+            containers: self.store.containers().count(),
+            looked,
             restored,
         };
-        if self.settings.keep.is_some() {
-            self.kept.push_back(recipe);
+        if self.settings.schedule != Schedule::All {
+            self.kept.add(recipe, head.extent);
         }
         (self.tell)(outcome)
     }
+}
+
+/// A fingerprint has one length.
+fn check_len(held: &Held, len: u32) -> Result<(), LabError> {
+    if held.len == len {
+        return Ok(());
+    }
+    Err(LabError::Settings(format!(
+        "a chunk of {len} bytes has the fingerprint of one of {}: these are not traces of one kind of data",
+        held.len
+    )))
 }
 
 #[cfg(test)]

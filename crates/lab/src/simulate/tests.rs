@@ -45,11 +45,27 @@ fn run(
     container_bytes: u64,
     memories: &[Memory],
 ) -> Vec<Outcome> {
+    run_with(
+        Finding::Exact { seal: true },
+        workload,
+        keep,
+        container_bytes,
+        memories,
+    )
+}
+
+fn run_with(
+    finding: Finding,
+    workload: Vec<Vec<u8>>,
+    keep: Option<usize>,
+    container_bytes: u64,
+    memories: &[Memory],
+) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let settings = Settings {
         container_bytes,
-        seal: true,
-        keep,
+        finding,
+        schedule: keep.map_or(Schedule::All, Schedule::Cycle),
         memories: memories.to_vec(),
         skip: 0,
     };
@@ -60,6 +76,16 @@ fn run(
     .unwrap();
     Workload(workload).replay(&mut simulator).unwrap();
     outcomes
+}
+
+/// The engine without a cap, with segments and regions of a few chunks.
+fn engine() -> Finding {
+    Finding::Engine(Policy {
+        segment_chunks: 4,
+        region_bytes: 7,
+        index_bytes: 1 << 20,
+        ..Policy::default()
+    })
 }
 
 fn memory(bytes: u64, assembly: Assembly) -> Memory {
@@ -102,14 +128,16 @@ fn a_scattered_backup_reads_each_container_once_with_an_area_and_more_often_with
 }
 
 proptest! {
-    /// A plain model: what is stored is what was ever new and is named still.
+    /// A plain model: what is stored is what was ever new and is named still. The engine's look-ups find all of so few chunks.
     #[test]
     fn a_store_is_what_a_plain_model_says(
         workload in prop::collection::vec(prop::collection::vec(0..40_u8, 0..60), 1..12),
         keep in prop::option::of(1..5_usize),
         container_bytes in 1..40_u64,
+        finding in prop_oneof![Just(Finding::Exact { seal: false }), Just(Finding::Exact { seal: true }), Just(engine())],
     ) {
-        let outcomes = run(workload.clone(), keep, container_bytes, &[memory(1, Assembly::Rolling), memory(u64::MAX, Assembly::Lru)]);
+        let memories = [memory(1, Assembly::Rolling), memory(u64::MAX, Assembly::Lru)];
+        let outcomes = run_with(finding, workload.clone(), keep, container_bytes, &memories);
         prop_assert_eq!(outcomes.len(), workload.len());
         let len = |n: &u8| u64::from(chunk(*n).len);
         for (at, outcome) in outcomes.iter().enumerate() {
@@ -136,8 +164,8 @@ proptest! {
 fn a_fingerprint_with_two_lengths_is_told() {
     let settings = Settings {
         container_bytes: 100,
-        seal: false,
-        keep: None,
+        finding: Finding::Exact { seal: false },
+        schedule: Schedule::All,
         memories: Vec::new(),
         skip: 0,
     };

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
-use lab::simulate::{Memory, Outcome, Settings, Simulator};
+use lab::simulate::{Averages, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator};
 use lab::{Extent, LabError, open_trace};
+use onefold::{Capping, LookupMemory};
 use serde::Serialize;
 
 use super::{Counted, status};
@@ -14,9 +16,6 @@ use crate::args::{AssemblyMode, Simulate};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress;
-
-/// Averages are taken over so many backups, the last ones, as in the paper.
-const AVERAGED: usize = 20;
 
 #[derive(Serialize)]
 struct Simulated<'a> {
@@ -30,7 +29,62 @@ struct Simulated<'a> {
     bytes_stored: u64,
     containers: u64,
     deduplication_factor: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked: Option<LookedLine>,
     restored: Vec<RestoredLine>,
+}
+
+/// What the engine's look-ups did.
+#[derive(Serialize)]
+struct LookedLine {
+    segments: u64,
+    segments_known: u64,
+    chunks_new: u64,
+    chunks_capped: u64,
+    bytes_capped: u64,
+    lookups: u64,
+    lookups_cached: u64,
+    lookups_index: u64,
+    catalogs_loaded: u64,
+    index_bytes: u64,
+    index_hooks: u64,
+    /// One chunk in so many has a hook.
+    index_period: u64,
+}
+
+impl LookedLine {
+    fn of(looked: &Looked) -> Self {
+        Self {
+            segments: looked.segments,
+            segments_known: looked.segments_known,
+            chunks_new: looked.chunks_new,
+            chunks_capped: looked.chunks_capped,
+            bytes_capped: looked.bytes_capped,
+            lookups: looked.lookups.lookups,
+            lookups_cached: looked.lookups.hits_cached,
+            lookups_index: looked.lookups.index_reads,
+            catalogs_loaded: looked.lookups.catalog_loads,
+            index_bytes: looked.index.bytes,
+            index_hooks: looked.index.entries.iter().sum(),
+            index_period: looked.period,
+        }
+    }
+}
+
+/// Averages of the last backups.
+#[derive(Serialize)]
+struct AveragesLine {
+    message_type: &'static str,
+    backups: usize,
+    deduplication_factor: f64,
+    speeds: Vec<SpeedLine>,
+}
+
+#[derive(Serialize)]
+struct SpeedLine {
+    memory_bytes: u64,
+    assembly: &'static str,
+    speed_factor: f64,
 }
 
 #[derive(Serialize)]
@@ -49,13 +103,38 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
             assembly: assembly.assembly(),
         })
     });
+    let finding = if args.engine {
+        Finding::Engine(Policy {
+            capping: Capping {
+                cap: args.cap,
+                remembered_windows: args.cap_remember,
+                window_bytes: args.cap_window,
+            },
+            memory: LookupMemory::within(args.lookup_mib << 20),
+            index_bytes: (args.index_mib as usize) << 20,
+            sampling: args.sample,
+            ..Policy::default()
+        })
+    } else {
+        Finding::Exact { seal: args.seal }
+    };
+    let schedule = match (args.keep, args.keep_generations) {
+        (Some(keep), _) => Schedule::Cycle(keep as usize),
+        (None, Some([sons, fathers, grandfathers])) => Schedule::Generations {
+            sons,
+            fathers,
+            grandfathers,
+        },
+        (None, None) => Schedule::All,
+    };
     let settings = Settings {
         container_bytes: u64::from(args.container_mib) << 20,
-        seal: args.seal,
-        keep: args.keep.map(|keep| keep as usize),
+        finding,
+        schedule,
         memories: memories.collect(),
         skip: args.skip,
     };
+    let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let mut outcomes = Vec::new();
     let simulator = Simulator::new(settings.clone(), |outcome| {
         // At once: a long simulation that is stopped has told what it knew.
@@ -66,7 +145,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
         outcomes.push(outcome);
         Ok(())
     })?;
-    let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
+    let simulator = simulator.until(Arc::clone(&cancelled));
     let mut sink = Counted::new(simulator, &cancelled, &done);
     progress::beside(output, "simulate", &|| status(&done), || {
         args.traces.iter().try_for_each(|trace| -> Result<()> {
@@ -98,6 +177,7 @@ fn tell_one(outcome: &Outcome, output: Output) -> std::io::Result<()> {
         bytes_stored: outcome.bytes_stored,
         containers: outcome.containers,
         deduplication_factor: outcome.factor(),
+        looked: outcome.looked.as_ref().map(LookedLine::of),
         restored: restored.collect(),
     })
 }
@@ -121,33 +201,57 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         count(last.containers, "container", "containers"),
         bytes(settings.container_bytes)
     ))?;
-    let averaged = &outcomes[outcomes.len().saturating_sub(AVERAGED)..];
-    let averaged: Vec<_> = averaged
-        .iter()
-        .filter(|outcome| !outcome.restored.is_empty())
-        .collect();
-    if averaged.is_empty() {
-        return Ok(());
+    if let Some(looked) = &last.looked {
+        tell_looked(outcomes, looked, output)?;
     }
+    let Some(averages) = Averages::of(outcomes) else {
+        return Ok(());
+    };
     output.result(format!(
         "restoring each of the last {}, on average:",
-        count(averaged.len() as u64, "backup", "backups")
+        count(averages.backups as u64, "backup", "backups")
     ))?;
-    for (n, memory) in settings.memories.iter().enumerate() {
-        let read = averaged
-            .iter()
-            .filter_map(|outcome| outcome.restored.get(n)?.containers_a_mib());
-        let read: Vec<f64> = read.collect();
-        if read.is_empty() {
-            continue;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "at most twenty")]
-        let speed = read.len() as f64 / read.iter().sum::<f64>();
+    let speeds = averages.speeds.iter().map(|(memory, speed)| SpeedLine {
+        memory_bytes: memory.bytes,
+        assembly: AssemblyMode::name(memory.assembly),
+        speed_factor: *speed,
+    });
+    let speeds: Vec<SpeedLine> = speeds.collect();
+    for line in &speeds {
         output.result(format!(
-            "  {:<8} {:>8}  {speed:.3} MiB a container read",
-            AssemblyMode::name(memory.assembly),
-            bytes(memory.bytes)
+            "  {:<8} {:>8}  {:.3} MiB a container read",
+            line.assembly,
+            bytes(line.memory_bytes),
+            line.speed_factor
         ))?;
     }
+    output.object(&AveragesLine {
+        message_type: "lab_averages",
+        backups: averages.backups,
+        deduplication_factor: averages.factor,
+        speeds,
+    })?;
+    Ok(())
+}
+
+fn tell_looked(outcomes: &[Outcome], last: &Looked, output: Output) -> Result<()> {
+    let all = || outcomes.iter().filter_map(|outcome| outcome.looked.as_ref());
+    let capped: u64 = all().map(|looked| looked.bytes_capped).sum();
+    let lookups: u64 = all().map(|looked| looked.lookups.lookups).sum();
+    let index_reads: u64 = all().map(|looked| looked.lookups.index_reads).sum();
+    let loads: u64 = all().map(|looked| looked.lookups.catalog_loads).sum();
+    output.result(format!("stored again  {:>12}  for the cap", bytes(capped)))?;
+    output.result(format!(
+        "look-ups      {:>12}  of which {} in the index, {} catalogs loaded",
+        thousands(lookups),
+        thousands(index_reads),
+        thousands(loads)
+    ))?;
+    output.result(format!(
+        "index         {:>12}  of {} hooks, one chunk in {}",
+        bytes(last.index.bytes),
+        thousands(last.index.entries.iter().sum()),
+        thousands(last.period)
+    ))?;
     Ok(())
 }

@@ -1,0 +1,88 @@
+//! Catalogs as look-ups see them, of containers that have no bytes.
+
+use std::sync::Arc;
+
+use index::{Catalog, HookKind};
+use types::{ContainerId, ContainerKind, Fingerprint, Slot};
+
+use super::engine::{Stored, slot};
+
+/// A container's catalog.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    stored: Arc<Stored>,
+    id: ContainerId,
+    /// Of a data container.
+    number: Option<u32>,
+}
+
+impl Listed {
+    /// `None` where nothing is left of the container.
+    pub(super) fn of(stored: &Arc<Stored>, id: ContainerId) -> Option<Self> {
+        let number = match id.kind {
+            ContainerKind::Data if stored.containers.is_any_of(id) => stored.containers.number(id),
+            ContainerKind::Recipe if stored.nodes.is_any_of(id) => None,
+            _ => return None,
+        };
+        Some(Self {
+            stored: Arc::clone(stored),
+            id,
+            number,
+        })
+    }
+
+    fn data(&self) -> Option<&super::containers::Container> {
+        self.stored.containers.get(self.number?)
+    }
+}
+
+impl Catalog for Listed {
+    fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    fn has(&self, fingerprint: &Fingerprint) -> bool {
+        let kind = if self.number.is_some() {
+            HookKind::Data
+        } else {
+            HookKind::Node
+        };
+        self.slots_of(fingerprint, kind).next().is_some()
+    }
+
+    fn slots_of(&self, fingerprint: &Fingerprint, kind: HookKind) -> impl Iterator<Item = Slot> {
+        let data = self.data().filter(|_| kind == HookKind::Data);
+        let chunks = data.into_iter().flat_map(move |container| {
+            let found = container
+                .table
+                .iter()
+                .flat_map(|table| table.positions(fingerprint));
+            found.filter(move |position| {
+                let held = container.chunks.get(*position as usize);
+                held.is_some_and(|held| held.fingerprint == *fingerprint)
+            })
+        });
+        let nodes = (kind == HookKind::Node && self.number.is_none())
+            .then(|| self.stored.nodes.slots_of(self.id, fingerprint));
+        chunks.map(slot).chain(nodes.into_iter().flatten())
+    }
+
+    fn fingerprints(&self, kind: HookKind) -> impl Iterator<Item = (Fingerprint, Slot)> {
+        let data = self.data().filter(|_| kind == HookKind::Data);
+        let chunks = data
+            .into_iter()
+            .flat_map(|container| container.chunks.iter().zip(0..));
+        // What is gone is not in a catalog any more.
+        let chunks = chunks.filter(|(held, _)| held.uses > 0);
+        let nodes =
+            (kind == HookKind::Node && self.number.is_none()).then(|| self.stored.nodes.listed(self.id));
+        chunks
+            .map(|(held, n)| (held.fingerprint, slot(n)))
+            .chain(nodes.into_iter().flatten())
+    }
+
+    fn fingerprint(&self, slot: Slot) -> Option<Fingerprint> {
+        let held = self.data()?.chunks.get(slot.get() as usize)?;
+        Some(held.fingerprint)
+    }
+}

@@ -1,0 +1,414 @@
+//! A store in which the engine's own policy decides: sampled hooks, catalogs through a cache, segments, capping
+//! ([`ingest::dedup`], [`index::Resolver`], [`index::MemoryIndex`]; G3, G4, L3, L8, L9).
+//!
+//! What is not there are bytes: containers are full when the engine's would be if nothing compresses
+//! ([`container::SizeCount`]), each backup is a session, backups of less than a MiB are no exception, and nodes above
+//! segments are left out. A backup that goes takes with it at once what it alone named.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use format::node::Node;
+use index::sampling::{Anchors, SamplingRate};
+use index::{
+    Eviction, Hook, HookIndex, HookKind, IndexError, MemoryIndex, MemoryStats, Resolver, ResolverOptions,
+    ResolverStats,
+};
+use ingest::dedup::{
+    Bytes, Deduplicator, Holdings, Lane, Lookups, Segment, SegmentChild, Segmenter, SharedPlaces, StreamIndex,
+};
+use ingest::{Capping, Counters, IngestError, LookupMemory};
+use recipe::KnownNode;
+use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SessionId, Slot};
+
+use super::catalogs::Listed;
+use super::containers::{At, Containers, Held};
+use super::nodes::Nodes;
+use super::recipe::{Part, Recipe};
+use super::session::{Filled, OpenSession};
+use crate::cut::trace_printer;
+use crate::error::LabError;
+use crate::trace::Chunk;
+
+/// How the engine's policy is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// How many containers a window may refer to.
+    pub capping: Capping,
+    /// Memory of look-ups, for each backup.
+    pub memory: LookupMemory,
+    /// Memory of the index, in bytes.
+    pub index_bytes: usize,
+    /// R is at most this, however much memory the index has: hooks are the more sparse.
+    pub sampling: SamplingRate,
+    /// Chunks of a segment on average.
+    pub segment_chunks: u32,
+    /// Bytes of a region, at least: containers are filled by whole ones.
+    pub region_bytes: u32,
+}
+
+impl Policy {
+    /// Memory of look-ups that nothing falls out of, for data sets of the papers' size: 25 million chunks.
+    pub const ALL_BYTES: u64 = 4 << 30;
+}
+
+impl Default for Policy {
+    /// As the command line's backups are made.
+    fn default() -> Self {
+        Self {
+            capping: Capping::default(),
+            memory: LookupMemory::default(),
+            index_bytes: 256 << 20,
+            sampling: SamplingRate::ONE,
+            segment_chunks: 512,
+            region_bytes: 128 << 10,
+        }
+    }
+}
+
+/// What look-ups did for a backup, and what the index holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Looked {
+    /// Segments of the backup.
+    pub segments: u64,
+    /// Of these, found whole.
+    pub segments_known: u64,
+    /// Chunks that were stored.
+    pub chunks_new: u64,
+    /// Chunks that were found and stored again, for the cap's sake.
+    pub chunks_capped: u64,
+    /// Their bytes.
+    pub bytes_capped: u64,
+    /// Look-ups, of chunks and segments together.
+    pub lookups: ResolverStats,
+    /// The index, once the backup's hooks are in it.
+    pub index: MemoryStats,
+    /// One chunk in so many has a hook there.
+    pub period: u64,
+}
+
+/// The engine's index, shared with the look-ups of a backup.
+#[derive(Debug, Clone)]
+struct Hooks(Arc<MemoryIndex>);
+
+impl HookIndex for Hooks {
+    fn candidates_without(
+        &self,
+        apart: Option<SessionId>,
+        fingerprint: &Fingerprint,
+        kind: HookKind,
+        out: &mut Vec<ContainerId>,
+    ) {
+        self.0.candidates_without(apart, fingerprint, kind, out);
+    }
+}
+
+/// What is stored, and does not change while a backup is made.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) containers: Containers,
+    pub(super) nodes: Nodes,
+    /// Recipe containers that have segments of the last backup.
+    previous: HashSet<ContainerId>,
+}
+
+/// Catalogs of what is stored.
+#[derive(Debug, Clone)]
+struct Shelves(Arc<Stored>);
+
+impl index::CatalogSource for Shelves {
+    type Catalog = Listed;
+
+    fn catalog(&self, id: ContainerId) -> Result<Option<Listed>, IndexError> {
+        Ok(Listed::of(&self.0, id))
+    }
+}
+
+/// One look-up's view.
+struct View<'a>(&'a Stored);
+
+impl Holdings for View<'_> {
+    type Index = Hooks;
+    type Catalogs = Shelves;
+
+    fn is_absent(&self, at: ChunkLocation) -> bool {
+        let at = self.0.containers.at(at);
+        !at.is_some_and(|at| self.0.containers.is_there(at))
+    }
+
+    fn find_segment(
+        &self,
+        segments: &mut Resolver<Hooks, Shelves>,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<(KnownNode, Arc<Node>)>, IngestError> {
+        let is_absent = |at: ChunkLocation| self.0.nodes.named_at(at).is_none();
+        let prefers = |id: ContainerId| self.0.previous.contains(&id);
+        let mut places = Vec::new();
+        segments.resolve(fingerprint, &is_absent, &prefers, &mut places)?;
+        let found = places
+            .into_iter()
+            .find_map(|location| Some((location, self.0.nodes.named_at(location)?)));
+        Ok(found.map(|(location, node)| {
+            let known = KnownNode {
+                location,
+                containers_max: node.containers_max,
+            };
+            (known, Arc::clone(node))
+        }))
+    }
+}
+
+/// A backup under way.
+#[derive(Debug)]
+struct Backup {
+    dedup: Deduplicator<Arc<Counters>, Hooks, Shelves, ()>,
+    segmenter: Segmenter<()>,
+    session: OpenSession,
+    counters: Arc<Counters>,
+    done: Vec<Segment<()>>,
+}
+
+const STREAM: StreamIndex = StreamIndex(0);
+
+/// Finds what the engine would find.
+#[derive(Debug)]
+pub(super) struct EngineStore {
+    pub(super) container_bytes: u64,
+    policy: Policy,
+    index: Hooks,
+    stored: Arc<Stored>,
+    backup: Option<Backup>,
+}
+
+impl EngineStore {
+    pub(super) fn new(container_bytes: u64, policy: Policy) -> Result<Self, LabError> {
+        if policy.segment_chunks < 2 || policy.region_bytes == 0 {
+            return Err(LabError::Settings(
+                "a segment has at least two chunks on average, and a region at least one byte".to_owned(),
+            ));
+        }
+        Ok(Self {
+            container_bytes,
+            policy,
+            index: Hooks(Arc::new(MemoryIndex::new(policy.index_bytes))),
+            stored: Arc::default(),
+            backup: None,
+        })
+    }
+
+    pub(super) fn containers(&self) -> &Containers {
+        &self.stored.containers
+    }
+
+    pub(super) fn nodes(&self) -> &Nodes {
+        &self.stored.nodes
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), LabError> {
+        let stored = alone(&mut self.stored);
+        let session = stored.containers.begin_session()?;
+        stored.nodes.begin_session()?;
+        let memory = self.policy.memory;
+        let resolver = |kind, cache_bytes| {
+            let eviction: Eviction = memory.eviction;
+            let options = ResolverOptions {
+                cache_bytes,
+                eviction,
+            };
+            let shelves = Shelves(Arc::clone(&self.stored));
+            Resolver::new(self.index.clone(), shelves, kind, options).without(session)
+        };
+        let counters = Arc::new(Counters::default());
+        let places = [SharedPlaces::default(), SharedPlaces::default()];
+        let lookups = Lookups {
+            chunks: resolver(HookKind::Data, memory.catalog_bytes),
+            segments: resolver(HookKind::Node, memory.node_bytes),
+            hooks_halved: self.rate().halvings(),
+            memory,
+            capping: self.policy.capping,
+            container_bytes: self.container_bytes,
+        };
+        self.backup = Some(Backup {
+            dedup: Deduplicator::new(lookups, [Lane::Content], places.clone(), Arc::clone(&counters)),
+            segmenter: Segmenter::new(trace_printer(), self.policy.segment_chunks),
+            session: OpenSession::new(
+                Arc::clone(&self.stored),
+                session,
+                self.container_bytes,
+                u64::from(self.policy.region_bytes),
+                places[Lane::Content.number()].clone(),
+            )?,
+            counters,
+            done: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// What hooks of chunks are sampled at.
+    fn rate(&self) -> SamplingRate {
+        self.policy.sampling.min(self.index.0.rates().data)
+    }
+
+    /// Takes the next chunk of a backup.
+    pub(super) fn take(&mut self, chunk: &Chunk) -> Result<(), LabError> {
+        let Some(backup) = &mut self.backup else {
+            return Err(LabError::Settings("a chunk is of no backup".to_owned()));
+        };
+        let len = u64::from(chunk.len);
+        match chunk.fingerprint {
+            None => backup.segmenter.push_zeros(len),
+            Some(fingerprint) => {
+                backup.counters.chunks.add(1);
+                let bytes = Bytes::Read(());
+                let child = SegmentChild {
+                    fingerprint,
+                    len,
+                    bytes,
+                };
+                backup.segmenter.push(child, &mut backup.done);
+            }
+        }
+        backup.place_all(&self.stored)
+    }
+
+    /// The backup is complete: its recipe, the bytes stored for it, and what look-ups did.
+    pub(super) fn end(&mut self) -> Result<(Recipe, u64, Looked), LabError> {
+        let Some(mut backup) = self.backup.take() else {
+            return Err(LabError::Settings("the end is of no backup".to_owned()));
+        };
+        backup.segmenter.finish(&mut backup.done);
+        backup.place_all(&self.stored)?;
+        backup
+            .dedup
+            .end_window(&|| View(&self.stored), &mut backup.session, STREAM)?;
+        let Backup {
+            dedup,
+            session,
+            counters,
+            ..
+        } = backup;
+        let lookups = dedup.stats();
+        drop(dedup);
+        let filled = session.finish()?;
+        let recipe = self.commit(filled)?;
+        let looked = Looked {
+            segments: counters.segments.get(),
+            segments_known: counters.segments_known.get(),
+            chunks_new: counters.chunks_new.get(),
+            chunks_capped: counters.chunks_capped.get(),
+            bytes_capped: counters.bytes_capped.get(),
+            lookups,
+            index: self.index.0.stats(),
+            period: self.rate().period(),
+        };
+        Ok((recipe, counters.bytes_new.get(), looked))
+    }
+
+    /// What was stored for a backup is there from now on, and found.
+    fn commit(&mut self, filled: Filled) -> Result<Recipe, LabError> {
+        let stored = alone(&mut self.stored);
+        for container in filled.containers {
+            let number = stored.containers.push(container)?;
+            let id = stored.containers.id(number);
+            let chunks = stored.containers.get(number).into_iter();
+            let prints: Vec<Fingerprint> = chunks
+                .flat_map(|container| container.chunks.iter().map(|held| held.fingerprint))
+                .collect();
+            add_hooks(&self.index.0, id, HookKind::Data, &prints, self.policy.sampling);
+        }
+        for (id, prints) in stored.nodes.add(filled.nodes)? {
+            // The rate of nodes is the last to fall: memory alone lowers it.
+            add_hooks(&self.index.0, id, HookKind::Node, &prints, SamplingRate::ONE);
+        }
+        let mut recipe = filled.recipe;
+        stored.previous.clear();
+        for part in &recipe.parts {
+            let Part::Node(number) = *part else { continue };
+            let node = Arc::clone(stored.nodes.node(number));
+            if stored.nodes.name(number) {
+                for at in stored.chunks_of(&node) {
+                    stored.containers.name(at);
+                }
+            }
+            let (chunks, bytes) = stored.nodes.size(number);
+            recipe.chunks += chunks;
+            recipe.bytes += bytes;
+            stored.previous.insert(stored.nodes.location(number).container);
+        }
+        Ok(recipe)
+    }
+
+    /// Backups go, and what they alone named.
+    pub(super) fn forget(&mut self, recipes: &[Recipe]) {
+        let stored = alone(&mut self.stored);
+        for part in recipes.iter().flat_map(|recipe| &recipe.parts) {
+            let Part::Node(number) = *part else { continue };
+            let node = Arc::clone(stored.nodes.node(number));
+            if stored.nodes.unname(number) {
+                for at in stored.chunks_of(&node) {
+                    stored.containers.unname(at);
+                }
+            }
+        }
+        let (containers, nodes) = (&stored.containers, &stored.nodes);
+        let is_there = |id: ContainerId| match id.kind {
+            ContainerKind::Data => containers.is_any_of(id),
+            _ => nodes.is_any_of(id),
+        };
+        self.index.0.retain(&is_there);
+    }
+}
+
+impl Backup {
+    fn place_all(&mut self, stored: &Stored) -> Result<(), LabError> {
+        for segment in self.done.drain(..) {
+            self.dedup
+                .take(&|| View(stored), &mut self.session, STREAM, segment)?;
+        }
+        Ok(())
+    }
+}
+
+impl Stored {
+    /// The chunks that a segment's node refers to, in order.
+    pub(super) fn chunks_of(&self, node: &Node) -> Vec<At> {
+        let runs = super::nodes::runs(node).filter_map(|(container, first, count)| {
+            Some((self.containers.number(container)?, first.get(), count))
+        });
+        runs.flat_map(|(container, first, count)| {
+            (first..first + count).map(move |slot| At { container, slot })
+        })
+        .collect()
+    }
+}
+
+/// No backup is under way, so nobody else has it.
+fn alone(stored: &mut Arc<Stored>) -> &mut Stored {
+    Arc::get_mut(stored).expect("look-ups end with their backup")
+}
+
+fn add_hooks(
+    index: &MemoryIndex,
+    id: ContainerId,
+    kind: HookKind,
+    prints: &[Fingerprint],
+    rate: SamplingRate,
+) {
+    let anchors = Anchors::of(prints.iter().map(|print| (kind, print)));
+    let hooks = prints.iter().map(|print| Hook::of(kind, print, id, &anchors));
+    index.add(hooks.filter(|hook| hook.standing.stays_at(rate)));
+}
+
+/// A slot as look-ups know it.
+pub(super) fn slot(number: u32) -> Slot {
+    Slot::new(number).expect("no container has more chunks than slots")
+}
+
+/// A chunk that nobody names yet.
+pub(super) fn unnamed(fingerprint: Fingerprint, len: u32) -> Held {
+    Held {
+        fingerprint,
+        len,
+        uses: 0,
+    }
+}
