@@ -12,7 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
-pub(crate) use lab::{Generate, Lab, Simulate, Trace, Workload};
+pub(crate) use lab::{Lab, Simulate, Trace, generate};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 
@@ -358,6 +358,15 @@ impl AssemblyMode {
 
 /// Bytes, with K, M or G for multiples of 1024.
 fn memory(text: &str) -> Result<u64, String> {
+    let bytes = byte_count(text)?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err("at least 1M is needed".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// A number of bytes, at least 1.
+fn byte_count(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'm' | 'M')) => (&text[..at], 20),
@@ -369,8 +378,8 @@ fn memory(text: &str) -> Result<u64, String> {
         .map_err(|_| "a number of bytes, or one with K, M or G at its end".to_owned())?;
     let bytes = number.checked_mul(1 << shift);
     bytes
-        .filter(|bytes| *bytes >= MEMORY_BYTES_MIN)
-        .ok_or_else(|| "at least 1M, and less than 2^64 bytes".to_owned())
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "at least 1, and less than 2^64 bytes".to_owned())
 }
 
 /// Less than a chunk can be.

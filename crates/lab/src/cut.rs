@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
 use chunking::{Cdc, CdcSizes, Chunker, Fixed, is_zero};
@@ -38,6 +39,8 @@ pub struct Cutter {
     buffer: Vec<u8>,
     lens: Vec<u32>,
     chunks: Vec<Chunk>,
+    /// The device and number of the file that the trace is written to.
+    left_out: Option<(u64, u64)>,
 }
 
 impl std::fmt::Debug for Cutter {
@@ -73,20 +76,37 @@ impl Cutter {
             buffer: Vec::new(),
             lens: Vec::new(),
             chunks: Vec::new(),
+            left_out: None,
         })
+    }
+
+    /// Leaves this file out of folders: the one that the trace is written to.
+    ///
+    /// # Errors
+    /// `Io` where it cannot be looked at.
+    pub fn leave_out(&mut self, file: &Path) -> Result<(), LabError> {
+        let metadata = fs::metadata(file).map_err(|source| failed(file, source))?;
+        self.left_out = Some((metadata.dev(), metadata.ino()));
+        Ok(())
     }
 
     /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular files below, in the order of
     /// their paths, each cut by itself. Links in it are not followed.
     ///
     /// # Errors
-    /// `Io` with the path that cannot be read; of the sink.
+    /// `Io` with the path that cannot be read; `Settings` where it is the file that is left out; of the sink.
     pub fn backup(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
         sink.begin(&BackupHead {
             name: path.display().to_string(),
             extent: Extent::Full,
         })?;
         let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
+        if self.left_out == Some((metadata.dev(), metadata.ino())) {
+            return Err(LabError::Settings(format!(
+                "{}: is what the trace is written to",
+                path.display()
+            )));
+        }
         if metadata.is_dir() {
             self.folder(path, sink)?;
         } else {
@@ -100,7 +120,12 @@ impl Cutter {
             let mut entries = Vec::new();
             for entry in fs::read_dir(folder)? {
                 let entry = entry?;
-                entries.push((entry.path(), entry.file_type()?));
+                let is_left_out = |(device, number)| -> std::io::Result<bool> {
+                    Ok(entry.ino() == number && entry.metadata()?.dev() == device)
+                };
+                if !self.left_out.map_or(Ok(false), is_left_out)? {
+                    entries.push((entry.path(), entry.file_type()?));
+                }
             }
             Ok(entries)
         };
@@ -240,6 +265,23 @@ mod tests {
         let are_zeros: Vec<bool> = chunks.iter().map(|chunk| chunk.fingerprint.is_none()).collect();
         assert_eq!(are_zeros, [false, false, true, true, false, false]);
         assert_eq!(chunks[0], chunks[4]);
+    }
+
+    #[test]
+    fn the_trace_itself_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
+        fs::write(&data, noise(4, 50_000)).unwrap();
+        fs::write(&trace, noise(5, 50_000)).unwrap();
+        let mut cutter = Cutter::new(Cutting::Content(8192)).unwrap();
+        cutter.leave_out(&trace).unwrap();
+        let mut chunks = Chunks::default();
+        cutter.backup(folder.path(), &mut chunks).unwrap();
+        assert_eq!(bytes(&chunks.0), 50_000);
+        assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
+        let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
+        assert!(error.contains("is what the trace is written to"), "{error}");
+        assert!(cutter.leave_out(&folder.path().join("gone")).is_err());
     }
 
     #[test]

@@ -42,8 +42,31 @@ impl Dice {
 
     /// Above 0, at most 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are drawn")]
-    fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         ((self.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Below `end`, which is not 0; `k` with a probability that falls as the power of 5/4 of `k + 1`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "numbers of directories"
+    )]
+    pub(crate) fn skewed_below(&mut self, end: u64) -> u64 {
+        let least = ((end + 1) as f64).powf(-0.25);
+        let drawn = (1.0 - self.share() * (1.0 - least)).powi(-4);
+        (drawn as u64).clamp(1, end) - 1
+    }
+
+    /// Normally distributed, around 0 and with a deviation of 1.
+    pub(crate) fn normal(&mut self) -> f64 {
+        (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
+    }
+
+    /// Whether what happens in so many of a million cases happens now.
+    pub(crate) fn happens(&mut self, of_a_million: u64) -> bool {
+        self.below(1_000_000) < of_a_million
     }
 
     /// Exponentially distributed.
@@ -65,7 +88,7 @@ impl Dice {
         reason = "lengths of files"
     )]
     pub(crate) fn log_normal(&mut self, mean: u64, sigma: f64) -> u64 {
-        let normal = (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos();
+        let normal = self.normal();
         (mean as f64 * (sigma * normal - sigma * sigma / 2.0).exp()) as u64
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments of `onefold lab`.
 
-mod generate;
+pub(crate) mod generate;
 
 use std::path::PathBuf;
 
@@ -11,12 +11,10 @@ use onefold::Cap;
 
 use super::{AssemblyMode, memory, parse_cap};
 
-pub(crate) use generate::{Generate, Workload};
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
     /// Make a workload of the papers: as a chunk trace, or as files
-    Generate(Generate),
+    Generate(generate::Generate),
     /// Make a chunk trace of files, tars or disk images
     Trace(Trace),
     /// Say what a store would hold of the backups in a chunk trace, and what restoring them would read

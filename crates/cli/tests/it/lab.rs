@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::bed::{Bed, last, lines};
+use rustix::process::Signal;
+
+use crate::bed::{Bed, Ran, last, lines, signal, wait_until};
 
 fn generate<'a>(size: &'a str, weeks: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let small = ["lab", "generate", "2year", "--size", size, "--weeks", weeks];
@@ -118,6 +120,148 @@ fn a_workload_is_made_and_simulated_without_a_store() {
 }
 
 #[test]
+fn every_workload_is_made_in_each_way() {
+    let bed = Bed::bare();
+    let each = [
+        ("2year", "--weeks 1", 5),
+        ("workgroup", "--machines 3 --weeks 2 --shared 50", 0),
+        ("sg1", "--weeks 2", 2),
+        ("sg2", "--weeks 2 --chunk-bytes 2048", 2),
+        ("sg3", "--weeks 2 --files-changed 50", 2),
+        ("sg4", "--weeks 2 --new 1M", 2),
+        ("sg5", "--weeks 2 --bytes-changed 1.5", 2),
+        ("gp", "--weeks 2 --series 2", 4),
+        ("vm-series", "--weeks 2 --series 3", 6),
+        (
+            "lineages",
+            "--lineages 2 --generations 1 --clusters uniform --update 1K",
+            4,
+        ),
+        ("unique", "--streams 2 --rounds 3", 6),
+        ("vm", "--versions 3", 3),
+        (
+            "edits",
+            "--backups 2 --edit 4K --insert 3 --delete 0.5 --zero 0",
+            2,
+        ),
+    ];
+    for (workload, options, backups) in each {
+        let size = if workload == "vm" { "300K" } else { "1M" };
+        let common = ["lab", "generate", workload, "--json", "--size", size];
+        let options: Vec<&str> = common.into_iter().chain(options.split(' ')).collect();
+        let made = |to: &str| {
+            let out = format!("{workload}.{to}");
+            let to = format!("--{to}");
+            last(&bed.ok(options.iter().copied().chain([to.as_str(), out.as_str()])))
+        };
+        let (trace, files, destor) = (made("trace"), made("files"), made("destor"));
+        assert_eq!((&trace, &trace), (&files, &destor));
+        if backups > 0 {
+            assert_eq!(trace["backups"], backups, "{workload}");
+        }
+        let written = fs::read_dir(bed.path(format!("{workload}.files"))).unwrap();
+        let lens: Vec<u64> = written
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .collect();
+        assert_eq!(trace["backups"], lens.len());
+        assert_eq!(trace["bytes"], lens.iter().sum::<u64>(), "{workload}");
+    }
+}
+
+#[test]
+fn options_are_those_of_the_workload() {
+    let bed = Bed::bare();
+    let refused: [(&[&str], &str); 5] = [
+        (&["unique", "--weeks", "3"], "--weeks"),
+        (&["2year", "--series", "3"], "--series"),
+        (&["vm", "--versions", "5"], "5 is not in 1..=4"),
+        (&["edits", "--insert", "101"], "a percentage from 0 to 100"),
+        (&["nothing"], "unrecognized subcommand"),
+    ];
+    for (args, words) in refused {
+        let args = ["lab", "generate"].iter().chain(args).chain(&["--trace", "t"]);
+        bed.run(args).expect(2).says(&[words]);
+    }
+    let told = bed.ok(["lab", "generate", "--help"]).out();
+    for workload in [
+        "2year",
+        "workgroup",
+        "sg1",
+        "sg5",
+        "gp",
+        "vm-series",
+        "lineages",
+        "unique",
+        "vm",
+        "edits",
+    ] {
+        assert!(told.contains(workload), "{workload}");
+    }
+    let told = bed.ok(["lab", "generate", "edits", "--help"]).out();
+    assert!(told.contains("Bytes that move to another place") && !told.contains("--weeks"));
+}
+
+#[test]
+fn what_is_stopped_leaves_nothing_half_done() {
+    let bed = Bed::bare();
+    for (to, first) in [("--files", "files"), ("--destor", "destor"), ("--trace", "trace")] {
+        let endless = generate("8M", "1000", &[to, first]);
+        let child = bed.command(endless).spawn().unwrap();
+        let second = bed.path(first).join("2year-002");
+        wait_until(|| second.exists() || to == "--trace" && bed.path(first).exists());
+        signal(&child, Signal::INT);
+        let ran: Ran = child.wait_with_output().unwrap().into();
+        let ran = ran.expect(130).says(&["interrupted"]);
+        if to == "--trace" {
+            assert!(!bed.path(first).exists(), "half a trace is none");
+            continue;
+        }
+        let written = fs::read_dir(bed.path(first)).unwrap();
+        let mut names: Vec<_> = written.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort_unstable();
+        let kept = match names.len() {
+            1 => "kept are 1 complete backup".to_owned(),
+            some => format!("kept are {some} complete backups"),
+        };
+        ran.says(&[&kept]);
+        // Each is whole.
+        let whole = format!("{first}-whole");
+        bed.ok(generate("8M", "1", &[to, &whole]));
+        for entry in fs::read_dir(bed.path(&whole)).unwrap() {
+            let name = entry.unwrap().file_name();
+            let read = |folder: &str| fs::read(bed.path(folder).join(&name));
+            if names.contains(&name) {
+                assert!(read(first).unwrap() == read(&whole).unwrap(), "{name:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
+    let bed = Bed::bare();
+    // The third has no room among the sizes that the shell allows.
+    let limited = |to: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let binary = env!("CARGO_BIN_EXE_onefold");
+        let command = format!(
+            "ulimit -f 8400; trap '' XFSZ; exec {binary} lab generate edits --size 3M --insert 25 --delete 0 --repeat 0 {to} out"
+        );
+        shell.args(["-c", &command]).current_dir(bed.path(""));
+        Ran::from(shell.output().unwrap())
+    };
+    limited("--files")
+        .expect(1)
+        .says(&["File too large", "kept are 2 complete backups"]);
+    let mut names: Vec<_> = fs::read_dir(bed.path("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["edits-001", "edits-002"]);
+}
+
+#[test]
 fn what_cannot_be_made_or_simulated_is_told() {
     let bed = Bed::bare();
     let with = |more| generate("1M", "1", more);
@@ -161,6 +305,13 @@ fn a_trace_of_real_files_says_what_a_store_would_hold() {
         backups[0]
     );
     assert_eq!(backups[1]["bytes_new"], 0);
+    // Not its own output.
+    let made = last(&bed.ok(["lab", "trace", ".", "-o", "./all", "--json"]));
+    let t = fs::metadata(bed.path("t")).unwrap().len();
+    assert_eq!(made["bytes"], 751_000 + t);
+    bed.run(["lab", "trace", "new", "-o", "new"])
+        .expect(1)
+        .says(&["new: is what the trace is written to"]);
     bed.run(["lab", "trace", "gone", "-o", "u"])
         .expect(1)
         .says(&["gone: No such file"]);

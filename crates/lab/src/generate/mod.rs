@@ -1,26 +1,248 @@
 //! Workloads: seeded, deterministic, streaming.
 //!
-//! Each replays as a chunk trace, and as bytes that would be cut so on average: what a trace draws as one chunk is
-//! random bytes of that chunk's own in both.
+//! A [`Workload`] says of what slices its backups are made, and where their chunks end. So it replays as a chunk trace
+//! (every workload is a [`Source`]) and as bytes ([`write`]), and both have the same duplicates: bytes that are cut where the trace cuts
+//! them are equal exactly where its fingerprints are. Memory is that of the description, some bytes a chunk of what stands at one
+//! time, never that of the data.
 
+mod content;
+mod edits;
+mod files;
+mod images;
+mod lengths;
+mod lineages;
+mod rope;
+#[cfg(test)]
+mod tests;
 mod two_year;
+mod unique;
+mod vm;
+mod workgroup;
 
-use types::Fingerprint;
+use std::io::Write;
 
+use crate::error::LabError;
+use crate::trace::{BackupHead, Chunk, Sink, Source};
+
+pub use content::{Compression, Slice};
+pub use edits::Edits;
+pub use images::{ImageChunks, Images};
+pub use lineages::{Clusters, Lineages};
 pub use two_year::TwoYear;
+pub use unique::Unique;
+pub use vm::Vm;
+pub use workgroup::Workgroup;
 
-/// What a chunk is made of, by the number of its content.
-pub(crate) fn fingerprint(seed: u64, content: u64) -> Fingerprint {
-    let mut bytes = [0; Fingerprint::BYTES];
-    let mut state = seed ^ content.wrapping_mul(0xd134_2543_de82_ef95);
-    for word in bytes.as_chunks_mut::<8>().0 {
-        // SplitMix64, which never repeats a state within a fingerprint.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        *word = (mixed ^ (mixed >> 31)).to_le_bytes();
+/// Chunks that are handed on at once.
+const GROUP: usize = 512;
+
+/// What is backed up, drawn from a seed.
+pub trait Workload {
+    /// As the command line calls it, and its backups begin.
+    fn name(&self) -> &'static str;
+
+    /// What all is drawn from.
+    fn seed(&self) -> u64;
+
+    /// How far its bytes compress.
+    fn compression(&self) -> Compression {
+        Compression::None
     }
-    // The first word is a bijection of the content, so two contents have two fingerprints.
-    Fingerprint::from_bytes(bytes)
+
+    /// Says of each backup, the oldest first, what it is made of: the same each time.
+    ///
+    /// # Errors
+    /// `Settings` where these make no sense; of `out`.
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError>;
+}
+
+/// What a workload says its backups into.
+pub trait Parts {
+    /// A backup begins.
+    ///
+    /// # Errors
+    /// Of what takes it.
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError>;
+
+    /// Its next chunks: each of these slices is one.
+    ///
+    /// # Errors
+    /// Of what takes them.
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError>;
+
+    /// Its next chunk, of all of these slices.
+    ///
+    /// # Errors
+    /// Of what takes it.
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError>;
+
+    /// It is complete.
+    ///
+    /// # Errors
+    /// Of what takes it.
+    fn end(&mut self) -> Result<(), LabError>;
+}
+
+impl<W: Workload + ?Sized> Source for W {
+    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
+        self.generate(&mut Replay {
+            seed: self.seed(),
+            sink,
+            group: Vec::with_capacity(GROUP),
+            merged: Vec::new(),
+        })
+    }
+}
+
+impl<W: Workload + ?Sized> Workload for Box<W> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn seed(&self) -> u64 {
+        (**self).seed()
+    }
+    fn compression(&self) -> Compression {
+        (**self).compression()
+    }
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+        (**self).generate(out)
+    }
+}
+
+struct Replay<'a> {
+    seed: u64,
+    sink: &'a mut dyn Sink,
+    group: Vec<Chunk>,
+    merged: Vec<Slice>,
+}
+
+impl Replay<'_> {
+    fn push(&mut self, chunk: Chunk) -> Result<(), LabError> {
+        self.group.push(chunk);
+        if self.group.len() == GROUP {
+            self.sink.chunks(&self.group)?;
+            self.group.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Parts for Replay<'_> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.sink.begin(head)
+    }
+
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+        slices
+            .iter()
+            .try_for_each(|slice| self.push(slice.chunk(self.seed)))
+    }
+
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+        let chunk = content::chunk(self.seed, slices, &mut self.merged);
+        self.push(chunk)
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        if !self.group.is_empty() {
+            self.sink.chunks(&self.group)?;
+            self.group.clear();
+        }
+        self.sink.end()
+    }
+}
+
+/// Writes the bytes of each backup to what `open` gives for it, which is flushed once, when the backup is complete. Content-defined chunking
+/// cuts them elsewhere than the trace. `wrote` is told the bytes of each chunk of the trace that was written, and may end it.
+///
+/// # Errors
+/// Of the workload, the system, `open` and `wrote`.
+pub fn write<W: Write>(
+    workload: &(impl Workload + ?Sized),
+    open: impl FnMut(&BackupHead) -> Result<W, LabError>,
+    wrote: impl FnMut(u64) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    workload.generate(&mut Bytes {
+        seed: workload.seed(),
+        compression: workload.compression(),
+        open,
+        wrote,
+        out: None,
+        buffer: Vec::new(),
+    })
+}
+
+struct Bytes<O, T, W> {
+    seed: u64,
+    compression: Compression,
+    open: O,
+    wrote: T,
+    out: Option<(String, W)>,
+    buffer: Vec<u8>,
+}
+
+impl<O, T, W> Parts for Bytes<O, T, W>
+where
+    O: FnMut(&BackupHead) -> Result<W, LabError>,
+    T: FnMut(u64) -> Result<(), LabError>,
+    W: Write,
+{
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.out = Some((head.name.clone(), (self.open)(head)?));
+        Ok(())
+    }
+
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+        slices
+            .iter()
+            .try_for_each(|slice| self.chunk(std::slice::from_ref(slice)))
+    }
+
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+        self.buffer.clear();
+        for slice in slices {
+            slice.write(self.seed, self.compression, &mut self.buffer);
+        }
+        let (what, out) = self.out.as_mut().expect("a workload begins a backup first");
+        out.write_all(&self.buffer).map_err(|source| LabError::Io {
+            what: what.clone(),
+            source,
+        })?;
+        (self.wrote)(self.buffer.len() as u64)
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        let (what, mut out) = self.out.take().expect("a workload begins a backup first");
+        out.flush().map_err(|source| LabError::Io { what, source })
+    }
+}
+
+/// That chunks can be so long on average.
+fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), LabError> {
+    let lengths = 64..=1 << 20;
+    if lengths.contains(&chunk_bytes) {
+        Ok(())
+    } else {
+        let (least, most) = lengths.into_inner();
+        Err(LabError::Settings(format!(
+            "a chunk has {least} to {most} bytes on average"
+        )))
+    }
+}
+
+/// That there is one at least.
+fn check_some(count: u64, what: &str) -> Result<(), LabError> {
+    if count == 0 {
+        return Err(LabError::Settings(format!("{what}: at least 1 is needed")));
+    }
+    Ok(())
+}
+
+/// That a percentage is one.
+fn check_percent(percent: f64, what: &str) -> Result<(), LabError> {
+    if (0.0..=100.0).contains(&percent) {
+        Ok(())
+    } else {
+        Err(LabError::Settings(format!("{what}: {percent} is no percentage")))
+    }
 }

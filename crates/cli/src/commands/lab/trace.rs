@@ -19,6 +19,7 @@ pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let made = progress::beside(output, "trace", &|| status(&done), || {
         to_trace(&args.output, &cancelled, &done, |sink| {
+            cutter.leave_out(&args.output)?;
             args.paths.iter().try_for_each(|path| cutter.backup(path, sink))
         })
     })?;

@@ -1,0 +1,93 @@
+//! How long chunks are, and new contents of such lengths.
+
+use super::content::Slice;
+use super::{GROUP, Parts};
+use crate::dice::Dice;
+use crate::error::LabError;
+
+/// A series' contents have numbers of their own: this many bits for those of one.
+const SERIES_BITS: u32 = 40;
+
+/// Lengths of chunks, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lengths {
+    /// As content-defined chunking gives them, so many on average: no less than a quarter, exponential above it, no more than four
+    /// times as many.
+    Content(u32),
+    /// So many each, as images are cut.
+    Fixed(u32),
+}
+
+/// Makes new contents.
+#[derive(Debug)]
+pub(crate) struct Maker {
+    lengths: Lengths,
+    dice: Dice,
+    next: u64,
+}
+
+impl Maker {
+    /// Of contents that no other `series` has.
+    pub(crate) fn new(lengths: Lengths, dice: Dice, series: u64) -> Self {
+        Self {
+            lengths,
+            dice,
+            next: series << SERIES_BITS,
+        }
+    }
+
+    /// Appends new contents of so many bytes in all.
+    pub(crate) fn cut(&mut self, bytes: u64, slices: &mut Vec<Slice>) {
+        self.each(bytes, |content, len, _| {
+            slices.push(Slice::new(content, len, true))
+        });
+    }
+
+    /// As [`Self::cut`], but a content that is cut short does not end a chunk.
+    pub(crate) fn insert(&mut self, bytes: u64, slices: &mut Vec<Slice>) {
+        self.each(bytes, |content, len, is_whole| {
+            slices.push(Slice::new(content, len, is_whole));
+        });
+    }
+
+    /// Says new contents of so many bytes in all, each a chunk.
+    pub(crate) fn say(&mut self, bytes: u64, out: &mut dyn Parts) -> Result<(), LabError> {
+        let mut group = Vec::with_capacity(GROUP);
+        let mut left = bytes;
+        while left > 0 {
+            let (content, len, _) = self.draw(left);
+            left -= u64::from(len);
+            group.push(Slice::new(content, len, true));
+            if group.len() == GROUP || left == 0 {
+                out.chunks(&group)?;
+                group.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn each(&mut self, bytes: u64, mut made: impl FnMut(u64, u32, bool)) {
+        let mut left = bytes;
+        while left > 0 {
+            let (content, len, is_whole) = self.draw(left);
+            left -= u64::from(len);
+            made(content, len, is_whole);
+        }
+    }
+
+    /// A new content of at most so many bytes, and whether it is as long as it was drawn.
+    fn draw(&mut self, left: u64) -> (u64, u32, bool) {
+        let drawn = match self.lengths {
+            Lengths::Content(mean) => {
+                let mean = u64::from(mean);
+                (mean / 4 + self.dice.exponential(mean - mean / 4)).min(4 * mean)
+            }
+            Lengths::Fixed(len) => u64::from(len),
+        };
+        let content = self.next;
+        self.next += 1;
+        let len = drawn.min(left);
+        let short = u32::try_from(len).expect("at most four times the average");
+        (content, short, len == drawn)
+    }
+}

@@ -1,0 +1,153 @@
+//! A stream that is edited: what is inserted, deleted or moved leaves the bytes around it as they are.
+//!
+//! Its chunks are those that content-defined chunking would find: a content that ends a chunk does so wherever it comes to
+//! stand, unless the chunk is too short there or the content's last bytes are gone. So an edit changes the chunk that it
+//! falls into, and at times the next.
+
+use super::Parts;
+use super::content::Slice;
+use super::lengths::Maker;
+use crate::error::LabError;
+
+/// The bytes before a boundary that make it one: the window of the gear hash.
+const WINDOW_BYTES: u32 = 64;
+/// Longest slice of zeros, so that their lengths add up in 31 bits.
+const ZEROS_BYTES_MAX: u32 = 1 << 20;
+
+/// What comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Insert {
+    /// Nothing.
+    Nothing,
+    /// So many new bytes.
+    New(u64),
+    /// So many zeros.
+    Zeros(u64),
+    /// What lies in the stream as it was before the edits: so many bytes from there.
+    Copy(u64, u64),
+}
+
+/// At a place, some bytes go and others come; in the stream as it was before all edits of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// The place.
+    pub(crate) at: u64,
+    /// So many bytes go.
+    pub(crate) delete: u64,
+    /// What comes.
+    pub(crate) insert: Insert,
+}
+
+/// The stream as it stands.
+#[derive(Debug, Default)]
+pub(crate) struct Rope {
+    slices: Vec<Slice>,
+    /// Where each ends.
+    ends: Vec<u64>,
+}
+
+impl Rope {
+    /// So many new bytes.
+    pub(crate) fn new(bytes: u64, maker: &mut Maker) -> Self {
+        let mut slices = Vec::new();
+        maker.insert(bytes, &mut slices);
+        let mut rope = Self::default();
+        slices.into_iter().for_each(|slice| rope.push(slice));
+        rope
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn push(&mut self, slice: Slice) {
+        if !slice.is_empty() {
+            self.ends.push(self.len() + u64::from(slice.len()));
+            self.slices.push(slice);
+        }
+    }
+
+    /// Appends what lies in a range of another.
+    fn copy(&mut self, from: &Self, begin: u64, end: u64) {
+        let end = end.min(from.len());
+        let (mut at, mut n) = (begin, from.ends.partition_point(|end| *end <= begin));
+        while at < end {
+            let slice = from.slices[n];
+            let first = from.ends[n] - u64::from(slice.len());
+            let until = end.min(from.ends[n]);
+            let within = |place: u64| u32::try_from(place - first).expect("it lies in the slice");
+            self.push(slice.part(within(at)..within(until)));
+            (at, n) = (until, n + 1);
+        }
+    }
+
+    /// Makes a round of edits. Where several lie at one place, each does what is left to do.
+    pub(crate) fn edit(&mut self, edits: &mut [Edit], maker: &mut Maker) {
+        edits.sort_by_key(|edit| edit.at);
+        let mut next = Self {
+            slices: Vec::with_capacity(self.slices.len() + 3 * edits.len()),
+            ends: Vec::with_capacity(self.slices.len() + 3 * edits.len()),
+        };
+        let mut made = Vec::new();
+        let mut at = 0;
+        for edit in edits {
+            if edit.at > at {
+                next.copy(self, at, edit.at);
+                at = edit.at;
+            }
+            match edit.insert {
+                Insert::Nothing => {}
+                Insert::New(bytes) => {
+                    maker.insert(bytes, &mut made);
+                    made.drain(..).for_each(|slice| next.push(slice));
+                }
+                Insert::Zeros(bytes) => {
+                    let mut left = bytes;
+                    while left > 0 {
+                        let len = left.min(u64::from(ZEROS_BYTES_MAX));
+                        next.push(Slice::zeros(u32::try_from(len).expect("at most a megabyte")));
+                        left -= len;
+                    }
+                }
+                Insert::Copy(from, len) => next.copy(self, from, from + len),
+            }
+            at = at.max(edit.at + edit.delete).min(self.len());
+        }
+        next.copy(self, at, self.len());
+        *self = next;
+    }
+
+    /// Says it as chunks of at least `least` and at most `most` bytes; the last may be shorter.
+    pub(crate) fn say(&self, least: u32, most: u32, out: &mut dyn Parts) -> Result<(), LabError> {
+        let mut held: Vec<Slice> = Vec::new();
+        let mut bytes = 0;
+        let cut = |held: &mut Vec<Slice>, out: &mut dyn Parts| {
+            let said = match held.as_slice() {
+                [] => Ok(()),
+                several => out.chunk(several),
+            };
+            held.clear();
+            said
+        };
+        for slice in &self.slices {
+            let mut slice = *slice;
+            while bytes + slice.len() >= most {
+                let (first, rest) = (slice.part(0..most - bytes), slice.part(most - bytes..slice.len()));
+                held.push(first);
+                cut(&mut held, out)?;
+                (slice, bytes) = (rest, 0);
+            }
+            if slice.is_empty() {
+                continue;
+            }
+            held.push(slice);
+            bytes += slice.len();
+            if slice.ends() && slice.len() >= WINDOW_BYTES && bytes >= least {
+                cut(&mut held, out)?;
+                bytes = 0;
+            }
+        }
+        cut(&mut held, out)
+    }
+}
