@@ -12,7 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold::Cap;
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
-pub(crate) use lab::{Lab, Simulate, Trace, generate};
+pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 

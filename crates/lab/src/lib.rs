@@ -9,6 +9,7 @@ mod cut;
 mod dice;
 mod error;
 pub mod generate;
+pub mod reproduce;
 pub mod simulate;
 mod trace;
 #[cfg(test)]

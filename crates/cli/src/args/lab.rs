@@ -1,6 +1,7 @@
 //! Arguments of `onefold lab`.
 
 pub(crate) mod generate;
+mod reproduce;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,8 @@ use onefold::Cap;
 
 use super::{AssemblyMode, memory, parse_cap};
 
+pub(crate) use reproduce::Reproduce;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
     /// Make a workload of the papers: as a chunk trace, or as files
@@ -19,6 +22,8 @@ pub(crate) enum Lab {
     Trace(Trace),
     /// Say what a store would hold of the backups in a chunk trace, and what restoring them would read
     Simulate(Simulate),
+    /// Measure a paper's figures again, and draw them beside its own
+    Reproduce(Reproduce),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `onefold lab`
 
 mod generate;
+mod reproduce;
 mod simulate;
 mod trace;
 
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &Lab, output: Output) -> Result<Code> {
         Lab::Generate(args) => generate::run(args, output),
         Lab::Trace(args) => trace::run(args, output),
         Lab::Simulate(args) => simulate::run(args, output),
+        Lab::Reproduce(args) => reproduce::run(args, output),
     }
 }
 

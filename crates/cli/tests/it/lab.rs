@@ -317,3 +317,19 @@ fn a_trace_of_real_files_says_what_a_store_would_hold() {
         .says(&["gone: No such file"]);
     assert!(!bed.path("u").exists(), "half a trace is none");
 }
+
+#[test]
+fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
+    let bed = Bed::bare();
+    fs::create_dir(bed.path("full")).unwrap();
+    fs::write(bed.path("full/file"), "here").unwrap();
+    bed.run(["lab", "reproduce", "fast13", "--output", "full"])
+        .expect(1)
+        .says(&["full: is not empty"]);
+    bed.run(["lab", "reproduce", "nothing", "--output", "r"])
+        .expect(2)
+        .says(&["fast13"]);
+    bed.run(["lab", "reproduce", "fast13"])
+        .expect(2)
+        .says(&["--output"]);
+}

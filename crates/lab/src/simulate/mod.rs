@@ -211,6 +211,11 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Simulator<T> {
         self.cancelled = cancelled;
         self
     }
+
+    /// From now on backups are restored with each of these memories.
+    pub fn restore_with(&mut self, memories: Vec<Memory>) {
+        self.settings.memories = memories;
+    }
 }
 
 impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {

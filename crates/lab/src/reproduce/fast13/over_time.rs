@@ -1,0 +1,77 @@
+//! Figures 1 and 3: fragmentation over time [Lillibridge 2, 4.3; L1].
+
+use restore::plan::Assembly;
+
+use super::data::{Data, said_mib};
+use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
+use crate::reproduce::statistics::{AVERAGED, is_near, line, moving};
+use crate::simulate::{Memory, Outcome};
+
+/// The paper shows four sizes of an LRU cache; its text names 128 MB and 1 GB.
+const SIZES_MIB: [u64; 4] = [32, 128, 1024, 8192];
+
+/// What every backup is restored with.
+pub(super) fn memories(data: &Data) -> Vec<Memory> {
+    SIZES_MIB.map(|mib| data.memory(mib, Assembly::Lru)).to_vec()
+}
+
+/// Containers read for each MiB, of each backup.
+pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
+    let (name, figure) = data.says.over_time;
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
+    for mib in SIZES_MIB {
+        let size = said_mib(mib);
+        let points = moving(outcomes, data.memory(mib, Assembly::Lru));
+        if let Some(line) = line(&points) {
+            rows.push(
+                Row::new(
+                    format!("R² of a line through fragmentation over time, {size} LRU"),
+                    format!("over {}", data.says.r_squared),
+                    format!("{:.3}", line.r_squared),
+                )
+                .value(line.r_squared)
+                .met(
+                    line.r_squared > data.says.r_squared,
+                    "fragmentation does not grow along a line",
+                ),
+            );
+        }
+        if let (Some((_, first)), Some((_, last))) = (points.first(), points.last()) {
+            let growth = last / first;
+            let what = format!(
+                "growth of fragmentation, the last {AVERAGED} backups to the first {AVERAGED}, {size} LRU"
+            );
+            rows.push(beside(data.says.growth, mib, what, growth, "X"));
+            let what = format!("containers read for each MB at the end, {size} LRU");
+            rows.push(beside(data.says.at_end, mib, what, *last, ""));
+        }
+        series.push(Series::new(format!("LRU {size}"), points));
+    }
+    Experiment {
+        name: name.to_owned(),
+        title: format!("{figure}: fragmentation over time"),
+        seeds: vec!["L1"],
+        setup: data.setup(),
+        rows,
+        plots: vec![Plot {
+            name: name.to_owned(),
+            title: format!("Fragmentation over time, {}", data.name),
+            subtitle: data.setup(),
+            x: Axis::linear("backup"),
+            y: Axis::linear("containers read for each MiB, moving average of 20 backups"),
+            series,
+        }],
+    }
+}
+
+/// A row with the paper's figure for this memory, where it has one.
+fn beside(says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
+    let ours_said = format!("{ours:.1}{unit}");
+    let Some((_, paper)) = says.iter().find(|(size, _)| *size == mib) else {
+        return Row::new(what, "not told", ours_said).value(ours);
+    };
+    Row::new(what, format!("{paper}{unit}"), ours_said)
+        .value(ours)
+        .met(is_near(ours, *paper), "more than a factor of 1.5 away")
+}

@@ -1,0 +1,171 @@
+//! The papers' experiments: each figure measured again, beside what the paper has, with its plot.
+//!
+//! A [`Paper`] runs its experiments one after another, and hands over each [`Experiment`] as soon as it is complete: rows
+//! (the paper's figure, ours, a [`Verdict`]) and plots. A [`Report`] writes them to a folder. To add a paper: a module with a
+//! `Paper` that calls `Run::report` for each experiment, and its name in [`PAPERS`]; the command line offers what stands there.
+//!
+//! Rates of other machines are not the target: shapes, ratios and growth are. What an experiment measures follows
+//! from its scale and seed alone, unless its setup says that it takes times.
+
+mod axis;
+mod draw;
+mod experiment;
+mod fast13;
+mod report;
+mod statistics;
+mod tee;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use draw::svg;
+pub use experiment::{Axis, Experiment, Plot, Row, Scale, Series, Verdict};
+pub use report::Report;
+
+use crate::error::LabError;
+
+/// The papers whose experiments can be run.
+pub const PAPERS: &[Paper] = &[fast13::PAPER];
+
+/// A paper.
+#[derive(Clone, Copy)]
+pub struct Paper {
+    /// What it is called by: `fast13`.
+    pub name: &'static str,
+    /// Authors, title, where it appeared.
+    pub title: &'static str,
+    /// What `--full` measures, and what is measured without it: data, scale, memory and time that it takes.
+    pub extents: [&'static str; 2],
+    run: fn(&mut Run<'_>) -> Result<(), LabError>,
+}
+
+impl fmt::Debug for Paper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paper")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Paper {
+    /// Runs all experiments; `report` is handed each when it is complete.
+    ///
+    /// # Errors
+    /// `Interrupted`; of an experiment or of `report`.
+    pub fn run(
+        &self,
+        extent: Extent,
+        progress: &Progress,
+        report: &mut dyn FnMut(Experiment) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        (self.run)(&mut Run {
+            extent,
+            progress,
+            report,
+        })
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Minutes on two cores.
+    Quick,
+    /// At most an hour on two cores, within 16 GiB.
+    Full,
+}
+
+/// What a paper's experiments run in.
+pub(crate) struct Run<'a> {
+    pub(crate) extent: Extent,
+    pub(crate) progress: &'a Progress,
+    report: &'a mut dyn FnMut(Experiment) -> Result<(), LabError>,
+}
+
+impl Run<'_> {
+    /// Hands over an experiment that is complete.
+    pub(crate) fn report(&mut self, experiment: Experiment) -> Result<(), LabError> {
+        (self.report)(experiment)
+    }
+}
+
+/// How far a run is, told from any thread.
+///
+/// Work is counted in bytes of backups, each time they are replayed or looked up.
+#[derive(Debug)]
+pub struct Progress {
+    cancelled: Arc<AtomicBool>,
+    done: AtomicU64,
+    total: AtomicU64,
+    current: Mutex<String>,
+}
+
+impl Progress {
+    /// Nothing is done; `cancelled` asks to stop.
+    #[must_use]
+    pub fn new(cancelled: Arc<AtomicBool>) -> Self {
+        Self {
+            cancelled,
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            current: Mutex::new(String::new()),
+        }
+    }
+
+    /// So much more is to be done, in bytes.
+    pub fn expect(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was expected to be so many bytes turned out to be others.
+    pub fn correct(&self, expected: u64, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.total.fetch_sub(expected, Ordering::Relaxed);
+    }
+
+    /// So many bytes are done.
+    ///
+    /// # Errors
+    /// `Interrupted` where someone has asked to stop.
+    pub fn advance(&self, bytes: u64) -> Result<(), LabError> {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// What asks to stop.
+    pub(crate) fn cancelled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancelled)
+    }
+
+    /// What is at hand.
+    pub fn begin(&self, what: impl Into<String>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+    }
+
+    /// Bytes that are done.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in all, as far as it is known; 0 while it is not.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// What is at hand.
+    #[must_use]
+    pub fn current(&self) -> String {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

@@ -1,0 +1,182 @@
+//! A folder of what was measured: `README.md`, a plot `NAME.svg` each, `results.json`.
+//!
+//! Everything is written as soon as an experiment is complete, so a run that is stopped leaves what it knew; its README says
+//! that it is not complete. `results.json` has a JSON line for each row and each plot with its points, from which plots can be
+//! made again.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::draw::svg;
+use super::experiment::{Experiment, Plot, Row, Verdict};
+use super::{Extent, Paper};
+use crate::error::LabError;
+
+/// A folder that experiments are written to.
+#[derive(Debug)]
+pub struct Report {
+    folder: PathBuf,
+    heading: String,
+    experiments: Vec<Experiment>,
+    lines: File,
+}
+
+#[derive(Serialize)]
+struct RowLine<'a> {
+    kind: &'static str,
+    experiment: &'a str,
+    title: &'a str,
+    seeds: &'a [&'static str],
+    #[serde(flatten)]
+    row: &'a Row,
+}
+
+#[derive(Serialize)]
+struct PlotLine<'a> {
+    kind: &'static str,
+    experiment: &'a str,
+    #[serde(flatten)]
+    plot: &'a Plot,
+}
+
+impl Report {
+    /// Makes the folder, or takes an empty one.
+    ///
+    /// # Errors
+    /// `Settings` where there is anything in it; `Io`.
+    pub fn create(folder: &Path, paper: &Paper, extent: Extent) -> Result<Self, LabError> {
+        let failed = |source| io(folder, source);
+        fs::create_dir_all(folder).map_err(failed)?;
+        if fs::read_dir(folder).map_err(failed)?.next().is_some() {
+            return Err(LabError::Settings(format!(
+                "{}: is not empty; name a folder that is",
+                folder.display()
+            )));
+        }
+        let lines = folder.join("results.json");
+        let lines = File::create_new(&lines).map_err(|source| io(&lines, source))?;
+        let (option, scale) = match extent {
+            Extent::Full => (" --full", paper.extents[0]),
+            Extent::Quick => ("", paper.extents[1]),
+        };
+        let report = Self {
+            folder: folder.to_owned(),
+            heading: format!(
+                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}\n\n{scale}\n",
+                paper.name, paper.title, paper.name
+            ),
+            experiments: Vec::new(),
+            lines,
+        };
+        report.write_readme(false)?;
+        Ok(report)
+    }
+
+    /// Writes an experiment's plots, rows and series.
+    ///
+    /// # Errors
+    /// `Io`; `Settings` where a plot cannot be drawn.
+    pub fn add(&mut self, experiment: Experiment) -> Result<(), LabError> {
+        for plot in &experiment.plots {
+            let path = self.folder.join(format!("{}.svg", plot.name));
+            fs::write(&path, svg(plot)?).map_err(|source| io(&path, source))?;
+        }
+        let mut lines = Vec::new();
+        for row in &experiment.rows {
+            let line = RowLine {
+                kind: "row",
+                experiment: &experiment.name,
+                title: &experiment.title,
+                seeds: &experiment.seeds,
+                row,
+            };
+            put(&mut lines, &line);
+        }
+        for plot in &experiment.plots {
+            let line = PlotLine {
+                kind: "plot",
+                experiment: &experiment.name,
+                plot,
+            };
+            put(&mut lines, &line);
+        }
+        let failed = |source| io(&self.folder.join("results.json"), source);
+        self.lines.write_all(&lines).map_err(failed)?;
+        self.experiments.push(experiment);
+        self.write_readme(false)
+    }
+
+    /// All experiments are complete: the README says so. Gives them back.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn finish(self) -> Result<Vec<Experiment>, LabError> {
+        self.write_readme(true)?;
+        Ok(self.experiments)
+    }
+
+    fn write_readme(&self, is_complete: bool) -> Result<(), LabError> {
+        let path = self.folder.join("README.md");
+        fs::write(&path, readme(&self.heading, &self.experiments, is_complete))
+            .map_err(|source| io(&path, source))
+    }
+}
+
+fn put(lines: &mut Vec<u8>, line: &impl Serialize) {
+    serde_json::to_writer(&mut *lines, line).expect("strings, numbers and lists of them");
+    lines.push(b'\n');
+}
+
+fn io(path: &Path, source: std::io::Error) -> LabError {
+    LabError::Io {
+        what: path.display().to_string(),
+        source,
+    }
+}
+
+fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> String {
+    let rows = || experiments.iter().flat_map(|experiment| &experiment.rows);
+    let met = rows().filter(|row| row.verdict == Verdict::Met).count();
+    let differs = rows().filter(|row| matches!(row.verdict, Verdict::Differs(_)));
+    let mut text = heading.to_owned();
+    let mut say = |words: std::fmt::Arguments<'_>| {
+        text.write_fmt(words).expect("a string takes what it is given");
+    };
+    say(format_args!(
+        "\n{met} figures of the paper are met, {} differ.{}\n",
+        differs.count(),
+        if is_complete {
+            ""
+        } else {
+            " **Not complete**: more was to come."
+        }
+    ));
+    for experiment in experiments {
+        say(format_args!(
+            "\n## {} ({})\n\n{}\n",
+            experiment.title,
+            experiment.seeds.join(", "),
+            experiment.setup
+        ));
+        if !experiment.rows.is_empty() {
+            say(format_args!("\n| | the paper | here | |\n|---|---|---|---|\n"));
+        }
+        for row in &experiment.rows {
+            let verdict = match &row.verdict {
+                Verdict::Met => "met".to_owned(),
+                Verdict::Differs(reason) => format!("**differs**: {reason}"),
+                Verdict::NoFigure => String::new(),
+            };
+            let cells = [&row.what, &row.paper, &row.ours, &verdict].map(|cell| cell.replace('|', "\\|"));
+            say(format_args!("| {} |\n", cells.join(" | ")));
+        }
+        for plot in &experiment.plots {
+            say(format_args!("\n![{}]({}.svg)\n", plot.title, plot.name));
+        }
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! One pass over a workload feeds several simulators, on two threads.
+//!
+//! What is generated goes to half of them at once, and through a bounded queue to the other half on a thread of its own; a
+//! single one has that thread for itself. Memory: that of the simulators, and of a workload of chunks.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use super::Progress;
+use crate::error::LabError;
+use crate::simulate::{Memory, Outcome, Settings, Simulator};
+use crate::trace::{BackupHead, Chunk, Sink, Source};
+
+/// Parts of backups that wait for the other thread.
+const QUEUE: usize = 64;
+
+/// With which memories the n-th backup, the first being 0, is restored.
+pub(super) type Schedule = Box<dyn Fn(u64) -> Vec<Memory> + Send>;
+
+/// A simulator, and what it restores.
+pub(super) struct Trial {
+    pub(super) settings: Settings,
+    pub(super) schedule: Schedule,
+}
+
+/// A trial that runs.
+struct Running<T> {
+    simulator: Simulator<T>,
+    schedule: Schedule,
+    backups: u64,
+}
+
+impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Running<T> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.simulator.begin(head)
+    }
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        self.simulator.chunks(chunks)
+    }
+    fn end(&mut self) -> Result<(), LabError> {
+        self.simulator.restore_with((self.schedule)(self.backups));
+        self.backups += 1;
+        self.simulator.end()
+    }
+}
+
+/// A part of a backup, on its way to the other thread.
+enum Part {
+    Begin(BackupHead),
+    Chunks(Vec<Chunk>),
+    End,
+}
+
+/// Replays into what is on this thread and what is on the other.
+struct Tee<'a, S> {
+    here: Vec<S>,
+    there: SyncSender<Part>,
+    progress: &'a Progress,
+    /// How many simulators take each chunk.
+    weight: u64,
+}
+
+impl<S> Tee<'_, S> {
+    fn send(&self, part: Part) -> Result<(), LabError> {
+        // It has ended only because it failed, and its own error is told in place of this one.
+        self.there.send(part).map_err(|_| LabError::Interrupted)
+    }
+}
+
+impl<S: Sink> Sink for Tee<'_, S> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.send(Part::Begin(head.clone()))?;
+        self.here.iter_mut().try_for_each(|sink| sink.begin(head))
+    }
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        self.progress.advance(self.weight * bytes)?;
+        self.send(Part::Chunks(chunks.to_vec()))?;
+        self.here.iter_mut().try_for_each(|sink| sink.chunks(chunks))
+    }
+    fn end(&mut self) -> Result<(), LabError> {
+        self.send(Part::End)?;
+        self.here.iter_mut().try_for_each(Sink::end)
+    }
+}
+
+/// Runs trials over a workload; gives what came of each backup, a list for each trial.
+///
+/// Progress counts the bytes of all backups once for each trial.
+///
+/// # Errors
+/// `Settings` of a trial; `Interrupted`; of the source.
+pub(super) fn run(
+    source: &mut dyn Source,
+    trials: Vec<Trial>,
+    progress: &Progress,
+) -> Result<Vec<Vec<Outcome>>, LabError> {
+    let mut outcomes: Vec<Vec<Outcome>> = trials.iter().map(|_| Vec::new()).collect();
+    let weight = trials.len() as u64;
+    let mut here = Vec::with_capacity(trials.len());
+    for (trial, outcomes) in trials.into_iter().zip(&mut outcomes) {
+        let tell = |outcome| {
+            outcomes.push(outcome);
+            Ok(())
+        };
+        here.push(Running {
+            simulator: Simulator::new(trial.settings, tell)?.until(progress.cancelled()),
+            schedule: trial.schedule,
+            backups: 0,
+        });
+    }
+    let there = here.split_off(here.len() / 2);
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(QUEUE);
+        let other = scope.spawn(move || drain(&receiver, there));
+        let mut tee = Tee {
+            here,
+            there: sender,
+            progress,
+            weight,
+        };
+        let replayed = source.replay(&mut tee);
+        drop(tee);
+        let other = other
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        other.and(replayed)
+    })?;
+    Ok(outcomes)
+}
+
+fn drain<S: Sink>(parts: &Receiver<Part>, mut sinks: Vec<S>) -> Result<(), LabError> {
+    for part in parts {
+        for sink in &mut sinks {
+            match &part {
+                Part::Begin(head) => sink.begin(head),
+                Part::Chunks(chunks) => sink.chunks(chunks),
+                Part::End => sink.end(),
+            }?;
+        }
+    }
+    Ok(())
+}
