@@ -17,6 +17,8 @@ use types::Fingerprint;
 const WAYS: usize = 16;
 /// Bytes of a place: tag, fingerprint, holder and value.
 const PLACE_BYTES: u64 = 2 + Fingerprint::BYTES as u64 + 8;
+/// Words of a fingerprint.
+const PRINT_WORDS: usize = Fingerprint::BYTES / 8;
 /// Equal fingerprints kept at most.
 const SAME_MAX: usize = 4;
 /// Buckets are never fewer.
@@ -57,12 +59,15 @@ pub struct FingerprintCache<K> {
     buckets: u64,
     /// 0 where a place is empty.
     tags: Vec<u16>,
-    prints: Vec<[u8; Fingerprint::BYTES]>,
+    /// In words: memory that is zero as it comes is not written to before it is used.
+    prints: Vec<[u64; PRINT_WORDS]>,
     /// Holder and value.
     entries: Vec<[u32; 2]>,
     holders: Vec<Holder<K>>,
     numbers: HashMap<K, u32>,
     free: Vec<u32>,
+    /// Holders of which places are left that are of no use.
+    dead: usize,
     uses: u64,
 }
 
@@ -85,6 +90,15 @@ pub(crate) fn home(fingerprint: &Fingerprint, buckets: u64) -> Home {
     }
 }
 
+/// A fingerprint in words.
+fn words(fingerprint: &Fingerprint) -> [u64; PRINT_WORDS] {
+    let mut words = [0; PRINT_WORDS];
+    for (word, bytes) in words.iter_mut().zip(fingerprint.as_bytes().as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
 impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     /// An empty cache. Its memory is taken as it fills.
     #[must_use]
@@ -95,11 +109,12 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             eviction,
             buckets,
             tags: vec![0; places],
-            prints: vec![[0; Fingerprint::BYTES]; places],
+            prints: vec![[0; PRINT_WORDS]; places],
             entries: vec![[0; 2]; places],
             holders: Vec::new(),
             numbers: HashMap::new(),
             free: Vec::new(),
+            dead: 0,
             uses: 0,
         }
     }
@@ -149,14 +164,16 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.holders.clear();
         self.numbers.clear();
         self.free.clear();
+        self.dead = 0;
     }
 
     /// Adds to `out` who holds the fingerprint, and the value there. They count as used.
     pub fn find(&mut self, fingerprint: &Fingerprint, out: &mut Vec<(K, u32)>) {
         let home = home(fingerprint, self.buckets);
+        let words = words(fingerprint);
         for bucket in home.distinct() {
-            for place in bucket * WAYS..(bucket + 1) * WAYS {
-                if self.tags[place] == home.tag && self.prints[place] == *fingerprint.as_bytes() {
+            for place in self.tagged(bucket, home.tag) {
+                if self.prints[place] == words {
                     let [number, value] = self.entries[place];
                     let holder = &self.holders[number as usize];
                     if !holder.is_dead {
@@ -166,6 +183,19 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
                 }
             }
         }
+    }
+
+    /// The places of a bucket with this tag.
+    fn tagged(&self, bucket: usize, tag: u16) -> impl Iterator<Item = usize> + use<K> {
+        let tags = &self.tags[bucket * WAYS..][..WAYS];
+        let bits = (0..).zip(tags).map(|(way, held)| u32::from(*held == tag) << way);
+        let mut left: u32 = bits.sum();
+        std::iter::from_fn(move || {
+            let way = left.trailing_zeros();
+            // The lowest bit goes; without any, nothing is left.
+            left &= left.checked_sub(1)?;
+            Some(bucket * WAYS + way as usize)
+        })
     }
 
     fn touch(&mut self, number: u32) {
@@ -203,11 +233,11 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     fn place(&mut self, number: u32, print: &Fingerprint, value: u32) {
         let home = home(print, self.buckets);
         let (mut free, mut same, mut oldest) = ([0; 2], 0, None::<(u64, u32, usize)>);
+        let words = words(print);
         for (side, bucket) in home.distinct().enumerate() {
-            for place in bucket * WAYS..(bucket + 1) * WAYS {
-                if self.is_free(place) {
-                    free[side] += 1;
-                } else if self.tags[place] == home.tag && self.prints[place] == *print.as_bytes() {
+            free[side] = self.free_places(bucket);
+            for place in self.tagged(bucket, home.tag) {
+                if self.prints[place] == words && !self.is_free(place) {
                     let [held_by, held] = self.entries[place];
                     if [held_by, held] == [number, value] {
                         return;
@@ -240,13 +270,21 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         };
         self.vacate(place);
         self.tags[place] = home.tag;
-        self.prints[place] = *print.as_bytes();
+        self.prints[place] = words;
         self.entries[place] = [number, value];
         self.holders[number as usize].present += 1;
     }
 
+    fn free_places(&self, bucket: usize) -> usize {
+        if self.dead == 0 {
+            return self.tagged(bucket, 0).count();
+        }
+        let places = bucket * WAYS..(bucket + 1) * WAYS;
+        places.filter(|place| self.is_free(*place)).count()
+    }
+
     fn is_free(&self, place: usize) -> bool {
-        self.tags[place] == 0 || self.holders[self.entries[place][0] as usize].is_dead
+        self.tags[place] == 0 || self.dead > 0 && self.holders[self.entries[place][0] as usize].is_dead
     }
 
     /// Empties a place.
@@ -264,7 +302,9 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         holder.present -= 1;
         if holder.present == 0 {
             // A dead one's key may have a new number by now.
-            if !holder.is_dead {
+            if holder.is_dead {
+                self.dead -= 1;
+            } else {
                 holder.is_dead = true;
                 self.numbers.remove(&holder.key);
             }
@@ -286,6 +326,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
                     return false;
                 };
                 let holder = &mut self.holders[oldest as usize];
+                self.dead += 1;
                 holder.is_dead = true;
                 holder.is_cached = false;
                 self.numbers.remove(&holder.key);

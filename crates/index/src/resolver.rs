@@ -103,6 +103,22 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self
     }
 
+    /// The same look-ups over other catalogs: what was prefetched stays, and its memory. Counts begin anew.
+    #[must_use]
+    pub fn over<D: CatalogSource>(self, catalogs: D) -> Resolver<I, D> {
+        Resolver {
+            index: self.index,
+            catalogs,
+            kind: self.kind,
+            apart: self.apart,
+            cache: self.cache,
+            lost: self.lost,
+            candidates: self.candidates,
+            matches: self.matches,
+            stats: ResolverStats::default(),
+        }
+    }
+
     /// Where catalogs come from.
     #[must_use]
     pub fn catalogs(&self) -> &C {

@@ -91,6 +91,9 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) lookup_mib: u64,
+    /// Keep prefetched catalogs for the next backup, as a process does that makes many
+    #[arg(long, requires = "engine")]
+    pub(crate) warm: bool,
     /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
     #[arg(
         long,

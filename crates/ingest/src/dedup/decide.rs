@@ -12,10 +12,13 @@
 //! catalog is never loaded for a chunk that the caches answer. No allocation for a chunk. One thread.
 
 use index::sampling::SampleLevel;
-use index::{CatalogSource, HookIndex, LOADS_MAX, Resolver, age_order};
+use std::collections::HashMap;
+
+use index::{CatalogSource, HookIndex, LOADS_MAX, Resolver};
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 use super::Holdings;
+use super::candidate::{Candidate, Offer, Wanted, newness};
 use super::cap::{Accounts, Holder};
 use super::own::{Batch, OwnChunks};
 use super::placed::PlacedAt;
@@ -24,37 +27,6 @@ use crate::error::IngestError;
 
 /// With a cap, one chunk in 2^n is asked of the hooks before containers are ranked.
 const RANKING_LEVEL: u8 = 4;
-
-/// A chunk to be decided on.
-#[derive(Debug)]
-struct Wanted {
-    fingerprint: Fingerprint,
-    len: u32,
-    is_offered: bool,
-    /// Whether a hook was left alone for the cap's sake.
-    is_passed_over: bool,
-    place: Option<PlacedAt>,
-}
-
-/// A container or batch that may be chosen.
-#[derive(Debug)]
-struct Candidate {
-    holder: Holder,
-    /// Bytes that hooks promise of it.
-    promised: u64,
-    /// The chunk whose hook named it first.
-    hinted_by: Option<usize>,
-    is_loaded: bool,
-    is_chosen: bool,
-}
-
-/// A candidate has a chunk.
-#[derive(Debug)]
-struct Offer {
-    chunk: u32,
-    candidate: u32,
-    place: PlacedAt,
-}
 
 /// Decides on chunks. What it allocates is used again.
 #[derive(Debug)]
@@ -68,8 +40,9 @@ pub(crate) struct Decider<I, C> {
     hooks_halved: u8,
     wanted: Vec<Wanted>,
     candidates: Vec<Candidate>,
+    /// Their numbers.
+    numbers: HashMap<Holder, u32>,
     offers: Vec<Offer>,
-    gains: Vec<u64>,
     locations: Vec<ChunkLocation>,
     hinted: Vec<ContainerId>,
 }
@@ -83,8 +56,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             recent_batches,
             wanted: Vec::new(),
             candidates: Vec::new(),
+            numbers: HashMap::new(),
             offers: Vec::new(),
-            gains: Vec::new(),
             locations: Vec::new(),
             hinted: Vec::new(),
         }
@@ -111,6 +84,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     ) -> Result<bool, IngestError> {
         self.wanted.clear();
         self.candidates.clear();
+        self.numbers.clear();
         self.offers.clear();
         let read = segments
             .into_iter()
@@ -122,6 +96,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             is_offered: false,
             is_passed_over: false,
             place: None,
+            offer: None,
         }));
         for chunk in 0..self.wanted.len() {
             self.ask_caches(holdings, chunk);
@@ -173,34 +148,56 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         chosen.map(|candidate| candidate.holder)
     }
 
-    /// The number of a candidate, a new one if need be. There are few, and the last ones are asked for most.
+    /// The number of a candidate, a new one if need be. The last one is asked for most.
     fn candidate(&mut self, holder: Holder, is_loaded: bool) -> usize {
-        let known = self
-            .candidates
-            .iter()
-            .rposition(|candidate| candidate.holder == holder);
-        let number = known.unwrap_or_else(|| {
+        let last = self.candidates.len().checked_sub(1);
+        let last = last.filter(|last| self.candidates[*last].holder == holder);
+        let next = self.candidates.len();
+        let number = last.unwrap_or_else(|| {
+            let new = u32::try_from(next).expect("no more than chunks");
+            *self.numbers.entry(holder).or_insert(new) as usize
+        });
+        if number == next {
             self.candidates.push(Candidate {
                 holder,
                 promised: 0,
                 hinted_by: None,
                 is_loaded: false,
                 is_chosen: false,
+                offers: None,
+                gain: 0,
             });
-            self.candidates.len() - 1
-        });
-        self.candidates[number].is_loaded |= is_loaded;
+        }
+        if is_loaded {
+            self.candidates[number].set_loaded();
+        }
         number
     }
 
     fn offer(&mut self, chunk: usize, holder: Holder, place: PlacedAt) {
-        let candidate = self.candidate(holder, true);
-        self.wanted[chunk].is_offered = true;
+        let number = self.candidate(holder, true);
+        let wanted = &mut self.wanted[chunk];
+        let candidate = &mut self.candidates[number];
+        let offer = u32::try_from(self.offers.len()).expect("a window has fewer offers than bytes");
         self.offers.push(Offer {
             chunk: u32::try_from(chunk).expect("a window has fewer chunks than bytes"),
-            candidate: u32::try_from(candidate).expect("no more than chunks"),
+            candidate: u32::try_from(number).expect("no more than chunks"),
             place,
+            of_chunk: wanted.offer.replace(offer),
+            of_candidate: None,
         });
+        wanted.is_offered = true;
+        if wanted.place.is_none() {
+            candidate.gain += u64::from(wanted.len);
+        }
+        let first = match candidate.offers {
+            None => offer,
+            Some((first, last)) => {
+                self.offers[last as usize].of_candidate = Some(offer);
+                first
+            }
+        };
+        candidate.offers = Some((first, offer));
     }
 
     /// Offers of what is cached; whether there are any.
@@ -241,15 +238,16 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 continue;
             }
             if let Some(batch) = self.own.hinted(&fingerprint) {
+                let promised = promised(len, self.own.hooks_halved());
                 let candidate = self.candidate(Holder::Own(batch), false);
-                self.candidates[candidate].promised += promised(len, self.own.hooks_halved());
+                self.candidates[candidate].promise(promised);
             }
             let promised = promised(len, self.hooks_halved);
             self.chunks.hinted(&fingerprint, &mut hinted);
             for id in &hinted {
                 let candidate = self.candidate(Holder::Container(*id), false);
                 let candidate = &mut self.candidates[candidate];
-                candidate.promised += promised;
+                candidate.promise(promised);
                 candidate.hinted_by.get_or_insert(chunk);
             }
         }
@@ -318,21 +316,19 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         left: &mut usize,
     ) -> Result<(), IngestError> {
         let mut loads = *left;
+        let mut is_free: Vec<bool> = Vec::with_capacity(self.candidates.len());
         loop {
-            self.rank();
-            let may_be = |number: usize| {
-                let candidate = &self.candidates[number];
-                let is_free = self.is_free(accounts, candidate.holder);
+            // Loading one may bring others: those that it was merged into.
+            let new = self.candidates[is_free.len()..].iter();
+            is_free.extend(new.map(|candidate| self.is_free(accounts, candidate.holder)));
+            let may_be = |(number, candidate): (usize, &Candidate)| {
+                let is_free = is_free[number];
                 let has_room = is_free || *left > 0 && (candidate.is_loaded || loads > 0);
-                (has_room && self.gains[number] > 0).then_some((is_free, number))
+                let rank = (is_free, candidate.gain, newness(candidate.holder));
+                (has_room && candidate.gain > 0).then_some((rank, number))
             };
-            let best = (0..self.candidates.len())
-                .filter_map(may_be)
-                .max_by_key(|(is_free, number)| {
-                    let holder = self.candidates[*number].holder;
-                    (*is_free, self.gains[*number], newness(holder))
-                });
-            let Some((is_free, best)) = best else {
+            let ranked = self.candidates.iter().enumerate().filter_map(may_be);
+            let Some(((is_free, ..), best)) = ranked.max_by_key(|(rank, _)| *rank) else {
                 return Ok(());
             };
             // Without a cap nothing is used up.
@@ -344,30 +340,33 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             }
             self.candidates[best].is_chosen = true;
             *left -= charge;
-            for offer in &self.offers {
-                let wanted = &mut self.wanted[offer.chunk as usize];
-                if offer.candidate as usize == best && wanted.place.is_none() {
-                    wanted.place = Some(offer.place);
-                }
-            }
+            self.take_offers(best);
         }
     }
 
-    /// What each candidate has, or promises, that none chosen before it has.
-    fn rank(&mut self) {
-        self.gains.clear();
-        let promised = |candidate: &Candidate| {
-            if candidate.is_loaded {
-                0
-            } else {
-                candidate.promised
+    /// The chunks that a candidate offers and that have no place yet are taken from it.
+    fn take_offers(&mut self, number: usize) {
+        let mut next = self.candidates[number].offers.map(|(first, _)| first);
+        while let Some(offer) = next {
+            let Offer {
+                chunk,
+                place,
+                of_candidate,
+                ..
+            } = self.offers[offer as usize];
+            next = of_candidate;
+            let wanted = &mut self.wanted[chunk as usize];
+            if wanted.place.is_some() {
+                continue;
             }
-        };
-        self.gains.extend(self.candidates.iter().map(promised));
-        for offer in &self.offers {
-            let wanted = &self.wanted[offer.chunk as usize];
-            if wanted.place.is_none() {
-                self.gains[offer.candidate as usize] += u64::from(wanted.len);
+            wanted.place = Some(place);
+            let mut other = wanted.offer;
+            while let Some(offer) = other {
+                let Offer {
+                    candidate, of_chunk, ..
+                } = self.offers[offer as usize];
+                self.candidates[candidate as usize].gain -= u64::from(wanted.len);
+                other = of_chunk;
             }
         }
     }
@@ -378,7 +377,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         holdings: &impl Holdings<Index = I, Catalogs = C>,
         number: usize,
     ) -> Result<(), IngestError> {
-        self.candidates[number].is_loaded = true;
+        self.candidates[number].set_loaded();
         let holder = self.candidates[number].holder;
         match holder {
             Holder::Own(batch) => {
@@ -416,14 +415,6 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
 /// The bytes that a hook of a sampled chunk stands for, where one in 2^n has a hook.
 fn promised(len: u32, hooks_halved: u8) -> u64 {
     u64::from(len) << RANKING_LEVEL.max(hooks_halved)
-}
-
-/// Of equal ranks the newer is preferred: the session's own before others'.
-fn newness(holder: Holder) -> (u64, u32) {
-    match holder {
-        Holder::Container(id) => (age_order(id), 0),
-        Holder::Own(batch) => (u64::MAX, batch.number),
-    }
 }
 
 #[cfg(test)]

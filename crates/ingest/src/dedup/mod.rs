@@ -8,6 +8,7 @@
 //! What must hold: decisions follow from the order of segments, the index and the holdings alone, never from
 //! timing. For one thread.
 
+mod candidate;
 mod cap;
 mod decide;
 mod own;

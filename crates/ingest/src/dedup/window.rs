@@ -175,6 +175,12 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         }
     }
 
+    /// Gives back the look-ups of chunks and of segments.
+    #[must_use]
+    pub fn into_resolvers(self) -> [Resolver<I, C>; 2] {
+        [self.decider.chunks, self.segments]
+    }
+
     /// A container of this backup was put.
     pub fn sealed(&mut self, id: ContainerId) {
         self.decider.own.sealed(id);

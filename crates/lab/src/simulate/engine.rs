@@ -45,6 +45,8 @@ pub struct Policy {
     pub segment_chunks: u32,
     /// Bytes of a region, at least: containers are filled by whole ones.
     pub region_bytes: u32,
+    /// Whether prefetched catalogs stay for the next backup, as in a process that makes many.
+    pub warm: bool,
 }
 
 impl Policy {
@@ -62,6 +64,7 @@ impl Default for Policy {
             sampling: SamplingRate::ONE,
             segment_chunks: 512,
             region_bytes: 128 << 10,
+            warm: false,
         }
     }
 }
@@ -178,6 +181,8 @@ pub(super) struct EngineStore {
     index: Hooks,
     stored: Arc<Stored>,
     backup: Option<Backup>,
+    /// Look-ups of the backup before: their memory is used again.
+    kept: [Option<Resolver<Hooks, Shelves>>; 2],
 }
 
 impl EngineStore {
@@ -193,6 +198,7 @@ impl EngineStore {
             index: Hooks(Arc::new(MemoryIndex::new(policy.index_bytes))),
             stored: Arc::default(),
             backup: None,
+            kept: [None, None],
         })
     }
 
@@ -209,20 +215,26 @@ impl EngineStore {
         let session = stored.containers.begin_session()?;
         stored.nodes.begin_session()?;
         let memory = self.policy.memory;
-        let resolver = |kind, cache_bytes| {
+        let (index, stored) = (&self.index, &self.stored);
+        let resolver = |kind, cache_bytes, kept: Option<Resolver<Hooks, Shelves>>| {
             let eviction: Eviction = memory.eviction;
             let options = ResolverOptions {
                 cache_bytes,
                 eviction,
             };
-            let shelves = Shelves(Arc::clone(&self.stored));
-            Resolver::new(self.index.clone(), shelves, kind, options).without(session)
+            let shelves = Shelves(Arc::clone(stored));
+            let resolver = match kept {
+                Some(kept) => kept.over(shelves),
+                None => Resolver::new(index.clone(), shelves, kind, options),
+            };
+            resolver.without(session)
         };
+        let [chunks, segments] = std::mem::take(&mut self.kept);
         let counters = Arc::new(Counters::default());
         let places = [SharedPlaces::default(), SharedPlaces::default()];
         let lookups = Lookups {
-            chunks: resolver(HookKind::Data, memory.catalog_bytes),
-            segments: resolver(HookKind::Node, memory.node_bytes),
+            chunks: resolver(HookKind::Data, memory.catalog_bytes, chunks),
+            segments: resolver(HookKind::Node, memory.node_bytes, segments),
             hooks_halved: self.rate().halvings(),
             memory,
             capping: self.policy.capping,
@@ -288,7 +300,12 @@ impl EngineStore {
             ..
         } = backup;
         let lookups = dedup.stats();
-        drop(dedup);
+        self.kept = dedup.into_resolvers().map(|mut resolver| {
+            if !self.policy.warm {
+                resolver.forget();
+            }
+            Some(resolver.over(Shelves(Arc::default())))
+        });
         let filled = session.finish()?;
         let recipe = self.commit(filled)?;
         let looked = Looked {

@@ -113,6 +113,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
             memory: LookupMemory::within(args.lookup_mib << 20),
             index_bytes: (args.index_mib as usize) << 20,
             sampling: args.sample,
+            warm: args.warm,
             ..Policy::default()
         })
     } else {
