@@ -137,9 +137,24 @@ pub(crate) enum Command {
     /// Look after passwords
     #[command(subcommand)]
     Key(Key),
+    /// Read backups, say what chunk sizes, caps and memory would give, and recommend settings; no store is needed
+    Analyze(Analyze),
     /// Try out what settings would give: workloads, chunk traces, a simulator
     #[command(subcommand)]
     Lab(Lab),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Analyze {
+    /// Backups of the same data, oldest first: each a file, or a folder with all files below
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write tables and plots to this HTML file, which must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Cut into chunks of one length, as disk images are
+    #[arg(long)]
+    pub(crate) images: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! One module a command: calls the library, prints what it says.
 
+mod analyze;
 mod backup;
 mod check;
 mod dump;
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Stats(args) => stats::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
+        Command::Analyze(args) => analyze::run(args, output),
         Command::Lab(args) => lab::run(args, output),
     }
 }

@@ -13,8 +13,10 @@ use crypto::{DomainKey, Fingerprinter};
 use crate::error::LabError;
 use crate::trace::{BackupHead, Chunk, Extent, Sink};
 
-/// Several times the longest chunk.
-const BUFFER_BYTES: usize = 8 << 20;
+/// Bytes are cut once there are so many: several times the longest chunk.
+const CUT_BYTES: usize = 8 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
 /// Of the fingerprints and the gear table of all traces.
 const KEY: [u8; 32] = *b"onefold laboratory: chunk traces";
 
@@ -100,83 +102,103 @@ impl Cutter {
             name: path.display().to_string(),
             extent: Extent::Full,
         })?;
-        let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
-        if self.left_out == Some((metadata.dev(), metadata.ino())) {
-            return Err(LabError::Settings(format!(
-                "{}: is what the trace is written to",
-                path.display()
-            )));
-        }
-        if metadata.is_dir() {
-            self.folder(path, sink)?;
-        } else {
-            self.file(path, sink)?;
-        }
+        walk(path, self.left_out, &mut |bytes, is_last| {
+            self.feed(bytes, is_last, sink)
+        })?;
         sink.end()
     }
 
-    fn folder(&mut self, folder: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
-        let read = || -> std::io::Result<Vec<_>> {
-            let mut entries = Vec::new();
-            for entry in fs::read_dir(folder)? {
-                let entry = entry?;
-                let is_left_out = |(device, number)| -> std::io::Result<bool> {
-                    Ok(entry.ino() == number && entry.metadata()?.dev() == device)
-                };
-                if !self.left_out.map_or(Ok(false), is_left_out)? {
-                    entries.push((entry.path(), entry.file_type()?));
-                }
-            }
-            Ok(entries)
-        };
-        let mut entries = read().map_err(|source| failed(folder, source))?;
-        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (path, kind) in entries {
-            if kind.is_dir() {
-                self.folder(&path, sink)?;
-            } else if kind.is_file() {
-                self.file(&path, sink)?;
+    /// Takes the next bytes of a file, of which these may be the last.
+    pub(crate) fn feed(&mut self, bytes: &[u8], is_last: bool, sink: &mut dyn Sink) -> Result<(), LabError> {
+        self.buffer.extend_from_slice(bytes);
+        if !is_last && self.buffer.len() < CUT_BYTES {
+            return Ok(());
+        }
+        self.lens.clear();
+        let cut = self.chunker.cut_all(&self.buffer, is_last, &mut self.lens);
+        let mut at = 0;
+        self.chunks.clear();
+        for len in &self.lens {
+            let bytes = &self.buffer[at..at + *len as usize];
+            at += bytes.len();
+            self.chunks.push(Chunk {
+                fingerprint: (!is_zero(bytes)).then(|| self.printer.chunk(bytes)),
+                len: *len,
+            });
+        }
+        if is_last {
+            self.buffer.clear();
+        } else {
+            self.buffer.drain(..cut);
+        }
+        if self.chunks.is_empty() {
+            return Ok(());
+        }
+        sink.chunks(&self.chunks)
+    }
+}
+
+/// Takes the next bytes of a file, and whether they are the last.
+type Visit<'a> = dyn FnMut(&[u8], bool) -> Result<(), LabError> + 'a;
+
+/// Calls `visit` with the bytes of what is at a path, piece by piece, and whether they are the last of a file: of a file, or of
+/// all regular files below a folder in the order of their paths. Links in it are not followed, and a file that is left out, by
+/// device and number, is passed over.
+pub(crate) fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) -> Result<(), LabError> {
+    let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
+    if left_out == Some((metadata.dev(), metadata.ino())) {
+        return Err(LabError::Settings(format!(
+            "{}: is what is written to",
+            path.display()
+        )));
+    }
+    let mut buffer = vec![0; READ_BYTES];
+    if metadata.is_dir() {
+        walk_folder(path, left_out, &mut buffer, visit)
+    } else {
+        read_file(path, &mut buffer, visit)
+    }
+}
+
+fn walk_folder(
+    folder: &Path,
+    left_out: Option<(u64, u64)>,
+    buffer: &mut [u8],
+    visit: &mut Visit<'_>,
+) -> Result<(), LabError> {
+    let read = || -> std::io::Result<Vec<_>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let is_left_out = |(device, number)| -> std::io::Result<bool> {
+                Ok(entry.ino() == number && entry.metadata()?.dev() == device)
+            };
+            if !left_out.map_or(Ok(false), is_left_out)? {
+                entries.push((entry.path(), entry.file_type()?));
             }
         }
-        Ok(())
+        Ok(entries)
+    };
+    let mut entries = read().map_err(|source| failed(folder, source))?;
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    for (path, kind) in entries {
+        if kind.is_dir() {
+            walk_folder(&path, left_out, buffer, visit)?;
+        } else if kind.is_file() {
+            read_file(&path, buffer, visit)?;
+        }
     }
+    Ok(())
+}
 
-    fn file(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
-        let mut file = File::open(path).map_err(|source| failed(path, source))?;
-        self.stream(&mut file, |source| failed(path, source), sink)
-    }
-
-    fn stream(
-        &mut self,
-        input: &mut dyn Read,
-        failed: impl Fn(std::io::Error) -> LabError,
-        sink: &mut dyn Sink,
-    ) -> Result<(), LabError> {
-        self.buffer.clear();
-        loop {
-            let room = (BUFFER_BYTES - self.buffer.len()) as u64;
-            let mut limited = Read::take(&mut *input, room);
-            let read = limited.read_to_end(&mut self.buffer).map_err(&failed)?;
-            let is_last = (read as u64) < room;
-            self.lens.clear();
-            let cut = self.chunker.cut_all(&self.buffer, is_last, &mut self.lens);
-            let mut at = 0;
-            self.chunks.clear();
-            for len in &self.lens {
-                let bytes = &self.buffer[at..at + *len as usize];
-                at += bytes.len();
-                self.chunks.push(Chunk {
-                    fingerprint: (!is_zero(bytes)).then(|| self.printer.chunk(bytes)),
-                    len: *len,
-                });
-            }
-            if !self.chunks.is_empty() {
-                sink.chunks(&self.chunks)?;
-            }
-            if is_last {
-                return Ok(());
-            }
-            self.buffer.drain(..cut);
+fn read_file(path: &Path, buffer: &mut [u8], visit: &mut Visit<'_>) -> Result<(), LabError> {
+    let mut file = File::open(path).map_err(|source| failed(path, source))?;
+    loop {
+        match file.read(buffer) {
+            Ok(0) => return visit(&[], true),
+            Ok(read) => visit(&buffer[..read], false)?,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(failed(path, source)),
         }
     }
 }
@@ -229,7 +251,7 @@ mod tests {
     #[test]
     fn a_stream_is_cut_whole_and_the_same_wherever_its_buffers_end() {
         let folder = tempfile::tempdir().unwrap();
-        let content = noise(1, 2 * BUFFER_BYTES + 12_345);
+        let content = noise(1, 2 * CUT_BYTES + 12_345);
         let (whole, later) = (folder.path().join("whole"), folder.path().join("later"));
         fs::write(&whole, &content).unwrap();
         fs::write(&later, [&content[..100_000], &content].concat()).unwrap();
@@ -280,7 +302,7 @@ mod tests {
         assert_eq!(bytes(&chunks.0), 50_000);
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
-        assert!(error.contains("is what the trace is written to"), "{error}");
+        assert!(error.contains("is what is written to"), "{error}");
         assert!(cutter.leave_out(&folder.path().join("gone")).is_err());
     }
 

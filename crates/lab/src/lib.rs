@@ -5,6 +5,7 @@
 //! the simulator on the other. Everything is deterministic: the same seed and settings give the same backups, and the
 //! same backups the same figures.
 
+pub mod analyze;
 mod cut;
 mod dice;
 mod error;

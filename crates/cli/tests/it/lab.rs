@@ -311,7 +311,7 @@ fn a_trace_of_real_files_says_what_a_store_would_hold() {
     assert_eq!(made["bytes"], 751_000 + t);
     bed.run(["lab", "trace", "new", "-o", "new"])
         .expect(1)
-        .says(&["new: is what the trace is written to"]);
+        .says(&["new: is what is written to"]);
     bed.run(["lab", "trace", "gone", "-o", "u"])
         .expect(1)
         .says(&["gone: No such file"]);
@@ -332,4 +332,37 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
     bed.run(["lab", "reproduce", "fast13"])
         .expect(2)
         .says(&["--output"]);
+}
+
+#[test]
+fn settings_are_tried_on_real_files_and_recommended() {
+    let bed = Bed::bare();
+    fs::create_dir(bed.path("data")).unwrap();
+    let mut noise = crate::bed::noise(600_000, 7);
+    fs::write(bed.path("data/a"), &noise).unwrap();
+    noise[300_000..300_100].fill(7);
+    fs::write(bed.path("later"), &noise).unwrap();
+    // In the folder that is read: it is not read itself.
+    let analyze = [
+        "analyze",
+        "data",
+        "later",
+        "--output",
+        "data/report.html",
+        "--json",
+    ];
+    let told = lines(&bed.ok(analyze).out);
+    let last = told.last().unwrap();
+    assert_eq!(
+        (&last["message_type"], &last["bytes"], &last["chunk_bytes"]),
+        (&"analyzed".into(), &1_200_000.into(), &8192.into())
+    );
+    assert_eq!(told.len(), 5 + 4 + 1, "sizes, caps, and what follows");
+    let html = fs::read_to_string(bed.path("data/report.html")).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    bed.run(analyze).expect(1).says(&["report.html", "File exists"]);
+    bed.run(["analyze", "gone", "--output", "r"])
+        .expect(1)
+        .says(&["gone: No such file"]);
+    assert!(!bed.path("r").exists(), "half a report is none");
 }

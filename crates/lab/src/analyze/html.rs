@@ -1,0 +1,215 @@
+//! The analysis as one HTML file that needs nothing else.
+
+use std::fmt::Write;
+
+use super::{Analysis, Given};
+use crate::error::LabError;
+use crate::reproduce::{Axis, Plot, Series, svg};
+
+const STYLE: &str = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}\
+table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;border-bottom:1px solid #ccc;text-align:right}\
+td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}code{background:#f2f2f2;padding:.1em .3em}";
+
+/// The whole file.
+///
+/// # Errors
+/// `Settings` where a plot cannot be drawn.
+pub fn html(analysis: &Analysis) -> Result<String, LabError> {
+    let mut out = String::new();
+    write(analysis, &mut out)
+        .map_err(|_| LabError::Settings("the text of the analysis is too long".to_owned()))?;
+    for plot in plots(analysis) {
+        out += &svg(&plot)?;
+    }
+    out += "</body>\n</html>\n";
+    Ok(out)
+}
+
+fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
+    let chosen = &analysis.recommended;
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>What settings would give</title>\n<style>{STYLE}</style></head>\n<body>"
+    )?;
+    writeln!(
+        out,
+        "<h1>What settings would give</h1>\n<p>{} ({}) were read: {} in all, runs of zeros not counted.</p>\n<ol>",
+        counted(analysis.backups.len(), "backup", "backups"),
+        if analysis.tried.fixed { "images" } else { "files" },
+        bytes(analysis.bytes)
+    )?;
+    for backup in &analysis.backups {
+        writeln!(
+            out,
+            "<li><code>{}</code></li>",
+            escaped(&backup.display().to_string())
+        )?;
+    }
+    writeln!(out, "</ol>\n<h2>Recommended</h2>\n<ul>")?;
+    writeln!(
+        out,
+        "<li>Chunks of <b>{}</b> (<code>init --chunk-kib {}</code>): {}.</li>",
+        bytes(u64::from(chosen.chunk_bytes)),
+        chosen.chunk_bytes >> 10,
+        escaped(&chosen.chunk_why)
+    )?;
+    let cap = chosen
+        .cap
+        .map_or_else(|| "none".to_owned(), |cap| cap.to_string());
+    writeln!(
+        out,
+        "<li>Cap <b>{cap}</b> (<code>backup --cap {cap}</code>): {}.</li>",
+        escaped(&chosen.cap_why)
+    )?;
+    writeln!(
+        out,
+        "<li>Memory for restores <b>{}</b> (<code>restore --memory</code>): {}.</li>\n</ul>",
+        bytes(chosen.memory),
+        escaped(&chosen.memory_why)
+    )?;
+    writeln!(
+        out,
+        "<p>Containers of {}. Nothing is compressed here: what a store takes is less by what zstd makes of it. \
+         Speed is MiB restored for each container read, of the last backups; on a disk that reads 16 MiB in the time of a seek or more, \
+         twice as much is nearly twice as fast.</p>",
+        bytes(analysis.tried.container_bytes)
+    )?;
+    writeln!(out, "<h2>Chunk size, without a cap</h2>")?;
+    table(out, "chunk", &analysis.by_size, |given| {
+        bytes(u64::from(given.chunk_bytes))
+    })?;
+    writeln!(out, "<h2>Cap, with chunks of 8 KiB</h2>")?;
+    table(out, "cap", &analysis.by_cap, |given| {
+        given.cap.map_or_else(|| "none".to_owned(), |cap| cap.to_string())
+    })
+}
+
+fn table(out: &mut String, first: &str, rows: &[Given], name: impl Fn(&Given) -> String) -> std::fmt::Result {
+    write!(
+        out,
+        "<table><tr><th>{first}</th><th>stored</th><th>deduplication</th><th>chunks</th><th>index</th>"
+    )?;
+    for (memory, _) in rows.first().map_or(&[][..], |given| &given.speeds) {
+        write!(out, "<th>speed with {}</th>", bytes(*memory))?;
+    }
+    writeln!(out, "</tr>")?;
+    for given in rows {
+        write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td>",
+            name(given),
+            bytes(given.bytes_stored),
+            given.factor,
+            given.chunks_stored,
+            bytes(given.index_bytes())
+        )?;
+        for (_, speed) in &given.speeds {
+            write!(out, "<td>{speed:.2}</td>")?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "points of a plot")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn plots(analysis: &Analysis) -> Vec<Plot> {
+    let setup = format!("containers of {}", bytes(analysis.tried.container_bytes));
+    let by_size = |what: fn(&Given) -> f64| {
+        let points = analysis.by_size.iter();
+        points
+            .map(|given| (f64::from(given.chunk_bytes >> 10), what(given)))
+            .collect()
+    };
+    let plot = |name: &str, title: &str, x, y, series| Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        subtitle: setup.clone(),
+        x,
+        y,
+        series,
+    };
+    let chunk = || Axis::doubling("average chunk, KiB");
+    let mut plots = vec![
+        plot(
+            "stored",
+            "What is stored, by chunk size",
+            chunk(),
+            Axis::linear("stored, MiB"),
+            vec![Series::new("chunks", by_size(|given| mib(given.bytes_stored)))],
+        ),
+        plot(
+            "index",
+            "Memory of the index, by chunk size",
+            chunk(),
+            Axis::linear("memory, MiB"),
+            vec![Series::new("index", by_size(|given| mib(given.index_bytes())))],
+        ),
+    ];
+    let memory = |speeds: &[(u64, f64)]| {
+        speeds
+            .iter()
+            .map(|(bytes, speed)| (mib(*bytes), *speed))
+            .collect()
+    };
+    if let Some(none) = analysis.by_cap.first().filter(|given| !given.speeds.is_empty()) {
+        plots.push(plot(
+            "memory",
+            "How fast restores are, by memory, without a cap",
+            Axis::doubling("memory, MiB"),
+            Axis::linear("MiB a container read"),
+            vec![
+                Series::new("rolling", memory(&none.speeds)),
+                Series::new("LRU", memory(&none.speeds_lru)),
+            ],
+        ));
+        let curves = (0..none.speeds.len()).map(|n| {
+            let points = analysis.by_cap.iter();
+            let points = points.filter_map(|given| Some((given.factor, given.speeds.get(n)?.1)));
+            Series::new(bytes(none.speeds[n].0), points.collect())
+        });
+        plots.push(plot(
+            "caps",
+            "What caps cost and bring: none to the right, the lowest to the left",
+            Axis::linear("deduplication factor"),
+            Axis::linear("MiB a container read"),
+            curves.collect(),
+        ));
+    }
+    plots
+}
+
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// With a binary unit and three figures.
+#[expect(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 10.0 && value.fract() > 0.005) * 2;
+    format!("{value:.digits$} {}", units[unit])
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            letter => out.push(letter),
+        }
+    }
+    out
+}

@@ -1,0 +1,288 @@
+//! What a user's own data would give with other settings: chunk size, cap, memory.
+//!
+//! Data is read once. For each chunk size it is cut, and each setting has a simulator in which the engine's policy decides
+//! ([`crate::simulate`]); nothing compresses there. Memory: for each GiB of distinct data some 100 MiB.
+
+mod html;
+mod recommend;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ingest::{Cap, Capping};
+use restore::plan::Assembly;
+
+pub use html::html;
+pub use recommend::Recommended;
+
+use crate::cut::{Cutter, Cutting, walk};
+use crate::error::LabError;
+use crate::simulate::{Averages, Finding, Memory, Outcome, Policy, Schedule, Settings, Simulator};
+use crate::trace::{BackupHead, Extent, Sink};
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// Chunk sizes, in bytes on average; ascending.
+    pub chunk_bytes: Vec<u32>,
+    /// Whether chunks are all of that length, as disk images are cut.
+    pub fixed: bool,
+    /// Caps, tried with the chunk size that a store has by default: containers for each 20 MB.
+    pub caps: Vec<u32>,
+    /// Memory of restores, in bytes; ascending.
+    pub memories: Vec<u64>,
+    /// Size of a container, in bytes.
+    pub container_bytes: u64,
+}
+
+impl Tried {
+    /// The chunk size that a store has by default.
+    pub const CHUNK_BYTES: u32 = 8 << 10;
+    /// As many backups at most are restored: the last ones.
+    const RESTORED: u64 = 3;
+
+    /// Around the defaults.
+    #[must_use]
+    pub fn around_defaults(fixed: bool) -> Self {
+        Self {
+            chunk_bytes: [4, 8, 16, 32, 64].map(|kib| kib << 10).to_vec(),
+            fixed,
+            caps: vec![40, 20, 10, 5],
+            memories: [32, 96, 256, 1024].map(|mib| mib << 20).to_vec(),
+            container_bytes: 16 << 20,
+        }
+    }
+}
+
+/// What one setting gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// Average chunk, in bytes.
+    pub chunk_bytes: u32,
+    /// Containers for each 20 MB.
+    pub cap: Option<u32>,
+    /// Chunks stored.
+    pub chunks_stored: u64,
+    /// Their bytes.
+    pub bytes_stored: u64,
+    /// Bytes of all backups for each that is stored.
+    pub factor: f64,
+    /// For each memory, MiB restored for each container read, rolling; nothing where nothing is read.
+    pub speeds: Vec<(u64, f64)>,
+    /// The same, keeping whole containers instead.
+    pub speeds_lru: Vec<(u64, f64)>,
+}
+
+impl Given {
+    /// Memory of the index: hooks of all chunks, some 7 bytes each.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        self.chunks_stored * 7
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Analysis {
+    /// What was read, in order: each is a backup.
+    pub backups: Vec<PathBuf>,
+    /// Bytes of all of them, zeros not counted.
+    pub bytes: u64,
+    /// What was tried.
+    pub tried: Tried,
+    /// For each chunk size, without a cap.
+    pub by_size: Vec<Given>,
+    /// For each cap, with the default chunk size; without a cap first.
+    pub by_cap: Vec<Given>,
+    /// What follows.
+    pub recommended: Recommended,
+}
+
+type Outcomes = Rc<RefCell<Vec<Outcome>>>;
+type Told = Box<dyn FnMut(Outcome) -> Result<(), LabError>>;
+
+/// A setting that is tried.
+struct Trial {
+    cap: Option<u32>,
+    simulator: Simulator<Told>,
+    outcomes: Outcomes,
+}
+
+/// Chunks of one size, and the settings that are tried with them.
+struct Cut {
+    chunk_bytes: u32,
+    cutter: Cutter,
+    trials: Trials,
+}
+
+struct Trials(Vec<Trial>);
+
+impl Sink for Trials {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.0
+            .iter_mut()
+            .try_for_each(|trial| trial.simulator.begin(head))
+    }
+    fn chunks(&mut self, chunks: &[crate::trace::Chunk]) -> Result<(), LabError> {
+        self.0
+            .iter_mut()
+            .try_for_each(|trial| trial.simulator.chunks(chunks))
+    }
+    fn end(&mut self) -> Result<(), LabError> {
+        self.0.iter_mut().try_for_each(|trial| trial.simulator.end())
+    }
+}
+
+/// Reads backups, one a path, and tries settings on them. `read` is told how many bytes were read more.
+///
+/// # Errors
+/// `Io` with what cannot be read; `Settings` where there is nothing to read, or no chunk size; `Interrupted`.
+pub fn analyze(
+    paths: &[PathBuf],
+    tried: &Tried,
+    left_out: Option<(u64, u64)>,
+    cancelled: &Arc<AtomicBool>,
+    read: &dyn Fn(u64),
+) -> Result<Analysis, LabError> {
+    if !tried.chunk_bytes.contains(&Tried::CHUNK_BYTES) {
+        return Err(LabError::Settings(
+            "caps are tried with the default chunk size, which is not among those to try".to_owned(),
+        ));
+    }
+    let skip = (paths.len() as u64).saturating_sub(Tried::RESTORED);
+    let sizes = tried.chunk_bytes.iter();
+    let cuts: Result<Vec<Cut>, LabError> = sizes.map(|size| cut(*size, tried, skip, cancelled)).collect();
+    let mut cuts = cuts?;
+    for path in paths {
+        back_up(path, left_out, &mut cuts, cancelled, read)?;
+    }
+    let given = cuts.iter().flat_map(|cut| {
+        let trials = cut.trials.0.iter();
+        trials.filter_map(|trial| given(cut.chunk_bytes, trial))
+    });
+    let (by_cap, mut by_size): (Vec<Given>, Vec<Given>) =
+        given.partition(|given| given.chunk_bytes == Tried::CHUNK_BYTES);
+    let uncapped = by_cap.first().cloned();
+    let Some(uncapped) = uncapped.filter(|given| given.bytes_stored > 0) else {
+        return Err(LabError::Settings(
+            "there is nothing but zeros to read".to_owned(),
+        ));
+    };
+    by_size.push(uncapped);
+    by_size.sort_by_key(|given| given.chunk_bytes);
+    let bytes = cuts[0].trials.0[0]
+        .outcomes
+        .borrow()
+        .iter()
+        .map(|one| one.bytes)
+        .sum();
+    Ok(Analysis {
+        backups: paths.to_vec(),
+        bytes,
+        tried: tried.clone(),
+        recommended: recommend::of(&by_size, &by_cap, paths.len()),
+        by_size,
+        by_cap,
+    })
+}
+
+fn cut(chunk_bytes: u32, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Result<Cut, LabError> {
+    let cutting = if tried.fixed {
+        Cutting::Fixed(chunk_bytes)
+    } else {
+        Cutting::Content(chunk_bytes)
+    };
+    let caps = tried.caps.iter().filter(|_| chunk_bytes == Tried::CHUNK_BYTES);
+    let caps = std::iter::once(None).chain(caps.map(|cap| Some(*cap)));
+    let trials: Result<Vec<Trial>, LabError> = caps.map(|cap| trial(cap, tried, skip, cancelled)).collect();
+    Ok(Cut {
+        chunk_bytes,
+        cutter: Cutter::new(cutting)?,
+        trials: Trials(trials?),
+    })
+}
+
+fn trial(cap: Option<u32>, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Result<Trial, LabError> {
+    let memories = tried.memories.iter().flat_map(|bytes| {
+        // Half of a restore's memory is for what is read ahead.
+        let bytes = bytes / 2;
+        [Assembly::Rolling, Assembly::Lru].map(|assembly| Memory { bytes, assembly })
+    });
+    let settings = Settings {
+        container_bytes: tried.container_bytes,
+        finding: Finding::Engine(Policy {
+            capping: Capping {
+                cap: cap.map_or(Cap::None, Cap::Fixed),
+                ..Capping::default()
+            },
+            warm: true,
+            ..Policy::default()
+        }),
+        schedule: Schedule::All,
+        memories: memories.collect(),
+        skip,
+    };
+    let outcomes = Outcomes::default();
+    let kept = Rc::clone(&outcomes);
+    let told: Told = Box::new(move |outcome| {
+        kept.borrow_mut().push(outcome);
+        Ok(())
+    });
+    Ok(Trial {
+        cap,
+        simulator: Simulator::new(settings, told)?.until(Arc::clone(cancelled)),
+        outcomes,
+    })
+}
+
+fn back_up(
+    path: &Path,
+    left_out: Option<(u64, u64)>,
+    cuts: &mut [Cut],
+    cancelled: &AtomicBool,
+    read: &dyn Fn(u64),
+) -> Result<(), LabError> {
+    let head = BackupHead {
+        name: path.display().to_string(),
+        extent: Extent::Full,
+    };
+    cuts.iter_mut().try_for_each(|cut| cut.trials.begin(&head))?;
+    walk(path, left_out, &mut |bytes, is_last| {
+        if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        read(bytes.len() as u64);
+        cuts.iter_mut()
+            .try_for_each(|cut| cut.cutter.feed(bytes, is_last, &mut cut.trials))
+    })?;
+    cuts.iter_mut().try_for_each(|cut| cut.trials.end())
+}
+
+fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
+    let outcomes = trial.outcomes.borrow();
+    let last = outcomes.last()?;
+    let averages = Averages::of(&outcomes);
+    let speeds = |assembly| {
+        let all = averages.iter().flat_map(|averages| &averages.speeds);
+        let with = all.filter(|(memory, _)| memory.assembly == assembly);
+        with.map(|(memory, speed)| (memory.bytes * 2, *speed)).collect()
+    };
+    Some(Given {
+        chunk_bytes,
+        cap: trial.cap,
+        chunks_stored: outcomes
+            .iter()
+            .filter_map(|one| Some(one.looked.as_ref()?.chunks_new))
+            .sum(),
+        bytes_stored: last.bytes_stored,
+        factor: last.factor(),
+        speeds: speeds(Assembly::Rolling),
+        speeds_lru: speeds(Assembly::Lru),
+    })
+}
+
+#[cfg(test)]
+mod tests;
