@@ -6,6 +6,28 @@ use env::{Entropy, SeededEntropy};
 
 const BUFFER_WORDS: usize = 512;
 
+/// SplitMix64's mixing: two numbers never give the same.
+pub(crate) const fn mixed(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// Bytes that can be had from any word of theirs on: word `n` of a sequence is always the same, and none is like another's.
+/// Quicker than what is drawn, so that whoever takes them sets the pace.
+pub(crate) fn noise(sequence: u64, first_word: u64, out: &mut [u8]) {
+    for (word, n) in out.chunks_mut(8).zip(first_word..) {
+        let bytes = drawn(sequence, n).to_le_bytes();
+        word.copy_from_slice(&bytes[..word.len()]);
+    }
+}
+
+/// The number `n` of a sequence, to be had without those before it; none comes twice.
+pub(crate) const fn drawn(seed: u64, n: u64) -> u64 {
+    mixed(mixed(seed) ^ n.wrapping_mul(0xd134_2543_de82_ef95))
+}
+
 /// A generator of its own for each thing that is drawn, so that drawing more of one changes no other.
 pub(crate) struct Dice {
     entropy: SeededEntropy,

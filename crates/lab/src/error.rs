@@ -29,7 +29,19 @@ pub enum LabError {
     /// Someone asked to stop.
     #[error("interrupted")]
     Interrupted,
+    /// A store of the engine's, which experiments make and use.
+    #[error(transparent)]
+    Store(Box<onefold::Error>),
     /// Settings that make no sense.
     #[error("{0}")]
     Settings(String),
+}
+
+impl From<onefold::Error> for LabError {
+    fn from(error: onefold::Error) -> Self {
+        match error.kind() {
+            onefold::ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Store(Box::new(error)),
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! Rates of other machines are not the target: shapes, ratios and growth are. What an experiment measures follows
 //! from its scale and seed alone, unless its setup says that it takes times.
 
+pub mod atc11;
 mod axis;
 mod draw;
 mod experiment;
@@ -28,7 +29,7 @@ pub use report::Report;
 use crate::error::LabError;
 
 /// The papers whose experiments can be run.
-pub const PAPERS: &[Paper] = &[fast13::PAPER];
+pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER];
 
 /// A paper.
 #[derive(Clone, Copy)]

@@ -1,0 +1,399 @@
+//! The index in memory filled to a scale, and asked on the way [Guo 3.2.3, 4.1.1, 4.3] (G4, G5, G11).
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use env::Clock;
+use index::sampling::{SamplingRate, rate_that_fits};
+use index::{Hook, HookIndex, HookKind, MemoryIndex, MemoryStats};
+use types::Fingerprint;
+
+use super::chunks::{self, CONTAINER_CHUNKS};
+use super::engine::CHUNK_BYTES;
+use super::{median, nanos_each, share};
+use crate::dice::drawn;
+use crate::error::LabError;
+use crate::reproduce::Progress;
+
+/// Containers whose hooks are drawn together, by a thread of its own: as few, and then as many.
+const FEW: u64 = 64;
+const MANY: u64 = 1 << 16;
+/// Containers that come one by one before the index is asked, so that insertion is timed as it is in a backup.
+const SINGLE: u64 = 2048;
+/// Look-ups that are timed together.
+const ROUND: usize = 1 << 15;
+/// Times that each kind is asked at a load, by turns with the index that is nearly empty.
+const ROUNDS: usize = 15;
+/// Of the seeds: chunks that are stored, and chunks that are not.
+const STORED: u64 = 11;
+const NEW: u64 = 12;
+
+/// What to fill, and how far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scale {
+    /// Of the index, in bytes.
+    pub(super) budget_bytes: usize,
+    /// Hooks to end with, about.
+    pub(super) hooks: u64,
+    /// At which they are drawn.
+    pub(super) rate: SamplingRate,
+}
+
+/// The index at a load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// Of the hooks to end with.
+    pub(super) share: f64,
+    /// What it holds.
+    pub(super) stats: MemoryStats,
+    /// Insertion of the hooks of the last containers before, nanoseconds each.
+    pub(super) insert_ns: f64,
+    /// Look-ups of hooks that it has, and of chunks that it does not have: nanoseconds each.
+    pub(super) known_ns: f64,
+    pub(super) new_ns: f64,
+    /// The rate of look-ups, as a share of that of an index of the same budget at 1 % of the hooks, asked by turns.
+    pub(super) known_ratio: f64,
+    pub(super) new_ratio: f64,
+}
+
+/// An index that was filled.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) scale: Scale,
+    pub(super) loads: Vec<Load>,
+    /// Chunks whose fingerprints were drawn and looked at.
+    pub(super) chunks: u64,
+    /// Of all hooks asked for that were added, those that were not found.
+    pub(super) lost: u64,
+    /// Of all chunks asked for that were not, those for which a container was named.
+    pub(super) made_up: u64,
+    /// Removing one container in 16: nanoseconds a hook that went.
+    pub(super) remove_ns: f64,
+}
+
+/// Loads at which it is asked; the first is what the others are compared with.
+pub(super) const LOADS: [f64; 5] = [0.01, 0.25, 0.5, 0.75, 1.0];
+
+/// Fills an index, and says what that and look-ups cost at each of [`LOADS`].
+pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Result<Filled, LabError> {
+    let containers = containers(scale);
+    let at = |share: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a number of containers"
+        )]
+        let n = (containers as f64 * share).ceil() as u64;
+        n.max(1)
+    };
+    let (index, nearly_empty) = (
+        MemoryIndex::new(scale.budget_bytes),
+        MemoryIndex::new(scale.budget_bytes),
+    );
+    let first = at(LOADS[0]);
+    let of = |begin, end, order| Stretch {
+        begin,
+        end,
+        rate: scale.rate,
+        order,
+    };
+    add(&nearly_empty, of(0, first, Order::Sorted), clock, progress)?;
+    let asked = Asked::new(first, scale.rate);
+    let mut filled = Filled {
+        scale,
+        loads: Vec::new(),
+        chunks: containers * CONTAINER_CHUNKS,
+        lost: 0,
+        made_up: 0,
+        remove_ns: 0.0,
+    };
+    let mut begin = 0;
+    for share in LOADS {
+        let end = at(share);
+        let singly = begin.max(end.saturating_sub(SINGLE));
+        add(&index, of(begin, singly, Order::Sorted), clock, progress)?;
+        let before = index.stats().entries[0];
+        let took = add(&index, of(singly, end, Order::ByContainer), clock, progress)?;
+        begin = end;
+        let known = compare(&index, &nearly_empty, &asked.known, clock);
+        let new = compare(&index, &nearly_empty, &asked.new, clock);
+        let stats = index.stats();
+        filled.lost += known.missed;
+        filled.made_up += new.found;
+        filled.loads.push(Load {
+            share,
+            stats,
+            insert_ns: nanos_each(took, stats.entries[0] - before),
+            known_ns: known.nanos,
+            new_ns: new.nanos,
+            known_ratio: known.ratio,
+            new_ratio: new.ratio,
+        });
+    }
+    let before = index.stats().entries[0];
+    let began = clock.monotonic();
+    index.retain(&|container| !container.sequence.get().is_multiple_of(16));
+    let took = clock.monotonic().saturating_sub(began);
+    filled.remove_ns = nanos_each(took, before - index.stats().entries[0]);
+    Ok(filled)
+}
+
+/// Containers that have so many hooks.
+pub(super) fn containers(scale: Scale) -> u64 {
+    (scale.hooks * scale.rate.period()).div_ceil(CONTAINER_CHUNKS)
+}
+
+/// How hooks come to the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As containers are sealed.
+    ByContainer,
+    /// Of many containers together, in the order of their bits, as from a run when a store is opened: quicker, since the index
+    /// is then written to in one place after another.
+    Sorted,
+}
+
+/// Containers to add.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    begin: u64,
+    end: u64,
+    rate: SamplingRate,
+    order: Order,
+}
+
+impl Stretch {
+    /// Draws all hooks, as many containers' at a time as the order needs, until `send` takes no more.
+    fn draw(self, mut send: impl FnMut(u64, Vec<Hook>) -> bool) {
+        let batch = match self.order {
+            Order::ByContainer => FEW,
+            Order::Sorted => MANY,
+        };
+        let mut prints = Vec::new();
+        let mut n = self.begin;
+        while n < self.end {
+            let until = (n + batch).min(self.end);
+            let (mut first, mut rest) = (Vec::new(), Vec::new());
+            for container in n..until {
+                prints.clear();
+                chunks::sampled(STORED, container, self.rate, &mut prints);
+                let mut hooks = chunks::hooks(container, &prints);
+                // One of each comes in the order of containers, in which the index numbers them.
+                first.extend(hooks.next());
+                match self.order {
+                    Order::ByContainer => first.extend(hooks),
+                    Order::Sorted => rest.extend(hooks),
+                }
+            }
+            rest.sort_unstable_by_key(|hook| hook.bits);
+            first.append(&mut rest);
+            if !send(until - n, first) {
+                return;
+            }
+            n = until;
+        }
+    }
+}
+
+/// Adds hooks; the time that the index took for it.
+fn add(
+    index: &MemoryIndex,
+    stretch: Stretch,
+    clock: &dyn Clock,
+    progress: &Progress,
+) -> Result<Duration, LabError> {
+    let (drawing, batches) = mpsc::sync_channel(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || stretch.draw(|containers, hooks| drawing.send((containers, hooks)).is_ok()));
+        let mut took = Duration::ZERO;
+        for (containers, hooks) in batches {
+            let began = clock.monotonic();
+            index.add(hooks);
+            took += clock.monotonic().saturating_sub(began);
+            progress.advance(containers * CONTAINER_CHUNKS * u64::from(CHUNK_BYTES))?;
+        }
+        Ok(took)
+    })
+}
+
+/// What is asked for.
+struct Asked {
+    known: Vec<Fingerprint>,
+    new: Vec<Fingerprint>,
+}
+
+impl Asked {
+    /// Hooks of the first so many containers, drawn with putting back, and chunks of none.
+    fn new(containers: u64, rate: SamplingRate) -> Self {
+        let count = ROUND * ROUNDS;
+        let (mut known, mut n) = (Vec::with_capacity(count), 0);
+        while known.len() < count {
+            let container = drawn(STORED + 1, n) % containers;
+            chunks::sampled(STORED, container, rate, &mut known);
+            n += 1;
+        }
+        known.truncate(count);
+        // Those of a container would come together.
+        known.sort_unstable_by_key(|print| print.node_bits());
+        let new = (0..count as u64).map(|n| chunks::fingerprint(NEW, n)).collect();
+        Self { known, new }
+    }
+}
+
+/// What look-ups cost in one index, and beside another.
+struct Compared {
+    nanos: f64,
+    ratio: f64,
+    found: u64,
+    missed: u64,
+}
+
+/// Asks both by turns, so that other work on the machine disturbs both alike; medians.
+fn compare(index: &MemoryIndex, other: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> Compared {
+    let (mut nanos, mut ratios, mut found) = (Vec::new(), Vec::new(), 0);
+    for round in prints.chunks(ROUND) {
+        let (of_other, _) = ask(other, round, clock);
+        let (of_index, found_here) = ask(index, round, clock);
+        found += found_here;
+        nanos.push(of_index);
+        ratios.push(of_other / of_index);
+    }
+    Compared {
+        nanos: median(&mut nanos),
+        ratio: median(&mut ratios),
+        found,
+        missed: prints.len() as u64 - found,
+    }
+}
+
+/// Nanoseconds a look-up, and how many found something.
+fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, u64) {
+    let (mut out, mut found) = (Vec::new(), 0);
+    let began = clock.monotonic();
+    for print in prints {
+        index.candidates(print, HookKind::Data, &mut out);
+        found += u64::from(!out.is_empty());
+    }
+    let took = clock.monotonic().saturating_sub(began);
+    (nanos_each(took, prints.len() as u64), found)
+}
+
+/// The index at the moment when R was halved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Halving {
+    /// Stored by then, in chunks.
+    pub(super) chunks: u64,
+    /// What the index held.
+    pub(super) before: MemoryStats,
+    /// R that equation 1 has for this memory, these entries and this much data.
+    pub(super) predicted: f64,
+}
+
+/// Fills an index with every chunk's hook, from R = 1 on, until R has been halved so often: progressive sampling
+/// [Guo 3.2.2].
+pub(super) fn halve(
+    budget_bytes: usize,
+    halvings: u8,
+    progress: &Progress,
+) -> Result<Vec<Halving>, LabError> {
+    let index = MemoryIndex::new(budget_bytes);
+    let (mut told, mut before) = (Vec::new(), index.stats());
+    let mut prints = Vec::new();
+    for n in 0.. {
+        let rate = before.rates.data;
+        prints.clear();
+        chunks::sampled(STORED, n, rate, &mut prints);
+        index.add(chunks::hooks(n, &prints));
+        progress.advance(CONTAINER_CHUNKS * u64::from(CHUNK_BYTES))?;
+        let now = index.stats();
+        if now.rates.data != rate {
+            let chunks = n * CONTAINER_CHUNKS;
+            #[expect(clippy::cast_precision_loss, reason = "bytes of gigabytes")]
+            let (memory, stored) = (before.bytes as f64, chunks as f64 * f64::from(CHUNK_BYTES));
+            told.push(Halving {
+                chunks,
+                before,
+                predicted: rate_that_fits(memory, before.bytes_per_entry, f64::from(CHUNK_BYTES), stored),
+            });
+            if told.len() == usize::from(halvings) {
+                break;
+            }
+        }
+        before = now;
+    }
+    Ok(told)
+}
+
+/// Bytes of so many chunks, in terabytes.
+pub(super) fn terabytes(chunks: u64) -> f64 {
+    share(chunks, 1_000_000_000_000) * f64::from(CHUNK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use env::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_filled_has_what_was_added() {
+        let progress = Progress::new(std::sync::Arc::default());
+        let scale = Scale {
+            budget_bytes: 1 << 20,
+            hooks: 100_000,
+            rate: SamplingRate::new(7).unwrap(),
+        };
+        let filled = fill(scale, &SystemClock, &progress).unwrap();
+        let last = filled.loads.last().unwrap();
+        assert!(
+            last.stats.entries[0].abs_diff(100_000) < 1_500,
+            "{:?}",
+            last.stats
+        );
+        assert!(
+            last.stats.bytes_per_entry <= 8.0 && last.stats.bytes <= 1 << 20,
+            "{:?}",
+            last.stats
+        );
+        assert_eq!(filled.lost, 0);
+        // Four look-ups in a million meet a tag of another's.
+        assert!(filled.made_up < 40, "{}", filled.made_up);
+        assert_eq!(last.stats.rates.data, SamplingRate::ONE, "all fitted");
+        assert!(
+            filled
+                .loads
+                .iter()
+                .all(|load| load.known_ns > 0.0 && load.known_ratio > 0.0)
+        );
+        let few = filled.loads[0].stats.entries[0];
+        assert!((800..1400).contains(&few), "{few}");
+    }
+
+    #[test]
+    fn the_rate_falls_as_equation_1_says() {
+        let progress = Progress::new(std::sync::Arc::default());
+        let told = halve(200 << 10, 5, &progress).unwrap();
+        let periods: Vec<u64> = told.iter().map(|one| one.before.rates.data.period()).collect();
+        assert_eq!(periods, [1, 2, 4, 8, 16]);
+        for one in &told {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            let ratio = one.predicted * one.before.rates.data.period() as f64;
+            assert!((0.95..1.2).contains(&ratio), "{ratio}: {one:?}");
+        }
+    }
+
+    #[test]
+    fn filling_ends_when_someone_asks() {
+        let cancelled = std::sync::Arc::new(AtomicBool::new(true));
+        let scale = Scale {
+            budget_bytes: 1 << 20,
+            hooks: 50_000,
+            rate: SamplingRate::new(7).unwrap(),
+        };
+        let filled = fill(scale, &SystemClock, &Progress::new(cancelled));
+        assert!(matches!(filled, Err(LabError::Interrupted)));
+    }
+}

@@ -1,0 +1,175 @@
+//! Guo and Efstathopoulos, "Building a High-performance Deduplication System", USENIX ATC 2011: the evaluation, section 4,
+//! and equations 1 and 2 (G2-G7, G10-G12).
+//!
+//! What decides is the engine: its index, its look-ups through prefetched catalogs, whole backups into a store, reclaiming.
+//! Stores are in memory and give up the payload where the paper gives it up ([`hollow`]). Rates of R are powers of two: 1/128
+//! and 1/64 stand beside the paper's 1/101. Machines differ, so what is judged are shapes and ratios.
+
+mod backups;
+mod chunks;
+mod duplicates;
+mod efficiency;
+mod engine;
+mod fill;
+pub mod hollow;
+mod images;
+mod reclaim;
+mod references;
+mod repeat;
+mod runs;
+mod sampled;
+mod throughput;
+
+use std::time::Duration;
+
+use env::SystemClock;
+
+use super::{Extent, Paper, Run};
+use crate::error::LabError;
+
+/// The paper.
+pub(super) const PAPER: Paper = Paper {
+    name: "atc11",
+    title: "F. Guo, P. Efstathopoulos, Building a High-performance Deduplication System, USENIX ATC 2011",
+    extents: [
+        "`--full`: 1.2 billion hooks of 154 billion chunks, images as large as the paper's, some 300 GB of backups; under an \
+         hour on two cores, within 13 GiB.",
+        "An eighth of the hooks and of the images, some 60 GB of backups: minutes on two cores, within 3 GiB. `--full` \
+         measures all of them.",
+    ],
+    run,
+};
+
+fn run(run: &mut Run<'_>) -> Result<(), LabError> {
+    run_all(&Size::of(run.extent), run)
+}
+
+fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
+    let bytes = [
+        sampled::bytes(size),
+        duplicates::bytes(size),
+        backups::bytes(size),
+        references::bytes(size),
+    ];
+    run.progress.expect(bytes.iter().sum());
+    duplicates::run(size, run)?;
+    backups::run(size, run)?;
+    references::run(size, run)?;
+    sampled::run(size, &SystemClock, run)
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Size {
+    /// Hooks and index memory are the paper's, divided by this.
+    index_divisor: u64,
+    /// Memory of the index that fills from R = 1 on.
+    halving_bytes: usize,
+    /// Containers of the stream that is looked up again at many rates.
+    repeated_containers: u64,
+    /// Containers of the index in runs.
+    runs_containers: u64,
+    /// The images' blocks are the paper's, divided by this.
+    image_divisor: u64,
+    /// Of all streams together, in bytes.
+    stream_bytes: u64,
+    /// Streams at once.
+    streams: Vec<u64>,
+    /// Best of so many, where two rates are compared.
+    repeats: usize,
+    /// The index' bytes where one that is nearly full is compared with an empty one.
+    near_full_bytes: u64,
+    /// What fills the store in which references are updated, and the least change.
+    filled_bytes: u64,
+    change_bytes: u64,
+    /// Of each stream that is restored.
+    restored_bytes: u64,
+}
+
+impl Size {
+    fn of(extent: Extent) -> Self {
+        match extent {
+            Extent::Quick => Self {
+                index_divisor: 8,
+                halving_bytes: 16 << 20,
+                repeated_containers: 128,
+                runs_containers: 512,
+                image_divisor: 8,
+                stream_bytes: 1 << 30,
+                streams: vec![1, 4, 16],
+                repeats: 2,
+                near_full_bytes: 32 << 20,
+                filled_bytes: 8 << 30,
+                change_bytes: 128 << 20,
+                restored_bytes: 256 << 20,
+            },
+            Extent::Full => Self {
+                index_divisor: 1,
+                halving_bytes: 64 << 20,
+                repeated_containers: 512,
+                runs_containers: 2048,
+                image_divisor: 1,
+                stream_bytes: 4 << 30,
+                streams: vec![1, 4, 16, 32, 64],
+                repeats: 3,
+                near_full_bytes: 256 << 20,
+                filled_bytes: 64 << 30,
+                change_bytes: 512 << 20,
+                restored_bytes: 1 << 30,
+            },
+        }
+    }
+}
+
+/// A share, or a ratio, of two numbers; 0 where there is nothing to share.
+#[expect(clippy::cast_precision_loss, reason = "shown with four figures at most")]
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// A number, to be shown.
+fn number(n: u64) -> f64 {
+    share(n, 1)
+}
+
+/// `97.6 %`.
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// `1.5 GiB`.
+fn gib(bytes: u64) -> String {
+    format!("{} GiB", share(bytes, 1 << 30))
+}
+
+/// `3 streams`.
+fn streams(n: u64) -> String {
+    if n == 1 {
+        "1 stream".to_owned()
+    } else {
+        format!("{n} streams")
+    }
+}
+
+/// Nanoseconds for each of so many; 0 where there was nothing to do.
+#[expect(clippy::cast_precision_loss, reason = "a time")]
+fn nanos_each(took: Duration, count: u64) -> f64 {
+    if count == 0 {
+        0.0
+    } else {
+        took.as_nanos() as f64 / count as f64
+    }
+}
+
+/// The middle one; 0 of none.
+fn median(of: &mut [f64]) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
