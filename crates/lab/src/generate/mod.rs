@@ -1,7 +1,7 @@
 //! Workloads: seeded, deterministic, streaming.
 //!
 //! A [`Workload`] says of what slices its backups are made, and where their chunks end. So it replays as a chunk trace
-//! (every workload is a [`Source`]) and as bytes ([`write`]), and both have the same duplicates: bytes that are cut where the trace cuts
+//! (every workload is a [`Source`]) and as bytes ([`write()`]), and both have the same duplicates: bytes that are cut where the trace cuts
 //! them are equal exactly where its fingerprints are. Memory is that of the description, some bytes a chunk of what stands at one
 //! time, never that of the data.
 

@@ -54,6 +54,23 @@ pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     fragmentation(outcomes, memory).map(|read| 1.0 / read)
 }
 
+/// The mean of the deduplication factors after these backups.
+pub(super) fn factor(outcomes: &[Outcome]) -> Option<f64> {
+    mean(outcomes.iter().map(Outcome::factor))
+}
+
+/// What points say at x, along the lines between neighbours in x; none outside of them.
+pub(super) fn interpolated(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let at = points.iter().find(|point| point.0 == x).map(|point| point.1);
+    at.or_else(|| {
+        let pair = points.windows(2).find(|pair| pair[0].0 < x && x < pair[1].0)?;
+        let share = (x - pair[0].0) / (pair[1].0 - pair[0].0);
+        Some(pair[0].1 + share * (pair[1].1 - pair[0].1))
+    })
+}
+
 /// The last [`AVERAGED`].
 pub(super) fn last(outcomes: &[Outcome]) -> &[Outcome] {
     &outcomes[outcomes.len().saturating_sub(AVERAGED)..]
@@ -74,4 +91,38 @@ pub(super) fn moving(outcomes: &[Outcome], memory: Memory) -> Vec<(f64, f64)> {
 /// Whether a ratio is the paper's within a factor of 1.5: the data of both are drawn, and not the same.
 pub(super) fn is_near(ours: f64, paper: f64) -> bool {
     ours * 1.5 >= paper && ours <= paper * 1.5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_through_points_is_the_least_squares() {
+        let line_of = |points: &[(f64, f64)]| line(points).unwrap();
+        let exact = line_of(&[(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)]);
+        assert!((exact.slope - 2.0).abs() < 1e-12 && (exact.intercept - 3.0).abs() < 1e-12);
+        assert!((exact.r_squared - 1.0).abs() < 1e-12);
+        let scattered = line_of(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (3.0, 3.0)]);
+        assert!((scattered.slope - 0.8).abs() < 1e-12 && (scattered.intercept - 0.3).abs() < 1e-12);
+        assert!((scattered.r_squared - 0.64).abs() < 1e-12);
+        assert_eq!(line(&[(1.0, 2.0)]), None);
+        assert_eq!(line(&[]), None);
+    }
+
+    #[test]
+    fn points_are_joined_by_lines_in_whatever_order_they_come() {
+        let points = [(8.0, 3.0), (0.0, 1.0), (4.0, 1.5)];
+        assert_eq!(interpolated(&points, 4.0), Some(1.5));
+        assert_eq!(interpolated(&points, 2.0), Some(1.25));
+        assert_eq!(interpolated(&points, 6.0), Some(2.25));
+        assert_eq!(interpolated(&points, 8.1), None);
+        assert_eq!(interpolated(&[], 1.0), None);
+    }
+
+    #[test]
+    fn near_is_within_half_as_much_again() {
+        assert!(is_near(3.0, 2.0) && is_near(2.0, 3.0) && is_near(2.0, 2.0));
+        assert!(!is_near(3.1, 2.0) && !is_near(2.0, 3.1));
+    }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use super::Progress;
 use crate::error::LabError;
 use crate::simulate::{Memory, Outcome, Settings, Simulator};
-use crate::trace::{BackupHead, Chunk, Sink, Source};
+use crate::trace::{BackupHead, Chunk, Sink};
 
 /// Parts of backups that wait for the other thread.
 const QUEUE: usize = 64;
@@ -89,9 +89,9 @@ impl<S: Sink> Sink for Tee<'_, S> {
 /// Progress counts the bytes of all backups once for each trial.
 ///
 /// # Errors
-/// `Settings` of a trial; `Interrupted`; of the source.
+/// `Settings` of a trial; `Interrupted`; of `replay`.
 pub(super) fn run(
-    source: &mut dyn Source,
+    replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
     trials: Vec<Trial>,
     progress: &Progress,
 ) -> Result<Vec<Vec<Outcome>>, LabError> {
@@ -119,7 +119,7 @@ pub(super) fn run(
             progress,
             weight,
         };
-        let replayed = source.replay(&mut tee);
+        let replayed = replay(&mut tee);
         drop(tee);
         let other = other
             .join()

@@ -77,7 +77,8 @@ pub(super) fn lru(data: &Data, outcomes: &[Outcome]) -> Experiment {
     };
     let mut rows = Vec::new();
     for n in [0, PERIODS - 1] {
-        let (least, most) = data.says.most_memory;
+        let (first, last) = data.says.most_memory;
+        let (least, most) = if n == 0 { first } else { last };
         if let Some(gain) = gain(n, (32, 8192)) {
             rows.push(
                 Row::new(

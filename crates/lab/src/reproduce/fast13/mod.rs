@@ -6,13 +6,17 @@
 //! holds the same share of a backup; it is called by the paper's size. Containers and chunks stay as they are: what a
 //! container read brings depends on them.
 
+mod capping;
+mod containers;
 mod data;
 mod memory;
 mod over_time;
 #[cfg(test)]
 mod tests;
 
-use super::{Extent, Paper, Run};
+use restore::plan::Assembly;
+
+use super::{Extent, Paper, Progress, Run};
 use crate::error::LabError;
 use data::Data;
 
@@ -22,8 +26,9 @@ pub(super) const PAPER: Paper = Paper {
     title: "Lillibridge, Eshghi, Bhagwat: *Improving Restore Speed for Backup Systems that Use Inline Chunk-Based \
             Deduplication*, FAST 2013.",
     extents: [
-        "The whole of '2year': 10 GB at first, 480 backups, 5.7 TB in all.",
-        "A tenth of '2year': 1 GB at first, 480 backups, 570 GB in all; memory a tenth of the paper's.",
+        "The whole of '2year' where nothing is capped, a tenth of it where caps vary; a quarter and a tenth of \
+         Workgroup-like data.",
+        "A tenth of '2year' and of Workgroup-like data where nothing is capped, a twentieth where caps vary, and fewer caps.",
     ],
     run,
 };
@@ -33,40 +38,108 @@ const CYCLE: usize = 30;
 
 /// Of what the figures are measured.
 struct Extents {
+    /// Figures 1, 2 and 8.
     two_year: Data,
+    /// Figures 4, 5, 6, 7 and 9.
+    two_year_capped: Data,
+    /// Figures 2, 3, 8, 10, 11 and 12.
+    workgroup: Data,
+    /// Figures 4, 5, 6, 7 and 9.
+    workgroup_capped: Data,
+    /// Caps that are tried.
+    caps: &'static [u32],
+    /// Windows of figure 7, in MB.
+    windows_mb: &'static [u64],
+    /// Caps that are tried with each of these.
+    windows_caps: &'static [u32],
+}
+
+const CONTAINER_BYTES: u64 = 4 << 20;
+
+impl Extents {
+    fn of(extent: Extent, progress: &Progress) -> Result<Self, LabError> {
+        let two_year = |bytes| Data::two_year(bytes, 96, CONTAINER_BYTES);
+        let workgroup = |bytes| Data::workgroup(bytes, 18, CONTAINER_BYTES, progress);
+        Ok(match extent {
+            Extent::Quick => Self {
+                two_year: two_year(1_000_000_000),
+                two_year_capped: two_year(500_000_000),
+                workgroup: workgroup(2_100_000_000)?,
+                workgroup_capped: workgroup(1_050_000_000)?,
+                caps: &capping::SOME_CAPS,
+                windows_mb: &[20, 80],
+                windows_caps: &[90, 50, 30, 10],
+            },
+            Extent::Full => Self {
+                two_year: two_year(10_000_000_000),
+                two_year_capped: two_year(1_000_000_000),
+                workgroup: workgroup(5_250_000_000)?,
+                workgroup_capped: workgroup(2_100_000_000)?,
+                caps: &capping::CAPS,
+                windows_mb: &[20, 40, 80, 160],
+                windows_caps: &[130, 90, 50, 30, 10],
+            },
+        })
+    }
 }
 
 fn run(run: &mut Run<'_>) -> Result<(), LabError> {
-    let snapshot_bytes = match run.extent {
-        Extent::Quick => 1_000_000_000,
-        Extent::Full => 10_000_000_000,
-    };
-    reproduce(
-        run,
-        &Extents {
-            two_year: Data::two_year(snapshot_bytes, 96, 4 << 20),
-        },
-    )
+    let extents = Extents::of(run.extent, run.progress)?;
+    reproduce(run, &extents)
 }
 
 fn reproduce(run: &mut Run<'_>, extents: &Extents) -> Result<(), LabError> {
-    uncapped(run, &extents.two_year)
+    let tries =
+        capping::caps(extents.caps).len() + capping::windows(extents.windows_mb, extents.windows_caps).len();
+    for (data, trials) in [
+        (&extents.two_year, 1),
+        (&extents.workgroup, 1 + containers::TRIALS),
+        (&extents.two_year_capped, tries as u64),
+        (&extents.workgroup_capped, tries as u64),
+    ] {
+        data.expect(trials, run.progress);
+    }
+    uncapped(run, &extents.two_year)?;
+    capped(run, &extents.two_year_capped, extents)?;
+    uncapped(run, &extents.workgroup)?;
+    container_sizes(run, &extents.workgroup)?;
+    capped(run, &extents.workgroup_capped, extents)
 }
 
 /// Figures 1, 2, 3 and 8.
 fn uncapped(run: &mut Run<'_>, data: &Data) -> Result<(), LabError> {
     let memories = data.clone();
     let schedule = move |backup| {
-        let mut all = over_time::memories(&memories);
+        let mut all = over_time::memories(&memories, backup);
         all.extend(memory::memories(&memories, backup));
         all.sort_unstable_by_key(|one| (one.bytes, one.assembly as u8));
         all.dedup();
         all
     };
     run.progress.begin(format!("{}, not capped", data.name));
-    let outcomes = data.replay(vec![data.trial(data.container_bytes, schedule)], run.progress)?;
+    let outcomes = data.replay(vec![data.exact(data.container_bytes, schedule)], run.progress)?;
     let outcomes = &outcomes[0];
     run.report(over_time::experiment(data, outcomes))?;
     run.report(memory::lru(data, outcomes))?;
     run.report(memory::assembly(data, outcomes))
+}
+
+/// Figures 4, 5, 6, 7 and 9.
+fn capped(run: &mut Run<'_>, data: &Data, extents: &Extents) -> Result<(), LabError> {
+    let mut tried = capping::measure(data, &capping::caps(extents.caps), run.progress)?;
+    run.report(capping::trade_off(data, &tried))?;
+    run.report(capping::relative(data, &tried))?;
+    run.report(capping::over_time(data, &tried))?;
+    run.report(capping::with_assembly(data, &tried))?;
+    let longer = capping::windows(extents.windows_mb, extents.windows_caps);
+    tried.extend(capping::measure(data, &longer, run.progress)?);
+    run.report(capping::longer_windows(data, &tried, extents.windows_mb))
+}
+
+/// Figures 10, 11 and 12.
+fn container_sizes(run: &mut Run<'_>, data: &Data) -> Result<(), LabError> {
+    let sized = containers::measure(data, run.progress)?;
+    run.report(containers::experiment(data, &sized, Assembly::Lru))?;
+    run.report(containers::experiment(data, &sized, Assembly::Rolling))?;
+    run.report(containers::speed(data, &sized))
 }

@@ -10,8 +10,16 @@ use crate::simulate::{Memory, Outcome};
 /// The paper shows four sizes of an LRU cache; its text names 128 MB and 1 GB.
 const SIZES_MIB: [u64; 4] = [32, 128, 1024, 8192];
 
-/// What every backup is restored with.
-pub(super) fn memories(data: &Data) -> Vec<Memory> {
+/// Backups of a week of '2year'.
+const WEEK: u64 = 5;
+
+/// What a backup is restored with: each of them; of large data one week of four, which every [`AVERAGED`] backups have.
+pub(super) fn memories(data: &Data, backup: u64) -> Vec<Memory> {
+    let weeks = AVERAGED as u64 / WEEK;
+    let is_last = backup + AVERAGED as u64 >= data.backups;
+    if data.is_large && !is_last && !(backup / WEEK).is_multiple_of(weeks) {
+        return Vec::new();
+    }
     SIZES_MIB.map(|mib| data.memory(mib, Assembly::Lru)).to_vec()
 }
 

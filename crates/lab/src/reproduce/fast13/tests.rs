@@ -8,9 +8,19 @@ use super::*;
 use crate::reproduce::experiment::{Experiment, Verdict};
 use crate::reproduce::{Extent, Progress};
 
+const CONTAINER: u64 = 256 << 10;
+
 fn tiny() -> Extents {
+    let two_year = Data::two_year(12_000_000, 6, CONTAINER);
+    let workgroup = Data::workgroup(3_000_000, 8, CONTAINER, &Progress::new(Arc::default())).unwrap();
     Extents {
-        two_year: Data::two_year(4_000_000, 8, 64 << 10),
+        two_year_capped: two_year.clone(),
+        two_year,
+        workgroup_capped: workgroup.clone(),
+        workgroup,
+        caps: &[0, 50, 10],
+        windows_mb: &[20, 40],
+        windows_caps: &[10],
     }
 }
 
@@ -36,23 +46,25 @@ fn reproduced(extents: &Extents) -> Vec<Experiment> {
 #[test]
 fn figures_come_in_seconds_of_tiny_data_with_all_their_points() {
     let experiments = reproduced(&tiny());
-    let names: Vec<&str> = experiments
-        .iter()
-        .map(|experiment| experiment.name.as_str())
-        .collect();
-    assert_eq!(names, ["figure-01", "figure-02-2year", "figure-08-2year"]);
-    let plots: BTreeSet<&str> = experiments
+    let named = |name: &str| {
+        let found = experiments.iter().find(|experiment| experiment.name == name);
+        found.unwrap_or_else(|| panic!("{name} is missing"))
+    };
+    assert_eq!(experiments.len(), 1 + 2 + 5 + 1 + 2 + 3 + 5);
+    let plots: Vec<&str> = experiments
         .iter()
         .flat_map(|experiment| &experiment.plots)
         .map(|plot| plot.name.as_str())
         .collect();
-    assert_eq!(plots.len(), 3, "a plot has a file of its own");
-    let over_time = &experiments[0].plots[0];
+    let names: BTreeSet<&str> = plots.iter().copied().collect();
+    assert_eq!(names.len(), plots.len(), "a plot has a file of its own");
+
+    let over_time = &named("figure-01").plots[0];
     assert_eq!(over_time.series.len(), 4);
     for series in &over_time.series {
-        // Forty backups, a moving average of twenty.
-        assert_eq!(series.points.len(), 21, "{}", series.name);
-        let (first, last) = (series.points[0].1, series.points[20].1);
+        // Thirty backups, a moving average of twenty.
+        assert_eq!(series.points.len(), 11, "{}", series.name);
+        let (first, last) = (series.points[0].1, series.points[10].1);
         assert!(first < last, "fragmentation grows: {series:?}");
     }
     // More memory reads no more.
@@ -60,21 +72,36 @@ fn figures_come_in_seconds_of_tiny_data_with_all_their_points() {
         let both = pair[0].points.iter().zip(&pair[1].points);
         assert!(both.into_iter().all(|(less, more)| less.1 >= more.1), "{pair:?}");
     }
-    let memory = &experiments[2].plots[0];
+    for (name, points) in [
+        ("figure-02-2year", 9),
+        ("figure-08-workgroup", 9),
+        ("figure-04-2year", 3),
+        ("figure-09-workgroup", 3),
+        ("figure-06-2year", 11),
+        ("figure-11-workgroup", 7),
+    ] {
+        let plot = &named(name).plots[0];
+        assert!(
+            !plot.series.is_empty() && plot.series.iter().all(|series| series.points.len() == points),
+            "{plot:?}"
+        );
+    }
+    // A cap costs deduplication and buys speed.
+    let lost = &named("figure-05-2year").plots[0].series[1].points;
     assert!(
-        memory.series.iter().all(|series| series.points.len() == 9),
-        "{memory:?}"
+        lost[0] == (0.0, 1.0) && lost[2].0 > lost[1].0 && lost[2].1 > 1.0,
+        "{lost:?}"
     );
     let rows = experiments.iter().flat_map(|experiment| &experiment.rows);
-    assert!(rows.clone().count() > 20);
+    assert!(rows.clone().count() > 60);
     for row in rows {
-        assert!(row.value.is_some_and(f64::is_finite), "{row:?}");
+        assert!(row.value.is_none_or(f64::is_finite), "{row:?}");
         assert!(row.verdict != Verdict::Differs(String::new()), "{row:?}");
     }
     assert!(
         experiments
             .iter()
-            .all(|experiment| experiment.setup.contains("64 KiB"))
+            .all(|experiment| experiment.setup.contains("256 KiB"))
     );
 }
 
