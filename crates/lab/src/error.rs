@@ -45,3 +45,9 @@ impl From<onefold::Error> for LabError {
         }
     }
 }
+
+impl From<std::convert::Infallible> for LabError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}

@@ -82,7 +82,7 @@ enum Stretch {
     Run { first: At, count: u32 },
 }
 
-fn references<'a>(
+pub(super) fn references<'a>(
     store: &'a Store,
     recipe: &'a Recipe,
 ) -> impl Iterator<Item = Result<Reference, Infallible>> + 'a {

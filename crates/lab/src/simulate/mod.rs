@@ -6,6 +6,7 @@
 //! from their containers, nothing is merged, and restores are planned by the engine's own assemblers ([`restore::plan`],
 //! [`restore::lru`]).
 
+mod ahead;
 mod averages;
 mod catalogs;
 mod containers;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::node::Node;
 
+pub use ahead::Ahead;
 pub use averages::{AVERAGED, Averages};
 use containers::{Containers, Held};
 use engine::EngineStore;
@@ -87,6 +89,8 @@ pub struct Outcome {
     pub looked: Option<Looked>,
     /// What its restores read, for each of [`Settings::memories`]; none where it was skipped.
     pub restored: Vec<Restored>,
+    /// Containers that are read with each way to look ahead ([`Simulator::looking_ahead`]).
+    pub ahead: Vec<(Ahead, u64)>,
 }
 
 impl Outcome {
@@ -172,6 +176,7 @@ pub struct Simulator<T> {
     bytes_kept: u64,
     open: Option<BackupHead>,
     cancelled: Arc<AtomicBool>,
+    ahead: Vec<Ahead>,
     backups: u64,
     tell: T,
 }
@@ -200,9 +205,17 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Simulator<T> {
             bytes_kept: 0,
             open: None,
             cancelled: Arc::default(),
+            ahead: Vec::new(),
             backups: 0,
             tell,
         })
+    }
+
+    /// Restores each backup in these ways too.
+    #[must_use]
+    pub fn looking_ahead(mut self, ahead: Vec<Ahead>) -> Self {
+        self.ahead = ahead;
+        self
     }
 
     /// Stops with [`LabError::Interrupted`] once this is true, within a restore as well.
@@ -249,13 +262,16 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
                 Ok(())
             }
         };
-        let restored = if self.backups < self.settings.skip {
-            Vec::new()
-        } else {
-            let each = self.settings.memories.iter();
-            let each = each.map(|memory| measure::restore(&self.store, &recipe, *memory, &poll));
-            each.collect::<Result<_, _>>()?
-        };
+        let (mut restored, mut ahead) = (Vec::new(), Vec::new());
+        if self.backups >= self.settings.skip {
+            for memory in &self.settings.memories {
+                restored.push(measure::restore(&self.store, &recipe, *memory, &poll)?);
+            }
+            for memory in &self.ahead {
+                let references = measure::references(&self.store, &recipe);
+                ahead.push((*memory, ahead::reads(references, *memory, &poll)?));
+            }
+        }
         self.backups += 1;
         let outcome = Outcome {
             name: head.name,
@@ -268,6 +284,7 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
             containers: self.store.containers().count(),
             looked,
             restored,
+            ahead,
         };
         if self.settings.schedule != Schedule::All {
             self.kept.add(recipe, head.extent);

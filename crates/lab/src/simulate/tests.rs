@@ -204,3 +204,69 @@ fn a_slot_of_the_cache_is_as_large_as_a_container_may_be() {
     };
     assert_eq!((reads(3), reads(4)), (4, 2));
 }
+
+/// A recipe of chunks, each as its container and its slot there; chunk lengths follow from both.
+fn references(
+    chunks: &[(u8, u8)],
+) -> impl Iterator<Item = Result<restore::plan::Reference, std::convert::Infallible>> {
+    use restore::plan::{ChunkPart, Reference};
+    use types::{ChunkLocation, ContainerId, ContainerKind, SequenceNumber, SessionId, Slot};
+    chunks.iter().map(|(container, slot)| {
+        let len = 1 + u64::from(container + slot) % 7;
+        let location = ChunkLocation {
+            container: ContainerId {
+                session: SessionId::new(1).unwrap(),
+                kind: ContainerKind::Data,
+                sequence: SequenceNumber::new(u32::from(*container)).unwrap(),
+            },
+            slot: Slot::new(u32::from(*slot)).unwrap(),
+        };
+        let part = ChunkPart {
+            location,
+            fingerprint: print(*slot),
+            chunk_len: len,
+            skip: 0,
+        };
+        // Container 0 is zeros.
+        let chunk = (*container > 0).then_some(part);
+        Ok(Reference { chunk, len })
+    })
+}
+
+fn rolling(chunks: &[(u8, u8)], bytes: u64) -> u64 {
+    use restore::plan::{Assembler, Next, Planner};
+    let mut planner = Planner::new(references(chunks), Assembly::Rolling, bytes);
+    let mut reads = 0;
+    while let Ok(Some(next)) = planner.next_action() {
+        reads += u64::from(matches!(next, Next::Step(_)));
+    }
+    reads
+}
+
+fn looking(chunks: &[(u8, u8)], bytes: u64, area: u8, known: Option<u8>) -> u64 {
+    let memory = Ahead {
+        bytes,
+        area,
+        references: known,
+    };
+    ahead::reads(references(chunks), memory, &|| Ok(())).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn an_area_alone_is_rolling_assembly(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), bytes in 1..40_u64) {
+        prop_assert_eq!(looking(&chunks, bytes * 64, 64, Some(0)), rolling(&chunks, bytes * 64));
+        prop_assert_eq!(looking(&chunks, 64, 64, Some(0)), rolling(&chunks, 64));
+    }
+
+    /// Room for all reads each container once; to know more reads no more than an area of the same bytes.
+    #[test]
+    fn who_knows_all_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
+        let bytes = units * 64;
+        let containers: BTreeSet<u8> = chunks.iter().map(|(container, _)| *container).filter(|n| *n > 0).collect();
+        prop_assert_eq!(looking(&chunks, 1 << 20, 0, None), containers.len() as u64);
+        let best = looking(&chunks, bytes, 0, None);
+        prop_assert!(best >= containers.len() as u64);
+        prop_assert!(best <= rolling(&chunks, bytes), "{} {}", best, rolling(&chunks, bytes));
+    }
+}
