@@ -9,6 +9,7 @@
 
 pub mod atc11;
 mod axis;
+mod beyond;
 mod draw;
 mod experiment;
 mod fast13;
@@ -29,7 +30,7 @@ pub use report::Report;
 use crate::error::LabError;
 
 /// The papers whose experiments can be run.
-pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER];
+pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER, beyond::PAPER];
 
 /// A paper.
 #[derive(Clone, Copy)]

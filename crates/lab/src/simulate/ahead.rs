@@ -6,6 +6,7 @@
 //! nothing is set aside for spots that nothing has filled yet, and equal chunks are kept once. With all references known and for
 //! nothing, it is the yardstick.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use restore::plan::Reference;
@@ -202,11 +203,13 @@ where
             let Some(at) = spot.at else { continue };
             if number < self.area_end {
                 spot.is_filled = true;
-            } else if !self.kept.contains_key(&at) {
-                let len = spot.len;
-                self.kept.insert(at, Kept { len, next: number });
+            } else if let Entry::Vacant(vacant) = self.kept.entry(at) {
+                vacant.insert(Kept {
+                    len: spot.len,
+                    next: number,
+                });
                 self.by_next.insert(number, at);
-                self.kept_bytes += len;
+                self.kept_bytes += spot.len;
             }
         }
         while self.kept_bytes > self.cache_max

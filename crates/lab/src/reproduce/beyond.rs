@@ -1,0 +1,334 @@
+//! Beyond the papers: does a restore that looks ahead read less than an assembly area of the same memory? (L9)
+//!
+//! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or both. The question of
+//! how to split it is answered by measuring every split, on every data set; the yardstick knows the whole recipe for nothing.
+
+use restore::plan::Assembly;
+
+use super::{Axis, Experiment, Extent, Paper, Plot, Progress, Row, Run, Series};
+use crate::error::LabError;
+use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
+use crate::simulate::{Ahead, Finding, Memory, Outcome, Schedule, Settings, Simulator};
+use crate::trace::{BackupHead, Chunk, Sink, Source};
+
+/// What is beyond them.
+pub(super) const PAPER: Paper = Paper {
+    name: "beyond",
+    title: "Beyond the papers: restores that look ahead with a cache of chunks.",
+    extents: [
+        "Backups of 1 GB on every data set.",
+        "Backups of 128 MB on every data set.",
+    ],
+    run,
+};
+
+const CONTAINER_BYTES: u64 = 4 << 20;
+/// Backups that are restored: the last ones.
+const RESTORED: u64 = 4;
+/// Of memory, in 64ths, what references take.
+const KNOWN: u8 = 8;
+/// Splits that are tried: the area, in 64ths of memory.
+const AREAS: [u8; 3] = [14, 28, 42];
+/// What a split may read more than the best one.
+const AS_GOOD: f64 = 1.02;
+
+/// A data set.
+struct Data {
+    name: &'static str,
+    workload: Box<dyn Workload>,
+    schedule: Schedule,
+    /// Its backups, and their bytes, once counted.
+    backups: u64,
+    bytes: u64,
+}
+
+impl Data {
+    /// Counts what it is, without keeping any of it.
+    fn count(&mut self) -> Result<(), LabError> {
+        struct Counts(u64, u64);
+        impl Sink for Counts {
+            fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
+                self.0 += 1;
+                Ok(())
+            }
+            fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+                self.1 += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+                Ok(())
+            }
+            fn end(&mut self) -> Result<(), LabError> {
+                Ok(())
+            }
+        }
+        let mut counts = Counts(0, 0);
+        self.workload.replay(&mut counts)?;
+        (self.backups, self.bytes) = (counts.0, counts.1);
+        Ok(())
+    }
+}
+
+fn data(bytes: u64) -> Vec<Data> {
+    let of = |name, workload: Box<dyn Workload>, schedule| Data {
+        name,
+        workload,
+        schedule,
+        backups: 0,
+        bytes: 0,
+    };
+    let two_year = TwoYear {
+        snapshot_bytes: bytes / 4,
+        weeks: 48,
+        ..TwoYear::default()
+    };
+    let workgroup = Workgroup {
+        machines: 4,
+        machine_bytes: bytes / 4,
+        weeks: 12,
+        ..Workgroup::default()
+    };
+    let edits = Edits {
+        stream_bytes: bytes,
+        backups: 20,
+        ..Edits::default()
+    };
+    let lineages = |clusters| Lineages {
+        file_bytes: bytes,
+        lineages: 1,
+        generations: 20,
+        clusters,
+        ..Lineages::default()
+    };
+    let mut all = vec![
+        of("2year", Box::new(two_year), Schedule::Cycle(30)),
+        of("workgroup", Box::new(workgroup), Schedule::Cycle(30)),
+        of("edits", Box::new(edits), Schedule::All),
+        of(
+            "lineage, normal",
+            Box::new(lineages(Clusters::Normal)),
+            Schedule::All,
+        ),
+        of(
+            "lineage, uniform",
+            Box::new(lineages(Clusters::Uniform)),
+            Schedule::All,
+        ),
+    ];
+    for (number, name) in [(1, "sg1"), (2, "sg2"), (3, "sg3"), (4, "sg4"), (5, "sg5")] {
+        if let Some(images) = Images::sg(number) {
+            let images = Images {
+                weeks: 26,
+                ..images.scaled(bytes)
+            };
+            all.push(of(name, Box::new(images), Schedule::All));
+        }
+    }
+    all
+}
+
+fn run(run: &mut Run<'_>) -> Result<(), LabError> {
+    let bytes = match run.extent {
+        Extent::Full => 1_000_000_000,
+        Extent::Quick => 128_000_000,
+    };
+    let mut all = data(bytes);
+    for data in &mut all {
+        data.count()?;
+        run.progress.expect(data.bytes);
+    }
+    let mut rows = Vec::new();
+    let mut plots = Vec::new();
+    for mut data in all {
+        run.progress.begin(data.name);
+        let memory = (bytes / 16).max(2 * CONTAINER_BYTES);
+        let outcomes = replay(&mut data, memory, run.progress)?;
+        let (row, plot) = judged(&data, memory, &outcomes);
+        rows.extend(row);
+        plots.push(plot);
+    }
+    run.report(Experiment {
+        name: "look-ahead".to_owned(),
+        title: "restores that look ahead, against assembly areas of the same memory".to_owned(),
+        seeds: vec!["L5", "L9"],
+        setup: format!(
+            "{} of the last backups of each data set, some {} MB each; containers of 4 MiB; memory a sixteenth of a backup; \
+             a reference that is known ahead takes 64 bytes of it",
+            RESTORED,
+            bytes / 1_000_000
+        ),
+        rows,
+        plots,
+    })
+}
+
+/// Counts what passes.
+struct Counted<'a, S> {
+    sink: S,
+    progress: &'a Progress,
+}
+
+impl<S: Sink> Sink for Counted<'_, S> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        self.sink.begin(head)
+    }
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+        let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        self.progress.advance(bytes)?;
+        self.sink.chunks(chunks)
+    }
+    fn end(&mut self) -> Result<(), LabError> {
+        self.sink.end()
+    }
+}
+
+fn replay(data: &mut Data, memory: u64, progress: &Progress) -> Result<Vec<Outcome>, LabError> {
+    let settings = Settings {
+        container_bytes: CONTAINER_BYTES,
+        finding: Finding::Exact { seal: true },
+        schedule: data.schedule,
+        memories: [Assembly::Lru, Assembly::Rolling]
+            .map(|assembly| Memory {
+                bytes: memory,
+                assembly,
+            })
+            .to_vec(),
+        skip: data.backups.saturating_sub(RESTORED),
+    };
+    let ahead = |area, references| Ahead {
+        bytes: memory,
+        area,
+        references,
+    };
+    let mut tried = vec![ahead(0, None), ahead(0, Some(KNOWN))];
+    tried.extend(AREAS.map(|area| ahead(area, Some(KNOWN))));
+    let mut outcomes = Vec::new();
+    let tell = |outcome| {
+        outcomes.push(outcome);
+        Ok(())
+    };
+    let simulator = Simulator::new(settings, tell)?.until(progress.cancelled());
+    let mut sink = Counted {
+        sink: simulator.looking_ahead(tried),
+        progress,
+    };
+    data.workload.replay(&mut sink)?;
+    Ok(outcomes)
+}
+
+/// Containers read, over all that were restored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Reads {
+    lru: f64,
+    rolling: f64,
+    cache: f64,
+    splits: [f64; AREAS.len()],
+    yardstick: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of containers")]
+fn reads(outcomes: &[Outcome]) -> Reads {
+    let restored = |n: usize| {
+        let reads = outcomes
+            .iter()
+            .filter_map(|one| Some(one.restored.get(n)?.containers_read));
+        reads.sum::<u64>() as f64
+    };
+    let ahead = |n: usize| {
+        let reads = outcomes.iter().filter_map(|one| Some(one.ahead.get(n)?.1));
+        reads.sum::<u64>() as f64
+    };
+    Reads {
+        lru: restored(0),
+        rolling: restored(1),
+        yardstick: ahead(0),
+        cache: ahead(1),
+        splits: std::array::from_fn(|n| ahead(n + 2)),
+    }
+}
+
+fn judged(data: &Data, memory: u64, outcomes: &[Outcome]) -> (Vec<Row>, Plot) {
+    let reads = reads(outcomes);
+    let best = reads
+        .splits
+        .into_iter()
+        .fold(reads.rolling.min(reads.cache), f64::min);
+    let against_best = reads.cache / best.max(1.0);
+    let rows = vec![
+        Row::new(
+            format!("{}: a cache that looks ahead, against the best split", data.name),
+            "none; at most 1.02 times the containers",
+            format!("{against_best:.3} times ({} and {best} containers)", reads.cache),
+        )
+        .value(against_best)
+        .met(against_best <= AS_GOOD, "another split reads less"),
+        Row::new(
+            format!("{}: the same, against rolling assembly", data.name),
+            "none",
+            format!(
+                "{:.2} times the containers; rolling reads {:.2} times what container LRU does",
+                reads.cache / reads.rolling.max(1.0),
+                reads.rolling / reads.lru.max(1.0)
+            ),
+        )
+        .value(reads.cache / reads.rolling.max(1.0)),
+        Row::new(
+            format!(
+                "{}: the same, against who knows the whole recipe for nothing",
+                data.name
+            ),
+            "none",
+            format!(
+                "{:.3} times the containers",
+                reads.cache / reads.yardstick.max(1.0)
+            ),
+        )
+        .value(reads.cache / reads.yardstick.max(1.0)),
+    ];
+    let share = |area: u8| f64::from(area) / 64.0 * 100.0;
+    let mut splits = vec![(0.0, reads.cache)];
+    splits.extend(
+        AREAS
+            .iter()
+            .zip(reads.splits)
+            .map(|(area, reads)| (share(*area), reads)),
+    );
+    splits.push((100.0, reads.rolling));
+    let across = |reads: f64| vec![(0.0, reads), (100.0, reads)];
+    let plot = Plot {
+        name: format!("look-ahead-{}", data.name.replace(", ", "-")),
+        title: format!(
+            "{}: containers read, by the assembly area's share of memory",
+            data.name
+        ),
+        subtitle: format!("containers of 4 MiB, memory {} MiB", memory >> 20),
+        x: Axis::linear("area, % of memory"),
+        y: Axis::linear("containers read"),
+        series: vec![
+            Series::new("area and cache", splits),
+            Series::new("container LRU", across(reads.lru)),
+            Series::new("all known", across(reads.yardstick)),
+        ],
+    };
+    (rows, plot)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Data of every kind, small: each is restored in every way, and who knows all reads no more than an area does.
+    #[test]
+    fn every_data_set_is_restored_in_every_way() {
+        let bytes = 8_000_000;
+        let progress = Progress::new(Arc::default());
+        for mut data in data(bytes).into_iter().skip(1) {
+            data.count().unwrap();
+            let outcomes = replay(&mut data, 2 << 20, &progress).unwrap();
+            let reads = reads(&outcomes);
+            assert!(reads.yardstick > 0.0, "{}", data.name);
+            assert!(reads.yardstick <= reads.rolling, "{}: {reads:?}", data.name);
+            let (rows, plot) = judged(&data, 2 << 20, &outcomes);
+            assert_eq!((rows.len(), plot.series[0].points.len()), (3, AREAS.len() + 2));
+        }
+    }
+}
