@@ -26,9 +26,9 @@ pub(super) const PAPER: Paper = Paper {
     title: "Lillibridge, Eshghi, Bhagwat: *Improving Restore Speed for Backup Systems that Use Inline Chunk-Based \
             Deduplication*, FAST 2013.",
     extents: [
-        "The whole of '2year' where nothing is capped, a tenth of it where caps vary; a quarter and a tenth of \
+        "The whole of '2year' where nothing is capped, a twentieth of it where caps vary; a quarter and a fortieth of \
          Workgroup-like data.",
-        "A tenth of '2year' and of Workgroup-like data where nothing is capped, a twentieth where caps vary, and fewer caps.",
+        "A tenth of '2year' and of Workgroup-like data where nothing is capped, a fortieth where caps vary, and fewer caps.",
     ],
     run,
 };
@@ -63,21 +63,21 @@ impl Extents {
         Ok(match extent {
             Extent::Quick => Self {
                 two_year: two_year(1_000_000_000),
-                two_year_capped: two_year(500_000_000),
+                two_year_capped: two_year(250_000_000),
                 workgroup: workgroup(2_100_000_000)?,
-                workgroup_capped: workgroup(1_050_000_000)?,
+                workgroup_capped: workgroup(525_000_000)?,
                 caps: &capping::SOME_CAPS,
                 windows_mb: &[20, 80],
-                windows_caps: &[90, 50, 30, 10],
+                windows_caps: &[50, 10],
             },
             Extent::Full => Self {
                 two_year: two_year(10_000_000_000),
-                two_year_capped: two_year(1_000_000_000),
+                two_year_capped: two_year(500_000_000),
                 workgroup: workgroup(5_250_000_000)?,
-                workgroup_capped: workgroup(2_100_000_000)?,
+                workgroup_capped: workgroup(525_000_000)?,
                 caps: &capping::CAPS,
-                windows_mb: &[20, 40, 80, 160],
-                windows_caps: &[130, 90, 50, 30, 10],
+                windows_mb: &[20, 80, 160],
+                windows_caps: &[90, 50, 20],
             },
         })
     }

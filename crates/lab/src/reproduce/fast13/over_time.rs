@@ -41,7 +41,7 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
                 .value(line.r_squared)
                 .met(
                     line.r_squared > data.says.r_squared,
-                    "fragmentation does not grow along a line",
+                    format!("fragmentation does not grow along a line: {}", data.says.untold),
                 ),
             );
         }
@@ -50,9 +50,9 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
             let what = format!(
                 "growth of fragmentation, the last {AVERAGED} backups to the first {AVERAGED}, {size} LRU"
             );
-            rows.push(beside(data.says.growth, mib, what, growth, "X"));
+            rows.push(beside(data, data.says.growth, mib, what, growth, "X"));
             let what = format!("containers read for each MB at the end, {size} LRU");
-            rows.push(beside(data.says.at_end, mib, what, *last, ""));
+            rows.push(beside(data, data.says.at_end, mib, what, *last, ""));
         }
         series.push(Series::new(format!("LRU {size}"), points));
     }
@@ -74,12 +74,12 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
 }
 
 /// A row with the paper's figure for this memory, where it has one.
-fn beside(says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
+fn beside(data: &Data, says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
     let ours_said = format!("{ours:.1}{unit}");
     let Some((_, paper)) = says.iter().find(|(size, _)| *size == mib) else {
         return Row::new(what, "not told", ours_said).value(ours);
     };
     Row::new(what, format!("{paper}{unit}"), ours_said)
         .value(ours)
-        .met(is_near(ours, *paper), "more than a factor of 1.5 away")
+        .met(is_near(ours, *paper), data.far())
 }
