@@ -16,9 +16,10 @@ use crate::reproduce::Progress;
 
 const STORED: u64 = 41;
 const NEW: u64 = 42;
-/// Look-ups that are timed together, and how often, by turns with the index in memory.
-const ROUND: usize = 1 << 14;
-const ROUNDS: usize = 15;
+/// Look-ups that are timed together, so few that another process hardly ever comes between; and how often, by turns with the
+/// index in memory.
+const ROUND: usize = 512;
+const ROUNDS: usize = 401;
 
 /// What look-ups cost, of one kind.
 #[derive(Debug, Clone, Copy)]
