@@ -68,7 +68,7 @@ impl Dice {
         ((self.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `end`, which is not 0; `k` with a probability that falls as the power of 5/4 of `k + 1`.
+    /// Below `end`, which is not 0; `k` about `k + 1` times as seldom as 0.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -76,9 +76,7 @@ impl Dice {
         reason = "numbers of directories"
     )]
     pub(crate) fn skewed_below(&mut self, end: u64) -> u64 {
-        let least = ((end + 1) as f64).powf(-0.25);
-        let drawn = (1.0 - self.share() * (1.0 - least)).powi(-4);
-        (drawn as u64).clamp(1, end) - 1
+        (((end + 1) as f64).powf(self.share()) as u64).clamp(1, end) - 1
     }
 
     /// Normally distributed, around 0 and with a deviation of 1.

@@ -67,8 +67,8 @@ impl Share {
 pub(crate) enum Pick {
     /// Any, each as likely.
     Evenly,
-    /// Those of one directory after another; some directories are come to far more often, the k-th as the power of
-    /// -5/4 of k.
+    /// Those of one directory after another; some directories are come to far more often, the k-th 1/k as often as
+    /// the first.
     Walking,
 }
 

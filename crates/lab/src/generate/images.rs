@@ -4,8 +4,8 @@
 //! All images begin as one: files side by side from the front, zeros behind. Each weekday a walk through the directories picks a share
 //! of the files, of each of which a share is overwritten in place; new files take space from the zeros while there is some. Files have
 //! whole blocks of 4 KiB. The paper does not say how long files are nor how the walk goes: here they are log-normal, 256 KiB on
-//! average, and it goes through directories of 32 neighbours each, to some far more often than to others
-//! (the k-th as the power of -5/4 of k). Tables of the file system itself are left out.
+//! average, and it goes through directories of 32 neighbours each, to the k-th 1/k as often as to the
+//! first. Tables of the file system itself are left out.
 //!
 //! Memory: 16 to 32 bytes a chunk of all images' files.
 
