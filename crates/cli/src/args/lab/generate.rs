@@ -7,6 +7,11 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use crate::args::byte_count;
 
 #[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "WORKLOAD",
+    subcommand_help_heading = "Workloads",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Generate {
     #[command(subcommand)]
     pub(crate) workload: Workload,
@@ -14,13 +19,14 @@ pub(crate) struct Generate {
 
 /// A workload.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::doc_markdown, reason = "help, for a terminal")]
 pub(crate) enum Workload {
     /// Files that change a little every day and are backed up in full once a week [Lillibridge 4.2]
     #[command(name = "2year")]
     TwoYear(TwoYear),
     /// The machines of a group of engineers: daily incremental and weekly synthetic full backups, those of a day as one [Lillibridge 4.2]
     Workgroup(Workgroup),
-    /// A disk image, in full every week: each day 2 % of the files change by 10 %, and 10 of 8000 MB are new [`RevDedup` 4.1]
+    /// A disk image, in full every week: each day 2 % of the files change by 10 %, and 10 of 8000 MB are new [RevDedup 4.1]
     Sg1(Sg),
     /// As sg1, but 4 % of the files change
     Sg2(Sg),
@@ -30,9 +36,9 @@ pub(crate) enum Workload {
     Sg4(Sg),
     /// As sg1, but 10 % of the files change
     Sg5(Sg),
-    /// Several disk images that begin as one and change as sg1 does, each by itself [`RevDedup` 4.1]
+    /// Several disk images that begin as one and change as sg1 does, each by itself [RevDedup 4.1]
     Gp(Gp),
-    /// The virtual machines of a course, from one master image, in blocks of 4 KiB [`RevDedup` 4.1]
+    /// The virtual machines of a course, from one master image, in blocks of 4 KiB [RevDedup 4.1]
     VmSeries(VmSeries),
     /// Streams with lineages: generations that add, delete and move data in clusters [DD Boost IV-B]
     Lineages(Lineages),
