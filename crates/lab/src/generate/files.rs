@@ -39,6 +39,22 @@ pub(crate) struct Shape {
     pub(crate) block: u64,
 }
 
+impl Shape {
+    /// As a tar has them. Log-normal, 256 KiB on average: papers do not say how long files are.
+    pub(crate) const IN_TAR: Self = Self {
+        mean: 256 << 10,
+        sigma: 1.2,
+        header: 512,
+        block: 1,
+    };
+    /// The same on a disk.
+    pub(crate) const ON_DISK: Self = Self {
+        header: 0,
+        block: 4096,
+        ..Self::IN_TAR
+    };
+}
+
 /// A share of files, or of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share(u64);
@@ -217,4 +233,96 @@ impl Files {
 
 pub(crate) fn index(n: u64) -> usize {
     usize::try_from(n).expect("there are as many in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::lengths::Lengths;
+
+    fn files(count: usize) -> Files {
+        let shape = Shape {
+            sigma: 0.0,
+            ..Shape::IN_TAR
+        };
+        let maker = Maker::new(Lengths::Content(4096), Dice::new(1, 2), 0);
+        let mut files = Files::new(shape, Dice::new(1, 1), Dice::new(1, 3), maker);
+        files.add(shape.mean * count as u64, 0);
+        files
+    }
+
+    fn changed(files: &Files, day: u32) -> Vec<usize> {
+        let numbers = files.files.iter().enumerate();
+        numbers
+            .filter(|(_, file)| file.day == day)
+            .map(|(n, _)| n)
+            .collect()
+    }
+
+    #[test]
+    fn a_day_changes_its_share_of_files_and_of_each() {
+        for pick in [Pick::Evenly, Pick::Walking] {
+            let mut files = files(1050);
+            let before = files.files.clone();
+            files.change(0, Share::percent(10.0), Share::percent(20.0), pick, 1);
+            let numbers = changed(&files, 1);
+            assert_eq!(numbers.len(), 105, "{pick:?}");
+            for n in numbers {
+                let stays = |slice: &&Slice| before[n].slices.contains(slice);
+                let kept: u64 = files.files[n]
+                    .slices
+                    .iter()
+                    .filter(stays)
+                    .map(|slice| u64::from(slice.len()))
+                    .sum();
+                let len = files.files[n].len();
+                assert_eq!(len, before[n].len());
+                assert_eq!(
+                    len,
+                    files.files[n]
+                        .slices
+                        .iter()
+                        .map(|slice| u64::from(slice.len()))
+                        .sum::<u64>()
+                );
+                // A fifth, its edges and the header.
+                assert!(
+                    (len * 66 / 100..=len * 80 / 100).contains(&kept),
+                    "{pick:?}: {kept} of {len}"
+                );
+                assert!(!stays(&&files.files[n].slices[0]), "the header is new");
+            }
+            // Half a file and half a file are one.
+            let counts = [2, 3].map(|day| {
+                files.change(0, Share::percent(0.05), Share::percent(20.0), pick, day);
+                changed(&files, day).len()
+            });
+            assert_eq!(counts, [0, 1], "{pick:?}");
+            files.change(0, Share::percent(100.0), Share::percent(100.0), pick, 4);
+            assert_eq!(changed(&files, 4).len(), 1050, "{pick:?}");
+            files.change(0, Share::percent(100.0), Share::percent(100.0), pick, 4);
+        }
+    }
+
+    #[test]
+    fn a_walk_keeps_to_directories_and_comes_back_to_some() {
+        let directories = |pick| {
+            let mut files = files(3200);
+            let mut visited = Vec::new();
+            for day in 1..=20 {
+                files.change(0, Share::percent(3.0), Share::percent(10.0), pick, day);
+                visited.extend(changed(&files, day).into_iter().map(|n| n / DIRECTORY));
+            }
+            let first = visited.iter().filter(|directory| **directory < 5).count();
+            visited.dedup();
+            (first, visited.len())
+        };
+        // 96 files a day, of 100 directories.
+        let ((even_first, even), (first, walked)) = (directories(Pick::Evenly), directories(Pick::Walking));
+        assert!(
+            (60..140).contains(&even_first) && even > 1000,
+            "{even_first}, {even}"
+        );
+        assert!(first > 600 && walked < 100, "{first}, {walked}");
+    }
 }

@@ -19,12 +19,6 @@ use crate::trace::{BackupHead, Extent};
 
 const DAYS_A_WEEK: u32 = 5;
 const BLOCK: u64 = 4096;
-const SHAPE: Shape = Shape {
-    mean: 256 << 10,
-    sigma: 1.2,
-    header: 0,
-    block: BLOCK,
-};
 /// Of zeros, where chunks are cut by content: the longest that there are.
 const ZEROS_LENGTHS: u32 = 4;
 
@@ -196,7 +190,12 @@ impl Workload for Images {
         // Of each series three, of the image that all begin with the first.
         let new = |number: u64| {
             let dice = |n| Dice::new(self.seed, 3 * number + n);
-            Files::new(SHAPE, dice(1), dice(3), Maker::new(lengths, dice(2), number))
+            Files::new(
+                Shape::ON_DISK,
+                dice(1),
+                dice(3),
+                Maker::new(lengths, dice(2), number),
+            )
         };
         let mut master = new(0);
         master.add(self.files_bytes, 0);

@@ -151,3 +151,125 @@ impl Rope {
         cut(&mut held, out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::dice::Dice;
+    use crate::generate::lengths::Lengths;
+    use crate::generate::{Compression, Workload, write};
+    use crate::trace::{BackupHead, Extent};
+
+    const LEN: u64 = 5000;
+
+    fn maker() -> Maker {
+        Maker::new(Lengths::Content(256), Dice::new(1, 1), 0)
+    }
+
+    /// A rope that was edited: a workload of one backup.
+    struct Edited(Vec<Vec<Edit>>);
+
+    impl Workload for Edited {
+        fn name(&self) -> &'static str {
+            "edited"
+        }
+        fn seed(&self) -> u64 {
+            1
+        }
+        fn compression(&self) -> Compression {
+            Compression::None
+        }
+        fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+            let mut maker = maker();
+            let mut rope = Rope::new(LEN, &mut maker);
+            for round in &self.0 {
+                rope.edit(&mut round.clone(), &mut maker);
+            }
+            out.begin(&BackupHead {
+                name: "edited".to_owned(),
+                extent: Extent::Full,
+            })?;
+            rope.say(64, 1024, out)?;
+            out.end()
+        }
+    }
+
+    fn bytes(rounds: &[Vec<Edit>]) -> Vec<u8> {
+        let (written, mut lens) = (crate::written::Written::default(), Vec::new());
+        let told = |len| {
+            lens.push(len);
+            Ok(())
+        };
+        write(&Edited(rounds.to_vec()), |_| Ok(written.open()), told).unwrap();
+        let last = lens.pop().unwrap_or(1);
+        assert!(lens.iter().all(|len| (64..=1024).contains(len)), "{lens:?}");
+        assert!((1..=1024).contains(&last));
+        written.into_each().remove(0)
+    }
+
+    fn edits() -> impl Strategy<Value = Vec<Edit>> {
+        let insert = prop_oneof![
+            Just(Insert::Nothing),
+            (0..900_u64).prop_map(Insert::Zeros),
+            (0..LEN, 0..900_u64).prop_map(|(from, len)| Insert::Copy(from, len)),
+        ];
+        let edit =
+            (0..LEN + 100, 0..900_u64, insert).prop_map(|(at, delete, insert)| Edit { at, delete, insert });
+        prop::collection::vec(edit, 0..6)
+    }
+
+    /// The same with bytes.
+    fn edited(old: &[u8], edits: &[Edit]) -> Vec<u8> {
+        let range = |from: u64, until: u64| {
+            let end = usize::try_from(until).unwrap().min(old.len());
+            &old[usize::try_from(from).unwrap().min(end)..end]
+        };
+        let mut sorted = edits.to_vec();
+        sorted.sort_by_key(|edit| edit.at);
+        let (mut new, mut at) = (Vec::new(), 0);
+        for edit in sorted {
+            new.extend_from_slice(range(at, edit.at.max(at)));
+            at = at.max(edit.at);
+            match edit.insert {
+                Insert::Nothing | Insert::New(_) => {}
+                Insert::Zeros(len) => new.resize(new.len() + usize::try_from(len).unwrap(), 0),
+                Insert::Copy(from, len) => new.extend_from_slice(range(from, from + len)),
+            }
+            at = at.max(edit.at + edit.delete);
+        }
+        new.extend_from_slice(range(at, u64::MAX));
+        new
+    }
+
+    proptest! {
+        #[test]
+        fn edits_are_those_of_bytes(first in edits(), second in edits()) {
+            let old = bytes(&[]);
+            prop_assert_eq!(old.len() as u64, LEN);
+            let once = edited(&old, &first);
+            prop_assert!(bytes(std::slice::from_ref(&first)) == once);
+            prop_assert!(bytes(&[first, second.clone()]) == edited(&once, &second));
+        }
+    }
+
+    #[test]
+    fn what_comes_is_new() {
+        let edit = |insert| {
+            vec![Edit {
+                at: 1000,
+                delete: 500,
+                insert,
+            }]
+        };
+        let (old, new) = (bytes(&[]), bytes(&[edit(Insert::New(700))]));
+        assert_eq!(new.len() as u64, LEN + 200);
+        assert!(new[..1000] == old[..1000] && new[1700..] == old[1500..]);
+        assert!(
+            new[1000..1700]
+                .windows(8)
+                .all(|some| !old.windows(8).any(|other| other == some))
+        );
+    }
+}

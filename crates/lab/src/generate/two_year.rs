@@ -15,12 +15,6 @@ use crate::error::LabError;
 use crate::trace::{BackupHead, Extent};
 
 const DAYS_A_WEEK: u32 = 5;
-const SHAPE: Shape = Shape {
-    mean: 256 << 10,
-    sigma: 1.2,
-    header: 512,
-    block: 1,
-};
 
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +55,7 @@ impl Workload for TwoYear {
         check_chunk_bytes(self.chunk_bytes)?;
         let dice = |stream| Dice::new(self.seed, stream);
         let maker = Maker::new(Lengths::Content(self.chunk_bytes), dice(2), 0);
-        let mut files = Files::new(SHAPE, dice(1), dice(3), maker);
+        let mut files = Files::new(Shape::IN_TAR, dice(1), dice(3), maker);
         files.add(self.snapshot_bytes, 0);
         for day in 1..=self.weeks.saturating_mul(DAYS_A_WEEK) {
             files.change(0, Share::percent(2.0), Share::percent(10.0), Pick::Evenly, day);

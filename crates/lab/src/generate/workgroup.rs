@@ -21,12 +21,6 @@ use crate::error::LabError;
 use crate::trace::{BackupHead, Extent};
 
 const DAYS_A_WEEK: u32 = 5;
-const SHAPE: Shape = Shape {
-    mean: 256 << 10,
-    sigma: 1.2,
-    header: 512,
-    block: 1,
-};
 /// A machine is used in so many of a million weeks, and days of them.
 const WEEKS_USED: u64 = 370_000;
 const DAYS_USED: u64 = 815_000;
@@ -108,7 +102,7 @@ impl Workgroup {
     fn files(&self, number: u64) -> Files {
         let dice = |n| Dice::new(self.seed, 4 * number + n);
         let maker = Maker::new(Lengths::Content(self.chunk_bytes), dice(2), number);
-        Files::new(SHAPE, dice(1), dice(3), maker)
+        Files::new(Shape::IN_TAR, dice(1), dice(3), maker)
     }
 
     /// The group's files, and machines with some of them.
