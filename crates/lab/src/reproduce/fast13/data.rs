@@ -11,6 +11,8 @@ use crate::reproduce::tee::{self, Trial};
 use crate::simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
 use crate::trace::{BackupHead, Chunk, Sink, Source};
 
+/// Of the paper's containers.
+const PAPER_CONTAINER_BYTES: u64 = 4 << 20;
 /// Of a chunk on average, at least.
 const CHUNK_BYTES: u64 = 3000;
 /// Of look-ups for each chunk: 42 bytes in half of the memory.
@@ -235,6 +237,20 @@ impl Data {
     /// Why a figure is more than a factor of 1.5 away.
     pub(super) fn far(&self) -> String {
         format!("more than a factor of 1.5 away: {}", self.says.untold)
+    }
+
+    /// The same of an LRU cache of so many MiB of the paper's, which may be of few containers here.
+    pub(super) fn far_with_lru(&self, mib: u64) -> String {
+        let here = self.memory(mib, Assembly::Lru).bytes / self.container_bytes;
+        let paper = (mib << 20) / PAPER_CONTAINER_BYTES;
+        if here == paper {
+            return self.far();
+        }
+        format!(
+            "{}; an LRU cache of {} has room for {here} containers here, for {paper} in the paper",
+            self.far(),
+            said_mib(mib)
+        )
     }
 
     /// Data, schedule, container size and memory, in words.

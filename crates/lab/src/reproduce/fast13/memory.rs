@@ -87,7 +87,7 @@ pub(super) fn lru(data: &Data, outcomes: &[Outcome]) -> Experiment {
                     format!("{gain:.1}X"),
                 )
                 .value(gain)
-                .met(is_between(gain, (least, most)), data.far()),
+                .met(is_between(gain, (least, most)), data.far_with_lru(32)),
             );
         }
         let (first, last) = data.says.more_memory;
@@ -100,7 +100,7 @@ pub(super) fn lru(data: &Data, outcomes: &[Outcome]) -> Experiment {
                     format!("{gain:.1}X"),
                 )
                 .value(gain)
-                .met(is_near(gain, paper), data.far()),
+                .met(is_near(gain, paper), data.far_with_lru(128)),
             );
         }
     }
@@ -148,7 +148,14 @@ pub(super) fn assembly(data: &Data, outcomes: &[Outcome]) -> Experiment {
                     format!("{ratio:.1}X"),
                 )
                 .value(ratio)
-                .met(ratio >= must, format!("less than {must}X: {}", data.says.untold)),
+                .met(
+                    ratio >= must && ratio <= 1.5 * most,
+                    format!(
+                        "not within {must}X and {:.1}X: {}",
+                        1.5 * most,
+                        data.far_with_lru(mib)
+                    ),
+                ),
             );
         }
         if let Some(ratio) = ratio(2 * mib) {
@@ -157,7 +164,7 @@ pub(super) fn assembly(data: &Data, outcomes: &[Outcome]) -> Experiment {
             rows.push(
                 Row::new(what, format!("{least}-{most}X"), format!("{ratio:.2}X"))
                     .value(ratio)
-                    .met(is_between(ratio, (least, most)), data.far()),
+                    .met(is_between(ratio, (least, most)), data.far_with_lru(2 * mib)),
             );
         }
     }
