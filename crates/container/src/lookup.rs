@@ -83,7 +83,7 @@ impl FingerprintTable {
         usize::try_from(fingerprint.index_bits() >> self.shift).expect("fewer bits than the table's size")
     }
 
-    /// The positions that may have the fingerprint, in ascending order, and all that do among them: whoever asks
+    /// The positions that may have the fingerprint, and all that do among them, those in ascending order: whoever asks
     /// compares.
     pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
         let mask = self.positions.len() - 1;

@@ -102,6 +102,8 @@ impl Cutter {
             name: path.display().to_string(),
             extent: Extent::Full,
         })?;
+        // A file before it may have failed in the middle.
+        self.buffer.clear();
         walk(path, self.left_out, &mut |bytes, is_last| {
             self.feed(bytes, is_last, sink)
         })?;

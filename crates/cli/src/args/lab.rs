@@ -61,7 +61,7 @@ pub(crate) struct Simulate {
     /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and the new one: 30)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
-    /// Keep so many of the last backups, of the full ones, and of every fourth full one
+    /// Beside the newest, keep so many of the last backups, of the full ones, and of every fourth full one
     #[arg(long, value_name = "SONS,FATHERS,GRANDFATHERS", value_parser = parse_generations, conflicts_with = "keep")]
     pub(crate) keep_generations: Option<[usize; 3]>,
     /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it all are found

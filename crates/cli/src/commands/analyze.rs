@@ -40,7 +40,7 @@ struct AnalyzedLine<'a> {
     bytes: u64,
     chunk_bytes: u32,
     cap: Option<u32>,
-    memory_bytes: u64,
+    memory_bytes: Option<u64>,
     output: &'a str,
 }
 
@@ -86,7 +86,8 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
         count(analysis.backups.len() as u64, "backup", "backups")
     ))?;
     output.result(format!(
-        "  init --chunk-kib {}: {}",
+        "  {} {}: {}",
+        chosen.chunk_option,
         chosen.chunk_bytes >> 10,
         chosen.chunk_why
     ))?;
@@ -94,11 +95,13 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
         .cap
         .map_or_else(|| "none".to_owned(), |cap| cap.to_string());
     output.result(format!("  backup --cap {cap}: {}", chosen.cap_why))?;
-    output.result(format!(
-        "  restore --memory {}M: {}",
-        chosen.memory >> 20,
-        chosen.memory_why
-    ))?;
+    if let Some(memory) = chosen.memory {
+        output.result(format!(
+            "  restore --memory {}M: {}",
+            memory >> 20,
+            chosen.memory_why
+        ))?;
+    }
     let shown = args.output.display().to_string();
     output.line(format!("tables and plots are in {shown}"))?;
     output.object(&AnalyzedLine {

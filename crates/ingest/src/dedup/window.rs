@@ -250,7 +250,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.count(look_up, outlet, stream, len)
     }
 
-    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier backup: one in `node`.
+    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier backup. `node`, which only a
+    /// cap asks for, is its node.
     ///
     /// # Errors
     /// As [`Self::take`].

@@ -48,8 +48,9 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</ol>\n<h2>Recommended</h2>\n<ul>")?;
     writeln!(
         out,
-        "<li>Chunks of <b>{}</b> (<code>init --chunk-kib {}</code>): {}.</li>",
+        "<li>Chunks of <b>{}</b> (<code>{} {}</code>): {}.</li>",
         bytes(u64::from(chosen.chunk_bytes)),
+        chosen.chunk_option,
         chosen.chunk_bytes >> 10,
         escaped(&chosen.chunk_why)
     )?;
@@ -64,7 +65,7 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
         "<li>Memory for restores <b>{}</b> (<code>restore --memory</code>): {}.</li>\n</ul>",
-        bytes(chosen.memory),
+        chosen.memory.map_or_else(|| "as it is".to_owned(), bytes),
         escaped(&chosen.memory_why)
     )?;
     writeln!(

@@ -1,7 +1,8 @@
 //! What a user's own data would give with other settings: chunk size, cap, memory.
 //!
 //! Data is read once. For each chunk size it is cut, and each setting has a simulator in which the engine's policy decides
-//! ([`crate::simulate`]); nothing compresses there. Memory: for each GiB of distinct data some 100 MiB.
+//! ([`crate::simulate`]); nothing compresses there. Memory: for each GiB of distinct data some 100 MiB, and for each segment that a
+//! backup has anew some KiB.
 
 mod html;
 mod recommend;
@@ -77,10 +78,10 @@ pub struct Given {
 }
 
 impl Given {
-    /// Memory of the index: hooks of all chunks, some 7 bytes each.
+    /// Memory of the index: hooks of all chunks, some 6 bytes each.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
-        self.chunks_stored * 7
+        self.chunks_stored * 6
     }
 }
 
@@ -168,7 +169,7 @@ pub fn analyze(
     let uncapped = by_cap.first().cloned();
     let Some(uncapped) = uncapped.filter(|given| given.bytes_stored > 0) else {
         return Err(LabError::Settings(
-            "there is nothing but zeros to read".to_owned(),
+            "there is no data to read, or nothing but zeros".to_owned(),
         ));
     };
     by_size.push(uncapped);
@@ -183,7 +184,7 @@ pub fn analyze(
         backups: paths.to_vec(),
         bytes,
         tried: tried.clone(),
-        recommended: recommend::of(&by_size, &by_cap, paths.len()),
+        recommended: recommend::of(&by_size, &by_cap, paths.len(), tried.fixed),
         by_size,
         by_cap,
     })
@@ -218,7 +219,6 @@ fn trial(cap: Option<u32>, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>
                 cap: cap.map_or(Cap::None, Cap::Fixed),
                 ..Capping::default()
             },
-            warm: true,
             ..Policy::default()
         }),
         schedule: Schedule::All,

@@ -24,13 +24,15 @@ pub struct Recommended {
     pub cap: Option<u32>,
     /// Why.
     pub cap_why: String,
-    /// Memory of restores, in bytes.
-    pub memory: u64,
+    /// How that size is asked for.
+    pub chunk_option: &'static str,
+    /// Memory of restores, in bytes; `None` where none of those restored reads anything.
+    pub memory: Option<u64>,
     /// Why.
     pub memory_why: String,
 }
 
-pub(super) fn of(by_size: &[Given], by_cap: &[Given], backups: usize) -> Recommended {
+pub(super) fn of(by_size: &[Given], by_cap: &[Given], backups: usize, fixed: bool) -> Recommended {
     let (chunk_bytes, chunk_why) = chunk(by_size);
     let (cap, cap_why) = cap(by_cap, backups);
     let chosen = by_cap.iter().find(|given| given.cap == cap);
@@ -38,6 +40,11 @@ pub(super) fn of(by_size: &[Given], by_cap: &[Given], backups: usize) -> Recomme
     Recommended {
         chunk_bytes,
         chunk_why,
+        chunk_option: if fixed {
+            "backup --image-kib"
+        } else {
+            "init --chunk-kib"
+        },
         cap,
         cap_why,
         memory,
@@ -109,7 +116,7 @@ fn cap(by_cap: &[Given], backups: usize) -> (Option<u32>, String) {
         Some((given, times)) => (
             given.cap,
             format!(
-                "restores are {times:.2} times as fast, for {:.1} % of the deduplication",
+                "with chunks of 8 KiB restores are {times:.2} times as fast, for {:.1} % of the deduplication",
                 (1.0 - given.factor / none.factor) * 100.0
             ),
         ),
@@ -127,17 +134,17 @@ fn middle(given: &Given) -> Option<f64> {
     speed.map(|(_, speed)| *speed)
 }
 
-fn memory(given: Option<&Given>) -> (u64, String) {
+fn memory(given: Option<&Given>) -> (Option<u64>, String) {
     let speeds = given.map_or(&[][..], |given| &given.speeds);
     let Some(best) = speeds.iter().map(|(_, speed)| *speed).reduce(f64::max) else {
-        return (0, "no restore reads anything".to_owned());
+        return (None, "no restore reads anything".to_owned());
     };
     let enough = speeds.iter().find(|(_, speed)| *speed >= best * SPEED_SHARE);
     let (bytes, speed) = enough.copied().unwrap_or((0, best));
     (
-        bytes,
+        Some(bytes),
         format!(
-            "{speed:.1} MiB for each container read; no more memory that was tried gives more than {best:.1}"
+            "{speed:.1} MiB for each container read, with chunks of 8 KiB; no more memory that was tried gives more than {best:.1}"
         ),
     )
 }

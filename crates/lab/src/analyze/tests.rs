@@ -95,11 +95,36 @@ fn the_file_stands_alone_and_names_are_not_markup() {
 #[test]
 fn zeros_alone_and_sizes_without_the_default_are_told() {
     let error = analysis(&[vec![0; 100_000]], &tried()).unwrap_err().to_string();
-    assert!(error.contains("nothing but zeros"), "{error}");
+    assert!(error.contains("no data"), "{error}");
     let without = Tried {
         chunk_bytes: vec![4 << 10],
         ..tried()
     };
     let error = analysis(&[noise(1, 10)], &without).unwrap_err().to_string();
     assert!(error.contains("default chunk size"), "{error}");
+}
+
+#[test]
+fn images_are_cut_evenly_and_asked_for_as_images() {
+    let fixed = Tried {
+        fixed: true,
+        ..tried()
+    };
+    let (of_images, _) = analysis(&versions(3), &fixed).unwrap();
+    assert_eq!(
+        of_images.by_size[0].chunks_stored % 256,
+        32,
+        "256 chunks of 4 KiB, and 16 changed twice"
+    );
+    assert_eq!(of_images.recommended.chunk_option, "backup --image-kib");
+    assert!(html(&of_images).unwrap().contains("backup --image-kib"));
+    let (of_files, _) = analysis(&versions(3), &tried()).unwrap();
+    assert_eq!(of_files.recommended.chunk_option, "init --chunk-kib");
+}
+
+#[test]
+fn where_the_last_backups_are_empty_no_memory_is_recommended() {
+    let backups = [noise(1, 100_000), Vec::new(), Vec::new(), Vec::new()];
+    let (analysis, _) = analysis(&backups, &tried()).unwrap();
+    assert_eq!(analysis.recommended.memory, None);
 }

@@ -1,7 +1,7 @@
 //! Beyond the papers: does a restore that looks ahead read less than an assembly area of the same memory? (L9)
 //!
 //! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or both. The question of
-//! how to split it is answered by measuring every split, on every data set; the yardstick knows the whole recipe for nothing.
+//! how to split it is answered by measuring every split, on every data set; the yardstick is the same cache that knows the whole recipe for nothing; no bound is proved.
 
 use restore::plan::Assembly;
 
@@ -66,7 +66,7 @@ impl Data {
     }
 }
 
-fn data(bytes: u64) -> Vec<Data> {
+fn data(bytes: u64, weeks: u32) -> Vec<Data> {
     let of = |name, workload: Box<dyn Workload>, schedule| Data {
         name,
         workload,
@@ -76,7 +76,7 @@ fn data(bytes: u64) -> Vec<Data> {
     };
     let two_year = TwoYear {
         snapshot_bytes: bytes / 4,
-        weeks: 48,
+        weeks,
         ..TwoYear::default()
     };
     let workgroup = Workgroup {
@@ -129,7 +129,7 @@ fn run(run: &mut Run<'_>) -> Result<(), LabError> {
         Extent::Full => 1_000_000_000,
         Extent::Quick => 256_000_000,
     };
-    let mut all = data(bytes);
+    let mut all = data(bytes, 48);
     for data in &mut all {
         data.count()?;
         run.progress.expect(2 * data.bytes);
@@ -152,7 +152,7 @@ fn run(run: &mut Run<'_>) -> Result<(), LabError> {
         seeds: vec!["L5", "L9"],
         setup: format!(
             "{} of the last backups of each data set, some {} MB each; containers of 4 MiB; memory a 64th of a backup (no less than two containers), and a 16th; \
-             a reference that is known ahead takes 64 bytes of it",
+             a reference that is known ahead takes 128 bytes of it, a chunk that is kept 64 more than its own",
             RESTORED,
             bytes / 1_000_000
         ),
@@ -321,7 +321,7 @@ mod tests {
     fn every_data_set_is_restored_in_every_way() {
         let bytes = 8_000_000;
         let progress = Progress::new(Arc::default());
-        for mut data in data(bytes).into_iter().skip(1) {
+        for mut data in data(bytes, 3) {
             data.count().unwrap();
             let outcomes = replay(&mut data, 2 << 20, &progress).unwrap();
             let reads = reads(&outcomes);

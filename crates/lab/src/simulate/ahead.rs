@@ -4,7 +4,7 @@
 //! known as fit a share of the memory. When a container is read, the area's spots are filled, and chunks that the
 //! references after it need are kept; when there is no room, those go that are needed last. An area of nothing is a cache alone:
 //! nothing is set aside for spots that nothing has filled yet, and equal chunks are kept once. With all references known and for
-//! nothing, it is the yardstick.
+//! nothing, it is the yardstick: greedy still, so no bound is proved.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -15,7 +15,9 @@ use types::{ChunkLocation, ContainerId};
 use crate::error::LabError;
 
 /// What a reference takes that is looked at ahead: place, length, and its places in the tables.
-const REFERENCE_BYTES: u64 = 64;
+const REFERENCE_BYTES: u64 = 128;
+/// What a chunk that is kept takes beside its bytes.
+const KEPT_BYTES: u64 = 64;
 
 /// How a restore uses memory to look ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,6 +75,8 @@ struct Area<I> {
     kept: HashMap<ChunkLocation, Kept>,
     by_next: BTreeMap<u64, ChunkLocation>,
     kept_bytes: u64,
+    /// What each takes beside its bytes.
+    kept_extra: u64,
     reads: u64,
 }
 
@@ -101,6 +105,7 @@ where
         kept: HashMap::new(),
         by_next: BTreeMap::new(),
         kept_bytes: 0,
+        kept_extra: memory.references.map_or(0, |_| KEPT_BYTES),
         reads: 0,
     };
     while area.step()? {
@@ -209,14 +214,14 @@ where
                     next: number,
                 });
                 self.by_next.insert(number, at);
-                self.kept_bytes += spot.len;
+                self.kept_bytes += spot.len + self.kept_extra;
             }
         }
         while self.kept_bytes > self.cache_max
             && let Some((_, last)) = self.by_next.pop_last()
         {
             let gone = self.kept.remove(&last);
-            self.kept_bytes -= gone.map_or(0, |kept| kept.len);
+            self.kept_bytes -= gone.map_or(0, |kept| kept.len + self.kept_extra);
         }
     }
 
@@ -235,7 +240,7 @@ where
             kept.next = next;
             self.by_next.insert(next, at);
         } else {
-            self.kept_bytes -= kept.len;
+            self.kept_bytes -= kept.len + self.kept_extra;
             self.kept.remove(&at);
         }
     }

@@ -187,9 +187,10 @@ pub(super) struct EngineStore {
 
 impl EngineStore {
     pub(super) fn new(container_bytes: u64, policy: Policy) -> Result<Self, LabError> {
-        if policy.segment_chunks < 2 || policy.region_bytes == 0 {
+        let chunks = policy.segment_chunks;
+        if !chunks.is_power_of_two() || !(4..=16_384).contains(&chunks) || policy.region_bytes == 0 {
             return Err(LabError::Settings(
-                "a segment has at least two chunks on average, and a region at least one byte".to_owned(),
+                "a segment has a power of two from 4 to 16,384 chunks on average, and a region at least one byte".to_owned(),
             ));
         }
         Ok(Self {

@@ -69,15 +69,14 @@ impl ExactStore {
     /// Takes the next chunk of a backup.
     pub(super) fn take(&mut self, chunk: &Chunk) -> Result<(), LabError> {
         let Some(fingerprint) = chunk.fingerprint else {
-            let len = u64::from(chunk.len);
-            self.recipe.parts.push(Part::Zeros { len });
+            self.recipe.push_zeros(u64::from(chunk.len));
             return Ok(());
         };
         let at = match self.index.get(&fingerprint) {
             Some(at) => *at,
             None => self.add(fingerprint, chunk.len)?,
         };
-        super::check_len(self.containers.held(at), chunk.len)?;
+        super::check_len(self.containers.held(at), u64::from(chunk.len))?;
         self.containers.name(at);
         self.recipe.push_chunk(at, chunk.len);
         Ok(())

@@ -233,6 +233,9 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Simulator<T> {
 
 impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
     fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+        if self.open.is_some() {
+            return Err(LabError::Settings("a backup begins within another".to_owned()));
+        }
         let leaving = self.kept.leaving(self.settings.schedule);
         self.bytes_kept -= leaving.iter().map(|recipe| recipe.bytes).sum::<u64>();
         if !leaving.is_empty() {
@@ -294,8 +297,8 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
 }
 
 /// A fingerprint has one length.
-fn check_len(held: &Held, len: u32) -> Result<(), LabError> {
-    if held.len == len {
+fn check_len(held: &Held, len: u64) -> Result<(), LabError> {
+    if u64::from(held.len) == len {
         return Ok(());
     }
     Err(LabError::Settings(format!(

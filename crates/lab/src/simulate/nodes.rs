@@ -166,12 +166,13 @@ impl Nodes {
         held.node.as_ref().filter(|_| held.uses > 0)
     }
 
-    /// Fingerprints of a container, by slot.
+    /// Fingerprints of a container's nodes that are named, by slot.
     pub(super) fn listed(&self, id: ContainerId) -> impl Iterator<Item = (Fingerprint, Slot)> {
         let container = self.container(id);
         container.into_iter().flat_map(|container| {
             let nodes = &self.all[container.first as usize..(container.first + container.count) as usize];
-            nodes.iter().zip(0..).map(|(held, n)| (held.fingerprint, slot(n)))
+            let named = nodes.iter().zip(0..).filter(|(held, _)| held.uses > 0);
+            named.map(|(held, n)| (held.fingerprint, slot(n)))
         })
     }
 

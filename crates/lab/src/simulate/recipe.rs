@@ -28,6 +28,15 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
+    /// Zeros that follow each other are one run.
+    pub(super) fn push_zeros(&mut self, more: u64) {
+        if let Some(Part::Zeros { len }) = self.parts.last_mut() {
+            *len += more;
+        } else {
+            self.parts.push(Part::Zeros { len: more });
+        }
+    }
+
     pub(super) fn push_chunk(&mut self, at: At, len: u32) {
         self.chunks += 1;
         self.bytes += u64::from(len);

@@ -12,7 +12,7 @@ pub enum Schedule {
     All,
     /// The n-th before goes as the next comes: 30 is the paper's 'cycle30'.
     Cycle(usize),
-    /// Grandfather, father, son: as the next comes, of those before so many stay, of the full ones so many, and of every
+    /// Grandfather, father, son: beside the next one, so many of those before stay, of the full ones so many, and of every
     /// fourth full one so many.
     Generations {
         /// The last backups.
@@ -50,17 +50,18 @@ impl Backups {
         let stays = |kept: &Kept| match schedule {
             Schedule::All => true,
             // The one that comes counts as well.
-            Schedule::Cycle(backups) => kept.number + backups as u64 > count,
+            Schedule::Cycle(backups) => kept.number.saturating_add(backups as u64) > count,
             Schedule::Generations {
                 sons,
                 fathers,
                 grandfathers,
             } => {
-                kept.number + sons as u64 >= count
+                kept.number.saturating_add(sons as u64) >= count
                     || kept.full.is_some_and(|number| {
                         let months = full.div_ceil(MONTH);
-                        number + fathers as u64 >= full
-                            || number % MONTH == 0 && number / MONTH + grandfathers as u64 >= months
+                        number.saturating_add(fathers as u64) >= full
+                            || number % MONTH == 0
+                                && (number / MONTH).saturating_add(grandfathers as u64) >= months
                     })
             }
         };

@@ -125,6 +125,20 @@ impl OpenSession {
         }
     }
 
+    /// What is stored at a place, or will be.
+    fn held(&self, at: ChunkLocation) -> Option<&Held> {
+        if at.container.session == self.session {
+            let container = self.containers.get(at.container.sequence.get() as usize)?;
+            return container.chunks.get(at.slot.get() as usize);
+        }
+        let at = self.stored.containers.at(at)?;
+        self.stored
+            .containers
+            .get(at.container)?
+            .chunks
+            .get(at.slot as usize)
+    }
+
     /// Writes the nodes of all segments whose chunks have places.
     fn settle(&mut self) -> Result<(), LabError> {
         while let Some(segment) = self.waiting.pop_front() {
@@ -135,7 +149,7 @@ impl OpenSession {
                     .get(number)
                     .ok_or_else(|| LabError::Settings("a segment repeats none".to_owned()))?,
                 SegmentBody::Fresh { number, children } => {
-                    let Some(written) = self.written(segment.fingerprint, children) else {
+                    let Some(written) = self.written(segment.fingerprint, children)? else {
                         self.waiting.push_front(segment);
                         return Ok(());
                     };
@@ -160,7 +174,11 @@ impl OpenSession {
         number.ok_or_else(|| LabError::Settings("a segment is known nowhere".to_owned()))
     }
 
-    fn written(&self, fingerprint: Fingerprint, children: &[PlacedChild]) -> Option<Written> {
+    fn written(
+        &self,
+        fingerprint: Fingerprint,
+        children: &[PlacedChild],
+    ) -> Result<Option<Written>, LabError> {
         let (mut chunks, mut bytes) = (0, 0);
         let place = |child: &PlacedChild| {
             let at = match child.place {
@@ -171,17 +189,23 @@ impl OpenSession {
             Some(Child::chunk(child.fingerprint, child.len, at))
         };
         let placed: Option<Vec<Child>> = children.iter().map(place).collect();
-        let placed = placed?;
-        for child in placed.iter().filter(|child| child.location().is_some()) {
+        let Some(placed) = placed else {
+            return Ok(None);
+        };
+        for child in &placed {
+            let Some(at) = child.location() else { continue };
+            if let Some(held) = self.held(at) {
+                super::check_len(held, child.logical_len)?;
+            }
             chunks += 1;
             bytes += child.logical_len;
         }
-        Some(Written {
+        Ok(Some(Written {
             fingerprint,
             node: segment_node(&placed).into(),
             chunks,
             bytes,
-        })
+        }))
     }
 
     /// The backup is complete.

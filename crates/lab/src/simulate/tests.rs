@@ -162,25 +162,128 @@ proptest! {
 
 #[test]
 fn a_fingerprint_with_two_lengths_is_told() {
-    let settings = Settings {
-        container_bytes: 100,
-        finding: Finding::Exact { seal: false },
-        schedule: Schedule::All,
-        memories: Vec::new(),
-        skip: 0,
-    };
-    let mut simulator = Simulator::new(settings, |_| Ok(())).unwrap();
+    for finding in [Finding::Exact { seal: false }, engine()] {
+        let settings = Settings {
+            container_bytes: 100,
+            finding,
+            schedule: Schedule::All,
+            memories: Vec::new(),
+            skip: 0,
+        };
+        let mut simulator = Simulator::new(settings, |_| Ok(())).unwrap();
+        let head = BackupHead {
+            name: "one".to_owned(),
+            extent: Extent::Full,
+        };
+        simulator.begin(&head).unwrap();
+        let longer = Chunk { len: 9, ..chunk(1) };
+        let taken = simulator
+            .chunks(&[chunk(1), longer])
+            .and_then(|()| simulator.end());
+        let error = taken.unwrap_err().to_string();
+        assert!(
+            error.contains("9 bytes has the fingerprint of one of 2"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn backups_begin_and_end_one_after_another() {
+    let mut simulator = Simulator::new(
+        Settings {
+            container_bytes: 100,
+            finding: engine(),
+            schedule: Schedule::Generations {
+                sons: usize::MAX,
+                fathers: usize::MAX,
+                grandfathers: usize::MAX,
+            },
+            memories: Vec::new(),
+            skip: 0,
+        },
+        |_| Ok(()),
+    )
+    .unwrap();
     let head = BackupHead {
         name: "one".to_owned(),
         extent: Extent::Full,
     };
-    simulator.begin(&head).unwrap();
-    let longer = Chunk { len: 9, ..chunk(1) };
-    let error = simulator.chunks(&[chunk(1), longer]).unwrap_err().to_string();
+    assert!(simulator.end().is_err() && simulator.chunks(&[chunk(1)]).is_err());
+    for _ in 0..6 {
+        simulator.begin(&head).unwrap();
+        assert!(simulator.begin(&head).is_err());
+        simulator.chunks(&[chunk(1)]).unwrap();
+        simulator.end().unwrap();
+    }
+}
+
+/// What a cache kept, and how sparse hooks are, show in what look-ups do.
+#[test]
+fn warm_caches_load_less_and_sparse_hooks_are_fewer() {
+    let printer = crate::cut::trace_printer();
+    let chunks: Vec<Chunk> = (0..4000_u32)
+        .map(|n| Chunk {
+            fingerprint: Some(printer.chunk(&n.to_le_bytes())),
+            len: 1000,
+        })
+        .collect();
+    let looked = |warm: bool, halvings: u8| {
+        let mut looked = Vec::new();
+        let settings = Settings {
+            container_bytes: 100_000,
+            finding: Finding::Engine(Policy {
+                warm,
+                sampling: SamplingRate::new(halvings).unwrap(),
+                ..Policy::default()
+            }),
+            schedule: Schedule::All,
+            memories: Vec::new(),
+            skip: 0,
+        };
+        let mut simulator = Simulator::new(settings, |outcome| {
+            looked.push(outcome.looked.unwrap());
+            Ok(())
+        })
+        .unwrap();
+        for backup in 0..4_u32 {
+            let head = BackupHead {
+                name: backup.to_string(),
+                extent: Extent::Full,
+            };
+            simulator.begin(&head).unwrap();
+            // A new chunk in every segment, so that none is known whole.
+            for (n, part) in chunks.chunks(100).enumerate() {
+                let new = [backup.to_le_bytes(), u32::try_from(n).unwrap().to_be_bytes()].concat();
+                let new = Chunk {
+                    fingerprint: Some(printer.chunk(&new)),
+                    len: 1000,
+                };
+                simulator.chunks(part).unwrap();
+                simulator.chunks(&[new]).unwrap();
+            }
+            simulator.end().unwrap();
+        }
+        drop(simulator);
+        looked
+    };
+    let (cold, warm, sparse) = (looked(false, 0), looked(true, 0), looked(false, 4));
+    let loads = |looked: &[Looked]| looked[2].lookups.catalog_loads + looked[3].lookups.catalog_loads;
     assert!(
-        error.contains("9 bytes has the fingerprint of one of 2"),
-        "{error}"
+        loads(&warm) * 2 < loads(&cold),
+        "{} {}",
+        loads(&warm),
+        loads(&cold)
     );
+    assert_eq!(warm[3].chunks_new, cold[3].chunks_new);
+    let hooks = |looked: &[Looked]| looked[3].index.entries[0];
+    assert!(
+        hooks(&sparse) * 8 < hooks(&cold),
+        "{} {}",
+        hooks(&sparse),
+        hooks(&cold)
+    );
+    assert_eq!((cold[3].period, sparse[3].period), (1, 16));
 }
 
 /// What is gone from a container makes its slot in the cache no smaller.

@@ -138,9 +138,9 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let mut outcomes = Vec::new();
     let simulator = Simulator::new(settings.clone(), |outcome| {
-        // At once: a long simulation that is stopped has told what it knew.
+        // At once: with `--json` a long simulation that is stopped has told what it knew.
         tell_one(&outcome, output).map_err(|source| LabError::Io {
-            what: outcome.name.clone(),
+            what: "standard output".to_owned(),
             source,
         })?;
         outcomes.push(outcome);
