@@ -18,7 +18,7 @@ const WINDOW_MB: u64 = 20;
 /// The paper's caps, containers a window; 0 stands for none.
 pub(super) const CAPS: [u32; 14] = [0, 250, 200, 150, 130, 110, 90, 70, 50, 40, 30, 20, 15, 10];
 /// A few of them.
-pub(super) const SOME_CAPS: [u32; 6] = [0, 90, 50, 30, 20, 10];
+pub(super) const SOME_CAPS: [u32; 6] = [0, 130, 90, 50, 20, 10];
 /// What figure 6 shows, over time.
 const OVER_TIME: [u32; 5] = [0, 90, 50, 20, 10];
 /// Of the memory that figure 6 restores with.
@@ -106,7 +106,7 @@ fn said_cap(cap: u32) -> String {
 
 fn setup(data: &Data) -> String {
     format!(
-        "{} Capped by the engine's policy, windows of {}; every chunk has a hook and look-ups forget nothing.",
+        "{} Capped by the engine's policy, windows of {}; every chunk has a hook, and look-ups forget nothing from one backup to the next.",
         data.setup(),
         said_bytes(WINDOW_MB * 1_000_000)
     )
@@ -260,8 +260,11 @@ pub(super) fn over_time(data: &Data, tried: &[Tried]) -> Experiment {
         if let (Some((_, first)), Some((_, last))) = (points.first(), points.last()) {
             at_end.push((cap, *last));
             let growth = last / first;
-            let what = format!("growth of fragmentation, {}", said_cap(cap));
-            let ours = format!("{growth:.1}X");
+            let what = format!(
+                "growth of fragmentation, containers read for each MiB, {}",
+                said_cap(cap)
+            );
+            let ours = format!("{growth:.1}X, from {first:.2} to {last:.2}");
             let told = data.says.capped_growth.iter().find(|(told, _)| *told == cap);
             rows.push(match told {
                 None => Row::new(what, "drawn, not told", ours).value(growth),

@@ -61,7 +61,7 @@ pub(super) struct Data {
     pub(super) is_large: bool,
     /// Of a container at most.
     pub(super) container_bytes: u64,
-    /// Bytes here, to those of the paper's.
+    /// Bytes of memory here, to those of the paper's by whose size it is called.
     scale: (u64, u64),
     pub(super) says: &'static Says,
 }
@@ -174,7 +174,11 @@ impl Data {
         Self {
             name: "2year",
             load: Load::TwoYear(load),
-            size: format!("{} at first", said_bytes(snapshot_bytes)),
+            size: beside_paper(
+                format!("{} at first", said_bytes(snapshot_bytes)),
+                snapshot_bytes,
+                TWO_YEAR_BYTES,
+            ),
             backups,
             bytes: (mean / 5 + mean / 25) * backups,
             // New files, and what is overwritten with what is cut anew beside it.
@@ -210,7 +214,11 @@ impl Data {
         Ok(Self {
             name: "workgroup",
             load,
-            size: format!("machines of {} on average", said_bytes(machine_bytes)),
+            size: beside_paper(
+                format!("machines of {} on average", said_bytes(machine_bytes)),
+                machine_bytes,
+                MACHINE_BYTES,
+            ),
             backups: count.backups,
             bytes: count.bytes,
             // The group's files, as many as the largest machine has, a fifth of each machine, and what changes.
@@ -220,6 +228,15 @@ impl Data {
             scale: (machine_bytes, MACHINE_BYTES),
             says: &WORKGROUP,
         })
+    }
+
+    /// With the paper's whole memory, however small the data are.
+    #[must_use]
+    pub(super) fn with_whole_memory(self) -> Self {
+        Self {
+            scale: (1, 1),
+            ..self
+        }
     }
 
     /// What stands for so many MiB of the paper's memory.
@@ -291,7 +308,8 @@ impl Data {
         }
     }
 
-    /// A simulator of the engine's policy with a cap: every chunk has a hook, and no look-up forgets.
+    /// A simulator of the engine's policy with a cap: every chunk has a hook, and no look-up forgets, from one backup to the next
+    /// either.
     pub(super) fn capped(
         &self,
         capping: Capping,
@@ -304,6 +322,8 @@ impl Data {
             capping,
             memory,
             index_bytes: usize::try_from(HOOK_BYTES * chunks).unwrap_or(usize::MAX),
+            // Else each backup would fetch the catalogs of the whole store anew, which is most of its time.
+            warm: true,
             ..Policy::default()
         };
         Trial {
@@ -334,6 +354,15 @@ impl Data {
         let outcomes = tee::run(|sink| self.load.replay(sink), trials, progress)?;
         progress.correct(bytes, progress.done() - before);
         Ok(outcomes)
+    }
+}
+
+/// A size in words, with the paper's where that is another.
+fn beside_paper(said: String, here: u64, paper: u64) -> String {
+    if here == paper {
+        said
+    } else {
+        format!("{said} (the paper: {})", said_bytes(paper))
     }
 }
 

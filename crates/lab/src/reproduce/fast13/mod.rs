@@ -2,9 +2,10 @@
 //! FAST 2013, section 4 (L1-L10).
 //!
 //! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two; its first snapshot of '2year' as 10^10 bytes.
-//! Where the data are smaller than the paper's, memory is smaller in the same proportion (never below one container), so that it
-//! holds the same share of a backup; it is called by the paper's size. Containers and chunks stay as they are: what a
-//! container read brings depends on them.
+//! Where the data are smaller than the paper's and nothing is capped, memory is smaller in the same proportion (never below one
+//! container), so that it holds the same share of a backup; it is called by the paper's size. Containers and chunks stay as they
+//! are: what a container read brings depends on them. Where caps or sizes of containers vary, memory is the paper's whole:
+//! windows and caps are as well, and what they bring depends on how many of a window's containers an LRU cache has room for.
 
 mod capping;
 mod containers;
@@ -26,9 +27,10 @@ pub(super) const PAPER: Paper = Paper {
     title: "Lillibridge, Eshghi, Bhagwat: *Improving Restore Speed for Backup Systems that Use Inline Chunk-Based \
             Deduplication*, FAST 2013.",
     extents: [
-        "The whole of '2year' where nothing is capped, a twentieth of it where caps vary; a quarter and a fortieth of \
-         Workgroup-like data.",
-        "A tenth of '2year' and of Workgroup-like data where nothing is capped, a fortieth where caps vary, and fewer caps.",
+        "The whole of '2year' and a quarter of Workgroup-like data; where caps or sizes of containers vary, a twentieth of the \
+         one and a fortieth of the other, with all caps of the paper's.",
+        "A tenth of '2year' and of Workgroup-like data; where caps or sizes of containers vary, a twentieth of the one and a \
+         fortieth of the other, with a few of the caps.",
     ],
     run,
 };
@@ -40,12 +42,12 @@ const CYCLE: usize = 30;
 struct Extents {
     /// Figures 1, 2 and 8.
     two_year: Data,
-    /// Figures 4, 5, 6, 7 and 9.
-    two_year_capped: Data,
-    /// Figures 2, 3, 8, 10, 11 and 12.
+    /// Figures 4, 5, 6, 7 and 9: with the paper's whole memory.
+    two_year_small: Data,
+    /// Figures 2, 3 and 8.
     workgroup: Data,
-    /// Figures 4, 5, 6, 7 and 9.
-    workgroup_capped: Data,
+    /// Figures 4 to 7 and 9 to 12: with the paper's whole memory.
+    workgroup_small: Data,
     /// Caps that are tried.
     caps: &'static [u32],
     /// Windows of figure 7, in MB.
@@ -60,21 +62,24 @@ impl Extents {
     fn of(extent: Extent, progress: &Progress) -> Result<Self, LabError> {
         let two_year = |bytes| Data::two_year(bytes, 96, CONTAINER_BYTES);
         let workgroup = |bytes| Data::workgroup(bytes, 18, CONTAINER_BYTES, progress);
+        // Small ones are the same in both.
+        let two_year_small = two_year(500_000_000).with_whole_memory();
+        let workgroup_small = workgroup(525_000_000)?.with_whole_memory();
         Ok(match extent {
             Extent::Quick => Self {
                 two_year: two_year(1_000_000_000),
-                two_year_capped: two_year(250_000_000),
+                two_year_small,
                 workgroup: workgroup(2_100_000_000)?,
-                workgroup_capped: workgroup(525_000_000)?,
+                workgroup_small,
                 caps: &capping::SOME_CAPS,
                 windows_mb: &[20, 80],
                 windows_caps: &[50, 10],
             },
             Extent::Full => Self {
                 two_year: two_year(10_000_000_000),
-                two_year_capped: two_year(500_000_000),
+                two_year_small,
                 workgroup: workgroup(5_250_000_000)?,
-                workgroup_capped: workgroup(525_000_000)?,
+                workgroup_small,
                 caps: &capping::CAPS,
                 windows_mb: &[20, 80, 160],
                 windows_caps: &[90, 50, 20],
@@ -93,17 +98,17 @@ fn reproduce(run: &mut Run<'_>, extents: &Extents) -> Result<(), LabError> {
         capping::caps(extents.caps).len() + capping::windows(extents.windows_mb, extents.windows_caps).len();
     for (data, trials) in [
         (&extents.two_year, 1),
-        (&extents.workgroup, 1 + containers::TRIALS),
-        (&extents.two_year_capped, tries as u64),
-        (&extents.workgroup_capped, tries as u64),
+        (&extents.workgroup, 1),
+        (&extents.two_year_small, tries as u64),
+        (&extents.workgroup_small, containers::TRIALS + tries as u64),
     ] {
         data.expect(trials, run.progress);
     }
     uncapped(run, &extents.two_year)?;
-    capped(run, &extents.two_year_capped, extents)?;
+    capped(run, &extents.two_year_small, extents)?;
     uncapped(run, &extents.workgroup)?;
-    container_sizes(run, &extents.workgroup)?;
-    capped(run, &extents.workgroup_capped, extents)
+    container_sizes(run, &extents.workgroup_small)?;
+    capped(run, &extents.workgroup_small, extents)
 }
 
 /// Figures 1, 2, 3 and 8.

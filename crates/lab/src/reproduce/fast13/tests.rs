@@ -14,9 +14,9 @@ fn tiny() -> Extents {
     let two_year = Data::two_year(12_000_000, 6, CONTAINER);
     let workgroup = Data::workgroup(3_000_000, 8, CONTAINER, &Progress::new(Arc::default())).unwrap();
     Extents {
-        two_year_capped: two_year.clone(),
+        two_year_small: two_year.clone(),
         two_year,
-        workgroup_capped: workgroup.clone(),
+        workgroup_small: workgroup.clone(),
         workgroup,
         caps: &[0, 50, 10],
         windows_mb: &[20, 40],
@@ -112,6 +112,14 @@ fn memory_shrinks_with_the_data_and_never_below_a_container() {
     assert_eq!(data.memory(32, Assembly::Lru).bytes, 4 << 20);
     assert!(
         data.setup().contains("memory 1/10 of the paper's"),
+        "{}",
+        data.setup()
+    );
+    assert!(data.setup().contains("1 GB at first (the paper: 10 GB)"));
+    let data = data.with_whole_memory();
+    assert_eq!(data.memory(128, Assembly::Lru).bytes, 128 << 20);
+    assert!(
+        data.setup().contains("memory as in the paper"),
         "{}",
         data.setup()
     );
