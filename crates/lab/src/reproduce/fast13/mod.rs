@@ -4,7 +4,7 @@
 //! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two; its first snapshot of '2year' as 10^10 bytes.
 //! Where the data are smaller than the paper's and nothing is capped, memory is smaller in the same proportion (never below one
 //! container), so that it holds the same share of a backup; it is called by the paper's size. Containers and chunks stay as they
-//! are: what a container read brings depends on them. Where caps or sizes of containers vary, memory is the paper's whole:
+//! are: what a container read brings depends on them. Where caps vary, memory is the paper's whole:
 //! windows and caps are as well, and what they bring depends on how many of a window's containers an LRU cache has room for.
 
 mod capping;
@@ -27,9 +27,9 @@ pub(super) const PAPER: Paper = Paper {
     title: "Lillibridge, Eshghi, Bhagwat: *Improving Restore Speed for Backup Systems that Use Inline Chunk-Based \
             Deduplication*, FAST 2013.",
     extents: [
-        "The whole of '2year' and a quarter of Workgroup-like data; where caps or sizes of containers vary, a twentieth of the \
+        "The whole of '2year' and a quarter of Workgroup-like data; where caps vary, a twentieth of the \
          one and a fortieth of the other, with all caps of the paper's.",
-        "A tenth of '2year' and of Workgroup-like data; where caps or sizes of containers vary, a twentieth of the one and a \
+        "A tenth of '2year' and of Workgroup-like data; where caps vary, a twentieth of the one and a \
          fortieth of the other, with a few of the caps.",
     ],
     run,
@@ -44,9 +44,9 @@ struct Extents {
     two_year: Data,
     /// Figures 4, 5, 6, 7 and 9: with the paper's whole memory.
     two_year_small: Data,
-    /// Figures 2, 3 and 8.
+    /// Figures 2, 3, 8, 10, 11 and 12.
     workgroup: Data,
-    /// Figures 4 to 7 and 9 to 12: with the paper's whole memory.
+    /// Figures 4, 5, 6, 7 and 9: with the paper's whole memory.
     workgroup_small: Data,
     /// Caps that are tried.
     caps: &'static [u32],
@@ -73,7 +73,7 @@ impl Extents {
                 workgroup_small,
                 caps: &capping::SOME_CAPS,
                 windows_mb: &[20, 80],
-                windows_caps: &[50, 10],
+                windows_caps: &[90, 50],
             },
             Extent::Full => Self {
                 two_year: two_year(10_000_000_000),
@@ -82,7 +82,7 @@ impl Extents {
                 workgroup_small,
                 caps: &capping::CAPS,
                 windows_mb: &[20, 80, 160],
-                windows_caps: &[90, 50, 20],
+                windows_caps: &[90, 50],
             },
         })
     }
@@ -98,16 +98,16 @@ fn reproduce(run: &mut Run<'_>, extents: &Extents) -> Result<(), LabError> {
         capping::caps(extents.caps).len() + capping::windows(extents.windows_mb, extents.windows_caps).len();
     for (data, trials) in [
         (&extents.two_year, 1),
-        (&extents.workgroup, 1),
+        (&extents.workgroup, 1 + containers::TRIALS),
         (&extents.two_year_small, tries as u64),
-        (&extents.workgroup_small, containers::TRIALS + tries as u64),
+        (&extents.workgroup_small, tries as u64),
     ] {
         data.expect(trials, run.progress);
     }
     uncapped(run, &extents.two_year)?;
     capped(run, &extents.two_year_small, extents)?;
     uncapped(run, &extents.workgroup)?;
-    container_sizes(run, &extents.workgroup_small)?;
+    container_sizes(run, &extents.workgroup)?;
     capped(run, &extents.workgroup_small, extents)
 }
 
