@@ -246,7 +246,8 @@ pub(crate) struct Backup {
     #[arg(long, default_value_t = onefold::COMPRESSION_LEVEL, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
     pub(crate) compression_level: i32,
     /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
-    /// restore stays fast: `none`, a number, or `adaptive:NUMBER` for an average
+    /// restore stays fast: `none`, a number, `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that
+    /// each hold so many bytes of the 20 MB
     #[arg(long, default_value = "none", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
     pub(crate) cap: Cap,
     /// Containers that so many times 20 MB before referred to do not count towards the cap
@@ -278,8 +279,10 @@ fn parse_cap(text: &str) -> Result<Cap, String> {
         )),
         Ok(number) => Ok(number),
     };
-    match text.strip_prefix("adaptive:") {
-        Some(average) => Ok(Cap::Adaptive(number(average)?)),
+    match text.split_once(':') {
+        Some(("adaptive", average)) => Ok(Cap::Adaptive(number(average)?)),
+        Some(("least", least)) => Ok(Cap::Least(byte_count(least)?)),
+        Some((kind, _)) => Err(format!("`{kind}` is no kind of cap: `adaptive` and `least` are")),
         None if text == "none" => Ok(Cap::None),
         None => Ok(Cap::Fixed(number(text)?)),
     }

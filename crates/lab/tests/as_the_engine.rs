@@ -267,6 +267,8 @@ fn with_each_kind_of_cap() {
         (Cap::Fixed(6), 0),
         (Cap::Adaptive(3), 0),
         (Cap::Fixed(3), 2),
+        (Cap::Least(4000), 0),
+        (Cap::Least(4000), 2),
     ];
     for (cap, remembered) in caps {
         let looked = compare(capping(cap, remembered), LookupMemory::within(32 << 20));

@@ -67,7 +67,8 @@ pub(crate) struct Simulate {
     /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it all are found
     #[arg(long)]
     pub(crate) engine: bool,
-    /// How many containers a window of each backup may refer to: `none`, a number, or `adaptive:NUMBER` for an average
+    /// How many containers a window of each backup may refer to: `none`, a number, `adaptive:NUMBER` for an average, or
+    /// `least:BYTES` (K, M, G): any number that each hold so many bytes of the window
     #[arg(long, default_value = "none", value_name = "CAP", value_parser = parse_cap, requires = "engine")]
     pub(crate) cap: Cap,
     /// Containers that so many windows before referred to do not count towards the cap

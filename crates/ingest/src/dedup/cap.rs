@@ -23,6 +23,9 @@ pub enum Cap {
     /// So many on average over the last windows: one that needs few leaves the rest to the next ones, which
     /// have up to four times as many [Lillibridge 5].
     Adaptive(u32),
+    /// Any number, each of which holds at least so many bytes of the window, of a shorter one in proportion: one that holds
+    /// fewer is not worth its read, and what it holds is stored again.
+    Least(u64),
 }
 
 /// How fragmentation is bounded.
@@ -94,13 +97,31 @@ impl Accounts {
 
     /// How many more containers the window may be charged.
     pub(crate) fn left(&self) -> usize {
+        if self.level == usize::MAX {
+            return usize::MAX;
+        }
         self.level.saturating_sub(self.charged)
+    }
+
+    /// What a container must hold of the window, whatever its length, to be referred to where it is charged: bytes.
+    pub(crate) fn least(&self) -> u64 {
+        match self.capping.cap {
+            Cap::Least(bytes) => bytes,
+            Cap::None | Cap::Fixed(_) | Cap::Adaptive(_) => 0,
+        }
+    }
+
+    /// As [`Self::least`], now that the window's length is known: the end of a stream and a short one have less to hold.
+    pub(crate) fn least_at_end(&self) -> u64 {
+        let (bytes, window_bytes) = (self.bytes, self.capping.window_bytes.max(1));
+        let share = u128::from(self.least()) * u128::from(bytes.min(window_bytes)) / u128::from(window_bytes);
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
 
     /// As [`Self::left`], and no more than the window's share up to now with a segment of `len` bytes: what a
     /// segment may have before the rest of its window is known.
     pub(crate) fn left_so_far(&self, len: u64) -> usize {
-        if !self.is_capped() {
+        if self.level == usize::MAX {
             return usize::MAX;
         }
         let bytes = self.bytes.saturating_add(len).min(self.capping.window_bytes);
@@ -157,7 +178,7 @@ impl Accounts {
 
     fn next_level(&self) -> usize {
         match self.capping.cap {
-            Cap::None => usize::MAX,
+            Cap::None | Cap::Least(_) => usize::MAX,
             Cap::Fixed(cap) => cap as usize,
             Cap::Adaptive(cap) => {
                 let cap = cap as usize;
@@ -219,6 +240,26 @@ mod tests {
         }
         accounts.end_window();
         assert!(!accounts.is_free(holder(1)) && accounts.used.is_empty());
+    }
+
+    #[test]
+    fn a_short_window_asks_for_less() {
+        let mut accounts = accounts(Cap::Least(40), 1);
+        assert_eq!(
+            (accounts.least(), accounts.left_so_far(1), accounts.left()),
+            (40, usize::MAX, usize::MAX)
+        );
+        accounts.refer(holder(1));
+        assert_eq!(accounts.left(), usize::MAX);
+        assert!(!accounts.add(50));
+        assert_eq!(accounts.least_at_end(), 20);
+        assert!(accounts.add(70));
+        assert_eq!(accounts.least_at_end(), 40);
+        accounts.end_window();
+        assert!(accounts.is_free(holder(1)));
+        accounts.end_window();
+        assert!(!accounts.is_free(holder(1)));
+        assert_eq!(super::tests::accounts(Cap::Fixed(3), 0).least(), 0);
     }
 
     proptest! {

@@ -74,13 +74,14 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     }
 
     /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
-    /// charged. Returns whether more would have found more. [`Self::place`] tells what was decided.
+    /// charged, and to none of these that holds fewer than `least` bytes. Returns whether more would have found more. [`Self::place`] tells what was decided.
     pub(crate) fn decide<'s, B: 's>(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
         segments: impl IntoIterator<Item = &'s Segment<B>>,
         accounts: &Accounts,
         left: usize,
+        least: u64,
     ) -> Result<bool, IngestError> {
         self.wanted.clear();
         self.candidates.clear();
@@ -105,11 +106,11 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         let is_capped = left != usize::MAX;
         if is_capped {
             self.ask_samples();
-            self.choose(holdings, accounts, &mut left)?;
+            self.choose(holdings, accounts, &mut left, least)?;
         }
         // Also where nothing is left: what is charged nothing is still to be had.
         self.ask_hooks(holdings, accounts, left)?;
-        self.choose(holdings, accounts, &mut left)?;
+        self.choose(holdings, accounts, &mut left, least)?;
         let open = |offer: &Offer| self.wanted[offer.chunk as usize].place.is_none();
         let passed_over = |wanted: &Wanted| wanted.is_passed_over && !wanted.is_offered;
         Ok(self.offers.iter().any(open)
@@ -307,13 +308,14 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         Ok(())
     }
 
-    /// Chooses candidates by rank, `left` at most of those that are charged, and loads those that only hooks speak
+    /// Chooses candidates by rank, `left` at most of those that are charged, each of which gains `least` bytes, and loads those that only hooks speak
     /// for when their turn comes.
     fn choose(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
         accounts: &Accounts,
         left: &mut usize,
+        least: u64,
     ) -> Result<(), IngestError> {
         let mut loads = *left;
         let mut is_free: Vec<bool> = Vec::with_capacity(self.candidates.len());
@@ -325,7 +327,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 let is_free = is_free[number];
                 let has_room = is_free || *left > 0 && (candidate.is_loaded || loads > 0);
                 let rank = (is_free, candidate.gain, newness(candidate.holder));
-                (has_room && candidate.gain > 0).then_some((rank, number))
+                let is_worth_it = candidate.gain >= if is_free { 1 } else { least.max(1) };
+                (has_room && is_worth_it).then_some((rank, number))
             };
             let ranked = self.candidates.iter().enumerate().filter_map(may_be);
             let Some(((is_free, ..), best)) = ranked.max_by_key(|(rank, _)| *rank) else {

@@ -15,6 +15,7 @@ mod own;
 mod placed;
 mod places;
 mod segment;
+mod whole;
 mod window;
 
 use std::sync::Arc;

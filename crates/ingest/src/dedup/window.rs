@@ -4,19 +4,18 @@
 //! window's share up to it: so buffers are held for a window's length only where a stream is fragmented. One that
 //! needs more waits, and all after it, until the window is complete: then the containers of all their chunks are ranked
 //! together [Lillibridge 3.2], whether a segment is known whole or not, and of known ones those are referred to whole
-//! that need no more than the rest of the cap. Without a cap nothing waits.
+//! that need no more than the rest of the cap. Where a container must hold some of its window to be referred to, a
+//! segment waits that has too little of one, as the rest of the window may have more. Without a cap nothing waits.
 //!
 //! What must hold: what is decided goes to the packer in stream order, under the permit by which it was looked up;
 //! decisions follow from the order of segments alone. One thread.
 
-use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use format::node::{Node, NodeEntry};
+use format::node::Node;
 use index::{CatalogSource, HookIndex, Resolver, ResolverStats};
-use recipe::KnownNode;
-use types::{ContainerId, Fingerprint};
+use types::ContainerId;
 
 use super::cap::{Accounts, Capping, Holder};
 use super::decide::Decider;
@@ -24,6 +23,7 @@ use super::own::OwnChunks;
 use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
+use super::whole::{OwnSegments, Whole, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -45,70 +45,6 @@ enum Waiting<B> {
     Placed(PlacedSegment),
     /// For its window.
     Open(Segment<B>),
-}
-
-/// The segments that this session has written last, by content.
-#[derive(Debug)]
-struct OwnSegments {
-    max: usize,
-    held: HashMap<Fingerprint, OwnSegment>,
-    order: VecDeque<Fingerprint>,
-    next: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct OwnSegment {
-    number: u64,
-    containers: usize,
-}
-
-/// A segment that need not be written.
-enum Whole {
-    Own(OwnSegment),
-    Known(KnownNode, Arc<Node>),
-}
-
-impl Whole {
-    /// How many containers the window would be charged for it.
-    fn charge(&self, accounts: &Accounts) -> usize {
-        match self {
-            _ if !accounts.is_capped() => 0,
-            Self::Own(own) => own.containers,
-            Self::Known(_, node) => {
-                let containers = containers_of(node).into_iter().map(Holder::Container);
-                containers.filter(|holder| !accounts.is_free(*holder)).count()
-            }
-        }
-    }
-}
-
-impl OwnSegments {
-    fn new(max: usize) -> Self {
-        Self {
-            max: max.max(1),
-            held: HashMap::new(),
-            order: VecDeque::new(),
-            next: 0,
-        }
-    }
-
-    /// Takes a segment that refers to so many containers; its number comes back.
-    fn add(&mut self, fingerprint: Fingerprint, containers: usize) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        self.order.push_back(fingerprint);
-        self.held.insert(fingerprint, OwnSegment { number, containers });
-        if self.order.len() > self.max
-            && let Some(oldest) = self.order.pop_front()
-            && self
-                .held
-                .get(&oldest)
-                .is_some_and(|held| held.number + (self.max as u64) < self.next)
-        {
-            self.held.remove(&oldest);
-        }
-        number
-    }
 }
 
 /// What look-ups of one backup go by.
@@ -226,10 +162,10 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let holdings = look_up();
         let left = self.streams[at].accounts.left_so_far(len);
         let known = self.find_whole(&holdings, &segment)?;
-        let charge = known
-            .as_ref()
-            .map(|known| known.charge(&self.streams[at].accounts));
-        if let Some(known) = known.filter(|_| charge <= Some(left)) {
+        let accounts = &self.streams[at].accounts;
+        let charge = known.as_ref().map(|known| known.charge(accounts));
+        let is_worth_it = |known: &Whole| known.is_worth(accounts, len, accounts.least());
+        if let Some(known) = known.filter(|known| charge <= Some(left) && is_worth_it(known)) {
             let body = self.refer_to_whole(at, known);
             outlet.place(stream, placed(&segment, body))?;
         } else if charge.is_some_and(|charge| charge <= self.streams[at].accounts.left()) {
@@ -237,7 +173,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             self.streams[at].waiting.push(Waiting::Open(segment));
         } else {
             let accounts = &self.streams[at].accounts;
-            let is_bound = self.decider.decide(&holdings, [&segment], accounts, left)?;
+            let is_bound = self
+                .decider
+                .decide(&holdings, [&segment], accounts, left, accounts.least())?;
             if is_bound && accounts.is_capped() {
                 self.streams[at].waiting.push(Waiting::Open(segment));
             } else {
@@ -324,7 +262,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 Waiting::Placed(_) => None,
             });
             let accounts = &self.streams[at].accounts;
-            self.decider.decide(&holdings, open, accounts, accounts.left())?;
+            let least = accounts.least_at_end();
+            self.decider
+                .decide(&holdings, open, accounts, accounts.left(), least)?;
             self.refer_to_chosen(at);
             let mut chunk = 0;
             for item in waiting.drain(..) {
@@ -334,7 +274,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                         // A known one costs no new node, and no more than what was chosen leaves.
                         let known = self.find_whole(&holdings, &segment)?;
                         let accounts = &self.streams[at].accounts;
-                        let body = match known.filter(|known| known.charge(accounts) <= accounts.left()) {
+                        let is_had = |known: &Whole| {
+                            known.charge(accounts) <= accounts.left()
+                                && known.is_worth(accounts, segment.len, least)
+                        };
+                        let body = match known.filter(is_had) {
                             Some(known) => {
                                 chunk += segment.chunks_read();
                                 self.refer_to_whole(at, known)
@@ -458,15 +402,6 @@ fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
     }
 }
 
-/// The containers that a segment's node refers to.
-fn containers_of(node: &Arc<Node>) -> Vec<ContainerId> {
-    let runs = node.entries.iter().filter_map(|entry| match entry {
-        NodeEntry::Run { container, .. } => Some(*container),
-        _ => None,
-    });
-    distinct(runs.collect())
-}
-
 /// How many containers a segment refers to, what is new counted as one.
 fn containers_in(children: &[PlacedChild]) -> usize {
     let stored = children.iter().filter_map(|child| match child.place {
@@ -477,10 +412,4 @@ fn containers_in(children: &[PlacedChild]) -> usize {
         .iter()
         .any(|child| matches!(child.place, PlacedAt::New(_)));
     distinct(stored.collect()).len() + usize::from(is_new)
-}
-
-fn distinct(mut containers: Vec<ContainerId>) -> Vec<ContainerId> {
-    containers.sort_unstable();
-    containers.dedup();
-    containers
 }

@@ -305,6 +305,7 @@ impl Data {
                 skip: 0,
             },
             schedule: Box::new(schedule),
+            ahead: Vec::new(),
         }
     }
 
@@ -335,6 +336,7 @@ impl Data {
                 skip: 0,
             },
             schedule: Box::new(schedule),
+            ahead: Vec::new(),
         }
     }
 

@@ -1,28 +1,17 @@
-//! Beyond the papers: does a restore that looks ahead read less than an assembly area of the same memory? (L9)
+//! Restores that look ahead: does a cache of chunks read less than an assembly area of the same memory?
 //!
 //! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or both. The question of
-//! how to split it is answered by measuring every split, on every data set; the yardstick is the same cache that knows the whole recipe for nothing; no bound is proved.
+//! how to split it is answered by measuring every split, on every data set; the yardstick is the same cache that knows the
+//! whole recipe for nothing; no bound is proved.
 
 use restore::plan::Assembly;
 
-use super::{Axis, Experiment, Extent, Paper, Plot, Progress, Row, Run, Series};
+use super::{CONTAINER_BYTES, Data};
 use crate::error::LabError;
-use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
-use crate::simulate::{Ahead, Finding, Memory, Outcome, Schedule, Settings, Simulator};
-use crate::trace::{BackupHead, Chunk, Sink, Source};
+use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
+use crate::simulate::{Ahead, Finding, Memory, Outcome, Settings, Simulator};
+use crate::trace::{BackupHead, Chunk, Sink, Source as _};
 
-/// What is beyond them.
-pub(super) const PAPER: Paper = Paper {
-    name: "beyond",
-    title: "Beyond the papers: restores that look ahead with a cache of chunks.",
-    extents: [
-        "Backups of 1 GB on every data set.",
-        "Backups of 256 MB on every data set.",
-    ],
-    run,
-};
-
-const CONTAINER_BYTES: u64 = 4 << 20;
 /// Backups that are restored: the last ones.
 const RESTORED: u64 = 4;
 /// Of memory, in 64ths, what references take.
@@ -32,116 +21,19 @@ const AREAS: [u8; 3] = [14, 28, 42];
 /// What a split may read more than the best one.
 const AS_GOOD: f64 = 1.02;
 
-/// A data set.
-struct Data {
-    name: &'static str,
-    workload: Box<dyn Workload>,
-    schedule: Schedule,
-    /// Its backups, and their bytes, once counted.
-    backups: u64,
-    bytes: u64,
-}
+/// How often each data set is gone through.
+pub(super) const REPLAYS: u64 = 2;
 
-impl Data {
-    /// Counts what it is, without keeping any of it.
-    fn count(&mut self) -> Result<(), LabError> {
-        struct Counts(u64, u64);
-        impl Sink for Counts {
-            fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
-                self.0 += 1;
-                Ok(())
-            }
-            fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
-                self.1 += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-                Ok(())
-            }
-            fn end(&mut self) -> Result<(), LabError> {
-                Ok(())
-            }
-        }
-        let mut counts = Counts(0, 0);
-        self.workload.replay(&mut counts)?;
-        (self.backups, self.bytes) = (counts.0, counts.1);
-        Ok(())
-    }
-}
-
-fn data(bytes: u64, weeks: u32) -> Vec<Data> {
-    let of = |name, workload: Box<dyn Workload>, schedule| Data {
-        name,
-        workload,
-        schedule,
-        backups: 0,
-        bytes: 0,
-    };
-    let two_year = TwoYear {
-        snapshot_bytes: bytes / 4,
-        weeks,
-        ..TwoYear::default()
-    };
-    let workgroup = Workgroup {
-        machines: 4,
-        machine_bytes: bytes / 4,
-        weeks: 12,
-        ..Workgroup::default()
-    };
-    let edits = Edits {
-        stream_bytes: bytes,
-        backups: 20,
-        ..Edits::default()
-    };
-    let lineages = |clusters| Lineages {
-        file_bytes: bytes,
-        lineages: 1,
-        generations: 20,
-        clusters,
-        ..Lineages::default()
-    };
-    let mut all = vec![
-        of("2year", Box::new(two_year), Schedule::Cycle(30)),
-        of("workgroup", Box::new(workgroup), Schedule::Cycle(30)),
-        of("edits", Box::new(edits), Schedule::All),
-        of(
-            "lineage, normal",
-            Box::new(lineages(Clusters::Normal)),
-            Schedule::All,
-        ),
-        of(
-            "lineage, uniform",
-            Box::new(lineages(Clusters::Uniform)),
-            Schedule::All,
-        ),
-    ];
-    for (number, name) in [(1, "sg1"), (2, "sg2"), (3, "sg3"), (4, "sg4"), (5, "sg5")] {
-        if let Some(images) = Images::sg(number) {
-            let images = Images {
-                weeks: 26,
-                ..images.scaled(bytes)
-            };
-            all.push(of(name, Box::new(images), Schedule::All));
-        }
-    }
-    all
-}
-
-fn run(run: &mut Run<'_>) -> Result<(), LabError> {
-    let bytes = match run.extent {
-        Extent::Full => 1_000_000_000,
-        Extent::Quick => 256_000_000,
-    };
-    let mut all = data(bytes, 48);
-    for data in &mut all {
-        data.count()?;
-        run.progress.expect(2 * data.bytes);
-    }
+/// Measures them all, with two sizes of memory.
+pub(super) fn run(run: &mut Run<'_>, all: &mut [Data], bytes: u64) -> Result<(), LabError> {
     let mut rows = Vec::new();
     let mut plots = Vec::new();
-    for mut data in all {
+    for data in all {
         run.progress.begin(data.name);
         // Backups are some 256 MB or more, so these differ.
         for memory in [(bytes / 64).max(2 * CONTAINER_BYTES), bytes / 16] {
-            let outcomes = replay(&mut data, memory, run.progress)?;
-            let (row, plot) = judged(&data, memory, &outcomes);
+            let outcomes = replay(data, memory, run.progress)?;
+            let (row, plot) = judged(data, memory, &outcomes);
             rows.extend(row);
             plots.push(plot);
         }
@@ -314,6 +206,7 @@ fn judged(data: &Data, memory: u64, outcomes: &[Outcome]) -> (Vec<Row>, Plot) {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::data;
     use super::*;
 
     /// Data of every kind, small: each is restored in every way, and who knows all reads no more than an area does.

@@ -1,0 +1,119 @@
+//! Segments that need not be written: known from an earlier backup, or written by this one.
+//!
+//! What must hold: no more than so many of the session's own are remembered; which ones follows from their order. One
+//! thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use format::node::{Node, NodeEntry};
+use recipe::KnownNode;
+use types::{ContainerId, Fingerprint};
+
+use super::cap::{Accounts, Holder};
+
+/// The segments that this session has written last, by content.
+#[derive(Debug)]
+pub(super) struct OwnSegments {
+    max: usize,
+    pub(super) held: HashMap<Fingerprint, OwnSegment>,
+    order: VecDeque<Fingerprint>,
+    next: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnSegment {
+    pub(super) number: u64,
+    pub(super) containers: usize,
+}
+
+/// A segment that need not be written.
+pub(super) enum Whole {
+    Own(OwnSegment),
+    Known(KnownNode, Arc<Node>),
+}
+
+impl Whole {
+    /// How many containers the window would be charged for it.
+    pub(super) fn charge(&self, accounts: &Accounts) -> usize {
+        match self {
+            _ if !accounts.is_capped() => 0,
+            Self::Own(own) => own.containers,
+            Self::Known(_, node) => {
+                let containers = containers_of(node).into_iter().map(Holder::Container);
+                containers.filter(|holder| !accounts.is_free(*holder)).count()
+            }
+        }
+    }
+
+    /// Whether each container that the window would be charged for holds at least so many bytes of the segment, which has
+    /// `len`. Of the session's own segments only the mean is known.
+    pub(super) fn is_worth(&self, accounts: &Accounts, len: u64, least: u64) -> bool {
+        if least == 0 {
+            return true;
+        }
+        match self {
+            Self::Own(own) => least.saturating_mul(own.containers as u64) <= len,
+            Self::Known(_, node) => {
+                let mut held: HashMap<ContainerId, u64> = HashMap::new();
+                for entry in &node.entries {
+                    if let NodeEntry::Run {
+                        container,
+                        logical_len,
+                        ..
+                    } = *entry
+                        && !accounts.is_free(Holder::Container(container))
+                    {
+                        *held.entry(container).or_default() += logical_len;
+                    }
+                }
+                held.values().all(|bytes| *bytes >= least)
+            }
+        }
+    }
+}
+
+impl OwnSegments {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max: max.max(1),
+            held: HashMap::new(),
+            order: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    /// Takes a segment that refers to so many containers; its number comes back.
+    pub(super) fn add(&mut self, fingerprint: Fingerprint, containers: usize) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.order.push_back(fingerprint);
+        self.held.insert(fingerprint, OwnSegment { number, containers });
+        if self.order.len() > self.max
+            && let Some(oldest) = self.order.pop_front()
+            && self
+                .held
+                .get(&oldest)
+                .is_some_and(|held| held.number + (self.max as u64) < self.next)
+        {
+            self.held.remove(&oldest);
+        }
+        number
+    }
+}
+
+/// The containers that a segment's node refers to.
+pub(super) fn containers_of(node: &Arc<Node>) -> Vec<ContainerId> {
+    let runs = node.entries.iter().filter_map(|entry| match entry {
+        NodeEntry::Run { container, .. } => Some(*container),
+        _ => None,
+    });
+    distinct(runs.collect())
+}
+
+/// Each of them once.
+pub(super) fn distinct(mut containers: Vec<ContainerId>) -> Vec<ContainerId> {
+    containers.sort_unstable();
+    containers.dedup();
+    containers
+}

@@ -1,0 +1,132 @@
+//! Beyond the papers: what reads less than capping and a rolling assembly area, with the same memory and the same loss? (L9)
+//!
+//! Restores that look ahead with a cache of chunks stand against assembly areas, and other caps against fixed ones, on
+//! ten data sets.
+
+mod caps;
+mod look_ahead;
+
+use super::{Extent, Paper, Run};
+use crate::error::LabError;
+use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
+use crate::simulate::Schedule;
+use crate::trace::{BackupHead, Chunk, Sink, Source};
+
+/// What is beyond them.
+pub(super) const PAPER: Paper = Paper {
+    name: "beyond",
+    title: "Beyond the papers: restores that look ahead with a cache of chunks, and other caps.",
+    extents: [
+        "Backups of 1 GB on every data set.",
+        "Backups of 256 MB on every data set.",
+    ],
+    run,
+};
+
+const CONTAINER_BYTES: u64 = 4 << 20;
+/// A data set.
+struct Data {
+    name: &'static str,
+    workload: Box<dyn Workload>,
+    schedule: Schedule,
+    /// Its backups, and their bytes, once counted.
+    backups: u64,
+    bytes: u64,
+}
+
+impl Data {
+    /// Counts what it is, without keeping any of it.
+    fn count(&mut self) -> Result<(), LabError> {
+        struct Counts(u64, u64);
+        impl Sink for Counts {
+            fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
+                self.0 += 1;
+                Ok(())
+            }
+            fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+                self.1 += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+                Ok(())
+            }
+            fn end(&mut self) -> Result<(), LabError> {
+                Ok(())
+            }
+        }
+        let mut counts = Counts(0, 0);
+        self.workload.replay(&mut counts)?;
+        (self.backups, self.bytes) = (counts.0, counts.1);
+        Ok(())
+    }
+}
+
+fn data(bytes: u64, weeks: u32) -> Vec<Data> {
+    let of = |name, workload: Box<dyn Workload>, schedule| Data {
+        name,
+        workload,
+        schedule,
+        backups: 0,
+        bytes: 0,
+    };
+    let two_year = TwoYear {
+        snapshot_bytes: bytes / 4,
+        weeks,
+        ..TwoYear::default()
+    };
+    let workgroup = Workgroup {
+        machines: 4,
+        machine_bytes: bytes / 4,
+        weeks: 12,
+        ..Workgroup::default()
+    };
+    let edits = Edits {
+        stream_bytes: bytes,
+        backups: 20,
+        ..Edits::default()
+    };
+    let lineages = |clusters| Lineages {
+        file_bytes: bytes,
+        lineages: 1,
+        generations: 20,
+        clusters,
+        ..Lineages::default()
+    };
+    let mut all = vec![
+        of("2year", Box::new(two_year), Schedule::Cycle(30)),
+        of("workgroup", Box::new(workgroup), Schedule::Cycle(30)),
+        of("edits", Box::new(edits), Schedule::All),
+        of(
+            "lineage, normal",
+            Box::new(lineages(Clusters::Normal)),
+            Schedule::All,
+        ),
+        of(
+            "lineage, uniform",
+            Box::new(lineages(Clusters::Uniform)),
+            Schedule::All,
+        ),
+    ];
+    for (number, name) in [(1, "sg1"), (2, "sg2"), (3, "sg3"), (4, "sg4"), (5, "sg5")] {
+        if let Some(images) = Images::sg(number) {
+            let images = Images {
+                weeks: 26,
+                ..images.scaled(bytes)
+            };
+            all.push(of(name, Box::new(images), Schedule::All));
+        }
+    }
+    all
+}
+
+fn run(run: &mut Run<'_>) -> Result<(), LabError> {
+    let bytes = match run.extent {
+        Extent::Full => 1_000_000_000,
+        Extent::Quick => 256_000_000,
+    };
+    let mut all = data(bytes, 48);
+    for data in &mut all {
+        data.count()?;
+        run.progress
+            .expect((look_ahead::REPLAYS + caps::REPLAYS) * data.bytes);
+    }
+    look_ahead::run(run, &mut all, bytes)?;
+    caps::run(run, &mut all, bytes)
+}
