@@ -110,7 +110,7 @@ fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (u
     let capped: u64 = made.iter().map(|report| report.chunks_capped).sum();
     assert_eq!(
         capped > 0,
-        matches!(cap, Cap::Fixed(1..=3)),
+        matches!(cap, Cap::Fixed(1..=3) | Cap::Least(_)),
         "{when}: {capped} chunks capped"
     );
     let most = old_containers(&machine, &store, made.last().unwrap().id);
@@ -118,6 +118,21 @@ fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (u
         most.into_iter().max().unwrap(),
         made.iter().map(|report| report.totals.bytes_stored).sum(),
     )
+}
+
+/// A window has room for four containers that each hold a quarter of it; a stretch meets two windows.
+#[test]
+fn what_holds_too_little_of_a_window_is_not_referred_to() {
+    let (most_uncapped, stored_uncapped) = most_and_stored(Cap::None, 0, None);
+    let mut last = stored_uncapped;
+    for least in [WINDOW_BYTES / 16, WINDOW_BYTES / 4] {
+        let (most, stored) = most_and_stored(Cap::Least(least), 0, None);
+        assert!(stored > last, "{least}: {stored} bytes, {last} with less");
+        last = stored;
+        if least == WINDOW_BYTES / 4 {
+            assert!(most <= 8 && most < most_uncapped, "{most} containers");
+        }
+    }
 }
 
 #[test]
