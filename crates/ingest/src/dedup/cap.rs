@@ -40,13 +40,18 @@ pub struct Capping {
     pub window_bytes: u64,
 }
 
+impl Capping {
+    /// No cap: nothing that is found is stored again.
+    pub const NONE: Self = Self {
+        cap: Cap::None,
+        remembered_windows: 0,
+        window_bytes: 20_000_000,
+    };
+}
+
 impl Default for Capping {
     fn default() -> Self {
-        Self {
-            cap: Cap::None,
-            remembered_windows: 0,
-            window_bytes: 20_000_000,
-        }
+        Self::NONE
     }
 }
 

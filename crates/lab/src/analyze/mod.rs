@@ -217,7 +217,7 @@ fn trial(cap: Option<u32>, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>
         finding: Finding::Engine(Policy {
             capping: Capping {
                 cap: cap.map_or(Cap::None, Cap::Fixed),
-                ..Capping::default()
+                ..Capping::NONE
             },
             ..Policy::default()
         }),

@@ -71,7 +71,7 @@ impl Kind {
                 vec![50, 30, 20].into_iter().map(Cap::Adaptive).collect()
             }
             Self::Least | Self::LeastRemembered => {
-                let least = [32, 64, 128, 256].into_iter();
+                let least = [32, 48, 64, 128, 256].into_iter();
                 least.map(|kib| Cap::Least(kib << 10)).collect()
             }
         };
@@ -93,20 +93,14 @@ impl Kind {
     }
 }
 
-const NONE: Capping = Capping {
-    cap: Cap::None,
-    remembered_windows: 0,
-    window_bytes: 20_000_000,
-};
-
 /// How often each data set is gone through: once for each cap.
-pub(super) const REPLAYS: u64 = 28;
+pub(super) const REPLAYS: u64 = 30;
 
 /// What is tried, no cap first.
 fn tries() -> Vec<(Option<Kind>, Capping)> {
     let kinds = Kind::ALL.into_iter();
     let capped = kinds.flat_map(|kind| kind.tried().into_iter().map(move |one| (Some(kind), one)));
-    std::iter::once((None, NONE)).chain(capped).collect()
+    std::iter::once((None, Capping::NONE)).chain(capped).collect()
 }
 
 /// How a restore uses memory.

@@ -74,7 +74,7 @@ pub(super) fn measure(data: &Data, tries: &[Try], progress: &Progress) -> Result
                     Cap::Fixed(one.cap)
                 },
                 window_bytes: one.window_mb * 1_000_000,
-                ..Capping::default()
+                ..Capping::NONE
             };
             let (data_too, one) = (data.clone(), *one);
             data.capped(capping, move |backup| memories(&data_too, one, backup))
