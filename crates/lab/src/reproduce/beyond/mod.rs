@@ -4,6 +4,7 @@
 //! ten data sets.
 
 mod caps;
+mod defaults;
 mod look_ahead;
 
 use super::{Extent, Paper, Run};
@@ -128,5 +129,12 @@ fn run(run: &mut Run<'_>) -> Result<(), LabError> {
             .expect((look_ahead::REPLAYS + caps::REPLAYS) * data.bytes);
     }
     look_ahead::run(run, &mut all, bytes)?;
-    caps::run(run, &mut all, bytes)
+    caps::run(run, &mut all, bytes)?;
+    defaults::run(
+        run,
+        match run.extent {
+            Extent::Full => 96,
+            Extent::Quick => 24,
+        },
+    )
 }

@@ -1,0 +1,231 @@
+//! Backups and restores that are told nothing, and those with a cap by what containers give, on '2year': what do they cost, and how fast
+//! do restores stay? (L3, L9; figure 5)
+
+use ingest::{Cap, Capping, LookupMemory};
+use restore::plan::Assembly;
+
+use super::CONTAINER_BYTES;
+use crate::error::LabError;
+use crate::generate::TwoYear;
+use crate::reproduce::statistics::{AVERAGED, factor, last, speed};
+use crate::reproduce::tee::{self, Trial};
+use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
+use crate::simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
+use crate::trace::Source as _;
+
+/// Of the first snapshot.
+const SNAPSHOT_BYTES: u64 = 1_000_000_000;
+/// The paper's smaller memory of figure 5.
+const MEMORY_BYTES: u64 = 128 << 20;
+/// Backups of a week, the first of which is full.
+const WEEK: u64 = 5;
+/// What may be lost at most, in percent, and how much faster restores must be.
+const LOST_MAX: f64 = 8.0;
+const FASTER: f64 = 2.5;
+
+const LRU: Memory = Memory {
+    bytes: MEMORY_BYTES,
+    assembly: Assembly::Lru,
+};
+const ROLLING: Memory = Memory {
+    bytes: MEMORY_BYTES,
+    assembly: Assembly::Rolling,
+};
+
+/// What is set against the default: a container holds so much of a window, in KiB, or one of three windows before referred to it.
+const LEAST_KIB: [u64; 2] = [64, 96];
+
+/// Weeks of '2year', with so many bytes at first.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    snapshot_bytes: u64,
+    weeks: u32,
+}
+
+impl Extent {
+    fn backups(self) -> u64 {
+        WEEK * u64::from(self.weeks)
+    }
+
+    /// Of all backups: files grow by 2 % of the first bytes each time; a fifth of the backups is full, the others hold some 4 %.
+    fn bytes(self) -> u64 {
+        let mean = self.snapshot_bytes + self.snapshot_bytes / 100 * self.backups();
+        (mean / 5 + mean / 25) * self.backups()
+    }
+}
+
+/// Measures so many weeks.
+pub(super) fn run(run: &mut Run<'_>, weeks: u32) -> Result<(), LabError> {
+    let extent = Extent {
+        snapshot_bytes: SNAPSHOT_BYTES,
+        weeks,
+    };
+    run.progress.expect((1 + LEAST_KIB.len() as u64) * extent.bytes());
+    run.progress.begin("2year, the default");
+    let before = run.progress.done();
+    let outcomes = measure(extent, run.progress)?;
+    run.progress.correct(
+        (1 + LEAST_KIB.len() as u64) * extent.bytes(),
+        run.progress.done() - before,
+    );
+    run.report(experiment(extent, &outcomes))
+}
+
+/// As backups are made by default, and with the other caps.
+fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, LabError> {
+    let mut load = TwoYear {
+        snapshot_bytes: extent.snapshot_bytes,
+        weeks: extent.weeks,
+        ..TwoYear::default()
+    };
+    let trial = |capping| {
+        let backups = extent.backups();
+        // Every chunk has a hook, and look-ups forget nothing.
+        let policy = Policy {
+            capping,
+            memory: LookupMemory::within(extent.snapshot_bytes / 2),
+            index_bytes: usize::try_from(extent.snapshot_bytes / 8).unwrap_or(usize::MAX),
+            ..Policy::default()
+        };
+        Trial {
+            settings: Settings {
+                container_bytes: CONTAINER_BYTES,
+                finding: Finding::Engine(policy),
+                schedule: Schedule::Cycle(30),
+                memories: Vec::new(),
+                skip: 0,
+            },
+            schedule: Box::new(move |backup| {
+                let is_measured = backup % WEEK == 0 || backup + AVERAGED as u64 >= backups;
+                if is_measured {
+                    vec![LRU, ROLLING]
+                } else {
+                    Vec::new()
+                }
+            }),
+            ahead: Vec::new(),
+        }
+    };
+    let mut trials = vec![trial(Capping::default())];
+    trials.extend(LEAST_KIB.map(|kib| {
+        trial(Capping {
+            cap: Cap::Least(kib << 10),
+            remembered_windows: 3,
+            ..Capping::NONE
+        })
+    }));
+    tee::run(|sink| load.replay(sink), trials, progress)
+}
+
+/// What each is called, the default first.
+fn names() -> Vec<String> {
+    let others = LEAST_KIB.map(|kib| format!("least {kib} KiB, 3 windows remembered"));
+    std::iter::once("the default, no cap".to_owned())
+        .chain(others)
+        .collect()
+}
+
+fn experiment(extent: Extent, outcomes: &[Vec<Outcome>]) -> Experiment {
+    let mut rows = Vec::new();
+    for (name, capped) in names().iter().zip(outcomes) {
+        rows.extend(judged(name, last(&outcomes[0]), last(capped)));
+    }
+    Experiment {
+        name: "default-cap".to_owned(),
+        title: "the default and other caps on '2year'".to_owned(),
+        seeds: vec!["L3", "L9"],
+        setup: format!(
+            "2year-cycle30, {} MB at first, {} backups; containers of 4 MiB; LRU and rolling area of 128 MiB; averages are of the last {AVERAGED} backups; \
+             every chunk has a hook and look-ups forget nothing.",
+            extent.snapshot_bytes / 1_000_000,
+            extent.backups(),
+        ),
+        rows,
+        plots: vec![plot(outcomes)],
+    }
+}
+
+/// What a cap loses, and how much faster it restores.
+fn judged(name: &str, none: &[Outcome], capped: &[Outcome]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let (Some(without), Some(with)) = (factor(none), factor(capped)) {
+        let lost = 100.0 * (1.0 - with / without);
+        let row = Row::new(
+            format!("{name}: deduplication factor lost"),
+            "none; at most 8 %",
+            format!("{lost:.1} % ({without:.2} without a cap, {with:.2} with it)"),
+        );
+        rows.push(row.value(lost).met(lost <= LOST_MAX, "these data lose more"));
+    }
+    let gain = |with: Memory, without: Memory| Some(speed(capped, with)? / speed(none, without)?);
+    if let (Some(faster), Some(lru), Some(rolling)) =
+        (gain(ROLLING, LRU), gain(LRU, LRU), gain(ROLLING, ROLLING))
+    {
+        let row = Row::new(
+            format!("figure 5, {name}: a rolling area of 128 MiB, to no cap and LRU of 128 MiB"),
+            "1.7X for 8 % lost, LRU; at least 2.5X is asked",
+            format!(
+                "{faster:.2}X (to no cap at the same restore: LRU {lru:.2}X, rolling area {rolling:.2}X)"
+            ),
+        );
+        let reason =
+            "a rolling area alone brings less, and so low a cap gives little beside it on these data";
+        rows.push(row.value(faster).met(faster >= FASTER, reason));
+    }
+    rows
+}
+
+fn plot(outcomes: &[Vec<Outcome>]) -> Plot {
+    let full = |outcomes: &[Outcome], memory| {
+        let restored = outcomes.iter().enumerate().filter_map(|(backup, outcome)| {
+            let is_full = (backup as u64).is_multiple_of(WEEK);
+            let mut restored = outcome.restored.iter().filter(|_| is_full);
+            let one = restored.find(|one| one.memory == memory)?;
+            #[expect(clippy::cast_precision_loss, reason = "some hundreds")]
+            let number = (backup + 1) as f64;
+            Some((number, one.containers_a_mib()?))
+        });
+        restored.collect()
+    };
+    let mut series = vec![Series::new("no cap, LRU", full(&outcomes[0], LRU))];
+    for (name, outcomes) in names().into_iter().zip(outcomes) {
+        series.push(Series::new(
+            format!("{name}, rolling area"),
+            full(outcomes, ROLLING),
+        ));
+    }
+    Plot {
+        name: "default-cap-2year".to_owned(),
+        title: "Containers read by full backups over time".to_owned(),
+        subtitle: "containers of 4 MiB, memory 128 MiB".to_owned(),
+        x: Axis::linear("backup"),
+        y: Axis::linear("containers read for each MiB"),
+        series,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn the_default_is_set_against_other_caps() {
+        let extent = Extent {
+            snapshot_bytes: 64_000_000,
+            weeks: 6,
+        };
+        let outcomes = measure(extent, &Progress::new(Arc::default())).unwrap();
+        let experiment = experiment(extent, &outcomes);
+        assert_eq!(experiment.rows.len(), 6);
+        assert_eq!(experiment.rows[0].value, Some(0.0));
+        assert!(experiment.rows[3].value > experiment.rows[1].value);
+        assert!(experiment.plots[0].series.iter().all(|one| one.points.len() == 6));
+        let stored = |n: usize| outcomes[n].iter().map(|one| one.bytes_new).sum::<u64>();
+        assert!(
+            stored(2) > stored(1) && stored(1) > stored(0),
+            "these data are capped"
+        );
+    }
+}
