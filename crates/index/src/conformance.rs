@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
-use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::hook::{CANDIDATES_MAX, EXPECTED_MAX, Hook, HookIndex, HookKind, age_order};
 use crate::sampling::Anchors;
 
 /// What the index under test promises beyond never answering wrongly.
@@ -38,7 +38,18 @@ pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I)
 fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
+    // Whatever is expected, and whether it is asked for then, changes no answer: some known, some not, many at once, none.
+    for kind in HookKind::ALL {
+        index.expect(&[], kind);
+        let expected: Vec<Fingerprint> = hooks
+            .iter()
+            .flat_map(|hook| [fingerprint(hook.bits), fingerprint(!hook.bits)])
+            .take(5 * EXPECTED_MAX / 2)
+            .collect();
+        index.expect(&expected, kind);
+    }
     for hook in hooks {
+        index.expect(&[fingerprint(hook.bits)], hook.kind);
         index.candidates(&fingerprint(hook.bits), hook.kind, &mut out);
         let mut expected: Vec<ContainerId> = hooks
             .iter()

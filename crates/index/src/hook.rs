@@ -8,6 +8,8 @@ use crate::sampling::{Anchors, Standing};
 
 /// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
 pub const CANDIDATES_MAX: usize = 8;
+/// So many look-ups are expected together: about as many as a processor waits for at once.
+pub const EXPECTED_MAX: usize = 16;
 
 /// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,6 +111,12 @@ pub trait HookIndex: Send + Sync {
         kind: HookKind,
         out: &mut Vec<ContainerId>,
     );
+
+    /// These will be asked for next, some [`EXPECTED_MAX`] of them: what waits for memory is waited for together. Changes no
+    /// answer.
+    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
+        _ = (fingerprints, kind);
+    }
 }
 
 /// What an index found, as its answer: without a session's own, newest first, each once, and not too many.

@@ -410,6 +410,12 @@ impl HookIndex for Index {
         }
         chosen_of(out, apart);
     }
+
+    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
+        if let Some(held) = self.held() {
+            held.memory().expect_all(fingerprints, kind);
+        }
+    }
 }
 
 #[cfg(test)]

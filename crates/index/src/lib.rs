@@ -46,7 +46,7 @@ mod writer;
 pub use cache::{Eviction, FingerprintCache};
 pub use catalogs::{Catalog, CatalogSource};
 pub use error::{IndexError, Warning};
-pub use hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order, hooks_of};
+pub use hook::{CANDIDATES_MAX, EXPECTED_MAX, Hook, HookIndex, HookKind, age_order, hooks_of};
 pub use index::{Index, IndexOptions};
 pub use merge::{MergeLease, Merged, RUNS_MAX};
 pub use resolver::{LOADS_MAX, Resolver, ResolverOptions, ResolverStats};

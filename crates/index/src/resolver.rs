@@ -205,6 +205,11 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         out.extend(self.candidates.iter().filter(wanted));
     }
 
+    /// These will be looked up in the index next.
+    pub fn expect(&self, fingerprints: &[Fingerprint]) {
+        self.index.expect(fingerprints, self.kind);
+    }
+
     /// Whether a catalog is prefetched.
     #[must_use]
     pub fn is_cached(&self, id: ContainerId) -> bool {

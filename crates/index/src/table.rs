@@ -25,7 +25,7 @@ use env::{Storage, StorageError};
 use format::names::IndexRunName;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
-use crate::hook::{Hook, HookIndex, HookKind, chosen_of};
+use crate::hook::{EXPECTED_MAX, Hook, HookIndex, HookKind, chosen_of};
 use crate::sampling::{SampleLevel, SamplingRates, efficiency_of};
 pub(crate) use crate::table::slots::LOOKUPS_PER_GIB;
 use crate::table::slots::Rank;
@@ -118,6 +118,14 @@ impl MemoryIndex {
         self.read().find(kind, fingerprint.index_bits(), rank, out);
     }
 
+    /// As [`HookIndex::expect`].
+    pub(crate) fn expect_all(&self, fingerprints: &[Fingerprint], kind: HookKind) {
+        let tables = self.read();
+        for some in fingerprints.chunks(EXPECTED_MAX) {
+            tables.expect(kind, some.iter().map(Fingerprint::index_bits));
+        }
+    }
+
     /// Look-ups so far.
     #[must_use]
     pub fn lookups(&self) -> u64 {
@@ -208,5 +216,9 @@ impl HookIndex for MemoryIndex {
         out.clear();
         self.find(fingerprint, kind, out);
         chosen_of(out, apart);
+    }
+
+    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
+        self.expect_all(fingerprints, kind);
     }
 }

@@ -8,7 +8,7 @@
 //! What must hold: tags ascend over a segment; counts agree with what stands there. One thread writes at a
 //! time, many read. When the pool has no page left nothing was changed, and the caller makes room.
 
-use crate::hook::CANDIDATES_MAX;
+use crate::hook::{CANDIDATES_MAX, EXPECTED_MAX};
 use crate::table::ordinals::Ordinals;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
 use crate::table::slots::{Entry, Rank, SlotLayout, false_candidates_per_gib, tag_bits_for};
@@ -108,7 +108,7 @@ impl HookTable {
     /// The first place in a segment whose tag is not less.
     fn lower_bound(&self, pages: &Pages, segment: usize, tag: u64) -> At {
         let list = &self.segments[segment];
-        let after = list.partition_point(|page| u64::from(page.first) < tag);
+        let after = self.first_page_after(list, tag);
         let Some(at) = after.checked_sub(1) else {
             return (0, 0);
         };
@@ -121,6 +121,53 @@ impl HookTable {
             .layout
             .lower_bound(pages.page(page.number), count, range, tag);
         (at, slot)
+    }
+
+    /// The first of a segment's pages whose first tag is not less: near its share of the way, for tags are spread evenly.
+    fn first_page_after(&self, list: &[PageRef], tag: u64) -> usize {
+        let share = (tag * list.len() as u64) >> self.layout.tag_bits;
+        let mut after = usize::try_from(share).unwrap_or(0).min(list.len());
+        while list.get(after).is_some_and(|page| u64::from(page.first) < tag) {
+            after += 1;
+        }
+        while after > 0 && u64::from(list[after - 1].first) >= tag {
+            after -= 1;
+        }
+        after
+    }
+
+    /// Brings into the processor's caches what look-ups of these bits will read. All first steps together, then all second
+    /// ones: each waits for memory, and the processor waits for many at once.
+    pub(crate) fn expect(&self, pages: &Pages, bits: impl Iterator<Item = u64>) {
+        let mut lists = [(&[][..], 0); EXPECTED_MAX];
+        let mut count = 0;
+        for (list, bits) in lists.iter_mut().zip(bits) {
+            let (segment, tag) = self.split(bits);
+            *list = (&self.segments[segment], tag);
+            count += 1;
+        }
+        let mut spots = [(0, 0); EXPECTED_MAX];
+        let mut used = 0;
+        for (list, tag) in &lists[..count] {
+            let share = usize::try_from((tag * list.len() as u64) >> self.layout.tag_bits).unwrap_or(0);
+            let after = share.min(list.len());
+            let near = list.get(after).filter(|page| u64::from(page.first) < *tag);
+            let Some(page) = near.or_else(|| list.get(after.checked_sub(1)?)) else {
+                continue;
+            };
+            let position = list.get(after + usize::from(near.is_some()));
+            let end = position.map_or(1 << self.layout.tag_bits, |page| u64::from(page.first));
+            let range = (u64::from(page.first), end);
+            spots[used] = (
+                page.number,
+                self.layout.guess(usize::from(page.count), range, *tag),
+            );
+            used += 1;
+        }
+        let touched = spots[..used]
+            .iter()
+            .map(|(number, slot)| self.layout.touch(pages.page(*number), *slot));
+        std::hint::black_box(touched.fold(0, u8::wrapping_add));
     }
 
     /// Calls `f` with each entry of a tag, and where it stands, until it says no.

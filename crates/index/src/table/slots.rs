@@ -151,27 +151,62 @@ impl SlotLayout {
         self.set(page, at, entry);
     }
 
+    /// About where of `count` slots a tag stands: at its share of the way from the page's first to the next page's.
+    pub(crate) fn guess(self, count: usize, (first, end): (u64, u64), tag: u64) -> usize {
+        let last = count.saturating_sub(1);
+        if tag <= first {
+            0
+        } else if tag >= end {
+            last
+        } else {
+            // Tags have at most 30 bits, and counts nine.
+            let share = (tag - first) * count as u64 / (end - first);
+            usize::try_from(share).unwrap_or(last).min(last)
+        }
+    }
+
+    /// Any byte of a slot.
+    pub(crate) fn touch(self, page: &Page, at: usize) -> u8 {
+        page[at * self.bytes]
+    }
+
     /// The first of `count` slots whose tag is not less. Tags are spread evenly, so that it stands near its
-    /// share of the way from `first`, the page's first tag, to `end`, the next page's.
+    /// share of the way from `first`, the page's first tag, to `end`, the next page's: looked for from there on, a
+    /// line of the processor's cache at a time, for each other line is waited for.
     pub(crate) fn lower_bound(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> usize {
-        /// Twice the standard deviation of a place in a full page, or some more.
-        const NEAR: usize = 20;
-        let (mut low, mut high) = (0, count);
-        if tag > first && tag < end {
-            let share = u128::from(tag - first) * count as u128 / u128::from(end - first);
-            let guess = usize::try_from(share).unwrap_or(count).min(count);
-            let (below, above) = (guess.saturating_sub(NEAR), guess + NEAR);
-            if self.tag(page, below) < tag {
-                low = below + 1;
-            } else {
-                high = below;
-            }
-            if above < high {
-                if self.tag(page, above) < tag {
-                    low = above + 1;
-                } else {
-                    high = above;
+        /// Slots in a line.
+        const STEP: usize = 8;
+        if tag <= first || count == 0 {
+            return 0;
+        }
+        let mut low = 0;
+        let mut high = count;
+        let mut at = self.guess(count, (first, end), tag);
+        // From the guess to where the tag is passed, in steps that grow, so that no order of tags takes long.
+        let mut step = STEP;
+        if self.tag(page, at) < tag {
+            loop {
+                low = at + 1;
+                at += step;
+                if at >= high {
+                    break;
                 }
+                if self.tag(page, at) >= tag {
+                    high = at;
+                    break;
+                }
+                step += step / 2;
+            }
+        } else {
+            loop {
+                high = at;
+                let Some(before) = at.checked_sub(step) else { break };
+                at = before;
+                if self.tag(page, at) < tag {
+                    low = at + 1;
+                    break;
+                }
+                step += step / 2;
             }
         }
         while low < high {
@@ -210,4 +245,53 @@ pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f6
     (8..32)
         .find(|bits| without * 0.5f64.powi(*bits) <= 0.5)
         .map_or(32, i32::cast_unsigned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wherever the guess falls: tags spread evenly, all alike, crowded at either end, few or a full page.
+    #[test]
+    fn the_lower_bound_is_that_of_a_walk() {
+        let layout = SlotLayout::FIRST;
+        let all = 1_u64 << layout.tag_bits;
+        let spread = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - layout.tag_bits);
+        let shapes: [&dyn Fn(u64) -> u64; 5] = [&spread, &|n| spread(n / 40), &|_| 77, &|n| n, &|n| {
+            all - 1 - n * n
+        }];
+        for shape in shapes {
+            for count in [0, 1, 2, 9, 100, layout.slots()] {
+                let mut tags: Vec<u64> = (0..count as u64).map(shape).collect();
+                tags.sort_unstable();
+                let mut page: Page = [0; PAGE_BYTES];
+                for (slot, tag) in tags.iter().enumerate() {
+                    let (rank, ordinal) = (Rank::ANCHOR, 5);
+                    layout.set(
+                        &mut page,
+                        slot,
+                        Entry {
+                            tag: *tag,
+                            rank,
+                            ordinal,
+                        },
+                    );
+                }
+                let first = tags.first().copied().unwrap_or(all);
+                let near = tags
+                    .iter()
+                    .flat_map(|tag| [tag.saturating_sub(1), *tag, (tag + 1).min(all - 1)]);
+                for tag in near.chain([0, all / 2, all - 1]) {
+                    let walked = tags.partition_point(|held| *held < tag);
+                    for end in [all, tags.last().copied().unwrap_or(all)] {
+                        assert_eq!(
+                            layout.lower_bound(&page, count, (first, end), tag),
+                            walked,
+                            "{tag} of {tags:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
 }

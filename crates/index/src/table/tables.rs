@@ -88,6 +88,10 @@ impl Tables {
         });
     }
 
+    pub(crate) fn expect(&self, kind: HookKind, bits: impl Iterator<Item = u64>) {
+        self.table(kind).expect(&self.pages, bits);
+    }
+
     pub(crate) fn add(&mut self, hook: &Hook) {
         // Each round but the last makes room, until there is or the hook no longer stays.
         let rank = Rank::of(hook.standing);

@@ -14,7 +14,7 @@
 use index::sampling::SampleLevel;
 use std::collections::HashMap;
 
-use index::{CatalogSource, HookIndex, LOADS_MAX, Resolver};
+use index::{CatalogSource, EXPECTED_MAX, HookIndex, LOADS_MAX, Resolver};
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 use super::Holdings;
@@ -255,6 +255,23 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.hinted = hinted;
     }
 
+    /// Tells the index of the next chunks without an offer, from one on; returns the first that it was not told of.
+    fn expect_from(&self, chunk: usize) -> usize {
+        let mut prints = [Fingerprint::from_bytes([0; 32]); EXPECTED_MAX];
+        let (mut count, mut end) = (0, chunk);
+        while let Some(wanted) = self.wanted.get(end)
+            && count < prints.len()
+        {
+            if !wanted.is_offered {
+                prints[count] = wanted.fingerprint;
+                count += 1;
+            }
+            end += 1;
+        }
+        self.chunks.expect(&prints[..count]);
+        end
+    }
+
     /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most `left` catalogs
     /// that are charged; where more are named, that is noted.
     fn ask_hooks(
@@ -265,9 +282,13 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     ) -> Result<(), IngestError> {
         let mut hinted = std::mem::take(&mut self.hinted);
         let (mut loads, mut loaded) = (0, false);
+        let mut expected = 0;
         for chunk in 0..self.wanted.len() {
             if self.wanted[chunk].is_offered || (loaded && self.ask_caches(holdings, chunk)) {
                 continue;
+            }
+            if chunk >= expected {
+                expected = self.expect_from(chunk);
             }
             let fingerprint = self.wanted[chunk].fingerprint;
             if let Some(batch) = self.own.hinted(&fingerprint) {

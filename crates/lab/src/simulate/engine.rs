@@ -104,6 +104,10 @@ impl HookIndex for Hooks {
     ) {
         self.0.candidates_without(apart, fingerprint, kind, out);
     }
+
+    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
+        self.0.expect(fingerprints, kind);
+    }
 }
 
 /// What is stored, and does not change while a backup is made.

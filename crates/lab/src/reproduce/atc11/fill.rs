@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use env::Clock;
 use index::sampling::{SamplingRate, rate_that_fits};
-use index::{Hook, HookIndex, HookKind, MemoryIndex, MemoryStats};
+use index::{EXPECTED_MAX, Hook, HookIndex, HookKind, MemoryIndex, MemoryStats};
 use types::Fingerprint;
 
 use super::chunks::{self, CONTAINER_CHUNKS};
@@ -270,9 +270,12 @@ fn compare(index: &MemoryIndex, other: &MemoryIndex, prints: &[Fingerprint], clo
 fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, u64) {
     let (mut out, mut found) = (Vec::new(), 0);
     let began = clock.monotonic();
-    for print in prints {
-        index.candidates(print, HookKind::Data, &mut out);
-        found += u64::from(!out.is_empty());
+    for some in prints.chunks(EXPECTED_MAX) {
+        index.expect(some, HookKind::Data);
+        for print in some {
+            index.candidates(print, HookKind::Data, &mut out);
+            found += u64::from(!out.is_empty());
+        }
     }
     let took = clock.monotonic().saturating_sub(began);
     (nanos_each(took, prints.len() as u64), found)
