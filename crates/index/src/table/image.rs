@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! front   magic 8, version u16, 0 u16, length of the meta u32, meta
-//! slabs   the pool's pages, as they are, one slab after another
-//! digest  16: of the digests of the front and of each slab
+//! pages   the pool's, as they are, in stretches of 64 KiB
+//! digest  16: of the digests of the front and of each stretch
 //! ```
 //!
 //! Pages name nothing by address, so they are taken back as they are; counts and the order of tags are
@@ -18,7 +18,7 @@ use types::{ObjectName, StoreId};
 use crate::head::{HEAD_BYTES, Head};
 use crate::sampling::{SamplingRate, SamplingRates};
 use crate::table::hook_table::PageRef;
-use crate::table::pages::PAGE_BYTES;
+use crate::table::pages::stretches_of;
 use crate::table::slots::SlotLayout;
 use crate::table::tables::Tables;
 
@@ -38,16 +38,16 @@ pub(crate) fn write(
     filled: &[IndexRunName],
 ) -> Result<(), StorageError> {
     let front = front(tables, store, filled);
-    let slabs = tables.pages.slabs().map(<[_]>::as_flattened);
-    let value = whole(&front, slabs.clone()).to_le_bytes();
+    let stretches = tables.pages.stretches();
+    let value = whole(&front, stretches.clone()).to_le_bytes();
     let mut parts: Vec<&[u8]> = vec![&front];
-    parts.extend(slabs);
+    parts.extend(stretches);
     parts.push(&value);
     storage.put(name, &parts)
 }
 
-fn whole<'a>(front: &'a [u8], slabs: impl Iterator<Item = &'a [u8]>) -> u128 {
-    let each = std::iter::once(front).chain(slabs);
+fn whole<'a>(front: &'a [u8], stretches: impl Iterator<Item = &'a [u8]>) -> u128 {
+    let each = std::iter::once(front).chain(stretches);
     let digests: Vec<u8> = each.flat_map(|bytes| digest(bytes).to_le_bytes()).collect();
     digest(&digests)
 }
@@ -102,9 +102,7 @@ pub(crate) fn read(
     if !tables.pages.fits(pages.len()) {
         return Err("it is truncated or too long".to_owned());
     }
-    let (pages, _) = pages.as_chunks::<PAGE_BYTES>();
-    let slabs = tables.pages.slabs_of(pages).map(<[_]>::as_flattened);
-    if whole(front, slabs).to_le_bytes() != *stored {
+    if whole(front, stretches_of(pages)).to_le_bytes() != *stored {
         return Err("it is damaged".to_owned());
     }
     tables.pages.load(pages);

@@ -1,13 +1,20 @@
 //! A pool of pages of one size: all memory of the in-memory index comes from here [Guo 3.2.3].
 //!
 //! What must hold: no more pages are in use than the budget allows; memory grows by a slab, never by copying
-//! what is there; a page is named by its number, so whatever is made of pages has no pointers and can be
+//! what is there, and lies in huge pages where there is much of it (decision 17), for a look-up goes anywhere; a page is named by its number, so whatever is made of pages has no pointers and can be
 //! written to storage as it stands. Used by one thread at a time for writing, by many for reading.
+
+use std::ops::{Deref, DerefMut};
+
+use env::AlignedBuffer;
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 2048;
-/// Pages of a slab: the step in which memory grows.
+/// Pages of a slab, the step in which memory grows: 64 KiB, and a huge page of the usual processors where the budget has many.
 const SLAB_PAGES: usize = 32;
+const HUGE_SLAB_PAGES: usize = 1024;
+/// A budget of so many pages, 64 MiB, has huge slabs: no more than a 32nd of it is taken before it is needed.
+const HUGE_SLABS_FROM: usize = 32 * HUGE_SLAB_PAGES;
 
 /// A page's bytes.
 pub(crate) type Page = [u8; PAGE_BYTES];
@@ -16,10 +23,49 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
+/// Memory of pages.
+#[derive(Debug)]
+enum Slab {
+    Small(Box<[u8]>),
+    Huge(AlignedBuffer),
+}
+
+impl Slab {
+    fn new(bytes: usize) -> Self {
+        if bytes < HUGE_SLAB_PAGES * PAGE_BYTES {
+            return Self::Small(vec![0; bytes].into_boxed_slice());
+        }
+        let mut buffer = AlignedBuffer::with_capacity(bytes);
+        buffer.grow_to(bytes);
+        Self::Huge(buffer)
+    }
+}
+
+impl Deref for Slab {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Small(bytes) => bytes,
+            Self::Huge(buffer) => buffer,
+        }
+    }
+}
+
+impl DerefMut for Slab {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Small(bytes) => bytes,
+            Self::Huge(buffer) => buffer,
+        }
+    }
+}
+
 /// All pages of an index.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    slabs: Vec<Box<[Page]>>,
+    slabs: Vec<Slab>,
+    /// Binary logarithm of a slab's pages.
+    slab_bits: u32,
     free: Vec<u32>,
     in_use: usize,
     pages_max: usize,
@@ -27,8 +73,14 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn new(pages_max: usize) -> Self {
+        let slab_pages = if pages_max < HUGE_SLABS_FROM {
+            SLAB_PAGES
+        } else {
+            HUGE_SLAB_PAGES
+        };
         Self {
             slabs: Vec::new(),
+            slab_bits: slab_pages.trailing_zeros(),
             free: Vec::new(),
             in_use: 0,
             pages_max,
@@ -44,14 +96,18 @@ impl Pages {
         if let Some(number) = self.free.pop() {
             return Ok(number);
         }
-        let first = self.slabs.len() * SLAB_PAGES;
-        // The last slab is as small as the budget.
-        let pages = SLAB_PAGES.min(self.pages_max - first);
-        self.slabs.push(vec![[0; PAGE_BYTES]; pages].into_boxed_slice());
-        let numbers = (first..first + pages).rev();
+        let first = self.allocated();
+        self.push_slab();
+        let numbers = (first..self.allocated()).rev();
         self.free
             .extend(numbers.map(|number| u32::try_from(number).expect("8 TiB of pages")));
         Ok(self.free.pop().expect("a slab has pages"))
+    }
+
+    /// One slab more; the last is as small as the budget.
+    fn push_slab(&mut self) -> &mut [u8] {
+        let pages = (1 << self.slab_bits).min(self.pages_max - self.allocated());
+        self.slabs.push_mut(Slab::new(pages * PAGE_BYTES))
     }
 
     /// Gives a page back.
@@ -60,12 +116,24 @@ impl Pages {
         self.free.push(number);
     }
 
+    /// A page's slab, and where it begins in that.
+    fn place(&self, number: u32) -> (usize, usize) {
+        let in_slab = number & ((1 << self.slab_bits) - 1);
+        ((number >> self.slab_bits) as usize, in_slab as usize * PAGE_BYTES)
+    }
+
     pub(crate) fn page(&self, number: u32) -> &Page {
-        &self.slabs[number as usize / SLAB_PAGES][number as usize % SLAB_PAGES]
+        let (slab, begin) = self.place(number);
+        self.slabs[slab][begin..]
+            .first_chunk()
+            .expect("slabs are whole pages")
     }
 
     pub(crate) fn page_mut(&mut self, number: u32) -> &mut Page {
-        &mut self.slabs[number as usize / SLAB_PAGES][number as usize % SLAB_PAGES]
+        let (slab, begin) = self.place(number);
+        self.slabs[slab][begin..]
+            .first_chunk_mut()
+            .expect("slabs are whole pages")
     }
 
     pub(crate) fn in_use(&self) -> usize {
@@ -78,33 +146,30 @@ impl Pages {
 
     /// Pages that have memory.
     pub(crate) fn allocated(&self) -> usize {
-        self.slabs.iter().map(|slab| slab.len()).sum()
+        self.slabs.iter().map(|slab| slab.len() / PAGE_BYTES).sum()
     }
 
     pub(crate) fn pages_max(&self) -> usize {
         self.pages_max
     }
 
-    /// The slabs, for writing them out.
-    pub(crate) fn slabs(&self) -> impl Iterator<Item = &[Page]> + Clone {
-        self.slabs.iter().map(|slab| &**slab)
+    /// All pages in stretches of 64 KiB, or as many as there are: for writing them out.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.slabs.iter().flat_map(|slab| stretches_of(slab))
     }
 
-    /// Whether so many bytes are some slabs of this pool.
+    /// Whether so many bytes are some stretches of this pool.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         let pages = bytes / PAGE_BYTES;
         let is_whole = pages.is_multiple_of(SLAB_PAGES) || pages == self.pages_max;
         bytes.is_multiple_of(PAGE_BYTES) && pages <= self.pages_max && is_whole
     }
 
-    /// Pages as slabs, as [`Self::slabs`] gave them.
-    pub(crate) fn slabs_of<'a>(&self, pages: &'a [Page]) -> impl Iterator<Item = &'a [Page]> {
-        pages.chunks(SLAB_PAGES)
-    }
-
     /// Takes pages back into an empty pool that they [fit](Self::fits).
-    pub(crate) fn load(&mut self, pages: &[Page]) {
-        self.slabs = pages.chunks(SLAB_PAGES).map(Box::from).collect();
+    pub(crate) fn load(&mut self, pages: &[u8]) {
+        for of_slab in pages.chunks(PAGE_BYTES << self.slab_bits) {
+            self.push_slab()[..of_slab.len()].copy_from_slice(of_slab);
+        }
     }
 
     /// Says which of the pages taken back are in use.
@@ -116,6 +181,59 @@ impl Pages {
 
     /// Bytes allocated, used or not.
     pub(crate) fn bytes(&self) -> usize {
-        self.allocated() * PAGE_BYTES + self.free.capacity() * 4 + self.slabs.capacity() * 16
+        self.allocated() * PAGE_BYTES + self.free.capacity() * 4 + self.slabs.capacity() * size_of::<Slab>()
+    }
+}
+
+/// Pages in the stretches of [`Pages::stretches`].
+pub(crate) fn stretches_of(pages: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    pages.chunks(SLAB_PAGES * PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every page once, whether slabs are small or huge, begun with a few that were taken back or with none; the last slab short.
+    #[test]
+    fn every_page_of_the_budget_is_given_once() {
+        for pages_max in [
+            5,
+            SLAB_PAGES,
+            3 * SLAB_PAGES + 1,
+            HUGE_SLABS_FROM,
+            HUGE_SLABS_FROM + 77,
+        ] {
+            for taken_back in [0, SLAB_PAGES] {
+                let mut pages = Pages::new(pages_max);
+                let old = vec![9; taken_back.min(pages_max) * PAGE_BYTES];
+                assert!(pages.fits(old.len()) && !pages.fits(old.len() + 1));
+                pages.load(&old);
+                let mut in_use = vec![false; pages.allocated()];
+                in_use
+                    .iter_mut()
+                    .take(old.len() / PAGE_BYTES)
+                    .for_each(|used| *used = true);
+                pages.set_in_use(&in_use);
+                let mut given: BTreeSet<u32> =
+                    (0..pages.in_use()).map(|n| u32::try_from(n).unwrap()).collect();
+                assert!(given.iter().all(|number| *pages.page(*number) == [9; PAGE_BYTES]));
+                while let Ok(number) = pages.take() {
+                    assert!(given.insert(number), "{number} twice");
+                    pages.page_mut(number)[7] = 1;
+                }
+                assert_eq!(
+                    (given.len(), pages.allocated(), pages.free()),
+                    (pages_max, pages_max, 0)
+                );
+                let bytes: usize = pages.stretches().map(<[u8]>::len).sum();
+                assert_eq!(bytes, pages_max * PAGE_BYTES);
+                assert!(pages.fits(bytes));
+                pages.give_back(3);
+                assert_eq!(pages.take(), Ok(3));
+            }
+        }
     }
 }
