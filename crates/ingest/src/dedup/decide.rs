@@ -121,6 +121,22 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 .any(|candidate| !candidate.is_loaded && candidate.promised > 0))
     }
 
+    /// After [`Self::decide`] on a whole window: if what is to be stored of it, new or again, is fewer than `least` bytes,
+    /// nothing is stored again. It would lie in a container that holds no more of the window than those that were
+    /// passed over, and be stored again and again.
+    pub(crate) fn decide_on_rest(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        accounts: &Accounts,
+        least: u64,
+    ) -> Result<(), IngestError> {
+        let open = self.wanted.iter().filter(|wanted| wanted.place.is_none());
+        if open.map(|wanted| u64::from(wanted.len)).sum::<u64>() < least {
+            self.choose(holdings, accounts, &mut { usize::MAX }, 0)?;
+        }
+        Ok(())
+    }
+
     /// What was decided of the n-th chunk that was read: `None` is to be stored, unless it has been since.
     pub(crate) fn place(&self, chunk: usize) -> Option<PlacedAt> {
         self.wanted[chunk].place

@@ -265,6 +265,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             let least = accounts.least_at_end();
             self.decider
                 .decide(&holdings, open, accounts, accounts.left(), least)?;
+            self.decider.decide_on_rest(&holdings, accounts, least)?;
             self.refer_to_chosen(at);
             let mut chunk = 0;
             for item in waiting.drain(..) {
