@@ -19,7 +19,7 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use index::{Index, IndexOptions};
-use ingest::{Counters, Door, Ingest, ReaderSource};
+use ingest::{Cap, Capping, Counters, Door, Ingest, ReaderSource};
 use object::config;
 use onefold::InitOptions;
 use recipe::NodeCache;
@@ -116,14 +116,34 @@ fn an_unchanged_backup_puts_no_data_and_reads_none() {
 
 #[test]
 fn an_unchanged_stream_costs_no_look_at_data_containers() {
+    assert_unchanged_stream_costs_no_look(&How::plain());
+}
+
+/// Nor does it where containers are to hold more of a window than each does: they are not stored again for nothing.
+#[test]
+fn an_unchanged_stream_costs_no_look_with_a_cap_in_bytes() {
+    let mut how = How::plain();
+    how.ingest.capping = Capping {
+        cap: Cap::Least(900 << 10),
+        remembered_windows: 0,
+        window_bytes: 20_000_000,
+    };
+    assert_unchanged_stream_costs_no_look(&how);
+    // Windows end within the stream.
+    how.ingest.capping.window_bytes = 700_000;
+    how.ingest.capping.cap = Cap::Least(300 << 10);
+    assert_unchanged_stream_costs_no_look(&how);
+}
+
+fn assert_unchanged_stream_costs_no_look(how: &How) {
     let machine = Process::new(63);
     machine.try_init(&large()).unwrap();
     let bytes = noise(63, 2 << 20);
-    back_up_bytes(&machine.open(), "/stream", &bytes, &How::plain()).unwrap();
+    back_up_bytes(&machine.open(), "/stream", &bytes, how).unwrap();
     let process = machine.beside(64);
     let store = process.open();
     drop(process.watched.take_requests());
-    let again = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+    let again = back_up_bytes(&store, "/stream", &bytes, how).unwrap();
     let requests = process.watched.take_requests();
     assert_eq!(again.totals.chunks_new, 0);
     assert_eq!(again.totals.segments, again.totals.segments_known);

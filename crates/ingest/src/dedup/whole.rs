@@ -55,20 +55,40 @@ impl Whole {
         match self {
             Self::Own(own) => least.saturating_mul(own.containers as u64) <= len,
             Self::Known(_, node) => {
-                let mut held: HashMap<ContainerId, u64> = HashMap::new();
-                for entry in &node.entries {
-                    if let NodeEntry::Run {
-                        container,
-                        logical_len,
-                        ..
-                    } = *entry
-                        && !accounts.is_free(Holder::Container(container))
-                    {
-                        *held.entry(container).or_default() += logical_len;
-                    }
-                }
+                let mut held = HashMap::new();
+                add_charged(node, accounts, &mut held);
                 held.values().all(|bytes| *bytes >= least)
             }
+        }
+    }
+}
+
+/// Bytes of these segments, which have so many each, in containers that the window would be charged for and that hold fewer
+/// than `least` of them all.
+pub(super) fn bytes_in_small(wholes: &[(Whole, u64)], accounts: &Accounts, least: u64) -> u64 {
+    let mut held: HashMap<ContainerId, u64> = HashMap::new();
+    let mut small = 0;
+    for (whole, len) in wholes {
+        match whole {
+            Whole::Known(_, node) => add_charged(node, accounts, &mut held),
+            Whole::Own(_) if whole.is_worth(accounts, *len, least) => {}
+            Whole::Own(_) => small += len,
+        }
+    }
+    small + held.values().filter(|bytes| **bytes < least).sum::<u64>()
+}
+
+/// Adds a node's bytes in each container that is charged.
+fn add_charged(node: &Node, accounts: &Accounts, held: &mut HashMap<ContainerId, u64>) {
+    for entry in &node.entries {
+        if let NodeEntry::Run {
+            container,
+            logical_len,
+            ..
+        } = *entry
+            && !accounts.is_free(Holder::Container(container))
+        {
+            *held.entry(container).or_default() += logical_len;
         }
     }
 }

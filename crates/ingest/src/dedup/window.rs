@@ -23,7 +23,7 @@ use super::own::OwnChunks;
 use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
-use super::whole::{OwnSegments, Whole, containers_of, distinct};
+use super::whole::{OwnSegments, Whole, bytes_in_small, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -257,44 +257,106 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let mut waiting = std::mem::take(&mut self.streams[at].waiting);
         if !waiting.is_empty() {
             let holdings = look_up();
-            let open = waiting.iter().filter_map(|item| match item {
-                Waiting::Open(segment) => Some(segment),
-                Waiting::Placed(_) => None,
-            });
-            let accounts = &self.streams[at].accounts;
-            let least = accounts.least_at_end();
-            self.decider
-                .decide(&holdings, open, accounts, accounts.left(), least)?;
-            self.decider.decide_on_rest(&holdings, accounts, least)?;
-            self.refer_to_chosen(at);
-            let mut chunk = 0;
-            for item in waiting.drain(..) {
-                let segment = match item {
-                    Waiting::Placed(segment) => segment,
-                    Waiting::Open(segment) => {
-                        // A known one costs no new node, and no more than what was chosen leaves.
-                        let known = self.find_whole(&holdings, &segment)?;
-                        let accounts = &self.streams[at].accounts;
-                        let is_had = |known: &Whole| {
-                            known.charge(accounts) <= accounts.left()
-                                && known.is_worth(accounts, segment.len, least)
-                        };
-                        let body = match known.filter(is_had) {
-                            Some(known) => {
-                                chunk += segment.chunks_read();
-                                self.refer_to_whole(at, known)
-                            }
-                            None => self.store(outlet, at, &segment, &mut chunk)?,
-                        };
-                        placed(&segment, body)
-                    }
-                };
-                outlet.place(stream, segment)?;
+            let least = self.streams[at].accounts.least_at_end();
+            match self.all_worth_keeping(&holdings, at, &waiting, least)? {
+                Some(wholes) => self.refer_to_all(outlet, stream, &mut waiting, wholes)?,
+                None => self.decide_on_all(&holdings, outlet, stream, &mut waiting, least)?,
             }
         }
         self.streams[at].waiting = waiting;
         self.streams[at].accounts.end_window();
         Ok(())
+    }
+
+    fn refer_to_all<O: Outlet<B>>(
+        &mut self,
+        outlet: &mut O,
+        stream: StreamIndex,
+        waiting: &mut Vec<Waiting<B>>,
+        wholes: Vec<(Whole, u64)>,
+    ) -> Result<(), O::Error> {
+        let mut wholes = wholes.into_iter();
+        for item in waiting.drain(..) {
+            let segment = match item {
+                Waiting::Placed(segment) => segment,
+                Waiting::Open(segment) => {
+                    let (whole, _) = wholes.next().expect("one for each that is open");
+                    placed(&segment, self.refer_to_whole(usize::from(stream.0), whole))
+                }
+            };
+            outlet.place(stream, segment)?;
+        }
+        Ok(())
+    }
+
+    fn decide_on_all<O: Outlet<B>>(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        outlet: &mut O,
+        stream: StreamIndex,
+        waiting: &mut Vec<Waiting<B>>,
+        least: u64,
+    ) -> Result<(), O::Error> {
+        let at = usize::from(stream.0);
+        let open = waiting.iter().filter_map(|item| match item {
+            Waiting::Open(segment) => Some(segment),
+            Waiting::Placed(_) => None,
+        });
+        let accounts = &self.streams[at].accounts;
+        self.decider
+            .decide(holdings, open, accounts, accounts.left(), least)?;
+        self.decider.decide_on_rest(holdings, accounts, least)?;
+        self.refer_to_chosen(at);
+        let mut chunk = 0;
+        for item in waiting.drain(..) {
+            let segment = match item {
+                Waiting::Placed(segment) => segment,
+                Waiting::Open(segment) => {
+                    // A known one costs no new node, and no more than what was chosen leaves.
+                    let known = self.find_whole(holdings, &segment)?;
+                    let accounts = &self.streams[at].accounts;
+                    let is_had = |known: &Whole| {
+                        known.charge(accounts) <= accounts.left()
+                            && known.is_worth(accounts, segment.len, least)
+                    };
+                    let body = match known.filter(is_had) {
+                        Some(known) => {
+                            chunk += segment.chunks_read();
+                            self.refer_to_whole(at, known)
+                        }
+                        None => self.store(outlet, at, &segment, &mut chunk)?,
+                    };
+                    placed(&segment, body)
+                }
+            };
+            outlet.place(stream, segment)?;
+        }
+        Ok(())
+    }
+
+    /// What waits, where all of it is known whole and what of it lies in containers that hold too little of it would
+    /// give another container too little as well: its chunks are not looked up, so that what did not change costs the
+    /// look-ups of its segments alone.
+    fn all_worth_keeping(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        at: usize,
+        waiting: &[Waiting<B>],
+        least: u64,
+    ) -> Result<Option<Vec<(Whole, u64)>>, IngestError> {
+        if least == 0 {
+            return Ok(None);
+        }
+        let mut wholes = Vec::new();
+        for item in waiting {
+            let Waiting::Open(segment) = item else { continue };
+            match self.find_whole(holdings, segment)? {
+                Some(whole) => wholes.push((whole, segment.len)),
+                None => return Ok(None),
+            }
+        }
+        let small = bytes_in_small(&wholes, &self.streams[at].accounts, least);
+        Ok((small < least).then_some(wholes))
     }
 
     /// A segment that is known whole.
