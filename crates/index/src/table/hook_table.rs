@@ -123,10 +123,15 @@ impl HookTable {
         (at, slot)
     }
 
+    /// About how many of a segment's pages begin before a tag.
+    fn guess_page(&self, list: &[PageRef], tag: u64) -> usize {
+        let share = (tag * list.len() as u64) >> self.layout.tag_bits;
+        usize::try_from(share).unwrap_or(0).min(list.len())
+    }
+
     /// The first of a segment's pages whose first tag is not less: near its share of the way, for tags are spread evenly.
     fn first_page_after(&self, list: &[PageRef], tag: u64) -> usize {
-        let share = (tag * list.len() as u64) >> self.layout.tag_bits;
-        let mut after = usize::try_from(share).unwrap_or(0).min(list.len());
+        let mut after = self.guess_page(list, tag);
         while list.get(after).is_some_and(|page| u64::from(page.first) < tag) {
             after += 1;
         }
@@ -149,8 +154,7 @@ impl HookTable {
         let mut spots = [(0, 0); EXPECTED_MAX];
         let mut used = 0;
         for (list, tag) in &lists[..count] {
-            let share = usize::try_from((tag * list.len() as u64) >> self.layout.tag_bits).unwrap_or(0);
-            let after = share.min(list.len());
+            let after = self.guess_page(list, *tag);
             let near = list.get(after).filter(|page| u64::from(page.first) < *tag);
             let Some(page) = near.or_else(|| list.get(after.checked_sub(1)?)) else {
                 continue;

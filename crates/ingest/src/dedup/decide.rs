@@ -74,7 +74,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     }
 
     /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
-    /// charged, and to none of these that holds fewer than `least` bytes. Returns whether more would have found more. [`Self::place`] tells what was decided.
+    /// charged, and to none of these that holds fewer than `least` bytes. Returns whether more would have found
+    /// more. [`Self::place`] tells what was decided.
     pub(crate) fn decide<'s, B: 's>(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
