@@ -159,6 +159,28 @@ fn assert_unchanged_stream_costs_no_look(how: &How) {
     assert_eq!(puts.count(), 0, "no container of any kind");
 }
 
+/// What little lies apart is not stored again with what little is new: it would lie apart again.
+#[test]
+fn a_small_change_stores_nothing_again_with_a_cap_in_bytes() {
+    let machine = Process::new(67);
+    machine.try_init(&large()).unwrap();
+    let mut how = How::plain();
+    how.ingest.capping = Capping {
+        cap: Cap::Least(128 << 10),
+        remembered_windows: 0,
+        window_bytes: 2 << 20,
+    };
+    let mut bytes = noise(67, 2 << 20);
+    for (n, at) in [300_000, 900_000, 1_500_000].into_iter().enumerate() {
+        let made = back_up_bytes(&machine.open(), "/stream", &bytes, &how).unwrap();
+        assert_eq!(made.chunks_capped, 0, "backup {n}");
+        bytes[at..at + 5000].copy_from_slice(&noise(70 + n as u64, 5000));
+    }
+    let made = back_up_bytes(&machine.open(), "/stream", &bytes, &how).unwrap();
+    assert!(made.totals.chunks_new > 0);
+    assert_eq!(made.chunks_capped, 0);
+}
+
 /// At most one look-up in the index for each known segment: one for each container of nodes will do.
 #[test]
 fn known_segments_cost_a_look_up_a_container() {
