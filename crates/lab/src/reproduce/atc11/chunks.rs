@@ -37,6 +37,11 @@ pub(super) fn container(n: u64) -> ContainerId {
     }
 }
 
+/// The number of a [`container`].
+pub(super) fn number_of(container: ContainerId) -> u64 {
+    (container.session.get() - 1) * SESSION_CONTAINERS + u64::from(container.sequence.get())
+}
+
 /// Adds to `out` those of a container's fingerprints that are hooks at this rate. Every chunk's is drawn and looked at; where
 /// none samples, it is the container's anchor alone.
 pub(super) fn sampled(seed: u64, n: u64, rate: SamplingRate, out: &mut Vec<Fingerprint>) {
@@ -55,6 +60,18 @@ pub(super) fn sampled(seed: u64, n: u64, rate: SamplingRate, out: &mut Vec<Finge
     }
 }
 
+/// A fingerprint of the first so many containers, drawn from all that sample at this rate. Some do.
+pub(super) fn one_sampled(seed: u64, containers: u64, rate: SamplingRate, drawing: &mut u64) -> Fingerprint {
+    let mask = (rate.period() - 1) << 32;
+    loop {
+        let chunk = drawn(seed + 1, *drawing) % (containers * CONTAINER_CHUNKS);
+        *drawing += 1;
+        if first_word(seed, chunk) & mask == 0 {
+            return fingerprint(seed, chunk);
+        }
+    }
+}
+
 /// The hooks of a container whose [`sampled`] fingerprints are given: the anchor is among those of the highest level, so
 /// among them.
 pub(super) fn hooks(n: u64, sampled: &[Fingerprint]) -> impl Iterator<Item = Hook> {
@@ -69,6 +86,41 @@ mod tests {
     use index::sampling::SampleLevel;
 
     use super::*;
+
+    #[test]
+    fn containers_have_their_numbers_back() {
+        for n in [
+            0,
+            1,
+            SESSION_CONTAINERS - 1,
+            SESSION_CONTAINERS,
+            5 * SESSION_CONTAINERS + 7,
+        ] {
+            assert_eq!(number_of(container(n)), n);
+        }
+    }
+
+    /// Each is a hook of one of those containers, and they are of nearly all.
+    #[test]
+    fn one_sampled_is_of_the_hooks_of_any_container() {
+        let (rate, containers) = (SamplingRate::new(7).unwrap(), 50);
+        let mut all = Vec::new();
+        for n in 0..containers {
+            sampled(3, n, rate, &mut all);
+        }
+        let mut drawing = 0;
+        let drawn: std::collections::BTreeSet<Fingerprint> = (0..2000)
+            .map(|_| one_sampled(3, containers, rate, &mut drawing))
+            .collect();
+        assert!(drawn.iter().all(|print| all.contains(print)));
+        // Of 1,600 hooks, 2,000 draws with putting back meet 71 %.
+        assert!(
+            drawn.len() > all.len() * 6 / 10,
+            "{} of {}",
+            drawn.len(),
+            all.len()
+        );
+    }
 
     /// What is drawn for a rate is what the engine would keep of all.
     #[test]

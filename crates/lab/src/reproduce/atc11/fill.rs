@@ -10,7 +10,6 @@ use types::Fingerprint;
 use super::chunks::{self, CONTAINER_CHUNKS};
 use super::engine::CHUNK_BYTES;
 use super::{median, nanos_each, share};
-use crate::dice::drawn;
 use crate::error::LabError;
 use crate::reproduce::Progress;
 
@@ -69,6 +68,10 @@ pub(super) struct Filled {
     pub(super) made_up: u64,
     /// Removing one container in 16 at once: nanoseconds a hook that went.
     pub(super) remove_ns: f64,
+    /// The rate of look-ups when all hooks were there, as a share of that of the same index after all but 1 % of them were
+    /// removed from it: it has all its memory still, and the hooks are spread over all of that.
+    pub(super) emptied_known_ratio: f64,
+    pub(super) emptied_new_ratio: f64,
 }
 
 /// Loads at which it is asked; the first is what the others are compared with.
@@ -99,7 +102,7 @@ pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Resu
         order,
     };
     add(&nearly_empty, of(0, first, Order::Sorted), clock, progress)?;
-    let asked = Asked::new(first, scale.rate);
+    let asked_first = Asked::new(first, scale.rate);
     let mut filled = Filled {
         scale,
         loads: Vec::new(),
@@ -107,6 +110,8 @@ pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Resu
         lost: 0,
         made_up: 0,
         remove_ns: 0.0,
+        emptied_known_ratio: 0.0,
+        emptied_new_ratio: 0.0,
     };
     let mut begin = 0;
     for share in LOADS {
@@ -115,8 +120,9 @@ pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Resu
         add(&index, of(begin, singly, Order::Sorted), clock, progress)?;
         let insert_ns = add(&index, of(singly, end, Order::ByContainer), clock, progress)?;
         begin = end;
-        let known = compare(&index, &nearly_empty, &asked.known, clock);
-        let new = compare(&index, &nearly_empty, &asked.new, clock);
+        let asked = Asked::new(end, scale.rate);
+        let known = compare((&index, &asked.known), (&nearly_empty, &asked_first.known), clock);
+        let new = compare((&index, &asked.new), (&nearly_empty, &asked_first.new), clock);
         let stats = index.stats();
         filled.lost += known.missed;
         filled.made_up += new.found;
@@ -132,9 +138,21 @@ pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Resu
     }
     let before = index.stats().entries[0];
     let began = clock.monotonic();
-    index.retain(&|container| !container.sequence.get().is_multiple_of(16));
+    index.retain(&|container| {
+        let n = chunks::number_of(container);
+        n < first || !n.is_multiple_of(16)
+    });
     let took = clock.monotonic().saturating_sub(began);
     filled.remove_ns = nanos_each(took, before - index.stats().entries[0]);
+    index.retain(&|container| chunks::number_of(container) < first);
+    let fresh = |prints| compare((&index, prints), (&nearly_empty, prints), clock);
+    let (known, new) = (fresh(&asked_first.known), fresh(&asked_first.new));
+    filled.lost += known.missed;
+    filled.made_up += new.found;
+    if let Some(full) = filled.loads.last() {
+        filled.emptied_known_ratio = full.known_ratio / known.ratio;
+        filled.emptied_new_ratio = full.new_ratio / new.ratio;
+    }
     Ok(filled)
 }
 
@@ -223,20 +241,16 @@ struct Asked {
 }
 
 impl Asked {
-    /// Hooks of the first so many containers, drawn with putting back, and chunks of none.
+    /// Hooks of the first so many containers, drawn one by one with putting back, so that they are of as many containers as they
+    /// can be, and chunks of none.
     fn new(containers: u64, rate: SamplingRate) -> Self {
-        let count = ROUND * ROUNDS;
-        let (mut known, mut n) = (Vec::with_capacity(count), 0);
-        while known.len() < count {
-            let container = drawn(STORED + 1, n) % containers;
-            chunks::sampled(STORED, container, rate, &mut known);
-            n += 1;
+        let count = (ROUND * ROUNDS) as u64;
+        let mut drawing = 0;
+        let known = (0..count).map(|_| chunks::one_sampled(STORED, containers, rate, &mut drawing));
+        Self {
+            known: known.collect(),
+            new: (0..count).map(|n| chunks::fingerprint(NEW, n)).collect(),
         }
-        known.truncate(count);
-        // Those of a container would come together.
-        known.sort_unstable_by_key(|print| print.node_bits());
-        let new = (0..count as u64).map(|n| chunks::fingerprint(NEW, n)).collect();
-        Self { known, new }
     }
 }
 
@@ -248,11 +262,14 @@ struct Compared {
     missed: u64,
 }
 
+/// An index, and what it is asked for.
+type Question<'a> = (&'a MemoryIndex, &'a Vec<Fingerprint>);
+
 /// Asks both by turns, so that other work on the machine disturbs both alike; medians.
-fn compare(index: &MemoryIndex, other: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> Compared {
+fn compare((index, prints): Question, (other, prints_of_other): Question, clock: &dyn Clock) -> Compared {
     let (mut nanos, mut ratios, mut found) = (Vec::new(), Vec::new(), 0);
-    for round in prints.chunks(ROUND) {
-        let (of_other, _) = ask(other, round, clock);
+    for (round, round_of_other) in prints.chunks(ROUND).zip(prints_of_other.chunks(ROUND)) {
+        let (of_other, _) = ask(other, round_of_other, clock);
         let (of_index, found_here) = ask(index, round, clock);
         found += found_here;
         nanos.push(of_index);
@@ -370,6 +387,7 @@ mod tests {
                 .iter()
                 .all(|load| load.known_ns > 0.0 && load.known_ratio > 0.0)
         );
+        assert!(filled.emptied_known_ratio > 0.0 && filled.emptied_new_ratio > 0.0);
         let few = filled.loads[0].stats.entries[0];
         assert!((800..1400).contains(&few), "{few}");
     }
