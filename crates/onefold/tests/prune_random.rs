@@ -24,12 +24,12 @@ use common::pruning::{
     try_forget, try_prune,
 };
 use common::{
-    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, noise, snapshot,
-    wait_for_look_ups,
+    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, noise,
+    try_restores_bytes, try_snapshot, wait_for_look_ups,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
-use onefold::{Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
+use onefold::{Cap, Capping, Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
 
 /// Operations of one run.
 const STEPS: u64 = 60;
@@ -297,6 +297,12 @@ impl Run {
             How::plain()
         };
         how.ingest.checkpoint_bytes = 16 << dice.roll(4) << 10;
+        if dice.one_in(2) {
+            how.ingest.capping = Capping {
+                window_bytes: 64 << 10,
+                ..Capping::of(Cap::Least(8 << 10))
+            };
+        }
         let mut options = how.options();
         options.tags = vec![tag.clone()];
         let pause = usize::try_from(1 + dice.roll(4)).unwrap();
@@ -418,19 +424,10 @@ impl Run {
         }
         let (id, attempt) = &kept[usize::try_from(dice.roll(kept.len() as u64)).unwrap()];
         self.log(depth, format!("{who} restores {id}"));
-        let restored = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            assert_restores_bytes(
-                store,
-                &snapshot(store, *id),
-                &attempt.name,
-                &attempt.bytes,
-                "in the midst",
-            );
-        }));
-        if let Err(panic) = restored
-            && !process.storage.is_gone()
-        {
-            std::panic::resume_unwind(panic);
+        let restored = try_snapshot(store, *id)
+            .and_then(|snapshot| try_restores_bytes(store, &snapshot, &attempt.name, &attempt.bytes));
+        if let Err(error) = restored {
+            assert!(process.storage.is_gone(), "{id}, in the midst: {error}");
         }
     }
 

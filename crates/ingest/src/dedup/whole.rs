@@ -63,21 +63,6 @@ impl Whole {
     }
 }
 
-/// Bytes of these segments, which have so many each, in containers that the window would be charged for and that hold fewer
-/// than `least` of them all.
-pub(super) fn bytes_in_small(wholes: &[(Whole, u64)], accounts: &Accounts, least: u64) -> u64 {
-    let mut held: HashMap<ContainerId, u64> = HashMap::new();
-    let mut small = 0;
-    for (whole, len) in wholes {
-        match whole {
-            Whole::Known(_, node) => add_charged(node, accounts, &mut held),
-            Whole::Own(_) if whole.is_worth(accounts, *len, least) => {}
-            Whole::Own(_) => small += len,
-        }
-    }
-    small + held.values().filter(|bytes| **bytes < least).sum::<u64>()
-}
-
 /// Adds a node's bytes in each container that is charged.
 fn add_charged(node: &Node, accounts: &Accounts, held: &mut HashMap<ContainerId, u64>) {
     for entry in &node.entries {

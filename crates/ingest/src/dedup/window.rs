@@ -5,7 +5,8 @@
 //! needs more waits, and all after it, until the window is complete: then the containers of all their chunks are ranked
 //! together [Lillibridge 3.2], whether a segment is known whole or not, and of known ones those are referred to whole
 //! that need no more than the rest of the cap. Where a container must hold some of its window to be referred to, a
-//! segment waits that has too little of one, as the rest of the window may have more. Without a cap nothing waits.
+//! segment waits that has too little of one, as the rest of the window may have more; what waits is referred to as it lies where
+//! all of it is known whole. Without a cap nothing waits.
 //!
 //! What must hold: what is decided goes to the packer in stream order, under the permit by which it was looked up;
 //! decisions follow from the order of segments alone. One thread.
@@ -23,7 +24,7 @@ use super::own::OwnChunks;
 use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
-use super::whole::{OwnSegments, Whole, bytes_in_small, containers_of, distinct};
+use super::whole::{OwnSegments, Whole, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -258,7 +259,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         if !waiting.is_empty() {
             let holdings = look_up();
             let least = self.streams[at].accounts.least_at_end();
-            match self.all_worth_keeping(&holdings, at, &waiting, least)? {
+            match self.all_known(&holdings, &waiting, least)? {
                 Some(wholes) => self.refer_to_all(outlet, stream, &mut waiting, wholes)?,
                 None => self.decide_on_all(&holdings, outlet, stream, &mut waiting, least)?,
             }
@@ -273,14 +274,14 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         outlet: &mut O,
         stream: StreamIndex,
         waiting: &mut Vec<Waiting<B>>,
-        wholes: Vec<(Whole, u64)>,
+        wholes: Vec<Whole>,
     ) -> Result<(), O::Error> {
         let mut wholes = wholes.into_iter();
         for item in waiting.drain(..) {
             let segment = match item {
                 Waiting::Placed(segment) => segment,
                 Waiting::Open(segment) => {
-                    let (whole, _) = wholes.next().expect("one for each that is open");
+                    let whole = wholes.next().expect("one for each that is open");
                     placed(&segment, self.refer_to_whole(usize::from(stream.0), whole))
                 }
             };
@@ -334,16 +335,15 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(())
     }
 
-    /// What waits, where all of it is known whole and what of it lies in containers that hold too little of it would
-    /// give another container too little as well: its chunks are not looked up, so that what did not change costs the
-    /// look-ups of its segments alone.
-    fn all_worth_keeping(
+    /// What waits, where all of it is known whole and containers are chosen by the bytes that they hold: each of its segments is
+    /// as in some backup before, and nothing of it is stored again, however it lies. So what did not change costs the look-ups of
+    /// its segments alone, and no room; a window of which a segment changed is decided on as a whole.
+    fn all_known(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
-        at: usize,
         waiting: &[Waiting<B>],
         least: u64,
-    ) -> Result<Option<Vec<(Whole, u64)>>, IngestError> {
+    ) -> Result<Option<Vec<Whole>>, IngestError> {
         if least == 0 {
             return Ok(None);
         }
@@ -351,12 +351,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         for item in waiting {
             let Waiting::Open(segment) = item else { continue };
             match self.find_whole(holdings, segment)? {
-                Some(whole) => wholes.push((whole, segment.len)),
+                Some(whole) => wholes.push(whole),
                 None => return Ok(None),
             }
         }
-        let small = bytes_in_small(&wholes, &self.streams[at].accounts, least);
-        Ok((small < least).then_some(wholes))
+        Ok(Some(wholes))
     }
 
     /// A segment that is known whole.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use env::fault::FaultStorage;
 use env::{Clock, SeededEntropy, SystemClock};
 use onefold::{
-    AssembleOptions, BackupOptions, BackupReport, Compression, Credential, Env, Error, Excludes,
+    AssembleOptions, BackupOptions, BackupReport, Capping, Compression, Credential, Env, Error, Excludes,
     IngestOptions, InitOptions, Monitor, OpenOptions, Overwrite, ReadData, ReaderSource, RestoreRequest,
     Snapshot, Store, StreamSource, TreeOptions,
 };
@@ -193,10 +193,12 @@ pub struct How {
 }
 
 impl How {
-    /// One thread for each stage, containers of all kinds, a checkpoint after every other container.
+    /// One thread for each stage, containers of all kinds, a checkpoint after every other container; nothing is stored
+    /// twice, so that what refers to what follows from the bytes alone.
     pub fn plain() -> Self {
         Self {
             ingest: IngestOptions {
+                capping: Capping::NONE,
                 compression: Compression::Auto { level: 1 },
                 workers: 1,
                 writers: 1,
@@ -210,7 +212,14 @@ impl How {
         }
     }
 
-    /// The same, and a backup that fits becomes one small container.
+    /// The same with the usual cap.
+    pub fn capped() -> Self {
+        let mut how = Self::plain();
+        how.ingest.capping = Capping::default();
+        how
+    }
+
+    /// As [`Self::plain`], and a backup that fits becomes one small container.
     pub fn small() -> Self {
         let mut how = Self::plain();
         how.ingest.small_bytes_max = 1 << 20;
@@ -301,6 +310,17 @@ pub fn restore_to(store: &Store, snapshot: &Snapshot, target: &Path, when: &str)
 
 /// Restores a backup below a folder, with that much memory for assembling.
 pub fn restore_within(store: &Store, snapshot: &Snapshot, target: &Path, budget_bytes: u64, when: &str) {
+    try_restore_within(store, snapshot, target, budget_bytes)
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+}
+
+/// The same, or what failed.
+fn try_restore_within(
+    store: &Store,
+    snapshot: &Snapshot,
+    target: &Path,
+    budget_bytes: u64,
+) -> Result<(), String> {
     let mut assembling = AssembleOptions::for_cores(1);
     assembling.budget_bytes = budget_bytes;
     let request = RestoreRequest {
@@ -312,8 +332,12 @@ pub fn restore_within(store: &Store, snapshot: &Snapshot, target: &Path, budget_
     let report = store.restore(snapshot, target, &request, &Monitor::default(), &mut |fault| {
         faults.push(format!("{fault:?}"));
     });
-    let report = report.unwrap_or_else(|error| panic!("{when}: {error}"));
-    assert!(faults.is_empty() && report.faults == 0, "{when}: {faults:?}");
+    let report = report.map_err(|error| error.to_string())?;
+    if faults.is_empty() && report.faults == 0 {
+        Ok(())
+    } else {
+        Err(format!("{faults:?}"))
+    }
 }
 
 /// Restores a tree's backup and compares.
@@ -326,17 +350,33 @@ pub fn assert_restores(store: &Store, snapshot: &Snapshot, root: &Path, expected
 
 /// Restores a stream's backup and compares.
 pub fn assert_restores_bytes(store: &Store, snapshot: &Snapshot, name: &str, expected: &[u8], when: &str) {
+    try_restores_bytes(store, snapshot, name, expected).unwrap_or_else(|error| panic!("{when}: {error}"));
+}
+
+/// The same, or what failed. Other bytes are a panic.
+pub fn try_restores_bytes(
+    store: &Store,
+    snapshot: &Snapshot,
+    name: &str,
+    expected: &[u8],
+) -> Result<(), String> {
     let target = tempfile::tempdir().unwrap();
-    restore_to(store, snapshot, target.path(), when);
+    try_restore_within(store, snapshot, target.path(), 256 << 10)?;
     let restored = std::fs::read(target.path().join(name.trim_start_matches('/'))).unwrap();
-    assert!(restored == expected, "{when}: other bytes came back");
+    assert!(restored == expected, "other bytes came back of {}", snapshot.id);
+    Ok(())
 }
 
 /// The backup of that id.
 pub fn snapshot(store: &Store, id: onefold::SessionId) -> Snapshot {
-    let list = store.snapshots().unwrap();
+    try_snapshot(store, id).unwrap()
+}
+
+/// The same, or what failed.
+pub fn try_snapshot(store: &Store, id: onefold::SessionId) -> Result<Snapshot, String> {
+    let list = store.snapshots().map_err(|error| error.to_string())?;
     let found = list.snapshots.into_iter().find(|snapshot| snapshot.id == id);
-    found.unwrap_or_else(|| panic!("backup {id} is lost"))
+    found.ok_or_else(|| format!("backup {id} is lost: {:?}", list.damaged))
 }
 
 /// Structure and every byte are sound.
