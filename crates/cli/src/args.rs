@@ -9,7 +9,7 @@ mod retention;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use onefold::Cap;
+use onefold::{Cap, Capping};
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
@@ -248,17 +248,34 @@ pub(crate) struct Backup {
     /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
     /// restore stays fast: `none`, a number, `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that
     /// each hold so many bytes of the 20 MB
-    #[arg(long, default_value = "none", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
+    #[arg(long, default_value = "least:56K", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
     pub(crate) cap: Cap,
-    /// Containers that so many times 20 MB before referred to do not count towards the cap
-    #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
-    pub(crate) cap_remember: u32,
+    /// Containers that so many times 20 MB before referred to do not count towards the cap (default: 3 with
+    /// `least:BYTES`, else 0)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) cap_remember: Option<u32>,
     /// Memory for looking up chunks in MiB, 1 to 65536
     #[arg(long, default_value_t = 32, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub(crate) lookup_mib: u64,
     /// Which prefetched catalogs are forgotten first
     #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
+}
+
+impl Backup {
+    /// How fragmentation is bounded.
+    pub(crate) fn capping(&self) -> Capping {
+        capping_of(self.cap, self.cap_remember)
+    }
+}
+
+/// A cap, with as many windows remembered as was said or is usual beside it.
+pub(crate) fn capping_of(cap: Cap, remembered_windows: Option<u32>) -> Capping {
+    let usual = Capping::of(cap);
+    Capping {
+        remembered_windows: remembered_windows.unwrap_or(usual.remembered_windows),
+        ..usual
+    }
 }
 
 /// Which prefetched catalogs are forgotten first.
@@ -324,7 +341,7 @@ pub(crate) struct Dump {
 #[derive(Debug, Args)]
 pub(crate) struct Assembling {
     /// How memory is used to read few containers
-    #[arg(long, value_enum, default_value_t = AssemblyMode::Rolling, value_name = "HOW")]
+    #[arg(long, value_enum, default_value_t = AssemblyMode::LookAhead, value_name = "HOW")]
     pub(crate) assembly: AssemblyMode,
     /// Memory for that, in bytes, or with K, M or G at its end
     #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
@@ -352,6 +369,8 @@ pub(crate) enum AssemblyMode {
     Fixed,
     /// Whole containers, of which the least recently used goes
     Lru,
+    /// Single chunks, kept for their next use, which the recipe tells
+    LookAhead,
 }
 
 impl AssemblyMode {
@@ -361,6 +380,7 @@ impl AssemblyMode {
             Self::Rolling => onefold::Assembly::Rolling,
             Self::Fixed => onefold::Assembly::Fixed,
             Self::Lru => onefold::Assembly::Lru,
+            Self::LookAhead => onefold::Assembly::LookAhead,
         }
     }
 
@@ -370,6 +390,7 @@ impl AssemblyMode {
             onefold::Assembly::Rolling => "rolling",
             onefold::Assembly::Fixed => "fixed",
             onefold::Assembly::Lru => "lru",
+            onefold::Assembly::LookAhead => "look-ahead",
         }
     }
 }

@@ -21,10 +21,13 @@ const REGION_BYTES: u32 = 8 << 10;
 const SEGMENT_CHUNKS: u32 = 16;
 
 /// What each backup is restored with: an area of so many bytes.
-const AREAS: [(u64, Assembly); 3] = [
+const AREAS: [(u64, Assembly); 5] = [
     (96 << 10, Assembly::Rolling),
     (1 << 20, Assembly::Rolling),
     (96 << 10, Assembly::Fixed),
+    // Of the smaller one, references take half: some are always known.
+    (96 << 10, Assembly::LookAhead),
+    (1 << 20, Assembly::LookAhead),
 ];
 
 /// A sequence of numbers that is the same in every run.

@@ -2,7 +2,8 @@
 //! out in order.
 //!
 //! Memory: what was asked for and not sent yet is charged against the budget when a step is submitted; a step
-//! is at most the planner's window, and planning waits while the room is taken (INV-7). What a piece holds beyond
+//! is at most the planner's window, and planning waits while the room is taken (INV-7); a chunk that is kept is charged until
+//! it goes. What a piece holds beyond
 //! that is charged when it is there, and copied out where the budget has no room for it. Not charged is the memory
 //! that each fetching thread reads into, nor what a large file that is being written gathers: five buffers of 4 MiB at
 //! most (`tree::BlockWriter`), for one large file is written after another.
@@ -18,12 +19,13 @@ use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
 use types::ContainerId;
 
+use crate::ahead::{self, AheadPlanner, KEPT_BYTES};
 use crate::error::RestoreError;
 use crate::fetch::{Brought, Piece, SpotRun, fetch};
 use crate::kept::KeptContainer;
 use crate::lru::LruPlanner;
 use crate::pieces::pieces;
-use crate::plan::{Assembler, Assembly, Fill, From, Next, Planner, Reference, SPOT_BYTES, Step};
+use crate::plan::{Assembler, Assembly, Fill, From, Next, Place, Planner, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
 use crate::room::Room;
 use crate::send::{Sender as Sending, Sink};
@@ -45,7 +47,7 @@ impl AssembleOptions {
     pub fn for_cores(cores: usize) -> Self {
         Self {
             budget_bytes: 96 << 20,
-            assembly: Assembly::Rolling,
+            assembly: Assembly::LookAhead,
             // So that some wait for the disk while the others compute.
             workers: cores.max(1) + 2,
         }
@@ -75,6 +77,8 @@ pub(crate) enum Message {
     },
     /// What a piece brought.
     Brought(Vec<Brought>),
+    /// Spots that kept chunks fill, and chunks that go.
+    Uses(Uses),
     /// The plan ends here: so many spots, so many containers read.
     Planned(Result<Planned, RestoreError>),
 }
@@ -110,7 +114,7 @@ where
     let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<Job>();
     let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
     let pool = Arc::new(RegionPool::default());
-    let room = Arc::new(Room::new(options.budget_bytes));
+    let room = Arc::new(Room::new(options.budget_bytes, asked_max(options)));
     thread::scope(|scope| {
         // Whatever ends this, the planner must not wait for room any longer.
         let _closing = Closing(&room);
@@ -125,6 +129,7 @@ where
         drop(jobs_rx);
         let planning = Planning {
             containers,
+            waits_for_steps: options.assembly == Assembly::LookAhead,
             room: &room,
             jobs: jobs_tx,
             messages: messages_tx,
@@ -229,6 +234,8 @@ struct Planning<'a> {
     messages: Sender<Message>,
     /// Containers that the assembler keeps.
     kept: HashMap<ContainerId, Arc<KeptContainer>>,
+    /// A step waits until it fits in the room. Without, what may be asked for leaves room for a step of any size.
+    waits_for_steps: bool,
     planned: Planned,
 }
 
@@ -253,6 +260,10 @@ impl Planning<'_> {
                 let weigh = |id| plain_bytes(containers, id);
                 self.plan(LruPlanner::new(references, area, weigh), &lost)
             }
+            Assembly::LookAhead => {
+                self.room.take(ahead::references_bytes(area), 0);
+                self.plan(AheadPlanner::new(references, area), &lost)
+            }
         };
         // Fails only when the other end has failed by itself.
         drop(self.messages.send(Message::Planned(done.map(|()| self.planned))));
@@ -264,11 +275,12 @@ impl Planning<'_> {
         mut assembler: impl Assembler<Error = RestoreError>,
         lost: &Lost,
     ) -> Result<(), RestoreError> {
-        while self.room.wait() {
+        while self.room.wait_for(0) {
             match assembler.next_action()? {
                 None => return Ok(()),
                 Some(Next::Spots(references)) => self.note(&references, lost),
                 Some(Next::Step(step)) => self.submit(step),
+                Some(Next::Uses(uses)) => self.pass_on(uses),
             }
         }
         Ok(())
@@ -293,6 +305,9 @@ impl Planning<'_> {
 
     fn submit(&mut self, step: Step) {
         let bytes = step.fills.iter().map(charge).sum();
+        if self.waits_for_steps && !self.room.wait_for(bytes) {
+            return;
+        }
         self.planned.containers_read += u64::from(step.is_read());
         let jobs = match step.from {
             From::Storage => match self.containers.catalog(step.container) {
@@ -324,6 +339,12 @@ impl Planning<'_> {
         }
     }
 
+    fn pass_on(&self, uses: Uses) {
+        // Taken as a piece is: what goes is room as soon as this was dealt with.
+        self.room.take(uses.uses.len() as u64 * SPOT_BYTES, 1);
+        self.tell(Message::Uses(uses));
+    }
+
     fn tell(&self, message: Message) {
         // As above.
         drop(self.messages.send(message));
@@ -331,8 +352,22 @@ impl Planning<'_> {
 }
 
 /// What a fill takes of the room until it has left.
-fn charge(fill: &Fill) -> u64 {
-    fill.len + SPOT_BYTES
+pub(crate) fn charge(fill: &Fill) -> u64 {
+    match fill.place {
+        Place::Spot(_) => fill.len + SPOT_BYTES,
+        Place::Kept(_) => fill.len + KEPT_BYTES,
+    }
+}
+
+/// How much of the budget may be asked for.
+fn asked_max(options: AssembleOptions) -> u64 {
+    let budget_bytes = options.budget_bytes;
+    match options.assembly {
+        // A step is at most the area, which is the other half.
+        Assembly::Rolling | Assembly::Fixed | Assembly::Lru => budget_bytes / 2,
+        // The rest is for what comes with what was asked for.
+        Assembly::LookAhead => budget_bytes - budget_bytes / 8,
+    }
 }
 
 /// What a run of spots gives back.

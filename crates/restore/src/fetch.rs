@@ -15,8 +15,9 @@ use container::{BytesAt, CatalogView, Containers};
 use crypto::Fingerprinter;
 use types::{Fingerprint, RegionIndex};
 
+use crate::assemble::charge;
 use crate::error::RestoreError;
-use crate::plan::Fill;
+use crate::plan::{Fill, Place};
 use crate::pool::{Pooled, RegionPool};
 use crate::room::{Extra, Room};
 
@@ -40,8 +41,19 @@ pub(crate) struct Piece {
 pub(crate) struct Brought {
     pub(crate) bytes: Arc<FetchedBytes>,
     pub(crate) runs: Vec<SpotRun>,
+    pub(crate) to_keep: Vec<ToKeep>,
     /// Plain bytes of the regions read.
     pub(crate) read_bytes: u64,
+}
+
+/// A whole chunk that stays until it is told that it goes.
+#[derive(Debug)]
+pub(crate) struct ToKeep {
+    /// What it is kept by.
+    pub(crate) number: u64,
+    pub(crate) found: Result<Box<[u8]>, Arc<RestoreError>>,
+    /// What it takes of the room until it goes.
+    pub(crate) charged: u64,
 }
 
 /// Consecutive spots whose bytes stand one after another, or that have none for the same reason.
@@ -124,6 +136,7 @@ pub(crate) fn fetch(
         piece,
         bytes: FetchedBytes::default(),
         found: Vec::new(),
+        to_keep: Vec::new(),
         read_bytes: 0,
     };
     let mut regions = pool.take();
@@ -143,6 +156,7 @@ pub(crate) fn fetch(
         let singly = work.bytes.regions.is_none();
         work.mend(singly);
     }
+    work.set_aside();
     work.hold_or_copy(room);
     work.finish()
 }
@@ -150,13 +164,22 @@ pub(crate) fn fetch(
 impl Brought {
     /// Nothing, for the reason given.
     pub(crate) fn failed(fills: &[Fill], error: &Arc<RestoreError>) -> Self {
-        let mut runs = Vec::new();
+        let (mut runs, mut to_keep) = (Vec::new(), Vec::new());
         for fill in fills {
-            push(&mut runs, fill, Err(Arc::clone(error)));
+            let error = Arc::clone(error);
+            match fill.place {
+                Place::Spot(spot) => push(&mut runs, spot, fill.len, Err(error)),
+                Place::Kept(number) => to_keep.push(ToKeep {
+                    number,
+                    found: Err(error),
+                    charged: charge(fill),
+                }),
+            }
         }
         Self {
             bytes: Arc::default(),
             runs,
+            to_keep,
             read_bytes: 0,
         }
     }
@@ -172,6 +195,7 @@ struct Work<'a> {
     bytes: FetchedBytes,
     /// Of each fill the whole chunk.
     found: Vec<Found>,
+    to_keep: Vec<ToKeep>,
     read_bytes: u64,
 }
 
@@ -261,6 +285,22 @@ impl Work<'_> {
         Ok(range)
     }
 
+    /// Copies what is to be kept: it stays for longer than what was read with it.
+    fn set_aside(&mut self) {
+        for (fill, found) in self.piece.fills.iter().zip(&self.found) {
+            if let Place::Kept(number) = fill.place {
+                self.to_keep.push(ToKeep {
+                    number,
+                    found: found
+                        .as_ref()
+                        .map(|at| self.bytes.get(at).into())
+                        .map_err(Arc::clone),
+                    charged: charge(fill),
+                });
+            }
+        }
+    }
+
     /// Memory that is mostly not wanted goes back at once, and so does what there is no room for.
     fn hold_or_copy(&mut self, room: Option<&Arc<Room>>) {
         let Some(regions) = &mut self.bytes.regions else {
@@ -269,7 +309,8 @@ impl Work<'_> {
         regions.give_back_unused();
         let mut last = None;
         let mut wanted = 0;
-        for found in self.found.iter().flatten() {
+        let each = self.piece.fills.iter().zip(&self.found);
+        for found in each.filter_map(|(fill, found)| found.as_ref().ok().filter(|_| fill.spot().is_some())) {
             if let FoundAt::Region(at) = found
                 && last != Some(at)
             {
@@ -277,7 +318,8 @@ impl Work<'_> {
                 last = Some(at);
             }
         }
-        let charged: u64 = self.piece.fills.iter().map(|fill| fill.len).sum();
+        let of_spots = self.piece.fills.iter().filter(|fill| fill.spot().is_some());
+        let charged: u64 = of_spots.map(|fill| fill.len).sum();
         let extra = (regions.used_bytes() as u64).saturating_sub(charged);
         if wanted * HELD_SHARE >= regions.memory_bytes() {
             let taken = room.map(|room| room.take_extra(extra));
@@ -288,7 +330,10 @@ impl Work<'_> {
         }
         self.bytes.copied.reserve_exact(wanted);
         let mut last: Option<(BytesAt, Range<usize>)> = None;
-        for found in self.found.iter_mut().flatten() {
+        for (fill, found) in self.piece.fills.iter().zip(&mut self.found) {
+            let (Some(_), Ok(found)) = (fill.spot(), found) else {
+                continue;
+            };
             let FoundAt::Region(at) = found else { continue };
             let copy = match last.take() {
                 Some((of, copy)) if of == *at => copy,
@@ -308,17 +353,19 @@ impl Work<'_> {
     fn finish(self) -> Brought {
         let mut runs: Vec<SpotRun> = Vec::new();
         for (fill, whole) in self.piece.fills.iter().zip(self.found) {
+            let Some(spot) = fill.spot() else { continue };
             let part = whole.and_then(|whole| {
                 part(&whole, fill).ok_or_else(|| {
                     let location = fill.part.location;
                     Arc::new(RestoreError::WrongSlot { location })
                 })
             });
-            push(&mut runs, fill, part);
+            push(&mut runs, spot, fill.len, part);
         }
         Brought {
             bytes: Arc::new(self.bytes),
             runs,
+            to_keep: self.to_keep,
             read_bytes: self.read_bytes,
         }
     }
@@ -353,10 +400,10 @@ pub(crate) fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
     )
 }
 
-/// Adds what was found for the next fill.
-pub(crate) fn push(runs: &mut Vec<SpotRun>, fill: &Fill, found: Found) {
+/// Adds what was found for the next spot.
+pub(crate) fn push(runs: &mut Vec<SpotRun>, spot: u64, len: u64, found: Found) {
     if let Some(run) = runs.last_mut()
-        && run.first + run.count == fill.spot
+        && run.first + run.count == spot
     {
         let joins = match (&mut run.found, &found) {
             (Ok(at), Ok(next)) => at.join(next),
@@ -364,14 +411,14 @@ pub(crate) fn push(runs: &mut Vec<SpotRun>, fill: &Fill, found: Found) {
         };
         if joins {
             run.count += 1;
-            run.len += fill.len;
+            run.len += len;
             return;
         }
     }
     runs.push(SpotRun {
-        first: fill.spot,
+        first: spot,
         count: 1,
-        len: fill.len,
+        len,
         found,
     });
 }

@@ -12,7 +12,7 @@ use types::{ChunkLocation, ContainerId};
 use crate::error::RestoreError;
 use crate::fetch::{Brought, FetchedBytes, FoundAt, SpotRun, fetch, fits, part, push};
 use crate::pieces::pieces;
-use crate::plan::{ChunkPart, Fill};
+use crate::plan::{ChunkPart, Fill, Place};
 use crate::pool::RegionPool;
 
 /// A container that stays until nobody refers to it.
@@ -68,11 +68,12 @@ impl KeptContainer {
                 brought.push(Brought {
                     bytes,
                     runs: Vec::new(),
+                    to_keep: Vec::new(),
                     read_bytes: 0,
                 });
             }
-            if let Some(last) = brought.last_mut() {
-                push(&mut last.runs, fill, found);
+            if let (Some(last), Some(spot)) = (brought.last_mut(), fill.spot()) {
+                push(&mut last.runs, spot, fill.len, found);
             }
         }
         if let Some(first) = brought.first_mut().filter(|_| is_first) {
@@ -93,7 +94,7 @@ impl Loaded {
         let all: Vec<Fill> = (0_u64..)
             .zip(view.entries())
             .map(|(position, entry)| Fill {
-                spot: position,
+                place: Place::Spot(position),
                 part: ChunkPart {
                     location: ChunkLocation {
                         container: view.id(),

@@ -4,6 +4,7 @@
 //! manifest's root, and every chunk's bytes are hashed before they are handed on. Restore never asks the
 //! index (G2).
 
+pub mod ahead;
 mod assemble;
 mod batch;
 mod error;
@@ -19,6 +20,8 @@ mod send;
 mod stream;
 mod tree;
 
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use types::ContainerId;
 
-use crate::plan::{Assembler, Fill, From, Next, Reference, Step};
+use crate::plan::{Assembler, Fill, From, Next, Place, Reference, Step};
 
 /// References that are served at most by one step: bounds what is handed over at once.
 const STEP_BYTES_MAX: u64 = 4 << 20;
@@ -112,7 +112,7 @@ where
                 }
                 if let Some(step) = &mut step {
                     step.fills.push(Fill {
-                        spot: self.spots,
+                        place: Place::Spot(self.spots),
                         part,
                         len: reference.len,
                     });

@@ -6,7 +6,8 @@
 //! the recipe enters behind; a container is read at most once a window, wherever slices would have
 //! ended. *Fixed*: a window is filled and left as a whole before the next begins.
 //!
-//! [`crate::lru`] is the other assembler: whole containers, the least recently used goes first.
+//! Other assemblers: [`crate::lru`], whole containers, of which the least recently used goes first; [`crate::ahead`], single
+//! chunks, of which the one that is needed last goes first.
 //!
 //! No I/O, no clocks; the same references and window give the same steps.
 
@@ -52,11 +53,13 @@ pub enum Assembly {
     /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4, the
     /// baseline; L2].
     Lru,
+    /// No area: chunks are kept for their next use, which the recipe tells [`crate::ahead`; L9].
+    LookAhead,
 }
 
 /// Says which container is read next, and what is filled from it. What it promises: every reference is a spot,
-/// in order and once; every spot that needs a chunk is filled once, and the spots that came before are filled
-/// when [`Step::filled_below`] says so.
+/// in order and once; every spot that needs a chunk is filled once, by a step or from a kept chunk, and the spots that came
+/// before are filled when [`Step::filled_below`] says so.
 pub trait Assembler {
     /// What the references fail with.
     type Error;
@@ -90,24 +93,66 @@ pub struct Step {
     /// Whether it is read for that.
     pub from: From,
     /// The chunks to take from it and the spots they fill, in stream order; a chunk that fills several
-    /// spots stands several times.
+    /// spots stands several times. Those to keep come after.
     pub fills: Vec<Fill>,
     /// All spots below this number are filled once this step is done: they can be sent out.
     pub filled_below: u64,
 }
 
-/// A spot and what fills it.
+/// What a chunk is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The spot of that number, counted from the stream's beginning.
+    Spot(u64),
+    /// Spots later on: the whole chunk is kept by that number.
+    Kept(u64),
+}
+
+/// A place and what fills it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
-    /// The spot's number, counted from the stream's beginning.
-    pub spot: u64,
+    /// The place.
+    pub place: Place,
     /// The chunk.
     pub part: ChunkPart,
     /// How many of its bytes, from `part.skip` on.
     pub len: u64,
 }
 
+/// Spots that kept chunks fill, and chunks that go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// In stream order. What keeps the chunk may be a step that is told after them.
+    pub uses: Vec<Use>,
+    /// Numbers of kept chunks that go before their next use, after all their uses that were told so far.
+    pub evicted: Vec<u64>,
+}
+
+/// A spot that a kept chunk fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    /// The spot's number.
+    pub spot: u64,
+    /// What the chunk is kept by.
+    pub number: u64,
+    /// The chunk.
+    pub part: ChunkPart,
+    /// How many of its bytes, from `part.skip` on.
+    pub len: u64,
+    /// The chunk goes after it.
+    pub is_last: bool,
+}
+
 impl Fill {
+    /// The spot's number, where it is for one.
+    #[must_use]
+    pub const fn spot(&self) -> Option<u64> {
+        match self.place {
+            Place::Spot(spot) => Some(spot),
+            Place::Kept(_) => None,
+        }
+    }
+
     /// The chunk's slot.
     #[must_use]
     pub const fn slot(&self) -> Slot {
@@ -148,6 +193,8 @@ pub enum Next {
     Step(Step),
     /// Spots that entered the area, in order from the number of those before.
     Spots(Vec<Reference>),
+    /// Spots, told before, that kept chunks fill.
+    Uses(Uses),
 }
 
 impl<I, E> Planner<I>
@@ -201,7 +248,7 @@ where
             let part = spot.reference.chunk.expect("only chunks are listed");
             spot.filled = true;
             fills.push(Fill {
-                spot: number,
+                place: Place::Spot(number),
                 part,
                 len: spot.reference.len,
             });

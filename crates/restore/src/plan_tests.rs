@@ -9,7 +9,7 @@ use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumb
 use crate::lru::LruPlanner;
 use crate::plan::{Assembler, Assembly, ChunkPart, From, Next, Planner, Reference, Step};
 
-fn chunk(container: u32, slot: u32, len: u64) -> Reference {
+pub(crate) fn chunk(container: u32, slot: u32, len: u64) -> Reference {
     let container = ContainerId {
         session: SessionId::new(1).unwrap(),
         kind: ContainerKind::Data,
@@ -31,7 +31,7 @@ fn chunk(container: u32, slot: u32, len: u64) -> Reference {
     }
 }
 
-fn zeros(len: u64) -> Reference {
+pub(crate) fn zeros(len: u64) -> Reference {
     Reference { chunk: None, len }
 }
 
@@ -47,6 +47,7 @@ fn plan(references: &[Reference], assembly: Assembly, window: u64) -> Vec<Step> 
         match next {
             Next::Step(step) => steps.push(step),
             Next::Spots(spots) => laid_out.extend(spots),
+            Next::Uses(_) => panic!("nothing is kept"),
         }
     }
     assert_eq!(laid_out, references, "every reference is laid out once, in order");
@@ -64,7 +65,11 @@ fn the_papers_example_reads_each_container_once() {
     let steps = plan(&recipe, Assembly::Rolling, 1 << 20);
     assert_eq!(order(&steps), [51, 13, 47, 28]);
     assert_eq!(
-        steps[0].fills.iter().map(|fill| fill.spot).collect::<Vec<_>>(),
+        steps[0]
+            .fills
+            .iter()
+            .filter_map(|fill| fill.spot())
+            .collect::<Vec<_>>(),
         [0, 4]
     );
 }
@@ -85,7 +90,7 @@ fn zeros_cost_neither_room_nor_reads() {
     assert!(plan(&[zeros(5)], Assembly::Rolling, 1).is_empty());
 }
 
-fn recipes() -> impl Strategy<Value = Vec<Reference>> {
+pub(crate) fn recipes() -> impl Strategy<Value = Vec<Reference>> {
     let one = prop_oneof![
         4 => (0..12u32, 0..30u32, 1..40u64).prop_map(|(c, s, len)| chunk(c, s, len)),
         1 => (1..100u64).prop_map(zeros),
@@ -128,6 +133,7 @@ proptest! {
                     continue;
                 }
                 Next::Step(step) => step,
+                Next::Uses(_) => panic!("it keeps containers"),
             };
             if let From::StorageToKeep { evicted } = &step.from {
                 read.push(step.container);
@@ -138,7 +144,7 @@ proptest! {
             }
             prop_assert!(kept.contains(&step.container));
             for fill in &step.fills {
-                let part = recipe[usize::try_from(fill.spot).unwrap()].chunk.unwrap();
+                let part = recipe[usize::try_from(fill.spot().unwrap()).unwrap()].chunk.unwrap();
                 prop_assert_eq!(part, fill.part);
                 prop_assert_eq!(part.location.container, step.container);
             }
@@ -161,9 +167,9 @@ proptest! {
             let largest = step.fills.iter().map(|fill| fill.len).max().unwrap();
             prop_assert!(room < window + largest, "fills more than the area holds");
             for fill in &step.fills {
-                prop_assert!(fill.spot >= sent);
-                prop_assert!(seen.insert(fill.spot));
-                let part = recipe[usize::try_from(fill.spot).unwrap()].chunk.unwrap();
+                prop_assert!(fill.spot().unwrap() >= sent);
+                prop_assert!(seen.insert(fill.spot().unwrap()));
+                let part = recipe[usize::try_from(fill.spot().unwrap()).unwrap()].chunk.unwrap();
                 prop_assert_eq!(part.location.container, step.container);
                 prop_assert_eq!(part, fill.part);
             }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Room {
     /// More is asked for up to this.
-    bytes_max: u64,
+    asked_bytes_max: u64,
     /// What comes may take more memory than was asked for, up to this.
     extra_bytes_max: u64,
     state: Mutex<State>,
@@ -26,10 +26,10 @@ struct State {
 }
 
 impl Room {
-    /// Half of the budget is for what is asked for; a step of as much may come on top.
-    pub(crate) fn new(budget_bytes: u64) -> Self {
+    /// So much of the budget is for what is asked for.
+    pub(crate) fn new(budget_bytes: u64, asked_bytes_max: u64) -> Self {
         Self {
-            bytes_max: budget_bytes / 2,
+            asked_bytes_max,
             extra_bytes_max: budget_bytes,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -41,10 +41,11 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until more may be read; `false` when nobody wants it any more.
-    pub(crate) fn wait(&self) -> bool {
+    /// Waits until so many bytes more may be asked for; `false` when nobody wants them any more.
+    pub(crate) fn wait_for(&self, bytes: u64) -> bool {
         let mut state = self.state();
-        while !state.closed && state.held_bytes >= self.bytes_max && state.in_flight > 0 {
+        let is_full = |state: &State| state.held_bytes.saturating_add(bytes) >= self.asked_bytes_max;
+        while !state.closed && state.in_flight > 0 && is_full(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         !state.closed

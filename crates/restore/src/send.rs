@@ -3,14 +3,15 @@
 //! What must hold: no byte leaves before all that stand before it have, and each leaves once.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
 use crate::assemble::{AssembleStats, Message, Planned, charged};
 use crate::error::RestoreError;
-use crate::fetch::{FetchedBytes, SpotRun};
-use crate::plan::SPOT_BYTES;
+use crate::fetch::{FetchedBytes, SpotRun, ToKeep};
+use crate::plan::{SPOT_BYTES, Use, Uses};
 use crate::room::Room;
 
 /// Where restored bytes go, in stream order.
@@ -37,10 +38,21 @@ pub trait Sink {
 /// What waits for its turn.
 enum Waiting {
     Run(Arc<FetchedBytes>, SpotRun),
+    Use(Use),
     NoChunk {
         len: u64,
         lost: Option<Arc<RestoreError>>,
     },
+}
+
+/// A chunk that is kept for several spots, from its first use, or from its coming if that was sooner.
+#[derive(Default)]
+struct Kept {
+    chunk: Option<ToKeep>,
+    /// Uses that were told and have not left.
+    uses: u64,
+    /// No further use will be told.
+    goes: bool,
 }
 
 /// The sending end.
@@ -49,6 +61,7 @@ pub(crate) struct Sender<'a> {
     room: &'a Room,
     /// By the number of the first spot.
     waiting: HashMap<u64, Waiting>,
+    kept: HashMap<u64, Kept>,
     next_spot: u64,
     planned: Option<Planned>,
     stats: AssembleStats,
@@ -60,6 +73,7 @@ impl<'a> Sender<'a> {
             sink,
             room,
             waiting: HashMap::new(),
+            kept: HashMap::new(),
             next_spot: 0,
             planned: None,
             stats: AssembleStats::default(),
@@ -91,7 +105,17 @@ impl<'a> Sender<'a> {
                             let bytes = Arc::clone(&brought.bytes);
                             self.waiting.insert(run.first, Waiting::Run(bytes, run));
                         }
+                        for chunk in brought.to_keep {
+                            let number = chunk.number;
+                            self.kept.entry(number).or_default().chunk = Some(chunk);
+                            self.let_go(number);
+                        }
                     }
+                    self.send_out()?;
+                    self.room.dealt_with_piece();
+                }
+                Message::Uses(uses) => {
+                    self.note(uses);
                     self.send_out()?;
                     self.room.dealt_with_piece();
                 }
@@ -99,11 +123,72 @@ impl<'a> Sender<'a> {
         }
     }
 
+    fn note(&mut self, uses: Uses) {
+        for one in uses.uses {
+            let kept = self.kept.entry(one.number).or_default();
+            kept.uses += 1;
+            kept.goes |= one.is_last;
+            self.waiting.insert(one.spot, Waiting::Use(one));
+        }
+        for number in uses.evicted {
+            self.kept.entry(number).or_default().goes = true;
+            self.let_go(number);
+        }
+    }
+
+    /// Frees a kept chunk, where it is there and nothing needs it any more.
+    fn let_go(&mut self, number: u64) {
+        let Entry::Occupied(entry) = self.kept.entry(number) else {
+            return;
+        };
+        let kept = entry.get();
+        if kept.goes
+            && kept.uses == 0
+            && let Some(chunk) = &kept.chunk
+        {
+            self.room.free(chunk.charged);
+            entry.remove();
+        }
+    }
+
+    /// Sends a spot out of a kept chunk; `false` where that has not come yet.
+    fn send_kept(&mut self, one: Use) -> Result<bool, RestoreError> {
+        let Some(kept) = self.kept.get_mut(&one.number) else {
+            return Err(RestoreError::Internal("a chunk that is used was never kept"));
+        };
+        let Some(chunk) = &kept.chunk else {
+            self.waiting.insert(one.spot, Waiting::Use(one));
+            return Ok(false);
+        };
+        kept.uses -= 1;
+        match &chunk.found {
+            Ok(bytes) => match part(bytes, &one) {
+                Some(bytes) => self.sink.bytes(bytes)?,
+                None => {
+                    let location = one.part.location;
+                    self.sink
+                        .lost(one.len, &Arc::new(RestoreError::WrongSlot { location }))?;
+                }
+            },
+            Err(error) => self.sink.lost(one.len, error)?,
+        }
+        self.let_go(one.number);
+        Ok(true)
+    }
+
     /// Sends what is there of the front, and frees its room.
     fn send_out(&mut self) -> Result<(), RestoreError> {
         let mut freed = 0;
         while let Some(waiting) = self.waiting.remove(&self.next_spot) {
             match waiting {
+                Waiting::Use(one) => {
+                    if !self.send_kept(one)? {
+                        break;
+                    }
+                    self.next_spot += 1;
+                    freed += SPOT_BYTES;
+                    self.stats.bytes += one.len;
+                }
                 Waiting::NoChunk { len, lost } => {
                     self.next_spot += 1;
                     freed += SPOT_BYTES;
@@ -129,4 +214,11 @@ impl<'a> Sender<'a> {
         }
         Ok(())
     }
+}
+
+/// The part of a kept chunk that a spot needs.
+fn part<'a>(chunk: &'a [u8], one: &Use) -> Option<&'a [u8]> {
+    let skip = usize::try_from(one.part.skip).ok()?;
+    let len = usize::try_from(one.len).ok()?;
+    chunk.get(skip..)?.get(..len)
 }

@@ -12,11 +12,12 @@ use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, StoreId,
 };
 
+use crate::ahead::{AheadPlanner, references_bytes};
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::error::RestoreError;
 use crate::lru::LruPlanner;
 use crate::pieces::pieces;
-use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Planner, Reference};
+use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Place, Planner, Reference};
 use crate::room::Room;
 use crate::send::Sink;
 
@@ -192,7 +193,8 @@ fn assemblies() -> impl Strategy<Value = Assembly> {
     prop_oneof![
         Just(Assembly::Rolling),
         Just(Assembly::Fixed),
-        Just(Assembly::Lru)
+        Just(Assembly::Lru),
+        Just(Assembly::LookAhead)
     ]
 }
 
@@ -205,6 +207,7 @@ fn planned_reads(containers: &Containers, parts: &[Part], assembly: Assembly, ar
     };
     let mut assembler: Box<dyn Assembler<Error = RestoreError>> = match assembly {
         Assembly::Lru => Box::new(LruPlanner::new(references, area, weigh)),
+        Assembly::LookAhead => Box::new(AheadPlanner::new(references, area)),
         _ => Box::new(Planner::new(references, assembly, area)),
     };
     let mut reads = 0;
@@ -237,7 +240,7 @@ proptest! {
 
     #[test]
     fn bytes_are_the_streams_whatever_recipe_budget_and_workers(
-        parts in parts(), budget in 1..40_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..200_000_u64, assembly in assemblies(), workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
@@ -250,7 +253,7 @@ proptest! {
 
     #[test]
     fn the_storage_is_asked_for_what_the_plan_says(
-        parts in parts(), budget in 1..40_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..200_000_u64, assembly in assemblies(), workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
@@ -262,22 +265,27 @@ proptest! {
     }
 
     #[test]
-    fn memory_keeps_to_the_budget(parts in parts(), budget in 1..60_000_u64, workers in 1..4_usize) {
+    fn memory_keeps_to_the_budget(
+        parts in parts(), budget in 1..400_000_u64, looks_ahead in any::<bool>(), workers in 1..4_usize,
+    ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let stats = run(&containers, &parts, options(budget, Assembly::Rolling, workers), &mut sink).unwrap();
+        let (assembly, budget) = if looks_ahead { (Assembly::LookAhead, budget) } else { (Assembly::Rolling, budget / 7 + 1) };
+        let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
         // Half for what is ahead, and one step of at most a window, which is the other half and a chunk; the
         // spots' own cost has a bound apart, which no stream of so few references reaches.
         let spots = parts.len() as u64 * crate::plan::SPOT_BYTES;
-        let most = budget + world().longest + spots;
+        let least = if looks_ahead { references_bytes(0) } else { 0 };
+        let most = budget + world().longest + spots + least;
         prop_assert!(stats.memory_bytes_max <= most, "{} of {budget}", stats.memory_bytes_max);
     }
 
     #[test]
-    fn a_budget_of_everything_reads_each_container_once(parts in parts()) {
+    fn a_budget_of_everything_reads_each_container_once(parts in parts(), looks_ahead in any::<bool>()) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let stats = run(&containers, &parts, options(1 << 30, Assembly::Rolling, 2), &mut sink).unwrap();
+        let assembly = if looks_ahead { Assembly::LookAhead } else { Assembly::Rolling };
+        let stats = run(&containers, &parts, options(1 << 30, assembly, 2), &mut sink).unwrap();
         prop_assert!(stats.containers_read <= u64::from(CONTAINERS));
         let plain: u64 = world().chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
         prop_assert!(stats.region_bytes_read <= plain, "a region was read twice");
@@ -306,20 +314,51 @@ fn all_chunks() -> Vec<Part> {
     world().chunks.iter().enumerate().map(of).collect()
 }
 
-/// Restores every chunk; each is either right or lost, and lost are those that `is_bad` says.
+/// Ways to restore, each with memory for little; the last keeps most of what it reads.
+const EACH: [(Assembly, u64); 5] = [
+    (Assembly::Rolling, 5_000),
+    (Assembly::Fixed, 5_000),
+    (Assembly::Lru, 5_000),
+    (Assembly::LookAhead, 5_000),
+    (Assembly::LookAhead, 1 << 20),
+];
+
+/// Restores every chunk, in the containers' order and across it, in each way; each chunk is either right or lost, and lost are
+/// those that `is_bad` says. Returns the reasons.
 fn judge(containers: &Containers, is_bad: impl Fn(&Chunk) -> bool) -> Vec<String> {
-    let parts = all_chunks();
+    let in_order = all_chunks();
+    let of_container = REGIONS * CHUNKS_A_REGION;
+    let across: Vec<Part> = (0..of_container)
+        .flat_map(|n| (0..CONTAINERS as usize).map(move |container| container * of_container + n))
+        .map(|number| in_order[number].clone())
+        .collect();
+    let mut told: Option<Vec<String>> = None;
+    for (assembly, budget) in EACH {
+        for parts in [&in_order, &across] {
+            let mut of_run = judge_run(containers, parts, options(budget, assembly, 2), &is_bad);
+            of_run.sort();
+            let before = told.get_or_insert_with(|| of_run.clone());
+            assert_eq!(*before, of_run, "{assembly:?}");
+        }
+    }
+    told.unwrap()
+}
+
+fn judge_run(
+    containers: &Containers,
+    parts: &[Part],
+    options: AssembleOptions,
+    is_bad: &impl Fn(&Chunk) -> bool,
+) -> Vec<String> {
     let mut sink = Collected::default();
-    run(
-        containers,
-        &parts,
-        options(5_000, Assembly::Rolling, 2),
-        &mut sink,
-    )
-    .unwrap();
+    run(containers, parts, options, &mut sink).unwrap();
     let mut lost = sink.lost.into_iter().peekable();
     let (mut at, mut told) = (0, Vec::new());
-    for chunk in &world().chunks {
+    for part in parts {
+        let Part::Chunk { number, .. } = part else {
+            continue;
+        };
+        let chunk = &world().chunks[*number];
         let len = chunk.bytes.len();
         let mut left = len;
         while let Some((_, part, text)) =
@@ -411,22 +450,30 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
             ..part
         },
     ];
-    for chunk in wrong {
-        let references = [Ok(Reference {
+    for (chunk, (assembly, budget)) in wrong.into_iter().flat_map(|chunk| EACH.map(|each| (chunk, each))) {
+        let good = Reference {
+            chunk: Some(part),
+            len: 1,
+        };
+        let bad = Reference {
             chunk: Some(chunk),
             len: 1,
-        })];
+        };
+        // What is right of the same place is not taken for it, nor lost with it.
+        let references = [good, bad, good, bad, bad, good].map(Ok);
         let mut sink = Collected::default();
         let ran = assemble(
             &containers,
             containers.fingerprinter(),
             references.into_iter(),
-            options(1000, Assembly::Rolling, 1),
+            options(budget, assembly, 1),
             &mut sink,
         );
         ran.unwrap();
-        assert_eq!(sink.lost.len(), 1, "{chunk:?}");
-        assert_eq!(sink.bytes, [0]);
+        let lost: Vec<u64> = sink.lost.iter().map(|(at, ..)| *at).collect();
+        assert_eq!(lost, [1, 3, 4], "{chunk:?}");
+        let byte = world().chunks[3].bytes[0];
+        assert_eq!(sink.bytes, [byte, 0, byte, 0, 0, byte]);
     }
 }
 
@@ -450,62 +497,69 @@ fn bytes_that_are_sealed_rightly_and_fingerprinted_wrongly_do_not_leave() {
         chunk_len: 8,
         skip: 0,
     };
-    let references = [Ok(Reference {
+    let one = Reference {
         chunk: Some(chunk),
         len: 8,
-    })];
-    let mut sink = Collected::default();
+    };
     let printer = containers.fingerprinter();
-    assemble(
-        &containers,
-        printer,
-        references.into_iter(),
-        options(1000, Assembly::Rolling, 1),
-        &mut sink,
-    )
-    .unwrap();
-    assert_eq!(sink.lost.len(), 1);
-    assert!(sink.lost[0].2.contains("fingerprint"), "{:?}", sink.lost);
-    assert_eq!(sink.bytes, [0; 8]);
+    for (assembly, budget) in EACH {
+        let mut sink = Collected::default();
+        let references = [one, one].map(Ok).into_iter();
+        assemble(
+            &containers,
+            printer,
+            references,
+            options(budget, assembly, 1),
+            &mut sink,
+        )
+        .unwrap();
+        assert_eq!(sink.lost.len(), 2);
+        assert!(sink.lost[0].2.contains("fingerprint"), "{:?}", sink.lost);
+        assert_eq!(sink.bytes, [0; 16]);
+    }
 }
 
 #[test]
 fn a_sink_that_fails_ends_the_restore_and_all_its_threads() {
-    let containers = containers(Arc::clone(&world().storage));
-    let mut sink = Collected {
-        stop_after: Some(3_000),
-        ..Collected::default()
-    };
-    let ran = run(
-        &containers,
-        &all_chunks(),
-        options(2_000, Assembly::Rolling, 3),
-        &mut sink,
-    );
-    assert!(matches!(ran, Err(RestoreError::Interrupted)));
-    assert!(expected(&all_chunks()).starts_with(&sink.bytes));
+    for (assembly, budget) in EACH {
+        let containers = containers(Arc::clone(&world().storage));
+        let mut sink = Collected {
+            stop_after: Some(3_000),
+            ..Collected::default()
+        };
+        let ran = run(
+            &containers,
+            &all_chunks(),
+            options(budget, assembly, 3),
+            &mut sink,
+        );
+        assert!(matches!(ran, Err(RestoreError::Interrupted)));
+        assert!(expected(&all_chunks()).starts_with(&sink.bytes));
+    }
 }
 
 #[test]
 fn references_that_fail_end_the_restore_after_no_wrong_byte() {
     let containers = containers(Arc::clone(&world().storage));
     let parts = all_chunks();
-    let references = parts
-        .iter()
-        .take(50)
-        .map(|part| Ok(reference(part)))
-        .chain([Err(RestoreError::Internal("the recipe ends here"))]);
-    let mut sink = Collected::default();
-    let printer = containers.fingerprinter();
-    let ran = assemble(
-        &containers,
-        printer,
-        references,
-        options(2_000, Assembly::Rolling, 2),
-        &mut sink,
-    );
-    assert!(matches!(ran, Err(RestoreError::Internal(_))));
-    assert!(expected(&parts).starts_with(&sink.bytes));
+    for (assembly, budget) in EACH {
+        let references = parts
+            .iter()
+            .take(50)
+            .map(|part| Ok(reference(part)))
+            .chain([Err(RestoreError::Internal("the recipe ends here"))]);
+        let mut sink = Collected::default();
+        let printer = containers.fingerprinter();
+        let ran = assemble(
+            &containers,
+            printer,
+            references,
+            options(budget, assembly, 2),
+            &mut sink,
+        );
+        assert!(matches!(ran, Err(RestoreError::Internal(_))));
+        assert!(expected(&parts).starts_with(&sink.bytes));
+    }
 }
 
 #[test]
@@ -538,19 +592,23 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
             len: CHUNK_BYTES as u64,
         });
     }
-    let budget = 4 * CHUNK_BYTES as u64;
-    let mut sink = Collected::default();
-    let printer = containers.fingerprinter();
-    let references = references.into_iter().map(Ok);
-    let workers = options(budget, Assembly::Rolling, 16);
-    let stats = assemble(&containers, printer, references, workers, &mut sink).unwrap();
-    assert_eq!(stats.bytes, u64::from(COUNT) * CHUNK_BYTES as u64);
-    let most = budget + CHUNK_BYTES as u64 + u64::from(COUNT) * crate::plan::SPOT_BYTES;
-    assert!(
-        stats.memory_bytes_max <= most,
-        "{} of {budget}",
-        stats.memory_bytes_max
-    );
+    // Memory for known references beside four chunks.
+    for (assembly, more) in [(Assembly::Rolling, 0), (Assembly::LookAhead, references_bytes(0))] {
+        let budget = 4 * CHUNK_BYTES as u64 + 2 * more;
+        let mut sink = Collected::default();
+        let printer = containers.fingerprinter();
+        let twice = references.iter().chain(references.iter().rev()).copied().map(Ok);
+        let workers = options(budget, assembly, 16);
+        let stats = assemble(&containers, printer, twice, workers, &mut sink).unwrap();
+        let spots = 2 * u64::from(COUNT);
+        assert_eq!(stats.bytes, spots * CHUNK_BYTES as u64);
+        let most = budget + CHUNK_BYTES as u64 + spots * crate::plan::SPOT_BYTES;
+        assert!(
+            stats.memory_bytes_max <= most,
+            "{} of {budget}",
+            stats.memory_bytes_max
+        );
+    }
 }
 
 #[test]
@@ -631,7 +689,7 @@ fn pieces_with_gaps_are_of_equal_size_as_they_are_read() {
         // Every other region is wanted.
         if number % 2 == 0 {
             fills.push(Fill {
-                spot: u64::from(number / 2),
+                place: Place::Spot(u64::from(number / 2)),
                 part,
                 len,
             });
@@ -671,7 +729,11 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
                 chunk_len: len,
                 skip: 0,
             };
-            fills.push(Fill { spot, part, len });
+            fills.push(Fill {
+                place: Place::Spot(spot),
+                part,
+                len,
+            });
         }
         containers.put(&builder.seal(&containers).unwrap()).unwrap();
         let view = containers.catalog(id(sequence)).unwrap();
@@ -689,7 +751,7 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
         }
         brought
     };
-    let room = Arc::new(Room::new(1 << 20));
+    let room = Arc::new(Room::new(1 << 20, 1 << 19));
     let one = fetch(&room, &compressed);
     assert_eq!(
         (pool.spare_count(), room.most_bytes()),
@@ -712,7 +774,7 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
     drop(one);
     assert_eq!(pool.spare_count(), (1, 1));
 
-    let full = Arc::new(Room::new(wanted + extra - 1));
+    let full = Arc::new(Room::new(wanted + extra - 1, wanted));
     full.take(wanted, 1);
     let one = fetch(&full, &mixed);
     assert_eq!(

@@ -71,15 +71,15 @@ pub(crate) struct Simulate {
     /// `least:BYTES` (K, M, G): any number that each hold so many bytes of the window
     #[arg(long, default_value = "none", value_name = "CAP", value_parser = parse_cap, requires = "engine")]
     pub(crate) cap: Cap,
-    /// Containers that so many windows before referred to do not count towards the cap
+    /// Containers that so many windows before referred to do not count towards the cap (default: 3 with
+    /// `least:BYTES`, else 0)
     #[arg(
         long,
-        default_value_t = 0,
         value_name = "COUNT",
         value_parser = clap::value_parser!(u32).range(0..=1024),
         requires = "engine"
     )]
-    pub(crate) cap_remember: u32,
+    pub(crate) cap_remember: Option<u32>,
     /// Length of a window, in bytes or with K, M or G at the end (the paper's is 20 MB)
     #[arg(long, default_value = "20000000", value_name = "BYTES", value_parser = memory, requires = "engine")]
     pub(crate) cap_window: u64,

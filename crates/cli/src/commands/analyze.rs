@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use lab::analyze::{Analysis, Given, Tried, analyze, html};
-use onefold::WorkUnit;
+use lab::analyze::{Analysis, Given, Tried, analyze, assembly_name, bytes_name, cap_name, html};
+use onefold::{Cap, WorkUnit};
 use serde::Serialize;
 
 use crate::args::Analyze;
@@ -19,7 +19,8 @@ use crate::progress::{self, Status};
 struct GivenLine {
     message_type: &'static str,
     chunk_bytes: u32,
-    cap: Option<u32>,
+    /// As `backup --cap` takes it.
+    cap: String,
     chunks_stored: u64,
     bytes_stored: u64,
     deduplication_factor: f64,
@@ -30,6 +31,7 @@ struct GivenLine {
 #[derive(Serialize)]
 struct SpeedLine {
     memory_bytes: u64,
+    assembly: &'static str,
     speed_factor: f64,
 }
 
@@ -39,7 +41,7 @@ struct AnalyzedLine<'a> {
     backups: usize,
     bytes: u64,
     chunk_bytes: u32,
-    cap: Option<u32>,
+    cap: String,
     memory_bytes: Option<u64>,
     output: &'a str,
 }
@@ -75,7 +77,7 @@ pub(super) fn run(args: &Analyze, output: Output) -> Result<Code> {
 
 fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
     let uncapped = analysis.by_size.iter();
-    let all = uncapped.chain(analysis.by_cap.iter().filter(|given| given.cap.is_some()));
+    let all = uncapped.chain(analysis.by_cap.iter().filter(|given| given.cap != Cap::None));
     for given in all {
         tell_one(given, output)?;
     }
@@ -91,14 +93,12 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
         chosen.chunk_bytes >> 10,
         chosen.chunk_why
     ))?;
-    let cap = chosen
-        .cap
-        .map_or_else(|| "none".to_owned(), |cap| cap.to_string());
+    let cap = cap_name(chosen.cap);
     output.result(format!("  backup --cap {cap}: {}", chosen.cap_why))?;
     if let Some(memory) = chosen.memory {
         output.result(format!(
-            "  restore --memory {}M: {}",
-            memory >> 20,
+            "  restore --memory {}: {}",
+            bytes_name(memory),
             chosen.memory_why
         ))?;
     }
@@ -109,7 +109,7 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
         backups: analysis.backups.len(),
         bytes: analysis.bytes,
         chunk_bytes: chosen.chunk_bytes,
-        cap: chosen.cap,
+        cap,
         memory_bytes: chosen.memory,
         output: &shown,
     })?;
@@ -118,13 +118,14 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
 
 fn tell_one(given: &Given, output: Output) -> Result<()> {
     let speeds = given.speeds.iter().map(|(memory, speed)| SpeedLine {
-        memory_bytes: *memory,
+        memory_bytes: memory.bytes,
+        assembly: assembly_name(memory.assembly),
         speed_factor: *speed,
     });
     output.object(&GivenLine {
         message_type: "analyzed_setting",
         chunk_bytes: given.chunk_bytes,
-        cap: given.cap,
+        cap: cap_name(given.cap),
         chunks_stored: given.chunks_stored,
         bytes_stored: given.bytes_stored,
         deduplication_factor: given.factor,
@@ -132,4 +133,78 @@ fn tell_one(given: &Given, output: Output) -> Result<()> {
         speeds: speeds.collect(),
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use onefold::{Assembly, Capping};
+
+    use super::*;
+    use crate::args::{Backup, Cli, Command, Restore};
+
+    fn backup(cap: Cap) -> Backup {
+        let name = cap_name(cap);
+        let cli = Cli::try_parse_from(["onefold", "-r", "store", "backup", "--cap", &name, "folder"]);
+        let Command::Backup(args) = cli.expect(&name).command else {
+            panic!("another command")
+        };
+        args
+    }
+
+    fn restore(option: &str, value: &str) -> Restore {
+        let cli = Cli::try_parse_from([
+            "onefold", "-r", "store", "restore", "-t", "to", option, value, "1",
+        ]);
+        let Command::Restore(args) = cli.expect(value).command else {
+            panic!("another command")
+        };
+        args
+    }
+
+    /// What is recommended can be pasted, and then does what was tried.
+    #[test]
+    fn caps_are_called_as_backups_take_them() {
+        let mut caps = Tried::around_defaults(false).caps;
+        caps.extend([Cap::None, Cap::Adaptive(7), Cap::Least(1000), Cap::Least(3 << 20)]);
+        for cap in caps {
+            let args = backup(cap);
+            assert_eq!((args.cap, args.capping()), (cap, Capping::of(cap)));
+        }
+    }
+
+    #[test]
+    fn memory_is_called_as_restores_take_it() {
+        for memory in Tried::around_defaults(false).memories {
+            let args = restore("--memory", &bytes_name(memory));
+            assert_eq!(args.assembling.memory, memory);
+        }
+        for assembly in [
+            Assembly::LookAhead,
+            Assembly::Rolling,
+            Assembly::Lru,
+            Assembly::Fixed,
+        ] {
+            let args = restore("--assembly", assembly_name(assembly));
+            assert_eq!(args.assembling.assembly.assembly(), assembly);
+        }
+    }
+
+    /// What is measured as the default is what a restore and a backup do that are told nothing.
+    #[test]
+    fn defaults_are_the_command_line_s() {
+        let tried = Tried::around_defaults(false);
+        let cli = Cli::try_parse_from(["onefold", "-r", "store", "restore", "-t", "to", "1"]);
+        let Command::Restore(args) = cli.expect("a command line").command else {
+            panic!("another command")
+        };
+        assert_eq!(args.assembling.memory, tried.memory);
+        assert_eq!(args.assembling.assembly.assembly(), Assembly::LookAhead);
+        let cli = Cli::try_parse_from(["onefold", "-r", "store", "backup", "folder"]);
+        let Command::Backup(args) = cli.expect("a command line").command else {
+            panic!("another command")
+        };
+        assert_eq!(args.capping(), Capping::default());
+        assert!(tried.caps.contains(&args.cap));
+    }
 }

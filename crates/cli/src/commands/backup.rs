@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use onefold::{
-    BackupOptions, BackupReport, Capping, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource,
-    IngestOptions, LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
+    BackupOptions, BackupReport, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource, IngestOptions,
+    LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
@@ -79,11 +79,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         tags: args.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
         ingest: IngestOptions {
             compression,
-            capping: Capping {
-                cap: args.cap,
-                remembered_windows: args.cap_remember,
-                ..Capping::default()
-            },
+            capping: args.capping(),
             lookup: LookupMemory {
                 eviction: match args.lookup_eviction {
                     EvictionMode::Lru => Eviction::ContainerLru,

@@ -357,9 +357,27 @@ fn settings_are_tried_on_real_files_and_recommended() {
         (&last["message_type"], &last["bytes"], &last["chunk_bytes"]),
         (&"analyzed".into(), &1_200_000.into(), &8192.into())
     );
-    assert_eq!(told.len(), 5 + 4 + 1, "sizes, caps, and what follows");
+    let caps: Vec<&str> = told.iter().map(|line| line["cap"].as_str().unwrap()).collect();
+    let sizes = ["none"; 5];
+    let capped = ["least:32K", "least:56K", "least:96K", "20", "10"];
+    assert_eq!(
+        (&caps[..5], &caps[5..10], caps.len()),
+        (&sizes[..], &capped[..], 11),
+        "sizes, caps, and what follows"
+    );
+    for line in &told[..10] {
+        let speeds = line["speeds"].as_array().unwrap();
+        let ways: Vec<&str> = speeds
+            .iter()
+            .map(|one| one["assembly"].as_str().unwrap())
+            .collect();
+        assert_eq!(ways, ["look-ahead", "rolling", "lru"].repeat(4));
+        assert_eq!(speeds[3]["memory_bytes"], 96 << 20);
+    }
     let html = fs::read_to_string(bed.path("data/report.html")).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    let cap = format!("<code>backup --cap {}</code>", caps[10]);
+    assert!(html.contains(&cap), "{cap}");
     bed.run(analyze).expect(1).says(&["report.html", "File exists"]);
     bed.run(["analyze", "gone", "--output", "r"])
         .expect(1)

@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{Analysis, Given};
+use ingest::Cap;
+use restore::plan::Assembly;
+
+use super::names::{assembly_name, bytes_name, cap_name};
+use super::{Analysis, Given, Tried};
 use crate::error::LabError;
 use crate::reproduce::{Axis, Plot, Series, svg};
 
@@ -54,57 +58,99 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
         chosen.chunk_bytes >> 10,
         escaped(&chosen.chunk_why)
     )?;
-    let cap = chosen
-        .cap
-        .map_or_else(|| "none".to_owned(), |cap| cap.to_string());
+    let cap = cap_name(chosen.cap);
     writeln!(
         out,
         "<li>Cap <b>{cap}</b> (<code>backup --cap {cap}</code>): {}.</li>",
         escaped(&chosen.cap_why)
     )?;
+    let memory = chosen.memory.map_or_else(
+        || "<b>as it is</b>".to_owned(),
+        |memory| {
+            let named = bytes_name(memory);
+            format!("<b>{}</b> (<code>restore --memory {named}</code>)", bytes(memory))
+        },
+    );
     writeln!(
         out,
-        "<li>Memory for restores <b>{}</b> (<code>restore --memory</code>): {}.</li>\n</ul>",
-        chosen.memory.map_or_else(|| "as it is".to_owned(), bytes),
+        "<li>Memory for restores {memory}: {}.</li>\n</ul>",
         escaped(&chosen.memory_why)
     )?;
     writeln!(
         out,
         "<p>Containers of {}. Nothing is compressed here: what a store takes is less by what zstd makes of it. \
-         Speed is MiB restored for each container read, of the last backups; on a disk that reads 16 MiB in the time of a seek or more, \
+         Speed is MiB restored for each container read, of the last backups, looking ahead as restores do by default where nothing else is said; on a disk that reads 16 MiB in the time of a seek or more, \
          twice as much is nearly twice as fast.</p>",
         bytes(analysis.tried.container_bytes)
     )?;
     writeln!(out, "<h2>Chunk size, without a cap</h2>")?;
-    table(out, "chunk", &analysis.by_size, |given| {
-        bytes(u64::from(given.chunk_bytes))
+    table(out, chosen.chunk_option, &analysis.by_size, |given| {
+        (given.chunk_bytes >> 10).to_string()
     })?;
     writeln!(out, "<h2>Cap, with chunks of 8 KiB</h2>")?;
-    table(out, "cap", &analysis.by_cap, |given| {
-        given.cap.map_or_else(|| "none".to_owned(), |cap| cap.to_string())
-    })
+    table(out, "backup --cap", &analysis.by_cap, |given| cap_name(given.cap))?;
+    if let Some(given) = chosen_cap(analysis) {
+        writeln!(
+            out,
+            "<h2>How restores use memory, with chunks of 8 KiB and the cap {cap}</h2>"
+        )?;
+        assemblies(out, given)?;
+    }
+    Ok(())
 }
 
-fn table(out: &mut String, first: &str, rows: &[Given], name: impl Fn(&Given) -> String) -> std::fmt::Result {
+/// What the recommended cap gives.
+fn chosen_cap(analysis: &Analysis) -> Option<&Given> {
+    let chosen = analysis.recommended.cap;
+    let mut given = analysis.by_cap.iter();
+    given.find(|given| given.cap == chosen && !given.speeds.is_empty())
+}
+
+/// Rows are named by what the option takes.
+fn table(
+    out: &mut String,
+    option: &str,
+    rows: &[Given],
+    name: impl Fn(&Given) -> String,
+) -> std::fmt::Result {
     write!(
         out,
-        "<table><tr><th>{first}</th><th>stored</th><th>deduplication</th><th>chunks</th><th>index</th>"
+        "<table><tr><th><code>{option}</code></th><th>stored</th><th>deduplication</th><th>chunks</th><th>index</th>"
     )?;
-    for (memory, _) in rows.first().map_or(&[][..], |given| &given.speeds) {
-        write!(out, "<th>speed with {}</th>", bytes(*memory))?;
+    let first = rows
+        .first()
+        .map_or_else(Vec::new, |given| given.speeds_of(Assembly::LookAhead));
+    for (memory, _) in first {
+        write!(out, "<th>speed with <code>{}</code></th>", bytes_name(memory))?;
     }
     writeln!(out, "</tr>")?;
     for given in rows {
         write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td>",
+            "<tr><td><code>{}</code></td><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td>",
             name(given),
             bytes(given.bytes_stored),
             given.factor,
             given.chunks_stored,
             bytes(given.index_bytes())
         )?;
-        for (_, speed) in &given.speeds {
+        for (_, speed) in given.speeds_of(Assembly::LookAhead) {
+            write!(out, "<td>{speed:.2}</td>")?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn assemblies(out: &mut String, given: &Given) -> std::fmt::Result {
+    write!(out, "<table><tr><th><code>restore --assembly</code></th>")?;
+    for (memory, _) in given.speeds_of(Assembly::LookAhead) {
+        write!(out, "<th>speed with <code>{}</code></th>", bytes_name(memory))?;
+    }
+    writeln!(out, "</tr>")?;
+    for assembly in Tried::ASSEMBLIES {
+        write!(out, "<tr><td><code>{}</code></td>", assembly_name(assembly))?;
+        for (_, speed) in given.speeds_of(assembly) {
             write!(out, "<td>{speed:.2}</td>")?;
         }
         writeln!(out, "</tr>")?;
@@ -150,37 +196,62 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
             vec![Series::new("index", by_size(|given| mib(given.index_bytes())))],
         ),
     ];
-    let memory = |speeds: &[(u64, f64)]| {
-        speeds
-            .iter()
-            .map(|(bytes, speed)| (mib(*bytes), *speed))
-            .collect()
-    };
-    if let Some(none) = analysis.by_cap.first().filter(|given| !given.speeds.is_empty()) {
+    if let Some(given) = chosen_cap(analysis) {
+        let speeds = |assembly| {
+            let points = given.speeds_of(assembly).into_iter();
+            let points = points.map(|(bytes, speed)| (mib(bytes), speed));
+            Series::new(assembly_name(assembly), points.collect())
+        };
         plots.push(plot(
             "memory",
-            "How fast restores are, by memory, without a cap",
+            &format!(
+                "How fast restores are, by memory, with the cap {}",
+                cap_name(given.cap)
+            ),
             Axis::doubling("memory, MiB"),
             Axis::linear("MiB a container read"),
-            vec![
-                Series::new("rolling", memory(&none.speeds)),
-                Series::new("LRU", memory(&none.speeds_lru)),
-            ],
+            Tried::ASSEMBLIES.map(speeds).to_vec(),
         ));
-        let curves = (0..none.speeds.len()).map(|n| {
-            let points = analysis.by_cap.iter();
-            let points = points.filter_map(|given| Some((given.factor, given.speeds.get(n)?.1)));
-            Series::new(bytes(none.speeds[n].0), points.collect())
-        });
         plots.push(plot(
             "caps",
-            "What caps cost and bring: none to the right, the lowest to the left",
+            &format!(
+                "What caps cost and bring, with memory of {}: none to the right",
+                bytes_name(analysis.tried.memory)
+            ),
             Axis::linear("deduplication factor"),
             Axis::linear("MiB a container read"),
-            curves.collect(),
+            caps(analysis),
         ));
     }
     plots
+}
+
+/// A curve for each kind of cap, from none on, restored in each way. A kind is called by its caps, in the order of the points.
+fn caps(analysis: &Analysis) -> Vec<Series> {
+    let is_least = |given: &&Given| matches!(given.cap, Cap::Least(_));
+    let (least, other): (Vec<&Given>, Vec<&Given>) = analysis
+        .by_cap
+        .iter()
+        .filter(|given| given.cap != Cap::None)
+        .partition(is_least);
+    let none = analysis.by_cap.iter().filter(|given| given.cap == Cap::None);
+    let mut all = Vec::new();
+    for kind in [least, other].into_iter().filter(|kind| !kind.is_empty()) {
+        let mut along: Vec<&Given> = none.clone().chain(kind).collect();
+        along.sort_by(|a, b| b.factor.total_cmp(&a.factor));
+        let names: Vec<String> = along.iter().map(|given| cap_name(given.cap)).collect();
+        for assembly in Tried::ASSEMBLIES {
+            let points = along.iter().filter_map(|given| {
+                let speed = given.speed_of(assembly, analysis.tried.memory)?;
+                Some((given.factor, speed))
+            });
+            all.push(Series::new(
+                format!("{}: {}", assembly_name(assembly), names.join(" ")),
+                points.collect(),
+            ));
+        }
+    }
+    all
 }
 
 fn counted(count: usize, one: &str, more: &str) -> String {

@@ -5,6 +5,7 @@
 //! backup has anew some KiB.
 
 mod html;
+mod names;
 mod recommend;
 
 use std::cell::RefCell;
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ingest::{Cap, Capping};
+use restore::AssembleOptions;
 use restore::plan::Assembly;
 
 pub use html::html;
+pub use names::{assembly_name, bytes_name, cap_name};
 pub use recommend::Recommended;
 
 use crate::cut::{Cutter, Cutting, walk};
@@ -31,10 +34,13 @@ pub struct Tried {
     pub chunk_bytes: Vec<u32>,
     /// Whether chunks are all of that length, as disk images are cut.
     pub fixed: bool,
-    /// Caps, tried with the chunk size that a store has by default: containers for each 20 MB.
-    pub caps: Vec<u32>,
+    /// Caps beside none, tried with the chunk size that a store has by default, and with as many windows remembered as backups
+    /// do by default ([`Capping::of`]). The default is one of them.
+    pub caps: Vec<Cap>,
     /// Memory of restores, in bytes; ascending.
     pub memories: Vec<u64>,
+    /// Which of these a restore has by default: caps are judged with it.
+    pub memory: u64,
     /// Size of a container, in bytes.
     pub container_bytes: u64,
 }
@@ -44,6 +50,8 @@ impl Tried {
     pub const CHUNK_BYTES: u32 = 8 << 10;
     /// As many backups at most are restored: the last ones.
     const RESTORED: u64 = 3;
+    /// How restores are measured: as they are by default, and what that is set against.
+    const ASSEMBLIES: [Assembly; 3] = [Assembly::LookAhead, Assembly::Rolling, Assembly::Lru];
 
     /// Around the defaults.
     #[must_use]
@@ -51,10 +59,50 @@ impl Tried {
         Self {
             chunk_bytes: [4, 8, 16, 32, 64].map(|kib| kib << 10).to_vec(),
             fixed,
-            caps: vec![40, 20, 10, 5],
+            caps: vec![
+                Cap::Least(32 << 10),
+                Capping::default().cap,
+                Cap::Least(96 << 10),
+                Cap::Fixed(20),
+                Cap::Fixed(10),
+            ],
             memories: [32, 96, 256, 1024].map(|mib| mib << 20).to_vec(),
+            memory: AssembleOptions::for_cores(1).budget_bytes,
             container_bytes: 16 << 20,
         }
+    }
+
+    /// How a chunk size is asked for, in KiB.
+    #[must_use]
+    pub const fn chunk_option(&self) -> &'static str {
+        if self.fixed {
+            "backup --image-kib"
+        } else {
+            "init --chunk-kib"
+        }
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let missing = [
+            (
+                !self.chunk_bytes.contains(&Self::CHUNK_BYTES),
+                "chunk size, with which caps are tried",
+            ),
+            (
+                !self.caps.contains(&Capping::default().cap),
+                "cap, which others are judged by",
+            ),
+            (
+                !self.memories.contains(&self.memory),
+                "memory of a restore, with which caps are judged",
+            ),
+        ];
+        let missing = missing.into_iter().find(|(is_missing, _)| *is_missing);
+        missing.map_or(Ok(()), |(_, what)| {
+            Err(LabError::Settings(format!(
+                "the default {what}, is not among those to try"
+            )))
+        })
     }
 }
 
@@ -63,18 +111,17 @@ impl Tried {
 pub struct Given {
     /// Average chunk, in bytes.
     pub chunk_bytes: u32,
-    /// Containers for each 20 MB.
-    pub cap: Option<u32>,
+    /// The cap.
+    pub cap: Cap,
     /// Chunks stored.
     pub chunks_stored: u64,
     /// Their bytes.
     pub bytes_stored: u64,
     /// Bytes of all backups for each that is stored.
     pub factor: f64,
-    /// For each memory, MiB restored for each container read, rolling; nothing where nothing is read.
-    pub speeds: Vec<(u64, f64)>,
-    /// The same, keeping whole containers instead.
-    pub speeds_lru: Vec<(u64, f64)>,
+    /// For each memory of a restore in all and each way to use it, MiB restored for each container read; nothing where nothing
+    /// is read.
+    pub speeds: Vec<(Memory, f64)>,
 }
 
 impl Given {
@@ -82,6 +129,30 @@ impl Given {
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         self.chunks_stored * 6
+    }
+
+    /// The speeds of one way to use memory, by memory.
+    #[must_use]
+    pub fn speeds_of(&self, assembly: Assembly) -> Vec<(u64, f64)> {
+        let with = self
+            .speeds
+            .iter()
+            .filter(|(memory, _)| memory.assembly == assembly);
+        with.map(|(memory, speed)| (memory.bytes, *speed)).collect()
+    }
+
+    /// The speed of one way to use so much memory.
+    #[must_use]
+    pub fn speed_of(&self, assembly: Assembly, bytes: u64) -> Option<f64> {
+        let with = Memory { bytes, assembly };
+        let found = self.speeds.iter().find(|(memory, _)| *memory == with);
+        found.map(|(_, speed)| *speed)
+    }
+
+    /// The speed of restores with so much memory, looking ahead as they do by default.
+    #[must_use]
+    pub fn speed(&self, bytes: u64) -> Option<f64> {
+        self.speed_of(Assembly::LookAhead, bytes)
     }
 }
 
@@ -107,7 +178,7 @@ type Told = Box<dyn FnMut(Outcome) -> Result<(), LabError>>;
 
 /// A setting that is tried.
 struct Trial {
-    cap: Option<u32>,
+    cap: Cap,
     simulator: Simulator<Told>,
     outcomes: Outcomes,
 }
@@ -140,7 +211,7 @@ impl Sink for Trials {
 /// Reads backups, one a path, and tries settings on them. `read` is told how many bytes were read more.
 ///
 /// # Errors
-/// `Io` with what cannot be read; `Settings` where there is nothing to read, or no chunk size; `Interrupted`.
+/// `Io` with what cannot be read; `Settings` where there is nothing to read, or a default is not tried; `Interrupted`.
 pub fn analyze(
     paths: &[PathBuf],
     tried: &Tried,
@@ -148,11 +219,7 @@ pub fn analyze(
     cancelled: &Arc<AtomicBool>,
     read: &dyn Fn(u64),
 ) -> Result<Analysis, LabError> {
-    if !tried.chunk_bytes.contains(&Tried::CHUNK_BYTES) {
-        return Err(LabError::Settings(
-            "caps are tried with the default chunk size, which is not among those to try".to_owned(),
-        ));
-    }
+    tried.check()?;
     let skip = (paths.len() as u64).saturating_sub(Tried::RESTORED);
     let sizes = tried.chunk_bytes.iter();
     let cuts: Result<Vec<Cut>, LabError> = sizes.map(|size| cut(*size, tried, skip, cancelled)).collect();
@@ -184,7 +251,7 @@ pub fn analyze(
         backups: paths.to_vec(),
         bytes,
         tried: tried.clone(),
-        recommended: recommend::of(&by_size, &by_cap, paths.len(), tried.fixed),
+        recommended: recommend::of(&by_size, &by_cap, paths.len(), tried),
         by_size,
         by_cap,
     })
@@ -197,7 +264,7 @@ fn cut(chunk_bytes: u32, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) 
         Cutting::Content(chunk_bytes)
     };
     let caps = tried.caps.iter().filter(|_| chunk_bytes == Tried::CHUNK_BYTES);
-    let caps = std::iter::once(None).chain(caps.map(|cap| Some(*cap)));
+    let caps = std::iter::once(Cap::None).chain(caps.copied());
     let trials: Result<Vec<Trial>, LabError> = caps.map(|cap| trial(cap, tried, skip, cancelled)).collect();
     Ok(Cut {
         chunk_bytes,
@@ -206,25 +273,7 @@ fn cut(chunk_bytes: u32, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) 
     })
 }
 
-fn trial(cap: Option<u32>, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Result<Trial, LabError> {
-    let memories = tried.memories.iter().flat_map(|bytes| {
-        // Half of a restore's memory is for what is read ahead.
-        let bytes = bytes / 2;
-        [Assembly::Rolling, Assembly::Lru].map(|assembly| Memory { bytes, assembly })
-    });
-    let settings = Settings {
-        container_bytes: tried.container_bytes,
-        finding: Finding::Engine(Policy {
-            capping: Capping {
-                cap: cap.map_or(Cap::None, Cap::Fixed),
-                ..Capping::NONE
-            },
-            ..Policy::default()
-        }),
-        schedule: Schedule::All,
-        memories: memories.collect(),
-        skip,
-    };
+fn trial(cap: Cap, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Result<Trial, LabError> {
     let outcomes = Outcomes::default();
     let kept = Rc::clone(&outcomes);
     let told: Told = Box::new(move |outcome| {
@@ -233,9 +282,28 @@ fn trial(cap: Option<u32>, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>
     });
     Ok(Trial {
         cap,
-        simulator: Simulator::new(settings, told)?.until(Arc::clone(cancelled)),
+        simulator: Simulator::new(settings(cap, tried, skip), told)?.until(Arc::clone(cancelled)),
         outcomes,
     })
+}
+
+/// As a backup with that cap is made, and restored in each way.
+fn settings(cap: Cap, tried: &Tried, skip: u64) -> Settings {
+    let memories = tried.memories.iter().flat_map(|bytes| {
+        // Half of a restore's memory is for what is read ahead.
+        let bytes = bytes / 2;
+        Tried::ASSEMBLIES.map(|assembly| Memory { bytes, assembly })
+    });
+    Settings {
+        container_bytes: tried.container_bytes,
+        finding: Finding::Engine(Policy {
+            capping: Capping::of(cap),
+            ..Policy::default()
+        }),
+        schedule: Schedule::All,
+        memories: memories.collect(),
+        skip,
+    }
 }
 
 fn back_up(
@@ -265,11 +333,15 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
     let outcomes = trial.outcomes.borrow();
     let last = outcomes.last()?;
     let averages = Averages::of(&outcomes);
-    let speeds = |assembly| {
-        let all = averages.iter().flat_map(|averages| &averages.speeds);
-        let with = all.filter(|(memory, _)| memory.assembly == assembly);
-        with.map(|(memory, speed)| (memory.bytes * 2, *speed)).collect()
-    };
+    let speeds = averages.iter().flat_map(|averages| &averages.speeds);
+    let speeds = speeds.map(|(memory, speed)| {
+        // What the planner had is half of it.
+        let whole = Memory {
+            bytes: memory.bytes * 2,
+            ..*memory
+        };
+        (whole, *speed)
+    });
     Some(Given {
         chunk_bytes,
         cap: trial.cap,
@@ -279,8 +351,7 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
             .sum(),
         bytes_stored: last.bytes_stored,
         factor: last.factor(),
-        speeds: speeds(Assembly::Rolling),
-        speeds_lru: speeds(Assembly::Lru),
+        speeds: speeds.collect(),
     })
 }
 

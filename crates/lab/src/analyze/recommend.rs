@@ -1,15 +1,22 @@
-//! Settings that follow from what was tried.
+//! Settings that follow from what was tried. What is the default stays where the data do not speak against it: they are the
+//! few versions that were named, and those of years are more scattered.
 
+use ingest::{Cap, Capping};
+use restore::plan::Assembly;
+
+use super::names::{bytes_name, cap_name};
 use super::{Given, Tried};
 
 /// What a stored chunk takes beside its bytes: its entry in a catalog, that in the catalog's copy, its hook.
 const CHUNK_OVERHEAD_BYTES: u64 = 64;
-/// A setting that costs no more than this share is as good.
+/// A setting that is no better than this share is as good.
 const AS_GOOD: f64 = 0.01;
-/// The most that a cap may cost of the deduplication factor.
-const CAP_LOSS_MAX: f64 = 0.03;
-/// A cap is worth it from so much more speed.
-const CAP_GAIN_MIN: f64 = 1.15;
+/// The most that any cap may cost of the deduplication factor without one: what the default was chosen to keep.
+const LOSS_MAX: f64 = 0.08;
+/// The most that another cap may cost of the factor that is had without it.
+const MORE_LOSS_MAX: f64 = 0.03;
+/// Another cap is worth it from so much more speed.
+const MORE_GAIN_MIN: f64 = 1.15;
 /// Memory is enough where more makes restores no faster than this.
 const SPEED_SHARE: f64 = 0.9;
 
@@ -20,8 +27,8 @@ pub struct Recommended {
     pub chunk_bytes: u32,
     /// Why.
     pub chunk_why: String,
-    /// Containers for each 20 MB.
-    pub cap: Option<u32>,
+    /// The cap.
+    pub cap: Cap,
     /// Why.
     pub cap_why: String,
     /// How that size is asked for.
@@ -32,19 +39,15 @@ pub struct Recommended {
     pub memory_why: String,
 }
 
-pub(super) fn of(by_size: &[Given], by_cap: &[Given], backups: usize, fixed: bool) -> Recommended {
+pub(super) fn of(by_size: &[Given], by_cap: &[Given], backups: usize, tried: &Tried) -> Recommended {
     let (chunk_bytes, chunk_why) = chunk(by_size);
-    let (cap, cap_why) = cap(by_cap, backups);
+    let (cap, cap_why) = cap(by_cap, backups, tried.memory);
     let chosen = by_cap.iter().find(|given| given.cap == cap);
-    let (memory, memory_why) = memory(chosen);
+    let (memory, memory_why) = memory(chosen, tried.memory);
     Recommended {
         chunk_bytes,
         chunk_why,
-        chunk_option: if fixed {
-            "backup --image-kib"
-        } else {
-            "init --chunk-kib"
-        },
+        chunk_option: tried.chunk_option(),
         cap,
         cap_why,
         memory,
@@ -94,57 +97,158 @@ fn saved(by_size: &[Given], given: &Given) -> f64 {
     })
 }
 
-/// The fastest of the caps that cost little, judged with the memory that a restore has by default.
-fn cap(by_cap: &[Given], backups: usize) -> (Option<u32>, String) {
-    let none = by_cap.iter().find(|given| given.cap.is_none());
-    let Some((none, speed)) = none.and_then(|none| Some((none, middle(none)?))) else {
-        return (None, "no restore reads anything".to_owned());
+/// A cap beside none.
+#[derive(Debug, Clone, Copy)]
+struct Judged {
+    cap: Cap,
+    /// How many times as fast restores are.
+    times: f64,
+    /// The share of the deduplication factor that is left.
+    kept: f64,
+}
+
+impl Judged {
+    const NONE: Self = Self {
+        cap: Cap::None,
+        times: 1.0,
+        kept: 1.0,
     };
-    if backups < 2 {
+
+    fn lost_percent(self) -> f64 {
+        (1.0 - self.kept).max(0.0) * 100.0
+    }
+
+    fn is_dear(self) -> bool {
+        self.kept < 1.0 - LOSS_MAX
+    }
+
+    /// Restores are not faster by more than deduplication is worse.
+    fn gains_nothing(self) -> bool {
+        self.times * self.kept <= 1.0 + AS_GOOD
+    }
+
+    /// Whether this one is to be taken instead: the same question that is asked of any cap beside none, and it is not dear.
+    fn pays_beside(self, other: Self) -> bool {
+        let is_cheap = !self.is_dear() && self.kept >= other.kept * (1.0 - MORE_LOSS_MAX);
+        is_cheap && self.times >= other.times * MORE_GAIN_MIN
+    }
+
+    fn words(self) -> String {
+        format!(
+            "restores are {:.2} times as fast as without a cap, for {:.1} % of the deduplication",
+            self.times,
+            self.lost_percent()
+        )
+    }
+}
+
+/// The default, or none where the default costs too much or gains nothing; instead of either the fastest that pays beside it.
+/// Judged with the memory that a restore has by default, looking ahead.
+fn cap(by_cap: &[Given], backups: usize, memory: u64) -> (Cap, String) {
+    let default = Capping::default().cap;
+    let none = by_cap.iter().find(|given| given.cap == Cap::None);
+    let none = none.and_then(|none| Some((none, none.speed(memory)?)));
+    let judged = |given: &Given| {
+        let (none, speed) = none?;
+        Some(Judged {
+            cap: given.cap,
+            times: given.speed(memory)? / speed,
+            kept: given.factor / none.factor,
+        })
+    };
+    let all: Vec<Judged> = by_cap.iter().filter_map(judged).collect();
+    let Some(usual) = all.iter().copied().find(|one| one.cap == default) else {
+        return (default, "the default; no restore reads anything".to_owned());
+    };
+    if backups < 2 && !usual.is_dear() {
         return (
-            None,
-            "a cap is for what many backups scatter; name several versions of the data to see what it gives"
+            default,
+            "the default; a cap is for what many backups scatter: name several versions of the data to see what it gives"
                 .to_owned(),
         );
     }
-    let cheap = by_cap
-        .iter()
-        .filter(|given| given.cap.is_some() && given.factor >= none.factor * (1.0 - CAP_LOSS_MAX));
-    let faster = cheap.filter_map(|given| Some((given, middle(given)? / speed)));
-    let best = faster.max_by(|(_, a), (_, b)| a.total_cmp(b));
-    match best.filter(|(_, times)| *times >= CAP_GAIN_MIN) {
-        Some((given, times)) => (
-            given.cap,
+    let named = cap_name(default);
+    let (base, against) = if usual.is_dear() {
+        let lost = usual.lost_percent();
+        let dear =
+            format!("the default, {named}, costs {lost:.1} % of the deduplication, which is more than 8 %");
+        (Judged::NONE, Some(dear))
+    } else if usual.gains_nothing() {
+        let nothing = format!(
+            "with the default, {named}, {}: nothing is gained so far",
+            usual.words()
+        );
+        (Judged::NONE, Some(nothing))
+    } else {
+        (usual, None)
+    };
+    let others = all.into_iter().filter(|one| one.pays_beside(base));
+    let best = others.max_by(|a, b| a.times.total_cmp(&b.times));
+    match (best, against) {
+        (Some(best), Some(against)) => (best.cap, format!("{}; {against}", best.words())),
+        (Some(best), None) => (
+            best.cap,
+            format!("{}; with the default, {named}, {}", best.words(), usual.words()),
+        ),
+        (None, Some(against)) => (
+            Cap::None,
             format!(
-                "with chunks of 8 KiB restores are {times:.2} times as fast, for {:.1} % of the deduplication",
-                (1.0 - given.factor / none.factor) * 100.0
+                "{against}; no cap that was tried makes restores 1.15 times as fast for at most 3 % of the deduplication"
             ),
         ),
-        None => (
-            None,
-            "no cap that costs at most 3 % of the deduplication makes restores 1.15 times as fast: these backups are not scattered"
-                .to_owned(),
+        (None, None) => (
+            default,
+            format!(
+                "the default: with chunks of 8 KiB {}; no other that was tried makes them 1.15 times as fast again for at most 3 % more",
+                usual.words()
+            ),
         ),
     }
 }
 
-/// With the second least memory, which is the default's.
-fn middle(given: &Given) -> Option<f64> {
-    let speed = given.speeds.get(1).or(given.speeds.first());
-    speed.map(|(_, speed)| *speed)
-}
-
-fn memory(given: Option<&Given>) -> (Option<u64>, String) {
-    let speeds = given.map_or(&[][..], |given| &given.speeds);
+/// The default, but the least that is enough where it is not, and less where less is as good.
+fn memory(given: Option<&Given>, default: u64) -> (Option<u64>, String) {
+    let speeds = given.map_or_else(Vec::new, |given| given.speeds_of(Assembly::LookAhead));
     let Some(best) = speeds.iter().map(|(_, speed)| *speed).reduce(f64::max) else {
         return (None, "no restore reads anything".to_owned());
     };
-    let enough = speeds.iter().find(|(_, speed)| *speed >= best * SPEED_SHARE);
-    let (bytes, speed) = enough.copied().unwrap_or((0, best));
-    (
-        Some(bytes),
+    let with_least = |speed: f64| speeds.iter().copied().find(|(_, with)| *with >= speed);
+    let usual = speeds.iter().copied().find(|(bytes, _)| *bytes == default);
+    let usual = usual.unwrap_or((default, 0.0));
+    let named = bytes_name(default);
+    let is_enough = usual.1 >= best * SPEED_SHARE;
+    let enough = with_least(if is_enough {
+        usual.1 * (1.0 - AS_GOOD)
+    } else {
+        best * SPEED_SHARE
+    });
+    let chosen = enough.unwrap_or(usual);
+    let ground = if chosen.0 == default {
+        format!("the default; no memory that was tried gives more than {best:.2}")
+    } else if is_enough {
         format!(
-            "{speed:.1} MiB for each container read, with chunks of 8 KiB; no more memory that was tried gives more than {best:.1}"
+            "the default, {named}, gives {:.2}: no more than 1 % more",
+            usual.1
+        )
+    } else {
+        format!(
+            "the least that gives 90 % of the {best:.2} with the most; the default, {named}, gives {:.2}",
+            usual.1
+        )
+    };
+    let other = |assembly| given.and_then(|given| given.speed_of(assembly, chosen.0));
+    let shown =
+        |assembly| other(assembly).map_or_else(|| "nothing".to_owned(), |speed| format!("{speed:.2}"));
+    (
+        Some(chosen.0),
+        format!(
+            "{:.2} MiB for each container read, with chunks of 8 KiB, looking ahead as restores do by default (rolling {}, lru {}); {ground}",
+            chosen.1,
+            shown(Assembly::Rolling),
+            shown(Assembly::Lru)
         ),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::Progress;
 use crate::error::LabError;
-use crate::simulate::{Ahead, Memory, Outcome, Settings, Simulator};
+use crate::simulate::{Memory, Outcome, Settings, Simulator};
 use crate::trace::{BackupHead, Chunk, Sink};
 
 /// Parts of backups that wait for the other thread.
@@ -21,8 +21,6 @@ pub(super) type Schedule = Box<dyn Fn(u64) -> Vec<Memory> + Send>;
 pub(super) struct Trial {
     pub(super) settings: Settings,
     pub(super) schedule: Schedule,
-    /// With which other ways to look ahead each of these is restored.
-    pub(super) ahead: Vec<Ahead>,
 }
 
 /// A trial that runs.
@@ -106,9 +104,7 @@ pub(super) fn run(
             Ok(())
         };
         here.push(Running {
-            simulator: Simulator::new(trial.settings, tell)?
-                .looking_ahead(trial.ahead)
-                .until(progress.cancelled()),
+            simulator: Simulator::new(trial.settings, tell)?.until(progress.cancelled()),
             schedule: trial.schedule,
             backups: 0,
         });

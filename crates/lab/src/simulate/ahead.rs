@@ -1,4 +1,5 @@
-//! Beyond forward assembly: chunks kept for their next use, which the recipe tells (L9, [Lillibridge 5, 6]).
+//! Beyond forward assembly: chunks kept for their next use, which the recipe tells (L9, [Lillibridge 5, 6]), beside an area of any
+//! size. What restores do is `restore::ahead`; this is what that is measured against.
 //!
 //! Memory is an assembly area as the paper's, a cache of single chunks, and references: of the stream after the area so many are
 //! known as fit a share of the memory. When a container is read, the area's spots are filled, and chunks that the
@@ -9,15 +10,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use restore::ahead::{KEPT_BYTES, REFERENCE_BYTES};
 use restore::plan::Reference;
 use types::{ChunkLocation, ContainerId};
 
 use crate::error::LabError;
-
-/// What a reference takes that is looked at ahead: place, length, and its places in the tables.
-const REFERENCE_BYTES: u64 = 128;
-/// What a chunk that is kept takes beside its bytes.
-const KEPT_BYTES: u64 = 64;
 
 /// How a restore uses memory to look ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use restore::ahead::AheadPlanner;
 use restore::lru::LruPlanner;
 use restore::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
 
@@ -68,6 +69,7 @@ pub(super) fn restore(
                 poll,
             )?
         }
+        Assembly::LookAhead => reads(AheadPlanner::new(references(store, recipe), memory.bytes), poll)?,
     };
     Ok(Restored {
         memory,
@@ -158,7 +160,7 @@ fn reads(
     loop {
         match assembler.next_action() {
             Ok(Some(Next::Step(step))) => reads += u64::from(step.is_read()),
-            Ok(Some(Next::Spots(_))) => {}
+            Ok(Some(Next::Spots(_) | Next::Uses(_))) => {}
             Ok(None) => return Ok(reads),
         }
         steps = steps.wrapping_add(1);

@@ -1,5 +1,6 @@
 use std::collections::{BTreeSet, HashMap};
 
+use ingest::Capping;
 use proptest::prelude::*;
 use restore::plan::Assembly;
 use types::Fingerprint;
@@ -84,6 +85,7 @@ fn engine() -> Finding {
         segment_chunks: 4,
         region_bytes: 7,
         index_bytes: 1 << 20,
+        capping: Capping::NONE,
         ..Policy::default()
     })
 }
@@ -235,6 +237,7 @@ fn warm_caches_load_less_and_sparse_hooks_are_fewer() {
             finding: Finding::Engine(Policy {
                 warm,
                 sampling: SamplingRate::new(halvings).unwrap(),
+                capping: Capping::NONE,
                 ..Policy::default()
             }),
             schedule: Schedule::All,

@@ -12,7 +12,7 @@ use onefold::{Capping, LookupMemory};
 use serde::Serialize;
 
 use super::{Counted, status};
-use crate::args::{AssemblyMode, Simulate};
+use crate::args::{AssemblyMode, Simulate, capping_of};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress;
@@ -106,9 +106,8 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     let finding = if args.engine {
         Finding::Engine(Policy {
             capping: Capping {
-                cap: args.cap,
-                remembered_windows: args.cap_remember,
                 window_bytes: args.cap_window,
+                ..capping_of(args.cap, args.cap_remember)
             },
             memory: LookupMemory::within(args.lookup_mib << 20),
             index_bytes: (args.index_mib as usize) << 20,

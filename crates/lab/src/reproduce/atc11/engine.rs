@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{Clock, Env, ManualClock, MemoryStorage, Storage, SystemClock};
-use ingest::{IngestOptions, LookupMemory, StreamPiece, StreamSource};
+use ingest::{Capping, IngestOptions, LookupMemory, StreamPiece, StreamSource};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
     ForgetWhat, InitOptions, Monitor, OpenOptions, PruneOptions, PruneReport, SessionId, Store, StoreStats,
@@ -199,6 +199,7 @@ pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions
     IngestOptions {
         compression: Compression::Off,
         lookup: LookupMemory::within(lookup_bytes),
+        capping: Capping::NONE,
         ..IngestOptions::for_cores(workers)
     }
 }

@@ -13,15 +13,13 @@ use crate::error::LabError;
 use crate::reproduce::statistics::{factor, interpolated};
 use crate::reproduce::tee::{self, Trial};
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
-use crate::simulate::{Ahead, Finding, Memory, Outcome, Policy, Settings};
+use crate::simulate::{Finding, Memory, Outcome, Policy, Settings};
 use crate::trace::Source as _;
 
 /// Backups that are restored: the last ones, a week of '2year' with its full one.
 const RESTORED: u64 = 5;
 /// Windows that are remembered, where any are.
 const REMEMBERED: u32 = 3;
-/// Of memory, in 64ths, what references take.
-const KNOWN: u8 = 8;
 /// Losses of the deduplication factor at which curves are compared, in percent.
 const LOST: [f64; 3] = [2.0, 4.0, 8.0];
 /// Simulators that run beside each other: each holds a whole store.
@@ -174,22 +172,24 @@ fn measure(
     let tried = each.map(|(((kind, _), outcomes), factor)| Tried {
         kind: *kind,
         lost: 100.0 * (1.0 - factor / without),
-        reads: (0..memories.len()).map(|n| reads(last(outcomes), n)).collect(),
+        reads: (0..memories.len())
+            .map(|n| reads(last(outcomes), n, memories.len()))
+            .collect(),
     });
     Ok(tried.collect())
 }
 
 fn trial(data: &Data, capping: Capping, bytes: u64, memories: &[u64]) -> Trial {
-    let rolling = memories.iter().map(|bytes| Memory {
-        bytes: *bytes,
-        assembly: Assembly::Rolling,
-    });
-    let rolling: Vec<Memory> = rolling.collect();
-    let ahead = memories.iter().map(|bytes| Ahead {
-        bytes: *bytes,
-        area: 0,
-        references: Some(KNOWN),
-    });
+    let ways = [Assembly::Rolling, Assembly::LookAhead].into_iter();
+    let memories: Vec<Memory> = ways
+        .flat_map(|assembly| {
+            let each = memories.iter();
+            each.map(move |bytes| Memory {
+                bytes: *bytes,
+                assembly,
+            })
+        })
+        .collect();
     // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96 bytes of look-ups and 16 of hooks.
     let policy = Policy {
         capping,
@@ -205,8 +205,7 @@ fn trial(data: &Data, capping: Capping, bytes: u64, memories: &[u64]) -> Trial {
             memories: Vec::new(),
             skip: data.backups.saturating_sub(RESTORED),
         },
-        schedule: Box::new(move |_| rolling.clone()),
-        ahead: ahead.collect(),
+        schedule: Box::new(move |_| memories.clone()),
     }
 }
 
@@ -215,14 +214,13 @@ fn last(outcomes: &[Outcome]) -> &[Outcome] {
     &outcomes[outcomes.len().saturating_sub(last)..]
 }
 
-/// Containers read by all that were restored, with the n-th memory.
+/// Containers read by all that were restored, with the n-th of so many memories.
 #[expect(clippy::cast_precision_loss, reason = "numbers of containers")]
-fn reads(outcomes: &[Outcome], n: usize) -> [f64; 2] {
-    let sum = |of: &dyn Fn(&Outcome) -> Option<u64>| outcomes.iter().filter_map(of).sum::<u64>() as f64;
-    [
-        sum(&|one| Some(one.restored.get(n)?.containers_read)),
-        sum(&|one| Some(one.ahead.get(n)?.1)),
-    ]
+fn reads(outcomes: &[Outcome], n: usize, memories: usize) -> [f64; 2] {
+    [n, memories + n].map(|n| {
+        let restored = outcomes.iter().filter_map(|one| one.restored.get(n));
+        restored.map(|one| one.containers_read).sum::<u64>() as f64
+    })
 }
 
 /// The points of a kind, no cap first: what is lost, and containers read.

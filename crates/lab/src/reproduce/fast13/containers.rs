@@ -66,7 +66,9 @@ fn in_mib(bytes: u64) -> f64 {
 pub(super) fn experiment(data: &Data, sized: &Sized, assembly: Assembly) -> Experiment {
     let (name, figure, seeds, how) = match assembly {
         Assembly::Lru => ("figure-10", "figure 10", vec!["L2", "L7"], "LRU"),
-        Assembly::Rolling | Assembly::Fixed => ("figure-11", "figure 11", vec!["L5", "L7"], "rolling"),
+        Assembly::Rolling | Assembly::Fixed | Assembly::LookAhead => {
+            ("figure-11", "figure 11", vec!["L5", "L7"], "rolling")
+        }
     };
     let mut rows = Vec::new();
     let mut series = Vec::new();

@@ -305,7 +305,6 @@ impl Data {
                 skip: 0,
             },
             schedule: Box::new(schedule),
-            ahead: Vec::new(),
         }
     }
 
@@ -336,7 +335,6 @@ impl Data {
                 skip: 0,
             },
             schedule: Box::new(schedule),
-            ahead: Vec::new(),
         }
     }
 
