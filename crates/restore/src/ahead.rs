@@ -3,8 +3,9 @@
 //!
 //! A part of the memory holds references: so much of the stream ahead is known. The rest is a cache of single chunks. When the
 //! spot in front is in need of a chunk that is not kept, its container is read, and every chunk of it that the known references
-//! need soon enough (`Reach`) is kept; where that is too much, those go that are needed last. What is sent at once needs no room there. No memory is set aside for spots that nothing has
-//! filled yet, as the forward assembly area does, and a chunk that many spots need is held once.
+//! need soon enough (`Reach`) is kept; where that is too much, those go that are needed last. What is sent at once needs no room
+//! there. No memory is set aside for spots that nothing has filled yet, as the forward assembly area does, and a chunk that many
+//! spots need is held once.
 //!
 //! Pure, as [`crate::plan`] is.
 
