@@ -25,8 +25,8 @@ const AREAS: [(u64, Assembly); 5] = [
     (96 << 10, Assembly::Rolling),
     (1 << 20, Assembly::Rolling),
     (96 << 10, Assembly::Fixed),
-    // Of the smaller one, references take half: some are always known.
-    (96 << 10, Assembly::LookAhead),
+    // Of the smaller one, references and spots take 112 KiB: some are always known.
+    (256 << 10, Assembly::LookAhead),
     (1 << 20, Assembly::LookAhead),
 ];
 

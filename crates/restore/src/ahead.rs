@@ -288,12 +288,6 @@ where
                         self.kept_bytes -= kept_bytes;
                     }
                 }
-                if number >= new {
-                    new_bytes += len;
-                    if next.is_none() {
-                        new_bytes = new_bytes.saturating_sub(kept_bytes);
-                    }
-                }
                 let one = Use {
                     spot,
                     number,
@@ -304,8 +298,12 @@ where
                 if number < new {
                     run.uses.push(one);
                 } else {
+                    new_bytes += len;
+                    match next {
+                        Some(next) => run.next_of_new.push(next),
+                        None => new_bytes = new_bytes.saturating_sub(kept_bytes),
+                    }
                     run.of_new.push(one);
-                    run.next_of_new.extend(next);
                 }
             }
             run.entered

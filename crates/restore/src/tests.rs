@@ -240,7 +240,7 @@ proptest! {
 
     #[test]
     fn bytes_are_the_streams_whatever_recipe_budget_and_workers(
-        parts in parts(), budget in 1..200_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..400_000_u64, assembly in assemblies(), workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
@@ -253,7 +253,7 @@ proptest! {
 
     #[test]
     fn the_storage_is_asked_for_what_the_plan_says(
-        parts in parts(), budget in 1..200_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..400_000_u64, assembly in assemblies(), workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
@@ -592,8 +592,11 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
             len: CHUNK_BYTES as u64,
         });
     }
-    // Memory for known references beside four chunks.
-    for (assembly, more) in [(Assembly::Rolling, 0), (Assembly::LookAhead, references_bytes(0))] {
+    // Memory for known references and for the spots of a run beside four chunks.
+    for (assembly, more) in [
+        (Assembly::Rolling, 0),
+        (Assembly::LookAhead, 3 * references_bytes(0)),
+    ] {
         let budget = 4 * CHUNK_BYTES as u64 + 2 * more;
         let mut sink = Collected::default();
         let printer = containers.fingerprinter();

@@ -55,25 +55,20 @@ impl Whole {
         match self {
             Self::Own(own) => least.saturating_mul(own.containers as u64) <= len,
             Self::Known(_, node) => {
-                let mut held = HashMap::new();
-                add_charged(node, accounts, &mut held);
+                let mut held: HashMap<ContainerId, u64> = HashMap::new();
+                for entry in &node.entries {
+                    if let NodeEntry::Run {
+                        container,
+                        logical_len,
+                        ..
+                    } = *entry
+                        && !accounts.is_free(Holder::Container(container))
+                    {
+                        *held.entry(container).or_default() += logical_len;
+                    }
+                }
                 held.values().all(|bytes| *bytes >= least)
             }
-        }
-    }
-}
-
-/// Adds a node's bytes in each container that is charged.
-fn add_charged(node: &Node, accounts: &Accounts, held: &mut HashMap<ContainerId, u64>) {
-    for entry in &node.entries {
-        if let NodeEntry::Run {
-            container,
-            logical_len,
-            ..
-        } = *entry
-            && !accounts.is_free(Holder::Container(container))
-        {
-            *held.entry(container).or_default() += logical_len;
         }
     }
 }
