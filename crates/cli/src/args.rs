@@ -383,16 +383,6 @@ impl AssemblyMode {
             Self::LookAhead => onefold::Assembly::LookAhead,
         }
     }
-
-    /// What it is called here.
-    pub(crate) const fn name(assembly: onefold::Assembly) -> &'static str {
-        match assembly {
-            onefold::Assembly::Rolling => "rolling",
-            onefold::Assembly::Fixed => "fixed",
-            onefold::Assembly::Lru => "lru",
-            onefold::Assembly::LookAhead => "look-ahead",
-        }
-    }
 }
 
 /// Bytes, with K, M or G for multiples of 1024.

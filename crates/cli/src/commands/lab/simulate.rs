@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
+use lab::analyze::assembly_name;
 use lab::simulate::{Averages, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator};
 use lab::{Extent, LabError, open_trace};
 use onefold::{Capping, LookupMemory};
 use serde::Serialize;
 
 use super::{Counted, status};
-use crate::args::{AssemblyMode, Simulate, capping_of};
+use crate::args::{Simulate, capping_of};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress;
@@ -162,7 +163,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
 fn tell_one(outcome: &Outcome, output: Output) -> std::io::Result<()> {
     let restored = outcome.restored.iter().map(|one| RestoredLine {
         memory_bytes: one.memory.bytes,
-        assembly: AssemblyMode::name(one.memory.assembly),
+        assembly: assembly_name(one.memory.assembly),
         containers_read: one.containers_read,
         speed_factor: one.speed_factor(),
     });
@@ -213,7 +214,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
     ))?;
     let speeds = averages.speeds.iter().map(|(memory, speed)| SpeedLine {
         memory_bytes: memory.bytes,
-        assembly: AssemblyMode::name(memory.assembly),
+        assembly: assembly_name(memory.assembly),
         speed_factor: *speed,
     });
     let speeds: Vec<SpeedLine> = speeds.collect();
