@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
-use crate::hook::{CANDIDATES_MAX, EXPECTED_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::lists::CandidateLists;
 use crate::sampling::Anchors;
 
 /// What the index under test promises beyond never answering wrongly.
@@ -38,18 +39,25 @@ pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I)
 fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
-    // Whatever is expected, and whether it is asked for then, changes no answer: some known, some not, many at once, none.
+    // Look-ups made together have the answers of each alone: known and not, many at once, none.
+    let (mut lists, mut alone) = (CandidateLists::default(), CandidateLists::default());
     for kind in HookKind::ALL {
-        index.expect(&[], kind);
-        let expected: Vec<Fingerprint> = hooks
-            .iter()
+        let known = hooks.iter().filter(|hook| hook.kind == kind);
+        let asked: Vec<Fingerprint> = known
             .flat_map(|hook| [fingerprint(hook.bits), fingerprint(!hook.bits)])
-            .take(5 * EXPECTED_MAX / 2)
+            .take(100)
             .collect();
-        index.expect(&expected, kind);
+        for count in [0, 1, 31, 33, asked.len()] {
+            let asked = &asked[..count.min(asked.len())];
+            for apart in [None, hooks.first().map(|hook| hook.container.session)] {
+                index.candidates_together(apart, asked, kind, &mut lists);
+                index.candidates_one_by_one(apart, asked, kind, &mut alone);
+                assert_eq!(lists, alone, "together as one by one");
+                assert_eq!(lists.len(), asked.len());
+            }
+        }
     }
     for hook in hooks {
-        index.expect(&[fingerprint(hook.bits)], hook.kind);
         index.candidates(&fingerprint(hook.bits), hook.kind, &mut out);
         let mut expected: Vec<ContainerId> = hooks
             .iter()

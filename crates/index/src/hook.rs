@@ -4,13 +4,11 @@ use container::CatalogView;
 use format::container::CatalogEntry;
 use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
 
+use crate::lists::CandidateLists;
 use crate::sampling::{Anchors, Standing};
 
 /// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
 pub const CANDIDATES_MAX: usize = 8;
-/// So many look-ups are expected together: about as many as a processor waits for at once.
-pub const EXPECTED_MAX: usize = 16;
-
 /// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HookKind {
@@ -112,10 +110,37 @@ pub trait HookIndex: Send + Sync {
         out: &mut Vec<ContainerId>,
     );
 
-    /// These will be asked for next, some [`EXPECTED_MAX`] of them: what waits for memory is waited for together. Changes no
-    /// answer.
-    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
-        _ = (fingerprints, kind);
+    /// How many look-ups are worth making together, though not all of their answers may be needed: more than one only where
+    /// most of a look-up is waiting for memory.
+    fn together(&self) -> usize {
+        1
+    }
+
+    /// As [`Self::candidates_without`] for each of these, in their order: made together, look-ups wait for memory together.
+    fn candidates_together(
+        &self,
+        apart: Option<SessionId>,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut CandidateLists,
+    ) {
+        self.candidates_one_by_one(apart, fingerprints, kind, out);
+    }
+
+    /// [`Self::candidates_together`] where there is nothing to gain.
+    fn candidates_one_by_one(
+        &self,
+        apart: Option<SessionId>,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut CandidateLists,
+    ) {
+        out.clear();
+        let mut one = Vec::new();
+        for fingerprint in fingerprints {
+            self.candidates_without(apart, fingerprint, kind, &mut one);
+            out.push(&one);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::cover;
 use crate::error::{IndexError, Warning};
 use crate::held::Held;
 use crate::hook::{HookIndex, HookKind, chosen_of};
+use crate::lists::CandidateLists;
 use crate::memory::MemoryHooks;
 use crate::merge::RUNS_MAX;
 use crate::part::Part;
@@ -411,10 +412,33 @@ impl HookIndex for Index {
         chosen_of(out, apart);
     }
 
-    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
-        if let Some(held) = self.held() {
-            held.memory().expect_all(fingerprints, kind);
-        }
+    fn together(&self) -> usize {
+        self.held().map_or(1, |held| held.memory().together())
+    }
+
+    fn candidates_together(
+        &self,
+        apart: Option<SessionId>,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut CandidateLists,
+    ) {
+        let Some(held) = self.held() else {
+            return self.candidates_one_by_one(apart, fingerprints, kind, out);
+        };
+        self.inner
+            .lookups
+            .fetch_add(fingerprints.len() as u64, Ordering::Relaxed);
+        let mut found = Vec::new();
+        held.memory().find_together(fingerprints, kind, &mut found);
+        let pending = self.pending();
+        out.fill(fingerprints.len(), apart, found, |number, list| {
+            if kind == HookKind::Data {
+                for hooks in pending.iter() {
+                    read(hooks).find(fingerprints[number].index_bits(), list);
+                }
+            }
+        });
     }
 }
 

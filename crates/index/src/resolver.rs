@@ -16,6 +16,7 @@ use crate::cache::{Eviction, FingerprintCache};
 use crate::catalogs::{Catalog, CatalogSource};
 use crate::error::IndexError;
 use crate::hook::{HookIndex, HookKind, age_order};
+use crate::lists::CandidateLists;
 
 /// Catalogs loaded for one look-up at most.
 pub const LOADS_MAX: usize = 3;
@@ -38,7 +39,7 @@ pub struct ResolverStats {
     pub lookups: u64,
     /// Found in a prefetched catalog.
     pub hits_cached: u64,
-    /// Look-ups that went to the index.
+    /// Look-ups that took their answer from the index.
     pub index_reads: u64,
     /// Catalogs prefetched.
     pub catalog_loads: u64,
@@ -73,7 +74,7 @@ pub struct Resolver<I, C = Containers> {
     apart: Option<SessionId>,
     cache: FingerprintCache<ContainerId>,
     lost: HashSet<ContainerId>,
-    candidates: Vec<ContainerId>,
+    asked: CandidateLists,
     matches: Vec<(ContainerId, u32)>,
     stats: ResolverStats,
 }
@@ -89,7 +90,7 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
             apart: None,
             cache: FingerprintCache::new(options.cache_bytes, options.eviction),
             lost: HashSet::new(),
-            candidates: Vec::new(),
+            asked: CandidateLists::default(),
             matches: Vec::new(),
             stats: ResolverStats::default(),
         }
@@ -113,7 +114,7 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
             apart: self.apart,
             cache: self.cache,
             lost: self.lost,
-            candidates: self.candidates,
+            asked: self.asked,
             matches: self.matches,
             stats: ResolverStats::default(),
         }
@@ -196,18 +197,32 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
     /// The containers that the index names and whose catalogs are not prefetched, newest first; `out` is
     /// cleared first. Reads no catalog.
     pub fn hinted(&mut self, fingerprint: &Fingerprint, out: &mut Vec<ContainerId>) {
-        self.stats.index_reads += 1;
-        out.clear();
-        self.index
-            .candidates_without(self.apart, fingerprint, self.kind, &mut self.candidates);
-        let (cache, lost) = (&self.cache, &self.lost);
-        let wanted = |id: &&ContainerId| !cache.contains(**id) && !lost.contains(id);
-        out.extend(self.candidates.iter().filter(wanted));
+        self.ask(std::slice::from_ref(fingerprint));
+        self.hinted_of(0, out);
     }
 
-    /// These will be looked up in the index next.
-    pub fn expect(&self, fingerprints: &[Fingerprint]) {
-        self.index.expect(fingerprints, self.kind);
+    /// How many fingerprints are worth [asking](Self::ask) for together.
+    #[must_use]
+    pub fn together(&self) -> usize {
+        self.index.together()
+    }
+
+    /// Asks the index for several fingerprints together; [`Self::hinted_of`] has what it said, until it is asked again.
+    pub fn ask(&mut self, fingerprints: &[Fingerprint]) {
+        self.index
+            .candidates_together(self.apart, fingerprints, self.kind, &mut self.asked);
+    }
+
+    /// As [`Self::hinted`], of the fingerprint of this number among those last [asked](Self::ask) for.
+    ///
+    /// # Panics
+    /// There were fewer.
+    pub fn hinted_of(&mut self, number: usize, out: &mut Vec<ContainerId>) {
+        self.stats.index_reads += 1;
+        out.clear();
+        let (cache, lost) = (&self.cache, &self.lost);
+        let wanted = |id: &&ContainerId| !cache.contains(**id) && !lost.contains(id);
+        out.extend(self.asked.of(number).iter().filter(wanted));
     }
 
     /// Whether a catalog is prefetched.

@@ -11,12 +11,15 @@
 //! is forgotten; what was not added is found once a GiB of new data at most ([`MemoryStats`] says how often).
 //! Many threads may ask while one adds. Nothing fails: an index may forget.
 
+pub(crate) mod directory;
 pub(crate) mod hook_table;
 mod image;
 mod ordinals;
 pub(crate) mod pages;
+mod prefetch;
 pub(crate) mod slots;
 mod tables;
+mod together;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -25,11 +28,13 @@ use env::{Storage, StorageError};
 use format::names::IndexRunName;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
-use crate::hook::{EXPECTED_MAX, Hook, HookIndex, HookKind, chosen_of};
+use crate::hook::{Hook, HookIndex, HookKind, chosen_of};
+use crate::lists::CandidateLists;
 use crate::sampling::{SampleLevel, SamplingRates, efficiency_of};
 pub(crate) use crate::table::slots::LOOKUPS_PER_GIB;
 use crate::table::slots::Rank;
 use crate::table::tables::Tables;
+use crate::table::together::TOGETHER;
 
 /// The least budget, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 64 << 10;
@@ -118,12 +123,20 @@ impl MemoryIndex {
         self.read().find(kind, fingerprint.index_bits(), rank, out);
     }
 
-    /// As [`HookIndex::expect`].
-    pub(crate) fn expect_all(&self, fingerprints: &[Fingerprint], kind: HookKind) {
-        let tables = self.read();
-        for some in fingerprints.chunks(EXPECTED_MAX) {
-            tables.expect(kind, some.iter().map(Fingerprint::index_bits));
-        }
+    /// As [`Self::find`] for each fingerprint: which of them, and a container, in the order of fingerprints.
+    pub(crate) fn find_together(
+        &self,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut Vec<(usize, ContainerId)>,
+    ) {
+        self.lookups
+            .fetch_add(fingerprints.len() as u64, Ordering::Relaxed);
+        let wanted = |n: usize| {
+            let print = &fingerprints[n];
+            (print.index_bits(), Rank::of_level(SampleLevel::of(print)))
+        };
+        self.read().find_together(kind, fingerprints.len(), wanted, out);
     }
 
     /// Look-ups so far.
@@ -218,7 +231,19 @@ impl HookIndex for MemoryIndex {
         chosen_of(out, apart);
     }
 
-    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
-        self.expect_all(fingerprints, kind);
+    fn together(&self) -> usize {
+        TOGETHER
+    }
+
+    fn candidates_together(
+        &self,
+        apart: Option<SessionId>,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut CandidateLists,
+    ) {
+        let mut found = Vec::new();
+        self.find_together(fingerprints, kind, &mut found);
+        out.fill(fingerprints.len(), apart, found, |_, _| ());
     }
 }

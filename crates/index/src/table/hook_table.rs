@@ -8,10 +8,11 @@
 //! What must hold: tags ascend over a segment; counts agree with what stands there. One thread writes at a
 //! time, many read. When the pool has no page left nothing was changed, and the caller makes room.
 
-use crate::hook::{CANDIDATES_MAX, EXPECTED_MAX};
+use crate::hook::CANDIDATES_MAX;
+use crate::table::directory::{Directory, PageRef};
 use crate::table::ordinals::Ordinals;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
-use crate::table::slots::{Entry, Rank, SlotLayout, false_candidates_per_gib, tag_bits_for};
+use crate::table::slots::{Entry, Near, Rank, SlotLayout, false_candidates_per_gib, tag_bits_for};
 
 /// Entries of a segment when the table is full: more than half of it, at most.
 pub(crate) const SEGMENT_ENTRIES: u64 = 8192;
@@ -20,20 +21,10 @@ const SEGMENTS_MAX: u64 = 1 << 18;
 /// Slots of a hundred that are used when a segment takes one page more.
 const FULL: usize = 98;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageRef {
-    pub(crate) number: u32,
-    /// The page's first tag.
-    first: u32,
-    pub(crate) count: u16,
-}
-
-pub(crate) type Segment = Vec<PageRef>;
-
 /// One kind's entries.
 #[derive(Debug)]
 pub(crate) struct HookTable {
-    segments: Vec<Segment>,
+    segments: Directory,
     segment_bits: u32,
     layout: SlotLayout,
     /// Entries by rank.
@@ -51,7 +42,7 @@ impl HookTable {
             .next_power_of_two()
             .min(SEGMENTS_MAX);
         Self {
-            segments: vec![Segment::new(); usize::try_from(segments).expect("at most 2^18")],
+            segments: Directory::new(usize::try_from(segments).expect("at most 2^18")),
             segment_bits: segments.trailing_zeros(),
             layout: SlotLayout::FIRST,
             ranks: [0; Rank::ALL],
@@ -62,7 +53,7 @@ impl HookTable {
         self.layout
     }
 
-    pub(crate) fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &Directory {
         &self.segments
     }
 
@@ -81,25 +72,24 @@ impl HookTable {
     }
 
     pub(crate) fn pages(&self) -> usize {
-        self.segments.iter().map(Vec::len).sum()
+        self.segments.pages()
     }
 
     /// Bytes besides pages.
     pub(crate) fn bytes_beside(&self) -> usize {
-        let of_segment = |segment: &Segment| size_of::<Segment>() + segment.capacity() * size_of::<PageRef>();
-        self.segments.iter().map(of_segment).sum()
+        self.segments.bytes()
     }
 
     pub(crate) fn false_candidates_per_gib(&self) -> f64 {
-        false_candidates_per_gib(&self.ranks, self.segments.len(), self.layout.tag_bits)
+        false_candidates_per_gib(&self.ranks, self.segments.segments(), self.layout.tag_bits)
     }
 
     /// Bits of tag needed when entries grow by a factor; never more than there are.
     pub(crate) fn tag_bits_for(&self, growth: f64) -> u32 {
-        tag_bits_for(&self.ranks, self.segments.len(), growth).min(self.layout.tag_bits)
+        tag_bits_for(&self.ranks, self.segments.segments(), growth).min(self.layout.tag_bits)
     }
 
-    fn split(&self, bits: u64) -> (usize, u64) {
+    pub(super) fn split(&self, bits: u64) -> (usize, u64) {
         let segment = bits.checked_shr(64 - self.segment_bits).unwrap_or(0);
         let tag = (bits << self.segment_bits) >> (64 - self.layout.tag_bits);
         (usize::try_from(segment).expect("at most 2^18 segments"), tag)
@@ -107,78 +97,73 @@ impl HookTable {
 
     /// The first place in a segment whose tag is not less.
     fn lower_bound(&self, pages: &Pages, segment: usize, tag: u64) -> At {
-        let list = &self.segments[segment];
-        let after = self.first_page_after(list, tag);
-        let Some(at) = after.checked_sub(1) else {
+        let at = self.page_before(segment, tag);
+        let Some(page) = self.segments.get(segment, at) else {
             return (0, 0);
         };
-        let end = list
-            .get(after)
-            .map_or(1 << self.layout.tag_bits, |page| page.first.into());
-        let (page, range) = (&list[at], (u64::from(list[at].first), end));
-        let count = usize::from(page.count);
-        let slot = self
-            .layout
-            .lower_bound(pages.page(page.number), count, range, tag);
-        (at, slot)
+        (at, self.near(pages, segment, at, page, tag).lower_bound())
     }
 
-    /// About how many of a segment's pages begin before a tag.
-    fn guess_page(&self, list: &[PageRef], tag: u64) -> usize {
-        let share = (tag * list.len() as u64) >> self.layout.tag_bits;
-        usize::try_from(share).unwrap_or(0).min(list.len())
+    /// Where a tag stands on a page of a segment, about.
+    pub(super) fn near<'a>(
+        &self,
+        pages: &'a Pages,
+        segment: usize,
+        at: usize,
+        page: PageRef,
+        tag: u64,
+    ) -> Near<'a> {
+        let end = self.segments.next_first(segment, at);
+        let range = (
+            u64::from(page.first),
+            end.map_or(1 << self.layout.tag_bits, u64::from),
+        );
+        self.layout
+            .near(pages.page(page.number), page.count.into(), range, tag)
     }
 
-    /// The first of a segment's pages whose first tag is not less: near its share of the way, for tags are spread evenly.
-    fn first_page_after(&self, list: &[PageRef], tag: u64) -> usize {
-        let mut after = self.guess_page(list, tag);
-        while list.get(after).is_some_and(|page| u64::from(page.first) < tag) {
-            after += 1;
-        }
-        while after > 0 && u64::from(list[after - 1].first) >= tag {
-            after -= 1;
-        }
-        after
+    /// Which of a segment's pages a tag is on, about: tags are spread evenly.
+    pub(super) fn guess_page(&self, segment: usize, tag: u64) -> usize {
+        let len = self.segments.len(segment);
+        let share = (tag * len as u64) >> self.layout.tag_bits;
+        usize::try_from(share).unwrap_or(0).min(len.saturating_sub(1))
     }
 
-    /// Brings into the processor's caches what look-ups of these bits will read. All first steps together, then all second
-    /// ones: each waits for memory, and the processor waits for many at once.
-    pub(crate) fn expect(&self, pages: &Pages, bits: impl Iterator<Item = u64>) {
-        let mut lists = [(&[][..], 0); EXPECTED_MAX];
-        let mut count = 0;
-        for (list, bits) in lists.iter_mut().zip(bits) {
-            let (segment, tag) = self.split(bits);
-            *list = (&self.segments[segment], tag);
-            count += 1;
+    /// The last of a segment's pages whose first tag is less, or the first page: near its share of the way.
+    pub(super) fn page_before(&self, segment: usize, tag: u64) -> usize {
+        let mut at = self.guess_page(segment, tag);
+        let is_less = |first: u32| u64::from(first) < tag;
+        while self.segments.next_first(segment, at).is_some_and(is_less) {
+            at += 1;
         }
-        let mut spots = [(0, 0); EXPECTED_MAX];
-        let mut used = 0;
-        for (list, tag) in &lists[..count] {
-            let after = self.guess_page(list, *tag);
-            let near = list.get(after).filter(|page| u64::from(page.first) < *tag);
-            let Some(page) = near.or_else(|| list.get(after.checked_sub(1)?)) else {
-                continue;
-            };
-            let position = list.get(after + usize::from(near.is_some()));
-            let end = position.map_or(1 << self.layout.tag_bits, |page| u64::from(page.first));
-            let range = (u64::from(page.first), end);
-            spots[used] = (
-                page.number,
-                self.layout.guess(usize::from(page.count), range, *tag),
-            );
-            used += 1;
+        while at > 0
+            && self
+                .segments
+                .get(segment, at)
+                .is_some_and(|page| !is_less(page.first))
+        {
+            at -= 1;
         }
-        let touched = spots[..used]
-            .iter()
-            .map(|(number, slot)| self.layout.touch(pages.page(*number), *slot));
-        std::hint::black_box(touched.fold(0, u8::wrapping_add));
+        at
     }
 
-    /// Calls `f` with each entry of a tag, and where it stands, until it says no.
-    fn equal(&self, pages: &Pages, segment: usize, tag: u64, mut f: impl FnMut(At, Entry)) -> At {
+    /// Calls `f` with each entry of a tag, and where it stands. Returns where they begin, or would.
+    fn equal(&self, pages: &Pages, segment: usize, tag: u64, f: impl FnMut(At, Entry)) -> At {
         let first = self.lower_bound(pages, segment, tag);
-        let (mut page, mut slot) = first;
-        while let Some(at) = self.segments[segment].get(page) {
+        self.equal_from(pages, segment, tag, first, f);
+        first
+    }
+
+    /// As [`Self::equal`], where entries of the tag begin at a place.
+    pub(super) fn equal_from(
+        &self,
+        pages: &Pages,
+        segment: usize,
+        tag: u64,
+        (mut page, mut slot): At,
+        mut f: impl FnMut(At, Entry),
+    ) {
+        while let Some(at) = self.segments.get(segment, page) {
             if slot >= usize::from(at.count) {
                 (page, slot) = (page + 1, 0);
                 continue;
@@ -190,7 +175,6 @@ impl HookTable {
             f((page, slot), entry);
             slot += 1;
         }
-        first
     }
 
     /// The ordinals of the containers of hooks with these bits, of this rank.
@@ -239,29 +223,31 @@ impl HookTable {
             }
             return Ok(());
         }
-        let is_full = |at: At| usize::from(self.segments[segment][at.0].count) >= self.layout.slots();
-        let at = if self.segments[segment].is_empty() {
-            self.append_page(pages, segment)?;
-            (0, 0)
-        } else if is_full(at) {
-            self.make_room(pages, segment, at, tag)?
-        } else {
-            at
+        let at = match self.segments.get(segment, at.0) {
+            None => {
+                self.append_page(pages, segment)?;
+                (0, 0)
+            }
+            Some(page) if usize::from(page.count) >= self.layout.slots() => {
+                self.make_room(pages, segment, at, tag)?
+            }
+            Some(_) => at,
         };
-        let page = &mut self.segments[segment][at.0];
+        let mut page = self.page_at(segment, at.0);
         self.layout
             .insert(pages.page_mut(page.number), usize::from(page.count), at.1, new);
         page.count += 1;
         if at.1 == 0 {
             page.first = first_of(tag);
         }
+        self.segments.set(segment, at.0, page);
         self.ranks[rank.number()] += 1;
         Ok(())
     }
 
     fn overwrite(&mut self, pages: &mut Pages, segment: usize, at: At, old: Entry, new: Entry) {
         self.layout
-            .set(pages.page_mut(self.segments[segment][at.0].number), at.1, new);
+            .set(pages.page_mut(self.page_at(segment, at.0).number), at.1, new);
         self.ranks[old.rank.number()] -= 1;
         self.ranks[new.rank.number()] += 1;
     }
@@ -273,18 +259,29 @@ impl HookTable {
             first: u32::MAX,
             count: 0,
         };
-        self.segments[segment].push(page);
+        self.segments.push(segment, page);
         Ok(())
+    }
+
+    fn page_at(&self, segment: usize, at: usize) -> PageRef {
+        self.segments.get(segment, at).expect("the segment has this page")
+    }
+
+    /// Entries of a segment.
+    fn held(&self, segment: usize) -> usize {
+        self.segments
+            .row(segment)
+            .map(|page| usize::from(page.count))
+            .sum()
     }
 
     /// Makes room around a place in a full page, and says where the place is then. Hooks that come in order
     /// leave full pages behind.
     fn make_room(&mut self, pages: &mut Pages, segment: usize, at: At, tag: u64) -> Result<At, Full> {
-        let list = &self.segments[segment];
-        let total: usize = list.iter().map(|page| usize::from(page.count)).sum();
-        let wanted = pages_for(total + 1, self.layout);
-        if wanted > list.len() {
-            let is_at_end = at.0 + 1 == list.len() && at.1 == usize::from(list[at.0].count);
+        let len = self.segments.len(segment);
+        let wanted = pages_for(self.held(segment) + 1, self.layout);
+        if wanted > len {
+            let is_at_end = at.0 + 1 == len && at.1 == usize::from(self.page_at(segment, at.0).count);
             self.append_page(pages, segment)?;
             if is_at_end {
                 return Ok((at.0 + 1, 0));
@@ -297,15 +294,16 @@ impl HookTable {
     /// Spreads a segment's entries evenly over its pages.
     fn spread(&mut self, pages: &mut Pages, segment: usize) {
         let bytes = self.layout.bytes;
-        let list = &mut self.segments[segment];
-        let mut all = Vec::with_capacity(list.len() * PAGE_BYTES);
-        for page in list.iter() {
+        let len = self.segments.len(segment);
+        let mut all = Vec::with_capacity(len * PAGE_BYTES);
+        for page in self.segments.row(segment) {
             all.extend_from_slice(&pages.page(page.number)[..usize::from(page.count) * bytes]);
         }
         let count = all.len() / bytes;
-        let (each, more) = (count / list.len(), count % list.len());
+        let (each, more) = (count / len, count % len);
         let mut rest = &all[..];
-        for (n, page) in list.iter_mut().enumerate() {
+        for n in 0..len {
+            let mut page = self.page_at(segment, n);
             let here = each + usize::from(n < more);
             let (front, back) = rest.split_at(here * bytes);
             let target = pages.page_mut(page.number);
@@ -316,17 +314,18 @@ impl HookTable {
             } else {
                 first_of(self.layout.tag(target, 0))
             };
+            self.segments.set(segment, n, page);
             rest = back;
         }
     }
 
     /// Pages needed beyond those in use, when all entries are packed anew.
     fn pages_more(&self, layout: SlotLayout) -> usize {
-        let of_segment = |segment: &Segment| {
-            let total: usize = segment.iter().map(|page| usize::from(page.count)).sum();
-            total.div_ceil(layout.slots()).saturating_sub(segment.len())
+        let of_segment = |segment: usize| {
+            let wanted = self.held(segment).div_ceil(layout.slots());
+            wanted.saturating_sub(self.segments.len(segment))
         };
-        self.segments.iter().map(of_segment).sum()
+        (0..self.segments.segments()).map(of_segment).sum()
     }
 
     /// Packs all entries anew, those for which `change` gives one. The tag may become shorter.
@@ -346,9 +345,8 @@ impl HookTable {
         let shorter = old.tag_bits - layout.tag_bits;
         self.ranks = [0; Rank::ALL];
         let mut kept = Vec::new();
-        for segment in 0..self.segments.len() {
-            let mut list = std::mem::take(&mut self.segments[segment]);
-            for page in &list {
+        for segment in 0..self.segments.segments() {
+            for page in self.segments.row(segment) {
                 let bytes = pages.page(page.number);
                 let entries = (0..usize::from(page.count)).map(|at| old.entry(bytes, at));
                 kept.extend(entries.filter_map(&mut change).map(|entry| Entry {
@@ -356,32 +354,37 @@ impl HookTable {
                     ..entry
                 }));
             }
-            for page in list.drain(pages_for(kept.len(), layout).min(list.len())..) {
+            let wanted = pages_for(kept.len(), layout);
+            for page in self.segments.row(segment).skip(wanted) {
                 pages.give_back(page.number);
             }
-            self.segments[segment] = list;
-            while self.segments[segment].len() < kept.len().div_ceil(layout.slots()) {
+            self.segments.truncate(segment, wanted);
+            while self.segments.len(segment) < kept.len().div_ceil(layout.slots()) {
                 self.append_page(pages, segment)?;
             }
             self.fill(pages, segment, &kept);
             kept.clear();
         }
+        self.segments.trim();
         Ok(())
     }
 
     fn fill(&mut self, pages: &mut Pages, segment: usize, entries: &[Entry]) {
-        let list = &mut self.segments[segment];
-        list.shrink_to_fit();
+        let len = self.segments.len(segment);
         let mut rest = entries;
-        for n in (1..=list.len()).rev() {
-            let (here, back) = rest.split_at(rest.len().div_ceil(n));
-            let at = list.len() - n;
-            let page = pages.page_mut(list[at].number);
+        for at in 0..len {
+            let (here, back) = rest.split_at(rest.len().div_ceil(len - at));
+            let number = self.page_at(segment, at).number;
+            let page = pages.page_mut(number);
             for (slot, entry) in here.iter().enumerate() {
                 self.layout.set(page, slot, *entry);
             }
-            list[at].count = u16::try_from(here.len()).expect("a page has few slots");
-            list[at].first = here.first().map_or(u32::MAX, |entry| first_of(entry.tag));
+            let page = PageRef {
+                number,
+                first: here.first().map_or(u32::MAX, |entry| first_of(entry.tag)),
+                count: u16::try_from(here.len()).expect("a page has few slots"),
+            };
+            self.segments.set(segment, at, page);
             rest = back;
         }
         for entry in entries {
@@ -409,7 +412,7 @@ impl HookTable {
                     first = first.min(first_of(last));
                     self.ranks[entry.rank.number()] += 1;
                 }
-                self.segments[segment].push(PageRef { number, first, count });
+                self.segments.push(segment, PageRef { number, first, count });
             }
         }
         true

@@ -17,7 +17,7 @@ use types::{ObjectName, StoreId};
 
 use crate::head::{HEAD_BYTES, Head};
 use crate::sampling::{SamplingRate, SamplingRates};
-use crate::table::hook_table::PageRef;
+use crate::table::directory::PageRef;
 use crate::table::pages::stretches_of;
 use crate::table::slots::SlotLayout;
 use crate::table::tables::Tables;
@@ -71,8 +71,9 @@ fn front(tables: &Tables, store: StoreId, filled: &[IndexRunName]) -> Vec<u8> {
         let layout = table.layout();
         w.varint(layout.bytes as u64);
         w.varint32(layout.tag_bits);
-        for segment in table.segments() {
-            w.list(segment, |w, page: &PageRef| {
+        for segment in 0..table.segments().segments() {
+            let row: Vec<PageRef> = table.segments().row(segment).collect();
+            w.list(&row, |w, page| {
                 w.varint32(page.number);
                 w.u16(page.count);
             });
@@ -144,8 +145,8 @@ fn read_meta(tables: &mut Tables, meta: &[u8], store: StoreId) -> format::Result
         let (bytes, tag_bits) = (r.varint32()?, r.varint32()?);
         let layout = SlotLayout::checked(bytes, tag_bits);
         r.require(layout.is_some(), "slots are of no size")?;
-        let mut segments = Vec::with_capacity(table.segments().len());
-        for _ in 0..table.segments().len() {
+        let mut segments = Vec::with_capacity(table.segments().segments());
+        for _ in 0..table.segments().segments() {
             segments.push(r.list(3, |r| Ok((r.varint32()?, r.u16()?)))?);
         }
         let taken = segments.iter().flatten().all(|page: &(u32, u16)| take(page.0));

@@ -59,6 +59,12 @@ impl Ordinals {
         })
     }
 
+    /// A byte of where an ordinal's container stands.
+    pub(crate) fn spot<'a>(&'a self, pages: &'a Pages, ordinal: u32) -> &'a u8 {
+        let number = self.pages.get(ordinal as usize / PAGE_IDS);
+        number.map_or(&0, |number| &pages.page(*number)[ordinal as usize % PAGE_IDS * 8])
+    }
+
     /// The container of an ordinal.
     pub(crate) fn container(&self, pages: &Pages, ordinal: u32) -> Option<ContainerId> {
         (ordinal < self.len).then(|| of_age(self.age(pages, ordinal)))?

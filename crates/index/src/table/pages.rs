@@ -25,13 +25,14 @@ pub(crate) struct Full;
 
 /// Memory of pages.
 #[derive(Debug)]
-enum Slab {
+pub(crate) enum Slab {
     Small(Box<[u8]>),
     Huge(AlignedBuffer),
 }
 
 impl Slab {
-    fn new(bytes: usize) -> Self {
+    /// Zeros.
+    pub(crate) fn new(bytes: usize) -> Self {
         if bytes < HUGE_SLAB_PAGES * PAGE_BYTES {
             return Self::Small(vec![0; bytes].into_boxed_slice());
         }

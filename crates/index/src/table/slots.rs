@@ -13,6 +13,13 @@ use crate::sampling::{SampleLevel, SamplingRate, Standing};
 use crate::table::pages::{PAGE_BYTES, Page};
 
 const RANK_BITS: u32 = 4;
+/// Of [`Near::slots_each`].
+const SHIFT: u32 = 32;
+/// Slots before and behind the better guess among which a tag nearly always stands.
+const NEAR: usize = 8;
+/// Bytes before and behind it in which most tags stand. Less leaves more lines to be waited for one by one, more reads lines
+/// for nothing.
+const BESIDE: usize = 28;
 
 /// What runs keep of a [`Standing`]: the level up to 14, or that it is an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,73 +158,92 @@ impl SlotLayout {
         self.set(page, at, entry);
     }
 
-    /// About where of `count` slots a tag stands: at its share of the way from the page's first to the next page's.
-    pub(crate) fn guess(self, count: usize, (first, end): (u64, u64), tag: u64) -> usize {
-        let last = count.saturating_sub(1);
-        if tag <= first {
-            0
-        } else if tag >= end {
-            last
-        } else {
-            // Tags have at most 30 bits, and counts nine.
-            let share = (tag - first) * count as u64 / (end - first);
-            usize::try_from(share).unwrap_or(last).min(last)
+    /// Where to look for a tag among the first `count` slots of a page: at its share of the way from `first`, the page's
+    /// first tag, to `end`, the next page's, for tags are spread evenly.
+    pub(crate) fn near(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> Near<'_> {
+        // Tags have at most 30 bits, and counts nine.
+        let slots_each = ((count as u64) << SHIFT) / end.saturating_sub(first).max(1);
+        let share = tag.saturating_sub(first).saturating_mul(slots_each) >> SHIFT;
+        let guess = usize::try_from(share).unwrap_or(0).min(count.saturating_sub(1));
+        Near {
+            layout: self,
+            page,
+            count,
+            slots_each,
+            guess,
+            tag,
         }
     }
 
-    /// Any byte of a slot.
-    pub(crate) fn touch(self, page: &Page, at: usize) -> u8 {
-        page[at * self.bytes]
-    }
-
-    /// The first of `count` slots whose tag is not less. Tags are spread evenly, so that it stands near its
-    /// share of the way from `first`, the page's first tag, to `end`, the next page's: looked for from there on, a
-    /// line of the processor's cache at a time, for each other line is waited for.
-    pub(crate) fn lower_bound(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> usize {
-        /// Slots in a line.
-        const STEP: usize = 8;
-        if tag <= first || count == 0 {
-            return 0;
-        }
-        let mut low = 0;
-        let mut high = count;
-        let mut at = self.guess(count, (first, end), tag);
-        // From the guess to where the tag is passed, in steps that grow, so that no order of tags takes long.
-        let mut step = STEP;
-        if self.tag(page, at) < tag {
-            loop {
-                low = at + 1;
-                at += step;
-                if at >= high {
-                    break;
-                }
-                if self.tag(page, at) >= tag {
-                    high = at;
-                    break;
-                }
-                step += step / 2;
-            }
-        } else {
-            loop {
-                high = at;
-                let Some(before) = at.checked_sub(step) else { break };
-                at = before;
-                if self.tag(page, at) < tag {
-                    low = at + 1;
-                    break;
-                }
-                step += step / 2;
-            }
-        }
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if self.tag(page, middle) < tag {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+    /// The first of the slots from `low` to `high` whose tag is not less, or `high`.
+    fn first_in(self, page: &Page, low: usize, high: usize, tag: u64) -> usize {
+        let (mut low, mut size) = (low, high - low);
+        while size > 0 {
+            let half = size.div_ceil(2);
+            let is_less = self.tag(page, low + half - 1) < tag;
+            low = std::hint::select_unpredictable(is_less, low + half, low);
+            size -= half;
         }
         low
+    }
+}
+
+/// About where a tag is in a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near<'a> {
+    layout: SlotLayout,
+    page: &'a Page,
+    count: usize,
+    /// Slots for a step of one in tags, times 2^32.
+    slots_each: u64,
+    guess: usize,
+    tag: u64,
+}
+
+impl<'a> Near<'a> {
+    /// What stands where the tag should: the first line to read.
+    pub(crate) fn spot(&self) -> &'a u8 {
+        &self.page[self.guess * self.layout.bytes]
+    }
+
+    /// A better guess, by how far off the tag at the first one is: what the tags between are off by is all that is left.
+    fn better(&self) -> usize {
+        let found = self.layout.tag(self.page, self.guess);
+        let off = found.abs_diff(self.tag).saturating_mul(self.slots_each) >> SHIFT;
+        let off = usize::try_from(off).unwrap_or(self.count).min(self.count);
+        let (before, behind) = (self.guess.saturating_sub(off), (self.guess + off).min(self.count));
+        std::hint::select_unpredictable(found < self.tag, behind, before)
+    }
+
+    /// What else to read, most probably, when the first line is there.
+    pub(crate) fn spots_beside(&self) -> [&'a u8; 2] {
+        let begin = self.better() * self.layout.bytes;
+        let last = PAGE_BYTES - 1;
+        [
+            &self.page[begin.saturating_sub(BESIDE)],
+            &self.page[(begin + BESIDE).min(last)],
+        ]
+    }
+
+    /// The first of the slots whose tag is not less: in steps of which the processor has not to guess the outcome.
+    pub(crate) fn lower_bound(&self) -> usize {
+        let Self {
+            layout,
+            page,
+            count,
+            tag,
+            ..
+        } = *self;
+        let guess = self.better();
+        let (low, high) = (guess.saturating_sub(NEAR), (guess + NEAR).min(count));
+        let found = layout.first_in(page, low, high, tag);
+        if found == low && low > 0 {
+            layout.first_in(page, 0, low, tag)
+        } else if found == high && high < count {
+            layout.first_in(page, high, count, tag)
+        } else {
+            found
+        }
     }
 }
 
@@ -285,7 +311,7 @@ mod tests {
                     let walked = tags.partition_point(|held| *held < tag);
                     for end in [all, tags.last().copied().unwrap_or(all)] {
                         assert_eq!(
-                            layout.lower_bound(&page, count, (first, end), tag),
+                            layout.near(&page, count, (first, end), tag).lower_bound(),
                             walked,
                             "{tag} of {tags:?}"
                         );

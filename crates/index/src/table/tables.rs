@@ -11,7 +11,9 @@ use crate::table::slots::{Entry, Rank, SlotLayout};
 
 /// Chunks that a hook to a node stands for, about: the share of nodes among entries.
 const CHUNKS_PER_NODE: u64 = 256;
-/// Bytes that a page costs beside its own.
+/// Bytes that a segment, and a page beside its own, cost at most in a table that is full. Less is needed, but images tell how
+/// many pages a budget has.
+const SEGMENT_BYTES_BESIDE: usize = 24;
 const PAGE_BYTES_BESIDE: usize = 40;
 /// Of the budget, what containers that come out of order take.
 const LATE_SHARE: usize = 128;
@@ -38,8 +40,8 @@ impl Tables {
             HookTable::new(entries_max),
             HookTable::new(entries_max / CHUNKS_PER_NODE),
         ];
-        // Beside a page stand its number, count and first tag, twice that where a list has just grown.
-        let beside: usize = kinds.iter().map(HookTable::bytes_beside).sum();
+        let segments: usize = kinds.iter().map(|table| table.segments().segments()).sum();
+        let beside = segments * SEGMENT_BYTES_BESIDE;
         let late = budget_bytes / LATE_SHARE;
         let pages_max = budget_bytes.saturating_sub(beside + late) / (PAGE_BYTES + PAGE_BYTES_BESIDE);
         Self {
@@ -88,8 +90,22 @@ impl Tables {
         });
     }
 
-    pub(crate) fn expect(&self, kind: HookKind, bits: impl Iterator<Item = u64>) {
-        self.table(kind).expect(&self.pages, bits);
+    /// Adds the number of a look-up, of those from 0 to `count`, and a container that it finds, in the order of look-ups.
+    pub(crate) fn find_together(
+        &self,
+        kind: HookKind,
+        count: usize,
+        wanted: impl Fn(usize) -> (u64, Rank),
+        out: &mut Vec<(usize, ContainerId)>,
+    ) {
+        let mut found = Vec::new();
+        self.table(kind)
+            .find_together((&self.pages, &self.ordinals), count, wanted, &mut found);
+        let containers = found.into_iter().map(|(n, ordinal)| {
+            let container = self.ordinals.container(&self.pages, ordinal)?;
+            Some((n, container))
+        });
+        out.extend(containers.flatten());
     }
 
     pub(crate) fn add(&mut self, hook: &Hook) {

@@ -14,7 +14,7 @@
 use index::sampling::SampleLevel;
 use std::collections::HashMap;
 
-use index::{CatalogSource, EXPECTED_MAX, HookIndex, LOADS_MAX, Resolver};
+use index::{CatalogSource, HookIndex, LOADS_MAX, Resolver};
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 use super::Holdings;
@@ -45,6 +45,15 @@ pub(crate) struct Decider<I, C> {
     offers: Vec<Offer>,
     locations: Vec<ChunkLocation>,
     hinted: Vec<ContainerId>,
+    asked: Asked,
+}
+
+/// What the index was last asked for together.
+#[derive(Debug, Default)]
+struct Asked {
+    /// In ascending order.
+    chunks: Vec<usize>,
+    fingerprints: Vec<Fingerprint>,
 }
 
 impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
@@ -60,6 +69,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             offers: Vec::new(),
             locations: Vec::new(),
             hinted: Vec::new(),
+            asked: Asked::default(),
         }
     }
 
@@ -245,23 +255,23 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     /// Ranks by hooks what is not prefetched: a sample of the chunks stands for all.
     fn ask_samples(&mut self) {
         let mut hinted = std::mem::take(&mut self.hinted);
+        self.asked.chunks.clear();
+        let ranks = |wanted: &Wanted| {
+            !wanted.is_offered && SampleLevel::of(&wanted.fingerprint).get() >= RANKING_LEVEL
+        };
         for chunk in 0..self.wanted.len() {
-            let Wanted {
-                fingerprint,
-                len,
-                is_offered,
-                ..
-            } = self.wanted[chunk];
-            if is_offered || SampleLevel::of(&fingerprint).get() < RANKING_LEVEL {
+            if !ranks(&self.wanted[chunk]) {
                 continue;
             }
+            let Wanted { fingerprint, len, .. } = self.wanted[chunk];
             if let Some(batch) = self.own.hinted(&fingerprint) {
                 let promised = promised(len, self.own.hooks_halved());
                 let candidate = self.candidate(Holder::Own(batch), false);
                 self.candidates[candidate].promise(promised);
             }
             let promised = promised(len, self.hooks_halved);
-            self.chunks.hinted(&fingerprint, &mut hinted);
+            let number = self.asked(chunk, ranks);
+            self.chunks.hinted_of(number, &mut hinted);
             for id in &hinted {
                 let candidate = self.candidate(Holder::Container(*id), false);
                 let candidate = &mut self.candidates[candidate];
@@ -272,21 +282,23 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.hinted = hinted;
     }
 
-    /// Tells the index of the next chunks without an offer, from one on; returns the first that it was not told of.
-    fn expect_from(&self, chunk: usize) -> usize {
-        let mut prints = [Fingerprint::from_bytes([0; 32]); EXPECTED_MAX];
-        let (mut count, mut end) = (0, chunk);
-        while let Some(wanted) = self.wanted.get(end)
-            && count < prints.len()
-        {
-            if !wanted.is_offered {
-                prints[count] = wanted.fingerprint;
-                count += 1;
-            }
-            end += 1;
+    /// The number of a chunk among those last asked of the index. If it is not among them, it and those after it that are
+    /// wanted are asked for together, as many as are worth it.
+    fn asked(&mut self, chunk: usize, is_wanted: impl Fn(&Wanted) -> bool) -> usize {
+        if let Ok(number) = self.asked.chunks.binary_search(&chunk) {
+            return number;
         }
-        self.chunks.expect(&prints[..count]);
-        end
+        let Asked { chunks, fingerprints } = &mut self.asked;
+        chunks.clear();
+        fingerprints.clear();
+        let wanted = self.wanted.iter().enumerate().skip(chunk);
+        let wanted = wanted.filter(|(_, wanted)| is_wanted(wanted));
+        for (number, wanted) in wanted.take(self.chunks.together()) {
+            chunks.push(number);
+            fingerprints.push(wanted.fingerprint);
+        }
+        self.chunks.ask(fingerprints);
+        0
     }
 
     /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most `left` catalogs
@@ -298,14 +310,11 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         left: usize,
     ) -> Result<(), IngestError> {
         let mut hinted = std::mem::take(&mut self.hinted);
+        self.asked.chunks.clear();
         let (mut loads, mut loaded) = (0, false);
-        let mut expected = 0;
         for chunk in 0..self.wanted.len() {
             if self.wanted[chunk].is_offered || (loaded && self.ask_caches(holdings, chunk)) {
                 continue;
-            }
-            if chunk >= expected {
-                expected = self.expect_from(chunk);
             }
             let fingerprint = self.wanted[chunk].fingerprint;
             if let Some(batch) = self.own.hinted(&fingerprint) {
@@ -321,7 +330,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                     self.wanted[chunk].is_passed_over = true;
                 }
             }
-            self.chunks.hinted(&fingerprint, &mut hinted);
+            let number = self.asked(chunk, |wanted| !wanted.is_offered);
+            self.chunks.hinted_of(number, &mut hinted);
             for id in hinted.iter().take(LOADS_MAX) {
                 let is_free = self.is_free(accounts, Holder::Container(*id));
                 if !is_free && loads >= left {

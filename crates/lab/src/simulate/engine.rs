@@ -11,8 +11,8 @@ use std::sync::Arc;
 use format::node::Node;
 use index::sampling::{Anchors, SamplingRate};
 use index::{
-    Eviction, Hook, HookIndex, HookKind, IndexError, MemoryIndex, MemoryStats, Resolver, ResolverOptions,
-    ResolverStats,
+    CandidateLists, Eviction, Hook, HookIndex, HookKind, IndexError, MemoryIndex, MemoryStats, Resolver,
+    ResolverOptions, ResolverStats,
 };
 use ingest::dedup::{
     Bytes, Deduplicator, Holdings, Lane, Lookups, Segment, SegmentChild, Segmenter, SharedPlaces, StreamIndex,
@@ -105,8 +105,18 @@ impl HookIndex for Hooks {
         self.0.candidates_without(apart, fingerprint, kind, out);
     }
 
-    fn expect(&self, fingerprints: &[Fingerprint], kind: HookKind) {
-        self.0.expect(fingerprints, kind);
+    fn together(&self) -> usize {
+        self.0.together()
+    }
+
+    fn candidates_together(
+        &self,
+        apart: Option<SessionId>,
+        fingerprints: &[Fingerprint],
+        kind: HookKind,
+        out: &mut CandidateLists,
+    ) {
+        self.0.candidates_together(apart, fingerprints, kind, out);
     }
 }
 

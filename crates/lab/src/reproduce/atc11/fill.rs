@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use env::Clock;
 use index::sampling::{SamplingRate, rate_that_fits};
-use index::{EXPECTED_MAX, Hook, HookIndex, HookKind, MemoryIndex, MemoryStats};
+use index::{CandidateLists, Hook, HookIndex, HookKind, MemoryIndex, MemoryStats};
 use types::Fingerprint;
 
 use super::chunks::{self, CONTAINER_CHUNKS};
@@ -285,14 +285,13 @@ fn compare((index, prints): Question, (other, prints_of_other): Question, clock:
 
 /// Nanoseconds a look-up, and how many found something.
 fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, u64) {
-    let (mut out, mut found) = (Vec::new(), 0);
+    let (mut out, mut found) = (CandidateLists::default(), 0);
     let began = clock.monotonic();
-    for some in prints.chunks(EXPECTED_MAX) {
-        index.expect(some, HookKind::Data);
-        for print in some {
-            index.candidates(print, HookKind::Data, &mut out);
-            found += u64::from(!out.is_empty());
-        }
+    for some in prints.chunks(index.together()) {
+        index.candidates_together(None, some, HookKind::Data, &mut out);
+        found += (0..some.len())
+            .map(|n| u64::from(!out.of(n).is_empty()))
+            .sum::<u64>();
     }
     let took = clock.monotonic().saturating_sub(began);
     (nanos_each(took, prints.len() as u64), found)

@@ -92,7 +92,7 @@ impl Size {
             Extent::Quick => Self {
                 index_divisor: 8,
                 halving_bytes: 16 << 20,
-                repeated_containers: 128,
+                repeated_containers: 2048,
                 runs_containers: 512,
                 image_divisor: 8,
                 stream_bytes: 1 << 30,
@@ -106,7 +106,7 @@ impl Size {
             Extent::Full => Self {
                 index_divisor: 1,
                 halving_bytes: 64 << 20,
-                repeated_containers: 512,
+                repeated_containers: 8192,
                 runs_containers: 2048,
                 image_divisor: 1,
                 stream_bytes: 4 << 30,

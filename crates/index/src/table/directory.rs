@@ -1,0 +1,228 @@
+//! Which pages each segment of a table has, in order.
+//!
+//! ```text
+//! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next line's first page, u32
+//! ```
+//!
+//! A line is one of the processor's cache. The first lines of all segments stand side by side, then all second lines, and so
+//! on as far as the longest segment goes: so the line that has a segment's page is known without a pointer that would be
+//! waited for, and what ends a page stands in the line that has the page. Segments are nearly of one length, so that little
+//! of the last lines is left empty. Values only; whoever has the table says what they mean.
+
+use crate::table::pages::Slab;
+
+const LINE_BYTES: usize = 64;
+const REF_BYTES: usize = 10;
+/// Pages of a line.
+const LINE_REFS: usize = 6;
+/// Where a line has the next one's first tag.
+const NEXT_FIRST: usize = LINE_REFS * REF_BYTES;
+
+/// A page of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageRef {
+    pub(crate) number: u32,
+    /// The page's first tag.
+    pub(crate) first: u32,
+    pub(crate) count: u16,
+}
+
+/// The pages of all segments.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Pages of each segment.
+    lens: Vec<u16>,
+    /// A line of each segment in each.
+    blocks: Vec<Slab>,
+}
+
+impl Directory {
+    pub(crate) fn new(segments: usize) -> Self {
+        Self {
+            lens: vec![0; segments],
+            blocks: Vec::new(),
+        }
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Pages of a segment.
+    pub(crate) fn len(&self, segment: usize) -> usize {
+        self.lens[segment].into()
+    }
+
+    /// Of all segments.
+    pub(crate) fn pages(&self) -> usize {
+        self.lens.iter().map(|len| usize::from(*len)).sum()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let blocks: usize = self.blocks.iter().map(|block| block.len()).sum();
+        self.lens.capacity() * 2 + self.blocks.capacity() * size_of::<Slab>() + blocks
+    }
+
+    fn line(&self, segment: usize, at: usize) -> &[u8; LINE_BYTES] {
+        let line = self.blocks[at / LINE_REFS][segment * LINE_BYTES..].first_chunk();
+        line.expect("a block has a line of each segment")
+    }
+
+    fn line_mut(&mut self, segment: usize, at: usize) -> &mut [u8; LINE_BYTES] {
+        let line = self.blocks[at / LINE_REFS][segment * LINE_BYTES..].first_chunk_mut();
+        line.expect("a block has a line of each segment")
+    }
+
+    /// A page, if the segment has so many.
+    pub(crate) fn get(&self, segment: usize, at: usize) -> Option<PageRef> {
+        (at < self.len(segment)).then(|| {
+            let begin = at % LINE_REFS * REF_BYTES;
+            let bytes = self.line(segment, at)[begin..].first_chunk();
+            let [n0, n1, n2, n3, f0, f1, f2, f3, c0, c1]: [u8; REF_BYTES] =
+                *bytes.expect("a page stands within its line");
+            PageRef {
+                number: u32::from_le_bytes([n0, n1, n2, n3]),
+                first: u32::from_le_bytes([f0, f1, f2, f3]),
+                count: u16::from_le_bytes([c0, c1]),
+            }
+        })
+    }
+
+    /// The first tag of the page that follows a page of the segment, if one does. It is in the same line.
+    pub(crate) fn next_first(&self, segment: usize, at: usize) -> Option<u32> {
+        (at + 1 < self.len(segment)).then(|| {
+            let in_line = at % LINE_REFS + 1;
+            let begin = if in_line == LINE_REFS {
+                NEXT_FIRST
+            } else {
+                in_line * REF_BYTES + 4
+            };
+            let bytes = self.line(segment, at)[begin..].first_chunk();
+            u32::from_le_bytes(*bytes.expect("a tag stands within its line"))
+        })
+    }
+
+    /// Any byte of the line that has a page, or would.
+    pub(crate) fn spot(&self, segment: usize, at: usize) -> &u8 {
+        let block = self.blocks.get(at / LINE_REFS);
+        block.map_or(&0, |block| &block[segment * LINE_BYTES])
+    }
+
+    /// A segment's pages.
+    pub(crate) fn row(&self, segment: usize) -> impl Iterator<Item = PageRef> {
+        (0..self.len(segment)).map_while(move |at| self.get(segment, at))
+    }
+
+    /// Puts a page in the place of another.
+    pub(crate) fn set(&mut self, segment: usize, at: usize, page: PageRef) {
+        assert!(at < self.len(segment), "there is a page to replace");
+        let begin = at % LINE_REFS * REF_BYTES;
+        let bytes = &mut self.line_mut(segment, at)[begin..begin + REF_BYTES];
+        bytes[..4].copy_from_slice(&page.number.to_le_bytes());
+        bytes[4..8].copy_from_slice(&page.first.to_le_bytes());
+        bytes[8..].copy_from_slice(&page.count.to_le_bytes());
+        if at > 0 && at.is_multiple_of(LINE_REFS) {
+            self.line_mut(segment, at - 1)[NEXT_FIRST..].copy_from_slice(&page.first.to_le_bytes());
+        }
+    }
+
+    /// Adds a page behind the others of a segment.
+    pub(crate) fn push(&mut self, segment: usize, page: PageRef) {
+        let at = self.len(segment);
+        if at / LINE_REFS == self.blocks.len() {
+            self.blocks.reserve_exact(1);
+            self.blocks.push(Slab::new(self.lens.len() * LINE_BYTES));
+        }
+        self.lens[segment] = u16::try_from(at + 1).expect("a segment has some thousand pages at most");
+        self.set(segment, at, page);
+    }
+
+    /// Forgets the pages of a segment from one on.
+    pub(crate) fn truncate(&mut self, segment: usize, len: usize) {
+        if len < self.len(segment) {
+            self.lens[segment] = u16::try_from(len).expect("less than it was");
+        }
+    }
+
+    /// Gives back the memory of lines that no segment has any more.
+    pub(crate) fn trim(&mut self) {
+        let longest = self.lens.iter().copied().max().unwrap_or(0);
+        self.blocks.truncate(usize::from(longest).div_ceil(LINE_REFS));
+        self.blocks.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SEGMENTS: usize = 3;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(usize, PageRef),
+        Set(usize, usize, PageRef),
+        Truncate(usize, usize),
+        Trim,
+    }
+
+    fn page() -> impl Strategy<Value = PageRef> {
+        any::<(u32, u32, u16)>().prop_map(|(number, first, count)| PageRef { number, first, count })
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            12 => (0..SEGMENTS, page()).prop_map(|(segment, page)| Step::Push(segment, page)),
+            6 => (0..SEGMENTS, any::<usize>(), page()).prop_map(|(segment, at, page)| Step::Set(segment, at, page)),
+            1 => (0..SEGMENTS, 0..40_usize).prop_map(|(segment, len)| Step::Truncate(segment, len)),
+            1 => Just(Step::Trim),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        /// Whatever is done, it is what lists of pages would be; and it has no more lines than the longest segment needs, once
+        /// it was trimmed.
+        #[test]
+        fn it_is_a_list_of_each_segment(steps in steps()) {
+            let mut directory = Directory::new(SEGMENTS);
+            let mut lists = vec![Vec::new(); SEGMENTS];
+            for step in steps {
+                match step {
+                    Step::Push(segment, page) => {
+                        directory.push(segment, page);
+                        lists[segment].push(page);
+                    }
+                    Step::Set(segment, at, page) => {
+                        let list = &mut lists[segment];
+                        if !list.is_empty() {
+                            let at = at % list.len();
+                            directory.set(segment, at, page);
+                            list[at] = page;
+                        }
+                    }
+                    Step::Truncate(segment, len) => {
+                        directory.truncate(segment, len);
+                        lists[segment].truncate(len);
+                    }
+                    Step::Trim => {
+                        directory.trim();
+                        let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+                        prop_assert_eq!(directory.blocks.len(), longest.div_ceil(LINE_REFS));
+                    }
+                }
+                for (segment, list) in lists.iter().enumerate() {
+                    prop_assert_eq!(&directory.row(segment).collect::<Vec<_>>(), list);
+                    for at in 0..=list.len() {
+                        let next = list.get(at + 1).map(|page| page.first);
+                        prop_assert_eq!(directory.next_first(segment, at), next, "page {} of {}", at, segment);
+                        prop_assert_eq!(directory.get(segment, at), list.get(at).copied());
+                    }
+                }
+                prop_assert_eq!(directory.pages(), lists.iter().map(Vec::len).sum::<usize>());
+            }
+        }
+    }
+}
