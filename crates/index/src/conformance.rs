@@ -45,9 +45,8 @@ fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
         let known = hooks.iter().filter(|hook| hook.kind == kind);
         let asked: Vec<Fingerprint> = known
             .flat_map(|hook| [fingerprint(hook.bits), fingerprint(!hook.bits)])
-            .take(100)
             .collect();
-        for count in [0, 1, 31, 33, asked.len()] {
+        for count in [0, 1, 2, 15, 16, 17, 64, 127, 128, 129, 300, asked.len()] {
             let asked = &asked[..count.min(asked.len())];
             for apart in [None, hooks.first().map(|hook| hook.container.session)] {
                 index.candidates_together(apart, asked, kind, &mut lists);

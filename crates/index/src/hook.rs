@@ -9,6 +9,7 @@ use crate::sampling::{Anchors, Standing};
 
 /// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
 pub const CANDIDATES_MAX: usize = 8;
+
 /// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HookKind {
@@ -110,9 +111,9 @@ pub trait HookIndex: Send + Sync {
         out: &mut Vec<ContainerId>,
     );
 
-    /// How many look-ups are worth making together, though not all of their answers may be needed: more than one only where
-    /// most of a look-up is waiting for memory.
-    fn together(&self) -> usize {
+    /// How many look-ups are worth making together, though not all of their answers may be needed: at least one, and more only
+    /// where most of a look-up is waiting for memory.
+    fn lookups_together(&self) -> usize {
         1
     }
 
@@ -136,10 +137,8 @@ pub trait HookIndex: Send + Sync {
         out: &mut CandidateLists,
     ) {
         out.clear();
-        let mut one = Vec::new();
         for fingerprint in fingerprints {
-            self.candidates_without(apart, fingerprint, kind, &mut one);
-            out.push(&one);
+            out.push(|one| self.candidates_without(apart, fingerprint, kind, one));
         }
     }
 }

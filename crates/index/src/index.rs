@@ -412,8 +412,8 @@ impl HookIndex for Index {
         chosen_of(out, apart);
     }
 
-    fn together(&self) -> usize {
-        self.held().map_or(1, |held| held.memory().together())
+    fn lookups_together(&self) -> usize {
+        self.held().map_or(1, |held| held.memory().lookups_together())
     }
 
     fn candidates_together(
@@ -423,22 +423,26 @@ impl HookIndex for Index {
         kind: HookKind,
         out: &mut CandidateLists,
     ) {
-        let Some(held) = self.held() else {
+        let Some(held) = self.held().filter(|_| fingerprints.len() > 1) else {
             return self.candidates_one_by_one(apart, fingerprints, kind, out);
         };
         self.inner
             .lookups
             .fetch_add(fingerprints.len() as u64, Ordering::Relaxed);
-        let mut found = Vec::new();
-        held.memory().find_together(fingerprints, kind, &mut found);
-        let pending = self.pending();
-        out.fill(fingerprints.len(), apart, found, |number, list| {
-            if kind == HookKind::Data {
-                for hooks in pending.iter() {
-                    read(hooks).find(fingerprints[number].index_bits(), list);
+        let (mut found, mut list) = (Vec::new(), Vec::new());
+        // Pending ones first: who publishes adds hooks to the memory before they leave here.
+        if kind == HookKind::Data {
+            for hooks in self.pending().iter() {
+                let hooks = read(hooks);
+                for (number, fingerprint) in fingerprints.iter().enumerate() {
+                    hooks.find(fingerprint.index_bits(), &mut list);
+                    found.extend(list.drain(..).map(|id| (number, id)));
                 }
             }
-        });
+        }
+        held.memory().find_together(fingerprints, kind, &mut found);
+        found.sort_by_key(|(number, _)| *number);
+        out.fill(fingerprints.len(), apart, found);
     }
 }
 

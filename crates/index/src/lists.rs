@@ -1,4 +1,6 @@
 //! The candidates of several look-ups that were made together.
+//!
+//! What must hold: there are as many lists as look-ups, in their order, each as one look-up alone would have it.
 
 use types::{ContainerId, SessionId};
 
@@ -11,6 +13,8 @@ pub struct CandidateLists {
     all: Vec<ContainerId>,
     /// Where each list ends.
     ends: Vec<usize>,
+    /// Of the look-up being made; empty between.
+    one: Vec<ContainerId>,
 }
 
 impl CandidateLists {
@@ -20,9 +24,11 @@ impl CandidateLists {
         self.ends.clear();
     }
 
-    /// Adds the list of the next look-up.
-    pub fn push(&mut self, list: &[ContainerId]) {
-        self.all.extend_from_slice(list);
+    /// Adds the list of the next look-up, which `look_up` fills.
+    pub fn push(&mut self, look_up: impl FnOnce(&mut Vec<ContainerId>)) {
+        self.one.clear();
+        look_up(&mut self.one);
+        self.all.append(&mut self.one);
         self.ends.push(self.all.len());
     }
 
@@ -48,28 +54,19 @@ impl CandidateLists {
         &self.all[begin..self.ends[number]]
     }
 
-    /// Has the lists of so many look-ups: `found`, in their order, and what `more` adds, as answers are
-    /// [chosen](chosen_of).
-    pub(crate) fn fill(
-        &mut self,
-        count: usize,
-        apart: Option<SessionId>,
-        found: Vec<(usize, ContainerId)>,
-        mut more: impl FnMut(usize, &mut Vec<ContainerId>),
-    ) {
+    /// Has the lists of so many look-ups: of what each found, in their order, an answer is [chosen](chosen_of).
+    pub(crate) fn fill(&mut self, count: usize, apart: Option<SessionId>, found: Vec<(usize, ContainerId)>) {
         self.clear();
         let mut found = found.into_iter().peekable();
-        let mut list = Vec::new();
         for number in 0..count {
-            list.clear();
-            while let Some((_, id)) = found.next_if(|(of, _)| *of == number) {
-                list.push(id);
-            }
-            more(number, &mut list);
-            if !list.is_empty() {
-                chosen_of(&mut list, apart);
-            }
-            self.push(&list);
+            self.push(|list| {
+                while let Some((_, id)) = found.next_if(|(of, _)| *of == number) {
+                    list.push(id);
+                }
+                if !list.is_empty() {
+                    chosen_of(list, apart);
+                }
+            });
         }
     }
 }

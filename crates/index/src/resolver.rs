@@ -203,8 +203,8 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
 
     /// How many fingerprints are worth [asking](Self::ask) for together.
     #[must_use]
-    pub fn together(&self) -> usize {
-        self.index.together()
+    pub fn lookups_together(&self) -> usize {
+        self.index.lookups_together()
     }
 
     /// Asks the index for several fingerprints together; [`Self::hinted_of`] has what it said, until it is asked again.

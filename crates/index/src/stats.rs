@@ -30,7 +30,7 @@ pub struct IndexStats {
     pub false_loads_per_gib: f64,
     /// Share of duplicates found, if streams repeat in order [Guo, equation 2]: by the index that is asked.
     pub predicted_efficiency: f64,
-    /// Look-ups.
+    /// Look-ups, with those that were made together with others and whose answers were not needed.
     pub lookups: u64,
     /// Leaves read. Summaries and tables, which are resident, do not count.
     pub blocks_read: u64,

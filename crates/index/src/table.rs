@@ -12,11 +12,11 @@
 //! Many threads may ask while one adds. Nothing fails: an index may forget.
 
 pub(crate) mod directory;
+mod hint;
 pub(crate) mod hook_table;
 mod image;
 mod ordinals;
 pub(crate) mod pages;
-mod prefetch;
 pub(crate) mod slots;
 mod tables;
 mod together;
@@ -139,7 +139,7 @@ impl MemoryIndex {
         self.read().find_together(kind, fingerprints.len(), wanted, out);
     }
 
-    /// Look-ups so far.
+    /// Look-ups so far, with those whose answers were not needed.
     #[must_use]
     pub fn lookups(&self) -> u64 {
         self.lookups.load(Ordering::Relaxed)
@@ -231,7 +231,7 @@ impl HookIndex for MemoryIndex {
         chosen_of(out, apart);
     }
 
-    fn together(&self) -> usize {
+    fn lookups_together(&self) -> usize {
         TOGETHER
     }
 
@@ -242,8 +242,11 @@ impl HookIndex for MemoryIndex {
         kind: HookKind,
         out: &mut CandidateLists,
     ) {
+        if fingerprints.len() < 2 {
+            return self.candidates_one_by_one(apart, fingerprints, kind, out);
+        }
         let mut found = Vec::new();
         self.find_together(fingerprints, kind, &mut found);
-        out.fill(fingerprints.len(), apart, found, |_, _| ());
+        out.fill(fingerprints.len(), apart, found);
     }
 }

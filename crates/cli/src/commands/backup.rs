@@ -249,7 +249,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         ))?;
         let lookups = &report.lookups;
         output.line(format!(
-            "look-ups: {}, {} answered by prefetched catalogs, {} asked of the index; {} prefetched, {} of them in vain",
+            "look-ups: {}, {} answered by prefetched catalogs, {} answered by the index; {} prefetched, {} of them in vain",
             lookups.lookups,
             lookups.hits_cached,
             lookups.index_reads,

@@ -7,7 +7,11 @@
 //! A line is one of the processor's cache. The first lines of all segments stand side by side, then all second lines, and so
 //! on as far as the longest segment goes: so the line that has a segment's page is known without a pointer that would be
 //! waited for, and what ends a page stands in the line that has the page. Segments are nearly of one length, so that little
-//! of the last lines is left empty. Values only; whoever has the table says what they mean.
+//! of the last lines is left empty.
+//!
+//! What must hold: the last tag of a line is the first of the next line's first page. A segment that is much longer than others
+//! takes lines of all of them: whoever adds pages asks what that costs, and may refuse. Values only; whoever has the table says
+//! what they mean.
 
 use crate::table::pages::Slab;
 
@@ -33,14 +37,14 @@ pub(crate) struct Directory {
     /// Pages of each segment.
     lens: Vec<u16>,
     /// A line of each segment in each.
-    blocks: Vec<Slab>,
+    layers: Vec<Slab>,
 }
 
 impl Directory {
     pub(crate) fn new(segments: usize) -> Self {
         Self {
             lens: vec![0; segments],
-            blocks: Vec::new(),
+            layers: Vec::new(),
         }
     }
 
@@ -59,18 +63,18 @@ impl Directory {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(|block| block.len()).sum();
-        self.lens.capacity() * 2 + self.blocks.capacity() * size_of::<Slab>() + blocks
+        let layers: usize = self.layers.iter().map(|layer| layer.len()).sum();
+        self.lens.capacity() * 2 + self.layers.capacity() * size_of::<Slab>() + layers
     }
 
     fn line(&self, segment: usize, at: usize) -> &[u8; LINE_BYTES] {
-        let line = self.blocks[at / LINE_REFS][segment * LINE_BYTES..].first_chunk();
-        line.expect("a block has a line of each segment")
+        let line = self.layers[at / LINE_REFS][segment * LINE_BYTES..].first_chunk();
+        line.expect("a layer has a line of each segment")
     }
 
     fn line_mut(&mut self, segment: usize, at: usize) -> &mut [u8; LINE_BYTES] {
-        let line = self.blocks[at / LINE_REFS][segment * LINE_BYTES..].first_chunk_mut();
-        line.expect("a block has a line of each segment")
+        let line = self.layers[at / LINE_REFS][segment * LINE_BYTES..].first_chunk_mut();
+        line.expect("a layer has a line of each segment")
     }
 
     /// A page, if the segment has so many.
@@ -103,9 +107,9 @@ impl Directory {
     }
 
     /// Any byte of the line that has a page, or would.
-    pub(crate) fn spot(&self, segment: usize, at: usize) -> &u8 {
-        let block = self.blocks.get(at / LINE_REFS);
-        block.map_or(&0, |block| &block[segment * LINE_BYTES])
+    pub(crate) fn expected_line(&self, segment: usize, at: usize) -> &u8 {
+        let layer = self.layers.get(at / LINE_REFS);
+        layer.map_or(&0, |layer| &layer[segment * LINE_BYTES])
     }
 
     /// A segment's pages.
@@ -126,14 +130,25 @@ impl Directory {
         }
     }
 
+    /// Bytes that one page more of a segment takes.
+    pub(crate) fn bytes_to_push(&self, segment: usize) -> usize {
+        self.bytes_to_have(self.len(segment) + 1)
+    }
+
+    /// Bytes that a segment of so many pages takes beyond those that there are.
+    pub(crate) fn bytes_to_have(&self, len: usize) -> usize {
+        let more = len.div_ceil(LINE_REFS).saturating_sub(self.layers.len());
+        more * (self.lens.len() * LINE_BYTES + size_of::<Slab>())
+    }
+
     /// Adds a page behind the others of a segment.
     pub(crate) fn push(&mut self, segment: usize, page: PageRef) {
         let at = self.len(segment);
-        if at / LINE_REFS == self.blocks.len() {
-            self.blocks.reserve_exact(1);
-            self.blocks.push(Slab::new(self.lens.len() * LINE_BYTES));
+        if at / LINE_REFS == self.layers.len() {
+            self.layers.reserve_exact(1);
+            self.layers.push(Slab::new(self.lens.len() * LINE_BYTES));
         }
-        self.lens[segment] = u16::try_from(at + 1).expect("a segment has some thousand pages at most");
+        self.lens[segment] = u16::try_from(at + 1).expect("lines of so many pages are beyond any budget");
         self.set(segment, at, page);
     }
 
@@ -145,10 +160,10 @@ impl Directory {
     }
 
     /// Gives back the memory of lines that no segment has any more.
-    pub(crate) fn trim(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         let longest = self.lens.iter().copied().max().unwrap_or(0);
-        self.blocks.truncate(usize::from(longest).div_ceil(LINE_REFS));
-        self.blocks.shrink_to_fit();
+        self.layers.truncate(usize::from(longest).div_ceil(LINE_REFS));
+        self.layers.shrink_to_fit();
     }
 }
 
@@ -165,7 +180,7 @@ mod tests {
         Push(usize, PageRef),
         Set(usize, usize, PageRef),
         Truncate(usize, usize),
-        Trim,
+        Shrink,
     }
 
     fn page() -> impl Strategy<Value = PageRef> {
@@ -177,14 +192,14 @@ mod tests {
             12 => (0..SEGMENTS, page()).prop_map(|(segment, page)| Step::Push(segment, page)),
             6 => (0..SEGMENTS, any::<usize>(), page()).prop_map(|(segment, at, page)| Step::Set(segment, at, page)),
             1 => (0..SEGMENTS, 0..40_usize).prop_map(|(segment, len)| Step::Truncate(segment, len)),
-            1 => Just(Step::Trim),
+            1 => Just(Step::Shrink),
         ];
         prop::collection::vec(step, 0..200)
     }
 
     proptest! {
         /// Whatever is done, it is what lists of pages would be; and it has no more lines than the longest segment needs, once
-        /// it was trimmed.
+        /// it was shrunk.
         #[test]
         fn it_is_a_list_of_each_segment(steps in steps()) {
             let mut directory = Directory::new(SEGMENTS);
@@ -192,7 +207,9 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Push(segment, page) => {
+                        let expected = directory.bytes() + directory.bytes_to_push(segment);
                         directory.push(segment, page);
+                        prop_assert_eq!(directory.bytes(), expected);
                         lists[segment].push(page);
                     }
                     Step::Set(segment, at, page) => {
@@ -207,10 +224,10 @@ mod tests {
                         directory.truncate(segment, len);
                         lists[segment].truncate(len);
                     }
-                    Step::Trim => {
-                        directory.trim();
+                    Step::Shrink => {
+                        directory.shrink();
                         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
-                        prop_assert_eq!(directory.blocks.len(), longest.div_ceil(LINE_REFS));
+                        prop_assert_eq!(directory.layers.len(), longest.div_ceil(LINE_REFS));
                     }
                 }
                 for (segment, list) in lists.iter().enumerate() {
@@ -221,6 +238,8 @@ mod tests {
                         prop_assert_eq!(directory.get(segment, at), list.get(at).copied());
                     }
                 }
+                let full = lists.iter().map(|list| directory.bytes_to_have(list.len())).max();
+                prop_assert_eq!(full, Some(0), "what is there has its lines");
                 prop_assert_eq!(directory.pages(), lists.iter().map(Vec::len).sum::<usize>());
             }
         }

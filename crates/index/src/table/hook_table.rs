@@ -252,13 +252,23 @@ impl HookTable {
         self.ranks[new.rank.number()] += 1;
     }
 
+    /// Adds an empty page to a segment.
     fn append_page(&mut self, pages: &mut Pages, segment: usize) -> Result<(), Full> {
+        let bytes = self.segments.bytes_to_push(segment);
+        if pages.free_beside() < bytes {
+            return Err(Full);
+        }
         let number = pages.take()?;
         let page = PageRef {
             number,
             first: u32::MAX,
             count: 0,
         };
+        self.push_page(pages, segment, page)
+    }
+
+    fn push_page(&mut self, pages: &mut Pages, segment: usize, page: PageRef) -> Result<(), Full> {
+        pages.take_beside(self.segments.bytes_to_push(segment))?;
         self.segments.push(segment, page);
         Ok(())
     }
@@ -319,13 +329,15 @@ impl HookTable {
         }
     }
 
-    /// Pages needed beyond those in use, when all entries are packed anew.
-    fn pages_more(&self, layout: SlotLayout) -> usize {
-        let of_segment = |segment: usize| {
+    /// Whether there are the pages, and what names them, for all entries packed anew.
+    fn has_room_for(&self, layout: SlotLayout, pages: &Pages) -> bool {
+        let (mut more, mut longest) = (0, 0);
+        for segment in 0..self.segments.segments() {
             let wanted = self.held(segment).div_ceil(layout.slots());
-            wanted.saturating_sub(self.segments.len(segment))
-        };
-        (0..self.segments.segments()).map(of_segment).sum()
+            more += wanted.saturating_sub(self.segments.len(segment));
+            longest = longest.max(wanted);
+        }
+        more <= pages.free() && self.segments.bytes_to_have(longest) <= pages.free_beside()
     }
 
     /// Packs all entries anew, those for which `change` gives one. The tag may become shorter.
@@ -338,7 +350,7 @@ impl HookTable {
         layout: SlotLayout,
         mut change: impl FnMut(Entry) -> Option<Entry>,
     ) -> Result<(), Full> {
-        if self.pages_more(layout) > pages.free() {
+        if !self.has_room_for(layout, pages) {
             return Err(Full);
         }
         let old = std::mem::replace(&mut self.layout, layout);
@@ -365,7 +377,9 @@ impl HookTable {
             self.fill(pages, segment, &kept);
             kept.clear();
         }
-        self.segments.trim();
+        let before = self.segments.bytes();
+        self.segments.shrink();
+        pages.give_back_beside(before - self.segments.bytes());
         Ok(())
     }
 
@@ -392,8 +406,14 @@ impl HookTable {
         }
     }
 
-    /// Takes back entries from pages, number and count of each; false when they are not in order.
-    pub(crate) fn load(&mut self, pages: &Pages, layout: SlotLayout, segments: Vec<Vec<(u32, u16)>>) -> bool {
+    /// Takes back entries from pages, number and count of each; false when they are not in order, or so many are in one segment
+    /// that the budget has no room for what names them.
+    pub(crate) fn load(
+        &mut self,
+        pages: &mut Pages,
+        layout: SlotLayout,
+        segments: Vec<Vec<(u32, u16)>>,
+    ) -> bool {
         self.layout = layout;
         for (segment, list) in segments.into_iter().enumerate() {
             let mut last = 0;
@@ -412,7 +432,12 @@ impl HookTable {
                     first = first.min(first_of(last));
                     self.ranks[entry.rank.number()] += 1;
                 }
-                self.segments.push(segment, PageRef { number, first, count });
+                if self
+                    .push_page(pages, segment, PageRef { number, first, count })
+                    .is_err()
+                {
+                    return false;
+                }
             }
         }
         true
@@ -429,3 +454,21 @@ fn pages_for(entries: usize, layout: SlotLayout) -> usize {
 }
 
 const _: () = assert!(PAGE_BYTES <= u16::MAX as usize * 5, "counts of slots are 16 bits");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As an image may have it that someone has made up: so many pages of one segment that lines of all would fill the memory.
+    #[test]
+    fn a_segment_that_is_far_too_long_is_not_taken_back() {
+        for pages_of_one in [200, 1 << 16] {
+            let mut pages = Pages::new(1 << 10, (1 << 10) * 32);
+            let number = pages.take().unwrap();
+            let mut table = HookTable::new(64 * SEGMENT_ENTRIES);
+            let segments = vec![vec![(number, 0); pages_of_one]];
+            assert!(!table.load(&mut pages, SlotLayout::FIRST, segments));
+            assert!(table.bytes_beside() < 1 << 16);
+        }
+    }
+}

@@ -150,7 +150,7 @@ fn read_meta(tables: &mut Tables, meta: &[u8], store: StoreId) -> format::Result
             segments.push(r.list(3, |r| Ok((r.varint32()?, r.u16()?)))?);
         }
         let taken = segments.iter().flatten().all(|page: &(u32, u16)| take(page.0));
-        let loaded = taken && layout.is_some_and(|layout| table.load(&tables.pages, layout, segments));
+        let loaded = taken && layout.is_some_and(|layout| table.load(&mut tables.pages, layout, segments));
         r.require(loaded, "entries have no pages, or are not in order")?;
     }
     tables.pages.set_in_use(&in_use);

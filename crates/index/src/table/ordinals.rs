@@ -59,8 +59,8 @@ impl Ordinals {
         })
     }
 
-    /// A byte of where an ordinal's container stands.
-    pub(crate) fn spot<'a>(&'a self, pages: &'a Pages, ordinal: u32) -> &'a u8 {
+    /// A byte of the line in which an ordinal's container stands.
+    pub(crate) fn line<'a>(&'a self, pages: &'a Pages, ordinal: u32) -> &'a u8 {
         let number = self.pages.get(ordinal as usize / PAGE_IDS);
         number.map_or(&0, |number| &pages.page(*number)[ordinal as usize % PAGE_IDS * 8])
     }

@@ -1,4 +1,4 @@
-//! A pool of pages of one size: all memory of the in-memory index comes from here [Guo 3.2.3].
+//! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]; and a count of what tables take to name them.
 //!
 //! What must hold: no more pages are in use than the budget allows; memory grows by a slab, never by copying
 //! what is there, and lies in huge pages where there is much of it (decision 17), for a look-up goes anywhere; a page is named by its number, so whatever is made of pages has no pointers and can be
@@ -23,7 +23,7 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Memory of pages.
+/// Memory of pages, or of what names them.
 #[derive(Debug)]
 pub(crate) enum Slab {
     Small(Box<[u8]>),
@@ -70,10 +70,14 @@ pub(crate) struct Pages {
     free: Vec<u32>,
     in_use: usize,
     pages_max: usize,
+    /// Of the budget, what tables have for naming their pages, and what they have taken of it.
+    beside_max: usize,
+    beside: usize,
 }
 
 impl Pages {
-    pub(crate) fn new(pages_max: usize) -> Self {
+    /// So many pages, and so many bytes for naming them.
+    pub(crate) fn new(pages_max: usize, beside_max: usize) -> Self {
         let slab_pages = if pages_max < HUGE_SLABS_FROM {
             SLAB_PAGES
         } else {
@@ -85,6 +89,8 @@ impl Pages {
             free: Vec::new(),
             in_use: 0,
             pages_max,
+            beside_max,
+            beside: 0,
         }
     }
 
@@ -109,6 +115,25 @@ impl Pages {
     fn push_slab(&mut self) -> &mut [u8] {
         let pages = (1 << self.slab_bits).min(self.pages_max - self.allocated());
         self.slabs.push_mut(Slab::new(pages * PAGE_BYTES))
+    }
+
+    /// Takes bytes for naming pages.
+    pub(crate) fn take_beside(&mut self, bytes: usize) -> Result<(), Full> {
+        if bytes > self.beside_max - self.beside {
+            return Err(Full);
+        }
+        self.beside += bytes;
+        Ok(())
+    }
+
+    /// Gives bytes for naming pages back.
+    pub(crate) fn give_back_beside(&mut self, bytes: usize) {
+        self.beside -= bytes;
+    }
+
+    /// Bytes left for naming pages.
+    pub(crate) fn free_beside(&self) -> usize {
+        self.beside_max - self.beside
     }
 
     /// Gives a page back.
@@ -208,7 +233,7 @@ mod tests {
             HUGE_SLABS_FROM + 77,
         ] {
             for taken_back in [0, SLAB_PAGES] {
-                let mut pages = Pages::new(pages_max);
+                let mut pages = Pages::new(pages_max, 0);
                 let old = vec![9; taken_back.min(pages_max) * PAGE_BYTES];
                 assert!(pages.fits(old.len()) && !pages.fits(old.len() + 1));
                 pages.load(&old);

@@ -202,7 +202,7 @@ pub(crate) struct Near<'a> {
 
 impl<'a> Near<'a> {
     /// What stands where the tag should: the first line to read.
-    pub(crate) fn spot(&self) -> &'a u8 {
+    pub(crate) fn line(&self) -> &'a u8 {
         &self.page[self.guess * self.layout.bytes]
     }
 
@@ -216,7 +216,7 @@ impl<'a> Near<'a> {
     }
 
     /// What else to read, most probably, when the first line is there.
-    pub(crate) fn spots_beside(&self) -> [&'a u8; 2] {
+    pub(crate) fn lines_beside(&self) -> [&'a u8; 2] {
         let begin = self.better() * self.layout.bytes;
         let last = PAGE_BYTES - 1;
         [
@@ -280,7 +280,13 @@ mod tests {
     /// Wherever the guess falls: tags spread evenly, all alike, crowded at either end, few or a full page.
     #[test]
     fn the_lower_bound_is_that_of_a_walk() {
-        let layout = SlotLayout::FIRST;
+        for bytes in 5..=8 {
+            let tag_bits = (bytes * 8 - 12).min(SlotLayout::FIRST.tag_bits);
+            walk(SlotLayout::checked(bytes, tag_bits).unwrap());
+        }
+    }
+
+    fn walk(layout: SlotLayout) {
         let all = 1_u64 << layout.tag_bits;
         let spread = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - layout.tag_bits);
         let shapes: [&dyn Fn(u64) -> u64; 5] = [&spread, &|n| spread(n / 40), &|_| 77, &|n| n, &|n| {
@@ -310,11 +316,9 @@ mod tests {
                 for tag in near.chain([0, all / 2, all - 1]) {
                     let walked = tags.partition_point(|held| *held < tag);
                     for end in [all, tags.last().copied().unwrap_or(all)] {
-                        assert_eq!(
-                            layout.near(&page, count, (first, end), tag).lower_bound(),
-                            walked,
-                            "{tag} of {tags:?}"
-                        );
+                        let near = layout.near(&page, count, (first, end), tag);
+                        let _ = (near.line(), near.lines_beside());
+                        assert_eq!(near.lower_bound(), walked, "{tag} of {tags:?}");
                     }
                 }
             }

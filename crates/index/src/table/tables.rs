@@ -11,10 +11,12 @@ use crate::table::slots::{Entry, Rank, SlotLayout};
 
 /// Chunks that a hook to a node stands for, about: the share of nodes among entries.
 const CHUNKS_PER_NODE: u64 = 256;
-/// Bytes that a segment, and a page beside its own, cost at most in a table that is full. Less is needed, but images tell how
-/// many pages a budget has.
+/// Bytes that a segment, and a page beside its own, may cost. Fingerprints are spread evenly, and so are segments' lengths: then
+/// less than half of it is needed. Images count on how many pages a budget has.
 const SEGMENT_BYTES_BESIDE: usize = 24;
 const PAGE_BYTES_BESIDE: usize = 40;
+/// Of that, what the pool of pages takes: the number of a free one, and a share of its slab's place.
+const POOL_BYTES_BESIDE: usize = 8;
 /// Of the budget, what containers that come out of order take.
 const LATE_SHARE: usize = 128;
 /// Of containers, when even anchors are too many: the oldest so-manieth.
@@ -44,9 +46,13 @@ impl Tables {
         let beside = segments * SEGMENT_BYTES_BESIDE;
         let late = budget_bytes / LATE_SHARE;
         let pages_max = budget_bytes.saturating_sub(beside + late) / (PAGE_BYTES + PAGE_BYTES_BESIDE);
+        let beside_max = beside + pages_max * (PAGE_BYTES_BESIDE - POOL_BYTES_BESIDE);
+        let lens = kinds.iter().map(HookTable::bytes_beside).sum();
+        let mut pages = Pages::new(pages_max, beside_max);
+        pages.take_beside(lens).expect("lengths take two bytes a segment");
         Self {
             budget_bytes,
-            pages: Pages::new(pages_max),
+            pages,
             ordinals: Ordinals::new(late),
             kinds,
             rates: SamplingRates::default(),

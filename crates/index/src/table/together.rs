@@ -1,22 +1,22 @@
 //! Many look-ups made together, so that what each waits for is waited for together.
 //!
 //! A look-up in gigabytes reads four places, and each says where the next one is: the line of the directory, the slot where the
-//! tag should be, what stands beside it, and the container of what is found. Here look-ups take a step in groups. A step of a
-//! group finds out what its next step will read, and asks the processor for all that at once; while that comes, other groups
+//! tag should be, what stands beside it, and the container of what is found. Here look-ups take a step in teams. A step of a
+//! team finds out what its next step will read, and asks the processor for all that at once; while that comes, other teams
 //! take theirs. Asked for one by one between other work, lines would come one by one: a processor waits at the request until the
 //! address is translated. Answers are those of one look-up after another.
 
+use crate::table::hint::expect_line;
 use crate::table::hook_table::HookTable;
 use crate::table::ordinals::Ordinals;
 use crate::table::pages::Pages;
-use crate::table::prefetch::prefetch;
 use crate::table::slots::{Near, Rank};
 
-/// Look-ups that are worth making together. The groups of more would be on their way longer; and a catalog that one of them leads
-/// to may answer for all after it.
-pub(crate) const TOGETHER: usize = 8 * GROUP;
+/// Look-ups that are worth making together: of fewer, more time is beginning and end, when not all teams are on their way; of more,
+/// more are made for nothing, since a catalog that one of them leads to may answer for all after it.
+pub(crate) const TOGETHER: usize = 8 * TEAM;
 /// Look-ups that take a step together.
-const GROUP: usize = 16;
+const TEAM: usize = 16;
 
 /// A look-up on its way.
 #[derive(Debug, Clone, Copy)]
@@ -46,13 +46,13 @@ struct Steps<'a, W> {
     ordinals: &'a Ordinals,
     wanted: W,
     count: usize,
-    /// Groups on their way: each step has its own.
-    groups: [[LookUp<'a>; GROUP]; 4],
+    /// Teams on their way: each step has its own.
+    teams: [[LookUp<'a>; TEAM]; 4],
 }
 
 impl HookTable {
     /// Adds the number of a look-up, of those from 0 to `count`, and the ordinal of a container that it finds, in the order of
-    /// look-ups; what these stand for was asked for. `wanted` gives bits and rank of each.
+    /// look-ups; the lines in which their containers stand were asked for. `wanted` gives bits and rank of each.
     pub(crate) fn find_together(
         &self,
         (pages, ordinals): (&Pages, &Ordinals),
@@ -66,9 +66,9 @@ impl HookTable {
             ordinals,
             wanted,
             count,
-            groups: [[LookUp::NONE; GROUP]; 4],
+            teams: [[LookUp::NONE; TEAM]; 4],
         };
-        for first in 0..count.div_ceil(GROUP) + 3 {
+        for first in 0..count.div_ceil(TEAM) + 3 {
             steps.begin(first);
             let Some(second) = first.checked_sub(1) else {
                 continue;
@@ -87,98 +87,102 @@ impl HookTable {
 }
 
 impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
-    /// The look-ups of a group.
-    fn group(&mut self, number: usize) -> &mut [LookUp<'a>] {
-        let len = self.count.saturating_sub(number * GROUP).min(GROUP);
-        &mut self.groups[number % 4][..len]
+    /// The look-ups of a team.
+    fn team(&mut self, number: usize) -> &mut [LookUp<'a>] {
+        let len = self.count.saturating_sub(number * TEAM).min(TEAM);
+        &mut self.teams[number % 4][..len]
     }
 
     /// Asks for the lines of the directory.
     fn begin(&mut self, number: usize) {
         let table = self.table;
-        let mut spots = Spots::new();
-        for n in 0..self.group(number).len() {
-            let (bits, rank) = (self.wanted)(number * GROUP + n);
+        let mut lines = Lines::new();
+        for n in 0..self.team(number).len() {
+            let (bits, rank) = (self.wanted)(number * TEAM + n);
             let (segment, tag) = table.split(bits);
-            self.group(number)[n] = LookUp {
+            self.team(number)[n] = LookUp {
                 segment,
                 tag,
                 rank,
                 ..LookUp::NONE
             };
-            spots.add(table.segments().spot(segment, table.guess_page(segment, tag)));
+            lines.add(
+                table
+                    .segments()
+                    .expected_line(segment, table.guess_page(segment, tag)),
+            );
         }
-        spots.prefetch();
+        lines.expect();
     }
 
     /// Asks for the slots where tags should be.
     fn find_page(&mut self, number: usize) {
         let (table, pages) = (self.table, self.pages);
-        let mut spots = Spots::new();
-        for one in self.group(number) {
+        let mut lines = Lines::new();
+        for one in self.team(number) {
             one.page = table.page_before(one.segment, one.tag);
             if let Some(page) = table.segments().get(one.segment, one.page) {
                 let near = table.near(pages, one.segment, one.page, page, one.tag);
-                spots.add(near.spot());
+                lines.add(near.line());
                 one.near = Some(near);
             }
         }
-        spots.prefetch();
+        lines.expect();
     }
 
     /// Asks for what stands beside them.
     fn look_at_guess(&mut self, number: usize) {
-        let mut spots = Spots::new();
-        for near in self.group(number).iter().filter_map(|one| one.near.as_ref()) {
-            near.spots_beside().into_iter().for_each(|spot| spots.add(spot));
+        let mut lines = Lines::new();
+        for near in self.team(number).iter().filter_map(|one| one.near.as_ref()) {
+            near.lines_beside().into_iter().for_each(|line| lines.add(line));
         }
-        spots.prefetch();
+        lines.expect();
     }
 
     /// Finds what there is, and asks for the containers.
     fn end(&mut self, number: usize, found: &mut Vec<(usize, u32)>) {
         let (table, pages, ordinals) = (self.table, self.pages, self.ordinals);
         let before = found.len();
-        for (n, one) in self.group(number).iter().enumerate() {
+        for (n, one) in self.team(number).iter().enumerate() {
             let Some(near) = &one.near else { continue };
             let first = (one.page, near.lower_bound());
             table.equal_from(pages, one.segment, one.tag, first, |_, entry| {
                 if entry.rank.fits(one.rank) {
-                    found.push((number * GROUP + n, entry.ordinal));
+                    found.push((number * TEAM + n, entry.ordinal));
                 }
             });
         }
-        let mut spots = Spots::new();
-        for (_, ordinal) in found[before..].iter().take(2 * GROUP) {
-            spots.add(ordinals.spot(pages, *ordinal));
+        let mut lines = Lines::new();
+        for (_, ordinal) in found[before..].iter().take(2 * TEAM) {
+            lines.add(ordinals.line(pages, *ordinal));
         }
-        spots.prefetch();
+        lines.expect();
     }
 }
 
-/// What a group will read.
-struct Spots<'a> {
-    all: [&'a u8; 2 * GROUP],
+/// What a team will read.
+struct Lines<'a> {
+    all: [&'a u8; 2 * TEAM],
     count: usize,
 }
 
-impl<'a> Spots<'a> {
+impl<'a> Lines<'a> {
     fn new() -> Self {
         Self {
-            all: [&0; 2 * GROUP],
+            all: [&0; 2 * TEAM],
             count: 0,
         }
     }
 
-    fn add(&mut self, spot: &'a u8) {
-        self.all[self.count] = spot;
+    fn add(&mut self, line: &'a u8) {
+        self.all[self.count] = line;
         self.count += 1;
     }
 
     /// With nothing between one request and the next.
-    fn prefetch(&self) {
-        for spot in &self.all[..self.count] {
-            prefetch(spot);
+    fn expect(&self) {
+        for line in &self.all[..self.count] {
+            expect_line(line);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use env::fault::FaultStorage;
 use index::conformance::{self, Promise};
-use index::{Hook, HookIndex, HookKind, Index, IndexOptions};
+use index::{CandidateLists, Hook, HookIndex, HookKind, Index, IndexOptions};
 use proptest::prelude::*;
 use types::ContainerKind;
 
@@ -124,6 +124,48 @@ fn a_hook_takes_less_than_eight_bytes() {
         !out.is_empty()
     });
     assert_eq!(found.count(), 0);
+}
+
+/// Together too, a hook is found from the moment at which it was added: before, while and after it is published.
+#[test]
+fn what_is_being_published_is_found_together() {
+    const EACH: u64 = 100;
+    const SESSIONS: u64 = 1000;
+    let options = IndexOptions {
+        memory_bytes_max: Some(8 << 20),
+        pending_bytes_max: 1 << 20,
+        ..IndexOptions::default()
+    };
+    let index = open(&FaultStorage::new(), options);
+    let added = std::sync::atomic::AtomicU64::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1..=SESSIONS {
+                let mut writer = index.session(session(n));
+                for m in 0..EACH {
+                    writer.add_hook(hook(bits(n * EACH + m), data(n, 0))).unwrap();
+                }
+                added.store(n, order);
+                writer.publish(&[session(n)]).unwrap();
+            }
+        });
+        let mut lists = CandidateLists::default();
+        loop {
+            let n = added.load(order);
+            let prints: Vec<_> = (0..EACH)
+                .map(|m| conformance::fingerprint(bits(n * EACH + m)))
+                .collect();
+            index.candidates_together(None, &prints, HookKind::Data, &mut lists);
+            assert!(
+                n == 0 || (0..lists.len()).all(|m| lists.of(m) == [data(n, 0)]),
+                "session {n}"
+            );
+            if n == SESSIONS {
+                break;
+            }
+        }
+    });
 }
 
 #[test]

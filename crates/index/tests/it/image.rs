@@ -142,6 +142,8 @@ proptest! {
                 ask(&index, bits(n * 45), HookKind::Data);
                 ask(&index, bits(n * 45), HookKind::Node);
             }
+            let keys: Vec<_> = (0..2000).map(|n| (HookKind::Data, bits(n * 45))).collect();
+            ask_all(&index, &keys);
             index.add((0..20_000).map(|n| hook(bits(500_000 + n), data(3000, 0))));
             index.retain(&|container| container != data(7, 0));
         }

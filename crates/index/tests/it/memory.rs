@@ -103,6 +103,8 @@ impl Multimap {
                 assert!(found.len() <= CANDIDATES_MAX);
             }
         }
+        let (known, new) = (self.0.keys(), self.0.keys().map(|(kind, bits)| (*kind, !bits)));
+        ask_all(index, &known.copied().chain(new).collect::<Vec<_>>());
         // Half a GiB's look-ups: a third of one is expected.
         assert!(made_up <= 5, "{made_up} of {} are made up", self.0.len());
     }
@@ -321,6 +323,31 @@ fn more_containers_than_a_slot_can_name_widen_it() {
         wide.bytes <= wide.budget_bytes && wide.false_loads_per_gib <= 1.0,
         "{wide:?}"
     );
+}
+
+/// As of a store whose writer can choose fingerprints: lines of one segment would be lines of all.
+#[test]
+fn hooks_of_one_segment_keep_to_the_budget() {
+    for budget in [MEMORY_BYTES_MIN, 1 << 20, 8 << 20] {
+        let index = MemoryIndex::new(budget);
+        let crowded = |n: u64| (7 << 57) | (bits(n) >> 8);
+        for n in 0..300 {
+            let hooks = (n * 1000..(n + 1) * 1000).map(|m| hook(crowded(m), data(n + 1, 0)));
+            index.add(with_anchors(hooks.collect()));
+            let stats = index.stats();
+            assert!(stats.bytes <= stats.budget_bytes, "{stats:?}");
+        }
+        let keys: Vec<_> = (0..300_000).map(|n| (HookKind::Data, crowded(n))).collect();
+        ask_all(&index, &keys);
+        let stats = index.stats();
+        assert!(stats.entries[0] > 500, "{stats:?}");
+        // What comes then, and is spread, finds its place.
+        index.add(with_anchors(
+            (0..200).map(|n| hook(bits(n), data(500, 0))).collect(),
+        ));
+        assert!(index.holds(data(500, 0)));
+        assert!(index.stats().bytes <= stats.budget_bytes);
+    }
 }
 
 #[test]

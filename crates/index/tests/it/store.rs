@@ -8,7 +8,7 @@ use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::fault::FaultStorage;
 use env::{Env, Storage};
 use index::conformance::{self, fingerprint};
-use index::{CANDIDATES_MAX, Hook, HookIndex, HookKind, Index, IndexOptions};
+use index::{CANDIDATES_MAX, CandidateLists, Hook, HookIndex, HookKind, Index, IndexOptions};
 use types::{ContainerId, ContainerKind, Generation, Level, ObjectName, SequenceNumber, SessionId, StoreId};
 
 pub(crate) const SMALL: IndexOptions = IndexOptions {
@@ -67,6 +67,21 @@ pub(crate) fn ask(index: &impl HookIndex, bits: u64, kind: HookKind) -> Vec<Cont
     out
 }
 
+/// Asks for all of these together, and demands what each alone has.
+pub(crate) fn ask_all(index: &impl HookIndex, keys: &[(HookKind, u64)]) {
+    let mut lists = CandidateLists::default();
+    for kind in HookKind::ALL {
+        let of_kind = keys.iter().filter(|key| key.0 == kind);
+        let prints: Vec<_> = of_kind.map(|(_, bits)| fingerprint(*bits)).collect();
+        index.candidates_together(None, &prints, kind, &mut lists);
+        let mut alone = Vec::new();
+        for (n, print) in prints.iter().enumerate() {
+            index.candidates(print, kind, &mut alone);
+            assert_eq!(lists.of(n), alone, "{n} of {}", prints.len());
+        }
+    }
+}
+
 /// By the whole fingerprint, which an index in memory samples by.
 pub(crate) fn ask_chunk(index: &impl HookIndex, containers: &Containers, n: u64) -> Vec<ContainerId> {
     let mut out = Vec::new();
@@ -97,6 +112,7 @@ impl Model {
             expected.truncate(CANDIDATES_MAX);
             assert_eq!(ask(index, *bits, *kind), expected, "bits {bits:x}");
         }
+        ask_all(index, &self.0.keys().copied().collect::<Vec<_>>());
     }
 }
 

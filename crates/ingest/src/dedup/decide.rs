@@ -9,7 +9,8 @@
 //! containers are chosen as the cap leaves, what no container has that is free is stored again.
 //!
 //! What must hold: the decision follows from the order of chunks, the index and the session's view alone. A
-//! catalog is never loaded for a chunk that the caches answer. No allocation for a chunk. One thread.
+//! catalog is never loaded for a chunk that the caches answer. How many chunks the index is asked for together changes nothing
+//! (the laboratory's `as_the_engine` test). No allocation for a chunk. One thread.
 
 use index::sampling::SampleLevel;
 use std::collections::HashMap;
@@ -270,7 +271,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 self.candidates[candidate].promise(promised);
             }
             let promised = promised(len, self.hooks_halved);
-            let number = self.asked(chunk, ranks);
+            let number = self.number_asked(chunk, ranks);
             self.chunks.hinted_of(number, &mut hinted);
             for id in &hinted {
                 let candidate = self.candidate(Holder::Container(*id), false);
@@ -284,7 +285,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
 
     /// The number of a chunk among those last asked of the index. If it is not among them, it and those after it that are
     /// wanted are asked for together, as many as are worth it.
-    fn asked(&mut self, chunk: usize, is_wanted: impl Fn(&Wanted) -> bool) -> usize {
+    fn number_asked(&mut self, chunk: usize, is_wanted: impl Fn(&Wanted) -> bool) -> usize {
         if let Ok(number) = self.asked.chunks.binary_search(&chunk) {
             return number;
         }
@@ -293,7 +294,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         fingerprints.clear();
         let wanted = self.wanted.iter().enumerate().skip(chunk);
         let wanted = wanted.filter(|(_, wanted)| is_wanted(wanted));
-        for (number, wanted) in wanted.take(self.chunks.together()) {
+        for (number, wanted) in wanted.take(self.chunks.lookups_together()) {
             chunks.push(number);
             fingerprints.push(wanted.fingerprint);
         }
@@ -330,7 +331,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                     self.wanted[chunk].is_passed_over = true;
                 }
             }
-            let number = self.asked(chunk, |wanted| !wanted.is_offered);
+            let number = self.number_asked(chunk, |wanted| !wanted.is_offered);
             self.chunks.hinted_of(number, &mut hinted);
             for id in hinted.iter().take(LOADS_MAX) {
                 let is_free = self.is_free(accounts, Holder::Container(*id));

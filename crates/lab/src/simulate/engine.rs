@@ -105,8 +105,8 @@ impl HookIndex for Hooks {
         self.0.candidates_without(apart, fingerprint, kind, out);
     }
 
-    fn together(&self) -> usize {
-        self.0.together()
+    fn lookups_together(&self) -> usize {
+        self.0.lookups_together()
     }
 
     fn candidates_together(

@@ -287,7 +287,7 @@ fn compare((index, prints): Question, (other, prints_of_other): Question, clock:
 fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, u64) {
     let (mut out, mut found) = (CandidateLists::default(), 0);
     let began = clock.monotonic();
-    for some in prints.chunks(index.together()) {
+    for some in prints.chunks(index.lookups_together()) {
         index.candidates_together(None, some, HookKind::Data, &mut out);
         found += (0..some.len())
             .map(|n| u64::from(!out.of(n).is_empty()))

@@ -7,7 +7,7 @@
 /// Asks for the line of the processor's cache that has a byte. Changes nothing but time; on processors other than x86-64 it does
 /// nothing, and each line is waited for when it is read.
 #[inline]
-pub(crate) fn prefetch(byte: &u8) {
+pub(crate) fn expect_line(byte: &u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every processor of this kind has the instruction; it reads and writes nothing that a program sees.
     unsafe {
