@@ -17,6 +17,7 @@ pub(crate) mod hook_table;
 mod image;
 mod ordinals;
 pub(crate) mod pages;
+mod rewrite;
 pub(crate) mod slots;
 mod tables;
 mod together;

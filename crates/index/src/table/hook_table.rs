@@ -24,11 +24,11 @@ const FULL: usize = 98;
 /// One kind's entries.
 #[derive(Debug)]
 pub(crate) struct HookTable {
-    segments: Directory,
+    pub(super) segments: Directory,
     segment_bits: u32,
-    layout: SlotLayout,
+    pub(super) layout: SlotLayout,
     /// Entries by rank.
-    ranks: [u64; Rank::ALL],
+    pub(super) ranks: [u64; Rank::ALL],
 }
 
 /// A place of an entry: page of the segment, slot.
@@ -253,7 +253,7 @@ impl HookTable {
     }
 
     /// Adds an empty page to a segment.
-    fn append_page(&mut self, pages: &mut Pages, segment: usize) -> Result<(), Full> {
+    pub(super) fn append_page(&mut self, pages: &mut Pages, segment: usize) -> Result<(), Full> {
         let bytes = self.segments.bytes_to_push(segment);
         if pages.free_beside() < bytes {
             return Err(Full);
@@ -273,12 +273,12 @@ impl HookTable {
         Ok(())
     }
 
-    fn page_at(&self, segment: usize, at: usize) -> PageRef {
+    pub(super) fn page_at(&self, segment: usize, at: usize) -> PageRef {
         self.segments.get(segment, at).expect("the segment has this page")
     }
 
     /// Entries of a segment.
-    fn held(&self, segment: usize) -> usize {
+    pub(super) fn held(&self, segment: usize) -> usize {
         self.segments
             .row(segment)
             .map(|page| usize::from(page.count))
@@ -329,83 +329,6 @@ impl HookTable {
         }
     }
 
-    /// Whether there are the pages, and what names them, for all entries packed anew.
-    fn has_room_for(&self, layout: SlotLayout, pages: &Pages) -> bool {
-        let (mut more, mut longest) = (0, 0);
-        for segment in 0..self.segments.segments() {
-            let wanted = self.held(segment).div_ceil(layout.slots());
-            more += wanted.saturating_sub(self.segments.len(segment));
-            longest = longest.max(wanted);
-        }
-        more <= pages.free() && self.segments.bytes_to_have(longest) <= pages.free_beside()
-    }
-
-    /// Packs all entries anew, those for which `change` gives one. The tag may become shorter.
-    ///
-    /// # Errors
-    /// [`Full`], nothing changed, when the pool has not the pages: never when slots do not become larger.
-    pub(crate) fn rewrite(
-        &mut self,
-        pages: &mut Pages,
-        layout: SlotLayout,
-        mut change: impl FnMut(Entry) -> Option<Entry>,
-    ) -> Result<(), Full> {
-        if !self.has_room_for(layout, pages) {
-            return Err(Full);
-        }
-        let old = std::mem::replace(&mut self.layout, layout);
-        let shorter = old.tag_bits - layout.tag_bits;
-        self.ranks = [0; Rank::ALL];
-        let mut kept = Vec::new();
-        for segment in 0..self.segments.segments() {
-            for page in self.segments.row(segment) {
-                let bytes = pages.page(page.number);
-                let entries = (0..usize::from(page.count)).map(|at| old.entry(bytes, at));
-                kept.extend(entries.filter_map(&mut change).map(|entry| Entry {
-                    tag: entry.tag >> shorter,
-                    ..entry
-                }));
-            }
-            let wanted = pages_for(kept.len(), layout);
-            for page in self.segments.row(segment).skip(wanted) {
-                pages.give_back(page.number);
-            }
-            self.segments.truncate(segment, wanted);
-            while self.segments.len(segment) < kept.len().div_ceil(layout.slots()) {
-                self.append_page(pages, segment)?;
-            }
-            self.fill(pages, segment, &kept);
-            kept.clear();
-        }
-        let before = self.segments.bytes();
-        self.segments.shrink();
-        pages.give_back_beside(before - self.segments.bytes());
-        Ok(())
-    }
-
-    fn fill(&mut self, pages: &mut Pages, segment: usize, entries: &[Entry]) {
-        let len = self.segments.len(segment);
-        let mut rest = entries;
-        for at in 0..len {
-            let (here, back) = rest.split_at(rest.len().div_ceil(len - at));
-            let number = self.page_at(segment, at).number;
-            let page = pages.page_mut(number);
-            for (slot, entry) in here.iter().enumerate() {
-                self.layout.set(page, slot, *entry);
-            }
-            let page = PageRef {
-                number,
-                first: here.first().map_or(u32::MAX, |entry| first_of(entry.tag)),
-                count: u16::try_from(here.len()).expect("a page has few slots"),
-            };
-            self.segments.set(segment, at, page);
-            rest = back;
-        }
-        for entry in entries {
-            self.ranks[entry.rank.number()] += 1;
-        }
-    }
-
     /// Takes back entries from pages, number and count of each; false when they are not in order, or so many are in one segment
     /// that the budget has no room for what names them.
     pub(crate) fn load(
@@ -444,12 +367,12 @@ impl HookTable {
     }
 }
 
-fn first_of(tag: u64) -> u32 {
+pub(super) fn first_of(tag: u64) -> u32 {
     u32::try_from(tag).expect("a tag has at most 32 bits")
 }
 
 /// Pages for so many entries, each no more than [`FULL`].
-fn pages_for(entries: usize, layout: SlotLayout) -> usize {
+pub(super) fn pages_for(entries: usize, layout: SlotLayout) -> usize {
     entries.div_ceil(layout.slots() * FULL / 100)
 }
 
