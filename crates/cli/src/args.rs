@@ -16,12 +16,12 @@ pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 
-/// Deduplicating backups: every byte is stored once.
+/// Deduplicating backups: what is equal is stored once.
 #[derive(Debug, Parser)]
 #[command(
     name = "onefold",
     version,
-    about = "Deduplicating backups: every byte is stored once",
+    about = "Deduplicating backups: what is equal is stored once",
     max_term_width = 110
 )]
 pub(crate) struct Cli {

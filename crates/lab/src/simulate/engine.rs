@@ -49,11 +49,6 @@ pub struct Policy {
     pub warm: bool,
 }
 
-impl Policy {
-    /// Memory of look-ups that nothing falls out of, for data sets of the papers' size: 25 million chunks.
-    pub const ALL_BYTES: u64 = 4 << 30;
-}
-
 impl Default for Policy {
     /// As the command line's backups are made.
     fn default() -> Self {

@@ -3,11 +3,12 @@
 //! Of how chunks are found there are two kinds. [`Finding::Exact`] is the simulator of Lillibridge 4.1: a full index of chunks,
 //! containers that are full when the next chunk would put them over their size. [`Finding::Engine`] is the engine's policy
 //! itself, over traces instead of bytes. With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone
-//! from their containers, nothing is merged, and restores are planned by the engine's own assemblers ([`restore::plan`],
-//! [`restore::lru`]).
+//! from their containers, nothing is merged, and restores are planned by the engine's own assemblers ([`restore::ahead`],
+//! [`restore::plan`], [`restore::lru`]).
 
 mod ahead;
 mod averages;
+mod bound;
 mod catalogs;
 mod containers;
 mod engine;
@@ -91,6 +92,8 @@ pub struct Outcome {
     pub restored: Vec<Restored>,
     /// Containers that are read with each way to look ahead ([`Simulator::looking_ahead`]).
     pub ahead: Vec<(Ahead, u64)>,
+    /// Containers that any restore reads with such memory, at least, for each size of it among those.
+    pub at_least: Vec<(u64, u64)>,
 }
 
 impl Outcome {
@@ -265,7 +268,7 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
                 Ok(())
             }
         };
-        let (mut restored, mut ahead) = (Vec::new(), Vec::new());
+        let (mut restored, mut ahead, mut at_least) = (Vec::new(), Vec::new(), Vec::new());
         if self.backups >= self.settings.skip {
             for memory in &self.settings.memories {
                 restored.push(measure::restore(&self.store, &recipe, *memory, &poll)?);
@@ -273,6 +276,12 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
             for memory in &self.ahead {
                 let references = measure::references(&self.store, &recipe);
                 ahead.push((*memory, ahead::reads(references, *memory, &poll)?));
+                if at_least.iter().all(|(bytes, _)| *bytes != memory.bytes) {
+                    let held = memory.bytes + self.store.slot_bytes();
+                    let bound = bound::reads_at_least(|| measure::references(&self.store, &recipe), held);
+                    at_least.push((memory.bytes, bound));
+                    poll()?;
+                }
             }
         }
         self.backups += 1;
@@ -288,6 +297,7 @@ impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Simulator<T> {
             looked,
             restored,
             ahead,
+            at_least,
         };
         if self.settings.schedule != Schedule::All {
             self.kept.add(recipe, head.extent);

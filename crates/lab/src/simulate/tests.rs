@@ -365,6 +365,24 @@ proptest! {
         prop_assert_eq!(looking(&chunks, 64, 64, Some(0)), rolling(&chunks, 64));
     }
 
+    /// However memory is used, and of whatever recipe: nobody reads less than is proved.
+    #[test]
+    fn nobody_reads_less_than_the_bound(chunks in prop::collection::vec((0..12_u8, 0..9_u8), 0..300), units in 1..4_u64) {
+        let bytes = units * 64;
+        let container: u64 = {
+            let of_container = (0..9).map(|slot| references(&[(1, slot)]).map(|Ok(one)| one.len).sum::<u64>());
+            of_container.sum()
+        };
+        let bound = |held| bound::reads_at_least(|| references(&chunks), held);
+        let at_least = bound(bytes + container);
+        prop_assert!(at_least <= looking(&chunks, bytes, 0, None));
+        prop_assert!(at_least <= rolling(&chunks, bytes));
+        let containers: BTreeSet<u8> = chunks.iter().map(|(container, _)| *container).filter(|n| *n > 0).collect();
+        prop_assert!(at_least >= containers.len() as u64);
+        prop_assert_eq!(bound(1 << 20), containers.len() as u64);
+        prop_assert!(bound(1) >= at_least);
+    }
+
     /// Room for all reads each container once; to know more reads no more than an area of the same bytes.
     #[test]
     fn who_knows_all_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
