@@ -19,6 +19,8 @@ const CHUNK_BYTES: u32 = 1 << 10;
 const CONTAINER_BYTES: u32 = 64 << 10;
 const REGION_BYTES: u32 = 8 << 10;
 const SEGMENT_CHUNKS: u32 = 16;
+/// Memory of an index that all hooks have room in.
+const ROOMY: usize = 64 << 20;
 
 /// What each backup is restored with: an area of so many bytes.
 const AREAS: [(u64, Assembly); 5] = [
@@ -52,9 +54,9 @@ impl Draws {
 }
 
 /// Generations of a file: parts overwritten, inserted, moved, repeated and zeroed.
-fn generations() -> Vec<Vec<u8>> {
+fn generations(bytes: usize) -> Vec<Vec<u8>> {
     let mut draws = Draws(7);
-    let mut file = draws.bytes(1 << 20);
+    let mut file = draws.bytes(bytes);
     let mut all = vec![file.clone()];
     for _ in 0..7 {
         for _ in 0..24 {
@@ -105,8 +107,13 @@ fn env() -> Env {
 }
 
 /// What the engine counts of each backup, and reads to restore it.
-fn by_engine(env: &Env, policy: Policy) -> Vec<(BackupReport, Vec<u64>)> {
-    let store = Store::open(env, &Credential::None, &OpenOptions::default()).unwrap();
+fn by_engine(env: &Env, policy: Policy, bytes: usize) -> Vec<(BackupReport, Vec<u64>)> {
+    // Read where it lies, hooks are looked up one by one; held in memory, many together, as the simulator does.
+    let options = OpenOptions {
+        index_memory_bytes_max: (policy.index_bytes < ROOMY).then_some(policy.index_bytes),
+        ..OpenOptions::default()
+    };
+    let store = Store::open(env, &Credential::None, &options).unwrap();
     let options = BackupOptions {
         host: b"host".to_vec(),
         user: b"user".to_vec(),
@@ -139,11 +146,11 @@ fn by_engine(env: &Env, policy: Policy) -> Vec<(BackupReport, Vec<u64>)> {
         });
         (report, reads.to_vec())
     };
-    generations().into_iter().map(back_up).collect()
+    generations(bytes).into_iter().map(back_up).collect()
 }
 
 /// What the simulator counts of them.
-fn by_simulator(env: &Env, policy: Policy) -> Vec<Outcome> {
+fn by_simulator(env: &Env, policy: Policy, bytes: usize) -> Vec<Outcome> {
     let config = object::config::open(env, crypto::Credential::NoPassword).unwrap();
     let printer = Fingerprinter::new(&config.keys.domain);
     let mut cutter = Cutter::under(printer, Cutting::Content(CHUNK_BYTES)).unwrap();
@@ -161,7 +168,7 @@ fn by_simulator(env: &Env, policy: Policy) -> Vec<Outcome> {
     })
     .unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for generation in generations() {
+    for generation in generations(bytes) {
         let path = folder.path().join("file");
         std::fs::write(&path, generation).unwrap();
         cutter.backup(&path, &mut simulator).unwrap();
@@ -170,10 +177,15 @@ fn by_simulator(env: &Env, policy: Policy) -> Vec<Outcome> {
 }
 
 fn compare(capping: Capping, memory: LookupMemory) -> Vec<Looked> {
+    compare_with(capping, memory, ROOMY, 1 << 20)
+}
+
+/// With an index of so many bytes, and files of so many at first.
+fn compare_with(capping: Capping, memory: LookupMemory, index_bytes: usize, bytes: usize) -> Vec<Looked> {
     let policy = Policy {
         capping,
         memory,
-        index_bytes: 64 << 20,
+        index_bytes,
         segment_chunks: SEGMENT_CHUNKS,
         region_bytes: REGION_BYTES,
         ..Policy::default()
@@ -188,8 +200,8 @@ fn compare(capping: Capping, memory: LookupMemory) -> Vec<Looked> {
         ..InitOptions::default()
     };
     drop(Store::init(&env, &Credential::None, &shape, None).unwrap());
-    let engine = by_engine(&env, policy);
-    let simulator = by_simulator(&env, policy);
+    let engine = by_engine(&env, policy, bytes);
+    let simulator = by_simulator(&env, policy, bytes);
     assert_eq!(engine.len(), simulator.len());
     for (n, ((report, reads), outcome)) in engine.iter().zip(&simulator).enumerate() {
         let looked = outcome.looked.unwrap();
@@ -261,6 +273,21 @@ fn with_a_small_cache() {
         loads(&small),
         loads(&large)
     );
+}
+
+/// So little memory for hooks that R falls while backups are made.
+#[test]
+fn with_sampled_hooks() {
+    for cap in [Cap::None, Cap::Least(4000)] {
+        let looked = compare_with(
+            capping(cap, 2),
+            LookupMemory::within(32 << 20),
+            64 << 10,
+            12 << 20,
+        );
+        let periods: Vec<u64> = looked.iter().map(|looked| looked.period).collect();
+        assert!(periods[0] > 1 && periods.is_sorted(), "{periods:?}");
+    }
 }
 
 #[test]
