@@ -332,6 +332,20 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
     bed.run(["lab", "reproduce", "fast13"])
         .expect(2)
         .says(&["--output"]);
+    bed.run([
+        "lab",
+        "reproduce",
+        "atc11",
+        "--only",
+        "index",
+        "--only",
+        "figure-9",
+        "--output",
+        "r",
+    ])
+    .expect(1)
+    .says(&["no part 'figure-9'", "equation-2, runs, index"]);
+    assert!(!bed.path("r").exists());
 }
 
 #[test]

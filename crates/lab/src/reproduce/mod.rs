@@ -41,7 +41,18 @@ pub struct Paper {
     pub title: &'static str,
     /// What `--full` measures, and what is measured without it: data, scale, memory and time that it takes.
     pub extents: [&'static str; 2],
+    /// What can be run by itself.
+    pub parts: &'static [Part],
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
+}
+
+/// A few experiments of a paper that are made together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// What it is called by: `equation-2`.
+    pub name: &'static str,
+    /// The experiments.
+    pub what: &'static str,
 }
 
 impl fmt::Debug for Paper {
@@ -53,18 +64,42 @@ impl fmt::Debug for Paper {
 }
 
 impl Paper {
-    /// Runs all experiments; `report` is handed each when it is complete.
+    /// The parts of these names; of none, all of them.
+    ///
+    /// # Errors
+    /// `Settings` where there is none of a name.
+    pub fn parts_named(&self, names: &[String]) -> Result<Vec<Part>, LabError> {
+        if names.is_empty() {
+            return Ok(self.parts.to_vec());
+        }
+        let named = names.iter().map(|name| {
+            let part = self.parts.iter().find(|part| part.name == name);
+            part.copied().ok_or_else(|| {
+                let there_are: Vec<&str> = self.parts.iter().map(|part| part.name).collect();
+                LabError::Settings(format!(
+                    "{} has no part '{name}': there are {}",
+                    self.name,
+                    there_are.join(", ")
+                ))
+            })
+        });
+        named.collect()
+    }
+
+    /// Runs the experiments of some parts; `report` is handed each when it is complete.
     ///
     /// # Errors
     /// `Interrupted`; of an experiment or of `report`.
     pub fn run(
         &self,
         extent: Extent,
+        parts: &[Part],
         progress: &Progress,
         report: &mut dyn FnMut(Experiment) -> Result<(), LabError>,
     ) -> Result<(), LabError> {
         (self.run)(&mut Run {
             extent,
+            parts,
             progress,
             report,
         })
@@ -83,11 +118,22 @@ pub enum Extent {
 /// What a paper's experiments run in.
 pub(crate) struct Run<'a> {
     pub(crate) extent: Extent,
+    parts: &'a [Part],
     pub(crate) progress: &'a Progress,
     report: &'a mut dyn FnMut(Experiment) -> Result<(), LabError>,
 }
 
 impl Run<'_> {
+    /// Whether the experiments of a part are wanted.
+    pub(crate) fn wants(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+
+    /// So many bytes if a part is wanted, else none.
+    pub(crate) fn bytes_of(&self, part: Part, bytes: u64) -> u64 {
+        if self.wants(part) { bytes } else { 0 }
+    }
+
     /// Hands over an experiment that is complete.
     pub(crate) fn report(&mut self, experiment: Experiment) -> Result<(), LabError> {
         (self.report)(experiment)

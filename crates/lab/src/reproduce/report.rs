@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::draw::svg;
 use super::experiment::{Experiment, Plot, Row, Verdict};
-use super::{Extent, Paper};
+use super::{Extent, Paper, Part};
 use crate::error::LabError;
 
 /// A folder that experiments are written to.
@@ -48,7 +48,7 @@ impl Report {
     ///
     /// # Errors
     /// `Settings` where there is anything in it; `Io`.
-    pub fn create(folder: &Path, paper: &Paper, extent: Extent) -> Result<Self, LabError> {
+    pub fn create(folder: &Path, paper: &Paper, extent: Extent, parts: &[Part]) -> Result<Self, LabError> {
         let failed = |source| io(folder, source);
         fs::create_dir_all(folder).map_err(failed)?;
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
@@ -63,10 +63,17 @@ impl Report {
             Extent::Full => (" --full", paper.extents[0]),
             Extent::Quick => ("", paper.extents[1]),
         };
+        // Of all there is no need to name them.
+        let some = parts.len() < paper.parts.len();
+        let some: String = parts
+            .iter()
+            .filter(|_| some)
+            .map(|part| format!(" --only {}", part.name))
+            .collect();
         let report = Self {
             folder: folder.to_owned(),
             heading: format!(
-                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}\n\n{scale}\n",
+                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}{some}\n\n{scale}\n",
                 paper.name, paper.title, paper.name
             ),
             experiments: Vec::new(),

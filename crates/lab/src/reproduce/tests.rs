@@ -7,15 +7,28 @@ use serde_json::Value;
 use super::axis::{Span, said};
 use super::*;
 
+const FIGURE_1: Part = Part {
+    name: "figure-1",
+    what: "the first",
+};
+const FIGURE_2: Part = Part {
+    name: "figure-2",
+    what: "the second",
+};
+
 const OTHER: Paper = Paper {
     name: "paper00",
     title: "Nobody: *Nothing*.",
     extents: ["All of it.", "Some of it."],
+    parts: &[FIGURE_1, FIGURE_2],
     run: |run| {
-        run.progress.expect(2);
-        for name in ["figure-1", "figure-2"] {
-            run.report(experiment(name))?;
-            run.progress.advance(1)?;
+        run.progress
+            .expect(run.bytes_of(FIGURE_1, 1) + run.bytes_of(FIGURE_2, 1));
+        for part in [FIGURE_1, FIGURE_2] {
+            if run.wants(part) {
+                run.report(experiment(part.name))?;
+                run.progress.advance(1)?;
+            }
         }
         Ok(())
     },
@@ -139,13 +152,52 @@ fn axes_are_marked_where_people_expect_it() {
 }
 
 #[test]
+fn parts_are_run_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = OTHER.parts_named(&["figure-2".to_owned()]).unwrap();
+    let mut report = Report::create(folder.path(), &OTHER, Extent::Quick, &parts).unwrap();
+    let progress = Progress::new(Arc::default());
+    OTHER
+        .run(Extent::Quick, &parts, &progress, &mut |one| report.add(one))
+        .unwrap();
+    let told: Vec<String> = report.finish().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!((told, progress.total()), (vec!["figure-2".to_owned()], 1));
+    let readme = fs::read_to_string(folder.path().join("README.md")).unwrap();
+    assert!(
+        readme.contains("reproduce paper00 --output FOLDER --only figure-2\n"),
+        "{readme}"
+    );
+    assert_eq!(OTHER.parts_named(&[]).unwrap(), OTHER.parts);
+    let error = OTHER.parts_named(&["figure-3".to_owned()]).unwrap_err();
+    assert!(
+        error.to_string().contains("there are figure-1, figure-2"),
+        "{error}"
+    );
+}
+
+/// Names are told apart, and by the parts of all papers something is run.
+#[test]
+fn every_paper_has_parts_of_names_of_their_own() {
+    for paper in PAPERS {
+        let names: std::collections::BTreeSet<&str> = paper.parts.iter().map(|part| part.name).collect();
+        assert!(
+            names.len() == paper.parts.len() && names.len() > 1,
+            "{}",
+            paper.name
+        );
+    }
+}
+
+#[test]
 fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("report");
-    let mut report = Report::create(&place, &OTHER, Extent::Full).unwrap();
+    let mut report = Report::create(&place, &OTHER, Extent::Full, OTHER.parts).unwrap();
     let progress = Progress::new(Arc::default());
     OTHER
-        .run(Extent::Full, &progress, &mut |experiment| report.add(experiment))
+        .run(Extent::Full, OTHER.parts, &progress, &mut |experiment| {
+            report.add(experiment)
+        })
         .unwrap();
     assert_eq!((progress.done(), progress.total()), (2, 2));
     let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
@@ -198,17 +250,17 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
 #[test]
 fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
     let folder = tempfile::tempdir().unwrap();
-    Report::create(folder.path(), &OTHER, Extent::Quick).unwrap();
+    Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap();
     assert!(
         fs::read_to_string(folder.path().join("README.md"))
             .unwrap()
             .contains("Some of it.")
     );
-    let error = Report::create(folder.path(), &OTHER, Extent::Quick).unwrap_err();
+    let error = Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap_err();
     assert!(error.to_string().contains("is not empty"), "{error}");
     let file = folder.path().join("README.md");
     assert!(matches!(
-        Report::create(&file, &OTHER, Extent::Quick),
+        Report::create(&file, &OTHER, Extent::Quick, OTHER.parts),
         Err(LabError::Io { .. })
     ));
 }
@@ -216,11 +268,14 @@ fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
 #[test]
 fn who_asks_to_stop_keeps_what_is_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let mut report = Report::create(folder.path(), &OTHER, Extent::Quick).unwrap();
+    let mut report = Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap();
     let cancelled = Arc::new(AtomicBool::new(true));
-    let stopped = OTHER.run(Extent::Quick, &Progress::new(cancelled), &mut |experiment| {
-        report.add(experiment)
-    });
+    let stopped = OTHER.run(
+        Extent::Quick,
+        OTHER.parts,
+        &Progress::new(cancelled),
+        &mut |experiment| report.add(experiment),
+    );
     assert!(matches!(stopped, Err(LabError::Interrupted)));
     let readme = fs::read_to_string(folder.path().join("README.md")).unwrap();
     assert!(

@@ -17,6 +17,9 @@ pub(crate) struct Reproduce {
     /// Measure at the paper's scale as far as an hour and 16 GiB go, not at a smaller one in minutes
     #[arg(long)]
     pub(crate) full: bool,
+    /// Measure this part of the paper alone, or these; a name that it has not is refused with those that it has
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Vec<String>,
 }
 
 /// One of the papers that there are.

@@ -34,10 +34,11 @@ struct Reproduced<'a> {
 
 pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     let extent = if args.full { Extent::Full } else { Extent::Quick };
-    let mut report = Report::create(&args.output, args.paper, extent)?;
+    let parts = args.paper.parts_named(&args.only)?;
+    let mut report = Report::create(&args.output, args.paper, extent, &parts)?;
     let measured = Progress::new(super::super::cancel_flag()?);
     progress::beside(output, args.paper.name, &|| status(&measured), || {
-        args.paper.run(extent, &measured, &mut |experiment| {
+        args.paper.run(extent, &parts, &measured, &mut |experiment| {
             rows_at_once(&experiment, output).map_err(|source| LabError::Io {
                 what: experiment.name.clone(),
                 source,

@@ -4,7 +4,7 @@ use super::engine::cores;
 use super::throughput::{self, IndexForm, Rates, Setting};
 use super::{Size, gib, number, percent, streams};
 use crate::error::LabError;
-use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
+use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// Fingerprinting threads in table 3.
 const WORKERS: [usize; 3] = [1, 2, 4];
@@ -16,6 +16,11 @@ const COMPARED_MAX: u64 = 16;
 const SAME: f64 = 0.8;
 const STORE: &str = "Backups by the engine, chunks of 4 KiB, containers of 16 MiB, not compressed, into a store in memory that gives \
                      up data containers' regions, which were fingerprinted, sealed and put";
+
+pub(super) const PART: Part = Part {
+    name: "throughput",
+    what: "figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near full",
+};
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size) -> u64 {

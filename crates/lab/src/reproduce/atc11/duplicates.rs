@@ -5,7 +5,7 @@ use super::efficiency::{self, Backed, Cache, Order, Repeated};
 use super::engine::{CHUNK_BYTES, cores};
 use super::{Size, number, percent, share};
 use crate::error::LabError;
-use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
+use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// T: R = 1/128.
 const PERIOD: u64 = 128;
@@ -19,17 +19,40 @@ const EFFICIENCY: f64 = 0.97;
 /// And of synthetic duplicates, this share is found.
 const FOUND: f64 = 0.975;
 
+pub(super) const STREAMS: Part = Part {
+    name: "duplicates",
+    what: "section 4.2: duplicates of synthetic data",
+};
+pub(super) const IMAGES: Part = Part {
+    name: "table-4",
+    what: "table 4: four images of a virtual machine's disk",
+};
+
 /// Bytes of all backups.
-pub(super) fn bytes(size: &Size) -> u64 {
-    4 * efficiency::bytes_of_images(size.image_divisor) + 4 * size.stream_bytes
+pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
+    let images = 4 * efficiency::bytes_of_images(size.image_divisor);
+    run.bytes_of(IMAGES, images) + run.bytes_of(STREAMS, 4 * size.stream_bytes)
 }
 
 /// Runs all of them.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
+    if run.wants(STREAMS) {
+        streams(size, run)?;
+    }
+    if run.wants(IMAGES) {
+        images(size, run)?;
+    }
+    Ok(())
+}
+
+fn streams(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("duplicates of streams");
     let [same, woven] = [Order::Same, Order::Woven(TURN)]
         .map(|order| efficiency::back_up_again(size.stream_bytes, order, PERIOD, cores(), run.progress));
-    run.report(synthetic(&same?, &woven?))?;
+    run.report(synthetic(&same?, &woven?))
+}
+
+fn images(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("images");
     let at = |cached, period| {
         efficiency::back_up_images(size.image_divisor, cached, period, cores(), run.progress)

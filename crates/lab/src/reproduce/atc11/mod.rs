@@ -13,6 +13,7 @@ mod engine;
 mod fill;
 pub mod hollow;
 mod images;
+mod near_full;
 mod reclaim;
 mod references;
 mod repeat;
@@ -37,6 +38,16 @@ pub(super) const PAPER: Paper = Paper {
         "An eighth of the hooks and of the images, some 60 GB of backups: minutes on two cores, within 3 GiB. `--full` \
          measures all of them.",
     ],
+    parts: &[
+        duplicates::STREAMS,
+        duplicates::IMAGES,
+        backups::PART,
+        references::PART,
+        sampled::EQUATION_1,
+        sampled::EQUATION_2,
+        sampled::RUNS,
+        sampled::INDEX,
+    ],
     run,
 };
 
@@ -46,15 +57,19 @@ fn run(run: &mut Run<'_>) -> Result<(), LabError> {
 
 fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     let bytes = [
-        sampled::bytes(size),
-        duplicates::bytes(size),
-        backups::bytes(size),
-        references::bytes(size),
+        sampled::bytes(size, run),
+        duplicates::bytes(size, run),
+        run.bytes_of(backups::PART, backups::bytes(size)),
+        run.bytes_of(references::PART, references::bytes(size)),
     ];
     run.progress.expect(bytes.iter().sum());
     duplicates::run(size, run)?;
-    backups::run(size, run)?;
-    references::run(size, run)?;
+    if run.wants(backups::PART) {
+        backups::run(size, run)?;
+    }
+    if run.wants(references::PART) {
+        references::run(size, run)?;
+    }
     sampled::run(size, &SystemClock, run)
 }
 

@@ -6,7 +6,7 @@ use super::throughput::{self, Restored};
 use super::{Size, gib, share, streams};
 use crate::error::LabError;
 use crate::reproduce::statistics::line;
-use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
+use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// Restores at once.
 const RESTORES: [u64; 3] = [1, 2, 4];
@@ -14,6 +14,11 @@ const RESTORES: [u64; 3] = [1, 2, 4];
 const CHANGES: [u64; 4] = [1, 2, 4, 8];
 /// The least of so many.
 const CHANGE_RUNS: usize = 5;
+
+pub(super) const PART: Part = Part {
+    name: "references",
+    what: "figure 5: updating references, and restores",
+};
 
 /// Bytes of all backups and restores.
 pub(super) fn bytes(size: &Size) -> u64 {

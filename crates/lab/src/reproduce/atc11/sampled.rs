@@ -6,36 +6,50 @@ use index::sampling::{SamplingRate, predicted_efficiency, rate_that_fits};
 
 use super::chunks::CONTAINER_CHUNKS;
 use super::engine::CHUNK_BYTES;
-use super::fill::{self, Filled, Halving, Scale};
+use super::fill::{self, Halving, Scale};
+use super::near_full::{self, BUDGET_BYTES, HOOKS};
 use super::repeat::{self, Repeated, Setting};
 use super::runs::{self, Measured};
 use super::{Size, number, percent, share};
 use crate::error::LabError;
-use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
+use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
-/// The index of 1.2 billion hooks has this much memory at most.
-const BUDGET_BYTES: u64 = 10_000_000_000;
-const HOOKS: u64 = 1_200_000_000;
 /// R = 1/128.
 const HALVINGS: u8 = 7;
-/// The paper's processor, in cycles a nanosecond.
-const CYCLES: f64 = 3.0;
 /// The rates that equation 2 is looked at for, as halvings.
 const RATES: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
 /// Of synthetic duplicates at the paper's rate, this share is found.
 const FOUND: f64 = 0.975;
-/// A look-up rate near full is at least this share of that at 1 %.
-const NEAR_FULL: f64 = 0.8;
 const CACHED_CONTAINERS: u64 = 16;
 
+pub(super) const EQUATION_1: Part = Part {
+    name: "equation-1",
+    what: "equation 1: progressive sampling",
+};
+pub(super) const EQUATION_2: Part = Part {
+    name: "equation-2",
+    what: "equation 2: duplicates found at a sampling rate",
+};
+pub(super) const RUNS: Part = Part {
+    name: "runs",
+    what: "section 3.2.3: the form of the index for SSD",
+};
+pub(super) const INDEX: Part = Part {
+    name: "index",
+    what: "figure 6, sections 4.1.1 and 4.3: the index near full",
+};
+
 /// Bytes of the backups that all this stands for.
-pub(super) fn bytes(size: &Size) -> u64 {
+pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
     let scale = scale(size);
     let containers = fill::containers(scale) + fill::containers(scale) / 100;
     // R is halved when it has taken, at R = 1, some 7 bytes a chunk; until the last it is doubled each time.
     let halving = (size.halving_bytes as u64 / 7) << (HALVINGS - 1);
     let repeated = RATES.len() as u64 * size.repeated_containers * CONTAINER_CHUNKS;
-    (containers * CONTAINER_CHUNKS + halving + repeated) * u64::from(CHUNK_BYTES)
+    let chunks = run.bytes_of(INDEX, containers * CONTAINER_CHUNKS)
+        + run.bytes_of(EQUATION_1, halving)
+        + run.bytes_of(EQUATION_2, repeated);
+    chunks * u64::from(CHUNK_BYTES)
 }
 
 fn scale(size: &Size) -> Scale {
@@ -53,28 +67,37 @@ fn rate(halvings: u8) -> SamplingRate {
 
 /// Runs all of them.
 pub(super) fn run(size: &Size, clock: &dyn Clock, run: &mut Run<'_>) -> Result<(), LabError> {
-    run.progress.begin("equation 1");
-    let halvings = fill::halve(size.halving_bytes, HALVINGS, run.progress)?;
-    run.report(equation_1(size.halving_bytes, &halvings))?;
-    run.progress.begin("equation 2");
-    let each = RATES.iter().map(|halvings| {
-        let setting = Setting {
-            rate: rate(*halvings),
-            containers: size.repeated_containers,
-            cached: CACHED_CONTAINERS,
-            eviction: Eviction::ContainerLru,
-        };
-        repeat::repeat(setting, run.progress)
-    });
-    let repeated = each.collect::<Result<Vec<_>, _>>()?;
-    run.report(equation_2(&repeated))?;
-    run.progress.begin("index in runs");
-    let each = [1, 4, 8].map(|runs| runs::measure(size.runs_containers, runs, clock, run.progress));
-    let measured = each.into_iter().collect::<Result<Vec<_>, _>>()?;
-    run.report(in_runs(&measured))?;
-    run.progress.begin("index near full");
-    let filled = fill::fill(scale(size), clock, run.progress)?;
-    run.report(near_full(&filled, size.index_divisor))
+    if run.wants(EQUATION_1) {
+        run.progress.begin("equation 1");
+        let halvings = fill::halve(size.halving_bytes, HALVINGS, run.progress)?;
+        run.report(equation_1(size.halving_bytes, &halvings))?;
+    }
+    if run.wants(EQUATION_2) {
+        run.progress.begin("equation 2");
+        let each = RATES.iter().map(|halvings| {
+            let setting = Setting {
+                rate: rate(*halvings),
+                containers: size.repeated_containers,
+                cached: CACHED_CONTAINERS,
+                eviction: Eviction::ContainerLru,
+            };
+            repeat::repeat(setting, run.progress)
+        });
+        let repeated = each.collect::<Result<Vec<_>, _>>()?;
+        run.report(equation_2(&repeated))?;
+    }
+    if run.wants(RUNS) {
+        run.progress.begin("index in runs");
+        let each = [1, 4, 8].map(|runs| runs::measure(size.runs_containers, runs, clock, run.progress));
+        let measured = each.into_iter().collect::<Result<Vec<_>, _>>()?;
+        run.report(in_runs(&measured))?;
+    }
+    if run.wants(INDEX) {
+        run.progress.begin("index near full");
+        let filled = fill::fill(scale(size), clock, run.progress)?;
+        run.report(near_full::experiment(&filled, size.index_divisor))?;
+    }
+    Ok(())
 }
 
 fn equation_1(budget_bytes: usize, halvings: &[Halving]) -> Experiment {
@@ -283,192 +306,5 @@ fn in_runs(measured: &[Measured]) -> Experiment {
         ),
         rows,
         plots: Vec::new(),
-    }
-}
-
-fn near_full(filled: &Filled, divisor: u64) -> Experiment {
-    let first = filled.loads.first();
-    let Some((first, last)) = first.zip(filled.loads.last()) else {
-        unreachable!("an index is asked at several loads");
-    };
-    let stats = last.stats;
-    let hooks = stats.entries[0];
-    let part = |what: &str| {
-        if divisor == 1 {
-            what.to_owned()
-        } else {
-            format!("{what} (a {divisor}th of the paper's)")
-        }
-    };
-    let terabytes = fill::terabytes(filled.chunks);
-    let least = |of: fn(&fill::Load) -> f64| of(last);
-    let (known, new) = (least(|load| load.known_ratio), least(|load| load.new_ratio));
-    let emptied = |which: &str, ratio: f64| {
-        Row::new(
-            format!("rate of look-ups {which}, near full to itself emptied to 1 %"),
-            "slightly slower",
-            format!("{ratio:.2}"),
-        )
-        .value(ratio)
-        .met(
-            ratio >= NEAR_FULL,
-            "the fuller table misses the processor's caches more often",
-        )
-    };
-    // Of those that a backup of duplicates makes, one in T finds: what comes before each container's first hook is asked for in vain.
-    let mixed = |known: f64, new: f64| known + (number(filled.scale.rate.period()) - 1.0) * new;
-    let of_other = mixed(last.known_ns * known, last.new_ns * new);
-    let as_asked = of_other / mixed(last.known_ns, last.new_ns);
-    let cycles = |nanos: f64| format!("{nanos:.0} ns, {:.0} cycles at 3 GHz", nanos * CYCLES);
-    let insert = filled.loads.iter().map(|load| load.insert_ns).fold(0.0, f64::max);
-    let period = filled.scale.rate.period();
-    let sustained = number(period) * f64::from(CHUNK_BYTES) / last.known_ns;
-    let rows = vec![
-        Row::new(
-            part("memory for 1.2 billion hooks"),
-            "25 GB; at most 10 are aimed at",
-            format!(
-                "{:.2} GB for {:.3} billion, {:.2} bytes each",
-                number(stats.bytes) / 1e9,
-                number(hooks) / 1e9,
-                stats.bytes_per_entry
-            ),
-        )
-        .value(number(stats.bytes))
-        .met(
-            stats.bytes <= BUDGET_BYTES / divisor && hooks >= HOOKS / divisor && filled.lost == 0,
-            "the index had to drop hooks",
-        ),
-        Row::new(
-            part("data that they are the index of, in chunks of 4 KiB"),
-            "500 TB, 123 billion chunks, at R = 1/101",
-            format!(
-                "{terabytes:.0} TB, {:.1} billion chunks, at R = 1/{period}",
-                number(filled.chunks) / 1e9
-            ),
-        )
-        .value(terabytes)
-        .met(terabytes * number(divisor) >= 500.0, "less"),
-        Row::new(
-            "hooks that were added and are not found, of those asked for",
-            "",
-            format!(
-                "{}; {} new chunks were taken for known ones",
-                filled.lost, filled.made_up
-            ),
-        )
-        .value(number(filled.lost))
-        .met(filled.lost == 0, "hooks are lost"),
-        Row::new(
-            "rate of look-ups as backups make them, near full to another index at 1 %",
-            "slightly slower",
-            format!("{as_asked:.2}, one in {} finding", filled.scale.rate.period()),
-        )
-        .value(as_asked)
-        .met(
-            as_asked >= NEAR_FULL,
-            "the fuller table misses the processor's caches more often",
-        ),
-        Row::new(
-            "rate of look-ups that find, near full to another index at 1 %",
-            "slightly slower",
-            format!("{known:.2}"),
-        )
-        .value(known)
-        .met(
-            known >= NEAR_FULL,
-            "the fuller table misses the processor's caches more often",
-        ),
-        Row::new(
-            "rate of look-ups that find nothing, near full to another at 1 %",
-            "slightly slower",
-            format!("{new:.2}"),
-        )
-        .value(new)
-        .met(
-            new >= NEAR_FULL,
-            "the fuller table misses the processor's caches more often",
-        ),
-        emptied("that find", filled.emptied_known_ratio),
-        emptied("that find nothing", filled.emptied_new_ratio),
-        Row::new(
-            "look-up, near full",
-            "12,020 cycles at most",
-            cycles(last.known_ns),
-        )
-        .value(last.known_ns)
-        .met(last.known_ns * CYCLES <= 12_020.0, "slower"),
-        Row::new("insertion, at any load", "7,619 cycles at most", cycles(insert))
-            .value(insert)
-            .met(insert * CYCLES <= 7_619.0, "slower"),
-        Row::new(
-            "removal, one container in 16 together",
-            "16,836 cycles at most",
-            cycles(filled.remove_ns),
-        )
-        .value(filled.remove_ns)
-        .met(filled.remove_ns * CYCLES <= 16_836.0, "slower"),
-        Row::new(
-            "rate of duplicates that the index can sustain, one thread",
-            "98.5 GB/s at T = 101",
-            format!("{sustained:.0} GB/s at T = {period}"),
-        )
-        .value(sustained)
-        .met(sustained >= 98.5, "slower"),
-    ];
-    let points = |of: fn(&fill::Load) -> f64| {
-        let each = filled.loads.iter().map(|load| (100.0 * load.share, of(load)));
-        each.collect::<Vec<_>>()
-    };
-    let subtitle = format!(
-        "{:.2} GB for {:.2} billion hooks, R = 1/{period}",
-        number(filled.scale.budget_bytes as u64) / 1e9,
-        number(hooks) / 1e9
-    );
-    let plot = |name: &str, title: &str, y: Axis, series| Plot {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        subtitle: subtitle.clone(),
-        x: Axis::linear("hooks, % of all"),
-        y,
-        series,
-    };
-    Experiment {
-        name: "figure-6-index".to_owned(),
-        title: "figure 6, sections 4.1.1 and 4.3: the index near full".to_owned(),
-        seeds: vec!["G4", "G5", "G11"],
-        setup: format!(
-            "The engine's index in memory (`index::MemoryIndex`), at most {:.2} GB. The fingerprint of each of {:.1} billion chunks \
-             is drawn, and of each container of 4,096 the hooks that stay at R = 1/{period} are added. Look-ups are timed by turns \
-             with those of another index of the same budget at 1 % of the hooks (load {:.2} of its slots; {:.2} near full), which has \
-             taken so much less memory, and then with those of the same index after all but 1 % were removed, in the memory that \
-             it has had: medians. Known hooks are drawn from all that an index holds.",
-            number(filled.scale.budget_bytes as u64) / 1e9,
-            number(filled.chunks) / 1e9,
-            first.stats.load,
-            stats.load
-        ),
-        rows,
-        plots: vec![
-            plot(
-                "figure-6-index",
-                "Look-ups as the index fills",
-                Axis::linear("rate, of that at 1 %"),
-                vec![
-                    Series::new("found", points(|load| load.known_ratio)),
-                    Series::new("not found", points(|load| load.new_ratio)),
-                ],
-            ),
-            plot(
-                "figure-6-index-times",
-                "Time of a look-up and of an insertion",
-                Axis::linear("nanoseconds"),
-                vec![
-                    Series::new("look-up, found", points(|load| load.known_ns)),
-                    Series::new("look-up, not found", points(|load| load.new_ns)),
-                    Series::new("insertion", points(|load| load.insert_ns)),
-                ],
-            ),
-        ],
     }
 }

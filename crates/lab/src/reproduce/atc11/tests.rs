@@ -34,6 +34,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
         &size,
         &mut Run {
             extent: Extent::Quick,
+            parts: PAPER.parts,
             progress: &progress,
             report: &mut report,
         },

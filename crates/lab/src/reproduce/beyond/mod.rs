@@ -7,7 +7,7 @@ mod caps;
 mod defaults;
 mod look_ahead;
 
-use super::{Extent, Paper, Run};
+use super::{Extent, Paper, Part, Run};
 use crate::error::LabError;
 use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
 use crate::simulate::Schedule;
@@ -21,6 +21,7 @@ pub(super) const PAPER: Paper = Paper {
         "Backups of 1 GB on every data set.",
         "Backups of 256 MB on every data set.",
     ],
+    parts: &[LOOK_AHEAD, CAPS, DEFAULT],
     run,
 };
 
@@ -117,24 +118,42 @@ fn data(bytes: u64, weeks: u32) -> Vec<Data> {
     all
 }
 
+const LOOK_AHEAD: Part = Part {
+    name: "look-ahead",
+    what: "restores that look ahead, against assembly areas of the same memory",
+};
+const CAPS: Part = Part {
+    name: "caps",
+    what: "kinds of cap, at the same loss and memory",
+};
+const DEFAULT: Part = Part {
+    name: "default-cap",
+    what: "the default cap on '2year'",
+};
+
 fn run(run: &mut Run<'_>) -> Result<(), LabError> {
     let bytes = match run.extent {
         Extent::Full => 1_000_000_000,
         Extent::Quick => 256_000_000,
     };
-    let mut all = data(bytes, 48);
+    let replays = run.bytes_of(LOOK_AHEAD, look_ahead::REPLAYS) + run.bytes_of(CAPS, caps::REPLAYS);
+    let mut all = if replays > 0 { data(bytes, 48) } else { Vec::new() };
     for data in &mut all {
         data.count()?;
-        run.progress
-            .expect((look_ahead::REPLAYS + caps::REPLAYS) * data.bytes);
+        run.progress.expect(replays * data.bytes);
     }
-    look_ahead::run(run, &mut all, bytes)?;
-    caps::run(run, &mut all, bytes)?;
-    defaults::run(
-        run,
-        match run.extent {
+    if run.wants(LOOK_AHEAD) {
+        look_ahead::run(run, &mut all, bytes)?;
+    }
+    if run.wants(CAPS) {
+        caps::run(run, &mut all, bytes)?;
+    }
+    if run.wants(DEFAULT) {
+        let weeks = match run.extent {
             Extent::Full => 96,
             Extent::Quick => 24,
-        },
-    )
+        };
+        defaults::run(run, weeks)?;
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ mod tests;
 
 use restore::plan::Assembly;
 
-use super::{Extent, Paper, Progress, Run};
+use super::{Extent, Paper, Part, Progress, Run};
 use crate::error::LabError;
 use data::Data;
 
@@ -31,6 +31,13 @@ pub(super) const PAPER: Paper = Paper {
          one and a fortieth of the other, with all caps of the paper's.",
         "A tenth of '2year' and of Workgroup-like data; where caps vary, a twentieth of the one and a \
          fortieth of the other, with a few of the caps.",
+    ],
+    parts: &[
+        TWO_YEAR,
+        TWO_YEAR_CAPPED,
+        WORKGROUP,
+        WORKGROUP_CONTAINERS,
+        WORKGROUP_CAPPED,
     ],
     run,
 };
@@ -88,6 +95,27 @@ impl Extents {
     }
 }
 
+const TWO_YEAR: Part = Part {
+    name: "2year",
+    what: "2year, not capped: figures 1, 2, 3 and 8",
+};
+const TWO_YEAR_CAPPED: Part = Part {
+    name: "2year-capped",
+    what: "2year, capped: figures 4, 5, 6, 7 and 9",
+};
+const WORKGROUP: Part = Part {
+    name: "workgroup",
+    what: "Workgroup, not capped: figures 1, 2, 3 and 8",
+};
+const WORKGROUP_CONTAINERS: Part = Part {
+    name: "workgroup-containers",
+    what: "Workgroup: figures 10, 11 and 12",
+};
+const WORKGROUP_CAPPED: Part = Part {
+    name: "workgroup-capped",
+    what: "Workgroup, capped: figures 4, 5, 6, 7 and 9",
+};
+
 fn run(run: &mut Run<'_>) -> Result<(), LabError> {
     let extents = Extents::of(run.extent, run.progress)?;
     reproduce(run, &extents)
@@ -96,19 +124,34 @@ fn run(run: &mut Run<'_>) -> Result<(), LabError> {
 fn reproduce(run: &mut Run<'_>, extents: &Extents) -> Result<(), LabError> {
     let tries =
         capping::caps(extents.caps).len() + capping::windows(extents.windows_mb, extents.windows_caps).len();
-    for (data, trials) in [
-        (&extents.two_year, 1),
-        (&extents.workgroup, 1 + containers::TRIALS),
-        (&extents.two_year_small, tries as u64),
-        (&extents.workgroup_small, tries as u64),
+    let tries = tries as u64;
+    for (part, data, trials) in [
+        (TWO_YEAR, &extents.two_year, 1),
+        (TWO_YEAR_CAPPED, &extents.two_year_small, tries),
+        (WORKGROUP, &extents.workgroup, 1),
+        (WORKGROUP_CONTAINERS, &extents.workgroup, containers::TRIALS),
+        (WORKGROUP_CAPPED, &extents.workgroup_small, tries),
     ] {
-        data.expect(trials, run.progress);
+        if run.wants(part) {
+            data.expect(trials, run.progress);
+        }
     }
-    uncapped(run, &extents.two_year)?;
-    capped(run, &extents.two_year_small, extents)?;
-    uncapped(run, &extents.workgroup)?;
-    container_sizes(run, &extents.workgroup)?;
-    capped(run, &extents.workgroup_small, extents)
+    if run.wants(TWO_YEAR) {
+        uncapped(run, &extents.two_year)?;
+    }
+    if run.wants(TWO_YEAR_CAPPED) {
+        capped(run, &extents.two_year_small, extents)?;
+    }
+    if run.wants(WORKGROUP) {
+        uncapped(run, &extents.workgroup)?;
+    }
+    if run.wants(WORKGROUP_CONTAINERS) {
+        container_sizes(run, &extents.workgroup)?;
+    }
+    if run.wants(WORKGROUP_CAPPED) {
+        capped(run, &extents.workgroup_small, extents)?;
+    }
+    Ok(())
 }
 
 /// Figures 1, 2, 3 and 8.

@@ -30,6 +30,7 @@ fn reproduced(extents: &Extents) -> Vec<Experiment> {
     reproduce(
         &mut Run {
             extent: Extent::Quick,
+            parts: PAPER.parts,
             progress: &progress,
             report: &mut |experiment| {
                 experiments.push(experiment);
@@ -137,6 +138,8 @@ fn memory_shrinks_with_the_data_and_never_below_a_container() {
 #[test]
 fn who_asks_to_stop_is_heard() {
     let progress = Progress::new(Arc::new(AtomicBool::new(true)));
-    let stopped = PAPER.run(Extent::Quick, &progress, &mut |_| panic!("nothing is complete"));
+    let stopped = PAPER.run(Extent::Quick, PAPER.parts, &progress, &mut |_| {
+        panic!("nothing is complete")
+    });
     assert!(matches!(stopped, Err(LabError::Interrupted)));
 }
