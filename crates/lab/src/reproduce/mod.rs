@@ -46,14 +46,9 @@ pub struct Paper {
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
 }
 
-/// A few experiments of a paper that are made together.
+/// A few experiments of a paper that are made together, by what they are called: `equation-2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// What it is called by: `equation-2`.
-    pub name: &'static str,
-    /// The experiments.
-    pub what: &'static str,
-}
+pub struct Part(pub &'static str);
 
 impl fmt::Debug for Paper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,9 +68,9 @@ impl Paper {
             return Ok(self.parts.to_vec());
         }
         let named = names.iter().map(|name| {
-            let part = self.parts.iter().find(|part| part.name == name);
+            let part = self.parts.iter().find(|part| part.0 == name);
             part.copied().ok_or_else(|| {
-                let there_are: Vec<&str> = self.parts.iter().map(|part| part.name).collect();
+                let there_are: Vec<&str> = self.parts.iter().map(|part| part.0).collect();
                 LabError::Settings(format!(
                     "{} has no part '{name}': there are {}",
                     self.name,

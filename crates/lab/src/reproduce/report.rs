@@ -68,7 +68,7 @@ impl Report {
         let some: String = parts
             .iter()
             .filter(|_| some)
-            .map(|part| format!(" --only {}", part.name))
+            .map(|part| format!(" --only {}", part.0))
             .collect();
         let report = Self {
             folder: folder.to_owned(),

@@ -7,14 +7,10 @@ use serde_json::Value;
 use super::axis::{Span, said};
 use super::*;
 
-const FIGURE_1: Part = Part {
-    name: "figure-1",
-    what: "the first",
-};
-const FIGURE_2: Part = Part {
-    name: "figure-2",
-    what: "the second",
-};
+/// The first.
+const FIGURE_1: Part = Part("figure-1");
+/// The second.
+const FIGURE_2: Part = Part("figure-2");
 
 const OTHER: Paper = Paper {
     name: "paper00",
@@ -26,7 +22,7 @@ const OTHER: Paper = Paper {
             .expect(run.bytes_of(FIGURE_1, 1) + run.bytes_of(FIGURE_2, 1));
         for part in [FIGURE_1, FIGURE_2] {
             if run.wants(part) {
-                run.report(experiment(part.name))?;
+                run.report(experiment(part.0))?;
                 run.progress.advance(1)?;
             }
         }
@@ -179,7 +175,7 @@ fn parts_are_run_by_themselves() {
 #[test]
 fn every_paper_has_parts_of_names_of_their_own() {
     for paper in PAPERS {
-        let names: std::collections::BTreeSet<&str> = paper.parts.iter().map(|part| part.name).collect();
+        let names: std::collections::BTreeSet<&str> = paper.parts.iter().map(|part| part.0).collect();
         assert!(
             names.len() == paper.parts.len() && names.len() > 1,
             "{}",

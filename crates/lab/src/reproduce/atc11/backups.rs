@@ -17,10 +17,8 @@ const SAME: f64 = 0.8;
 const STORE: &str = "Backups by the engine, chunks of 4 KiB, containers of 16 MiB, not compressed, into a store in memory that gives \
                      up data containers' regions, which were fingerprinted, sealed and put";
 
-pub(super) const PART: Part = Part {
-    name: "throughput",
-    what: "figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near full",
-};
+/// Figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near full.
+pub(super) const PART: Part = Part("throughput");
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size) -> u64 {

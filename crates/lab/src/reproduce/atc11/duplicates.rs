@@ -19,14 +19,10 @@ const EFFICIENCY: f64 = 0.97;
 /// And of synthetic duplicates, this share is found.
 const FOUND: f64 = 0.975;
 
-pub(super) const STREAMS: Part = Part {
-    name: "duplicates",
-    what: "section 4.2: duplicates of synthetic data",
-};
-pub(super) const IMAGES: Part = Part {
-    name: "table-4",
-    what: "table 4: four images of a virtual machine's disk",
-};
+/// Section 4.2: duplicates of synthetic data.
+pub(super) const STREAMS: Part = Part("duplicates");
+/// Table 4: four images of a virtual machine's disk.
+pub(super) const IMAGES: Part = Part("table-4");
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {

@@ -15,10 +15,8 @@ const CHANGES: [u64; 4] = [1, 2, 4, 8];
 /// The least of so many.
 const CHANGE_RUNS: usize = 5;
 
-pub(super) const PART: Part = Part {
-    name: "references",
-    what: "figure 5: updating references, and restores",
-};
+/// Figure 5: updating references, and restores.
+pub(super) const PART: Part = Part("references");
 
 /// Bytes of all backups and restores.
 pub(super) fn bytes(size: &Size) -> u64 {

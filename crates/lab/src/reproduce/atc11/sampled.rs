@@ -22,22 +22,14 @@ const RATES: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
 const FOUND: f64 = 0.975;
 const CACHED_CONTAINERS: u64 = 16;
 
-pub(super) const EQUATION_1: Part = Part {
-    name: "equation-1",
-    what: "equation 1: progressive sampling",
-};
-pub(super) const EQUATION_2: Part = Part {
-    name: "equation-2",
-    what: "equation 2: duplicates found at a sampling rate",
-};
-pub(super) const RUNS: Part = Part {
-    name: "runs",
-    what: "section 3.2.3: the form of the index for SSD",
-};
-pub(super) const INDEX: Part = Part {
-    name: "index",
-    what: "figure 6, sections 4.1.1 and 4.3: the index near full",
-};
+/// Equation 1: progressive sampling.
+pub(super) const EQUATION_1: Part = Part("equation-1");
+/// Equation 2: duplicates found at a sampling rate.
+pub(super) const EQUATION_2: Part = Part("equation-2");
+/// Section 3.2.3: the form of the index for SSD.
+pub(super) const RUNS: Part = Part("runs");
+/// Figure 6, sections 4.1.1 and 4.3: the index near full.
+pub(super) const INDEX: Part = Part("index");
 
 /// Bytes of the backups that all this stands for.
 pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {

@@ -118,18 +118,12 @@ fn data(bytes: u64, weeks: u32) -> Vec<Data> {
     all
 }
 
-const LOOK_AHEAD: Part = Part {
-    name: "look-ahead",
-    what: "restores that look ahead, against assembly areas of the same memory",
-};
-const CAPS: Part = Part {
-    name: "caps",
-    what: "kinds of cap, at the same loss and memory",
-};
-const DEFAULT: Part = Part {
-    name: "default-cap",
-    what: "the default cap on '2year'",
-};
+/// Restores that look ahead, against assembly areas of the same memory.
+const LOOK_AHEAD: Part = Part("look-ahead");
+/// Kinds of cap, at the same loss and memory.
+const CAPS: Part = Part("caps");
+/// The default cap on '2year'.
+const DEFAULT: Part = Part("default-cap");
 
 fn run(run: &mut Run<'_>) -> Result<(), LabError> {
     let bytes = match run.extent {

@@ -95,26 +95,16 @@ impl Extents {
     }
 }
 
-const TWO_YEAR: Part = Part {
-    name: "2year",
-    what: "2year, not capped: figures 1, 2, 3 and 8",
-};
-const TWO_YEAR_CAPPED: Part = Part {
-    name: "2year-capped",
-    what: "2year, capped: figures 4, 5, 6, 7 and 9",
-};
-const WORKGROUP: Part = Part {
-    name: "workgroup",
-    what: "Workgroup, not capped: figures 1, 2, 3 and 8",
-};
-const WORKGROUP_CONTAINERS: Part = Part {
-    name: "workgroup-containers",
-    what: "Workgroup: figures 10, 11 and 12",
-};
-const WORKGROUP_CAPPED: Part = Part {
-    name: "workgroup-capped",
-    what: "Workgroup, capped: figures 4, 5, 6, 7 and 9",
-};
+/// 2year, not capped: figures 1, 2, 3 and 8.
+const TWO_YEAR: Part = Part("2year");
+/// 2year, capped: figures 4, 5, 6, 7 and 9.
+const TWO_YEAR_CAPPED: Part = Part("2year-capped");
+/// Workgroup, not capped: figures 1, 2, 3 and 8.
+const WORKGROUP: Part = Part("workgroup");
+/// Workgroup: figures 10, 11 and 12.
+const WORKGROUP_CONTAINERS: Part = Part("workgroup-containers");
+/// Workgroup, capped: figures 4, 5, 6, 7 and 9.
+const WORKGROUP_CAPPED: Part = Part("workgroup-capped");
 
 fn run(run: &mut Run<'_>) -> Result<(), LabError> {
     let extents = Extents::of(run.extent, run.progress)?;
