@@ -31,6 +31,15 @@ impl Listed {
         })
     }
 
+    /// What it lists.
+    pub(super) fn kind(&self) -> HookKind {
+        if self.number.is_some() {
+            HookKind::Data
+        } else {
+            HookKind::Node
+        }
+    }
+
     fn data(&self) -> Option<&super::containers::Container> {
         self.stored.containers.get(self.number?)
     }
@@ -42,12 +51,7 @@ impl Catalog for Listed {
     }
 
     fn has(&self, fingerprint: &Fingerprint) -> bool {
-        let kind = if self.number.is_some() {
-            HookKind::Data
-        } else {
-            HookKind::Node
-        };
-        self.slots_of(fingerprint, kind).next().is_some()
+        self.slots_of(fingerprint, self.kind()).next().is_some()
     }
 
     fn slots_of(&self, fingerprint: &Fingerprint, kind: HookKind) -> impl Iterator<Item = Slot> {
@@ -59,7 +63,8 @@ impl Catalog for Listed {
                 .flat_map(|table| table.positions(fingerprint));
             found.filter(move |position| {
                 let held = container.chunks.get(*position as usize);
-                held.is_some_and(|held| held.fingerprint == *fingerprint)
+                // What is gone is not in a catalog any more.
+                held.is_some_and(|held| held.fingerprint == *fingerprint && held.uses > 0)
             })
         });
         let nodes = (kind == HookKind::Node && self.number.is_none())
@@ -72,7 +77,6 @@ impl Catalog for Listed {
         let chunks = data
             .into_iter()
             .flat_map(|container| container.chunks.iter().zip(0..));
-        // What is gone is not in a catalog any more.
         let chunks = chunks.filter(|(held, _)| held.uses > 0);
         let nodes =
             (kind == HookKind::Node && self.number.is_none()).then(|| self.stored.nodes.listed(self.id));
@@ -83,6 +87,6 @@ impl Catalog for Listed {
 
     fn fingerprint(&self, slot: Slot) -> Option<Fingerprint> {
         let held = self.data()?.chunks.get(slot.get() as usize)?;
-        Some(held.fingerprint)
+        (held.uses > 0).then_some(held.fingerprint)
     }
 }

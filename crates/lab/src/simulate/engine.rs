@@ -5,21 +5,21 @@
 //! ([`container::SizeCount`]), each backup is a session, backups of less than a MiB are no exception, and nodes above
 //! segments are left out. A backup that goes takes with it at once what it alone named.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use format::node::Node;
 use index::sampling::{Anchors, SamplingRate};
 use index::{
-    CandidateLists, Eviction, Hook, HookIndex, HookKind, IndexError, MemoryIndex, MemoryStats, Resolver,
-    ResolverOptions, ResolverStats,
+    CandidateLists, Catalog, Eviction, Hook, HookIndex, HookKind, IndexError, MemoryIndex, MemoryStats,
+    Resolver, ResolverOptions, ResolverStats,
 };
 use ingest::dedup::{
     Bytes, Deduplicator, Holdings, Lane, Lookups, Segment, SegmentChild, Segmenter, SharedPlaces, StreamIndex,
 };
 use ingest::{Capping, Counters, IngestError, LookupMemory};
 use recipe::KnownNode;
-use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SessionId, Slot};
+use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
 use super::catalogs::Listed;
 use super::containers::{At, Containers, Held};
@@ -88,6 +88,20 @@ pub struct Looked {
 /// The engine's index, shared with the look-ups of a backup.
 #[derive(Debug, Clone)]
 struct Hooks(Arc<MemoryIndex>);
+
+impl Hooks {
+    /// Adds those of a container's chunks at this rate or less, or of its nodes.
+    fn add(&self, id: ContainerId, kind: HookKind, prints: &[Fingerprint], of_chunks: SamplingRate) {
+        let rate = match kind {
+            HookKind::Data => of_chunks,
+            // The rate of nodes is the last to fall: memory alone lowers it.
+            HookKind::Node => SamplingRate::ONE,
+        };
+        let anchors = Anchors::of(prints.iter().map(|print| (kind, print)));
+        let hooks = prints.iter().map(|print| Hook::of(kind, print, id, &anchors));
+        self.0.add(hooks.filter(|hook| hook.standing.stays_at(rate)));
+    }
+}
 
 impl HookIndex for Hooks {
     fn candidates_without(
@@ -341,11 +355,10 @@ impl EngineStore {
             let prints: Vec<Fingerprint> = chunks
                 .flat_map(|container| container.chunks.iter().map(|held| held.fingerprint))
                 .collect();
-            add_hooks(&self.index.0, id, HookKind::Data, &prints, self.policy.sampling);
+            self.index.add(id, HookKind::Data, &prints, self.policy.sampling);
         }
         for (id, prints) in stored.nodes.add(filled.nodes)? {
-            // The rate of nodes is the last to fall: memory alone lowers it.
-            add_hooks(&self.index.0, id, HookKind::Node, &prints, SamplingRate::ONE);
+            self.index.add(id, HookKind::Node, &prints, self.policy.sampling);
         }
         let mut recipe = filled.recipe;
         stored.previous.clear();
@@ -365,24 +378,31 @@ impl EngineStore {
         Ok(recipe)
     }
 
-    /// Backups go, and what they alone named.
+    /// Backups go, and what they alone named. As the engine's, hooks of containers that are gone stay and lead nowhere, and of
+    /// those that have lost something what is left is hooked again: it may have another anchor now.
     pub(super) fn forget(&mut self, recipes: &[Recipe]) {
         let stored = alone(&mut self.stored);
+        let mut rewritten = BTreeSet::new();
         for part in recipes.iter().flat_map(|recipe| &recipe.parts) {
             let Part::Node(number) = *part else { continue };
             let node = Arc::clone(stored.nodes.node(number));
             if stored.nodes.unname(number) {
+                rewritten.insert(stored.nodes.location(number).container);
                 for at in stored.chunks_of(&node) {
-                    stored.containers.unname(at);
+                    if stored.containers.unname(at).is_some() {
+                        rewritten.insert(stored.containers.id(at.container));
+                    }
                 }
             }
         }
-        let (containers, nodes) = (&stored.containers, &stored.nodes);
-        let is_there = |id: ContainerId| match id.kind {
-            ContainerKind::Data => containers.is_any_of(id),
-            _ => nodes.is_any_of(id),
-        };
-        self.index.0.retain(&is_there);
+        for id in rewritten {
+            let Some(left) = Listed::of(&self.stored, id) else {
+                continue;
+            };
+            let kind = left.kind();
+            let prints: Vec<Fingerprint> = left.fingerprints(kind).map(|(print, _)| print).collect();
+            self.index.add(id, kind, &prints, self.policy.sampling);
+        }
     }
 }
 
@@ -412,18 +432,6 @@ impl Stored {
 /// No backup is under way, so nobody else has it.
 fn alone(stored: &mut Arc<Stored>) -> &mut Stored {
     Arc::get_mut(stored).expect("look-ups end with their backup")
-}
-
-fn add_hooks(
-    index: &MemoryIndex,
-    id: ContainerId,
-    kind: HookKind,
-    prints: &[Fingerprint],
-    rate: SamplingRate,
-) {
-    let anchors = Anchors::of(prints.iter().map(|print| (kind, print)));
-    let hooks = prints.iter().map(|print| Hook::of(kind, print, id, &anchors));
-    index.add(hooks.filter(|hook| hook.standing.stays_at(rate)));
 }
 
 /// A slot as look-ups know it.

@@ -176,14 +176,14 @@ impl Nodes {
         })
     }
 
-    /// Slots of a container that have a fingerprint.
+    /// Slots of a container whose nodes have a fingerprint and are named.
     pub(super) fn slots_of(&self, id: ContainerId, fingerprint: &Fingerprint) -> impl Iterator<Item = Slot> {
         let container = self.container(id);
         container.into_iter().flat_map(move |container| {
             let found = container.table.positions(fingerprint);
             found.filter_map(move |position| {
                 let held = self.all.get((container.first + position) as usize)?;
-                (held.fingerprint == *fingerprint).then(|| slot(position))
+                (held.fingerprint == *fingerprint && held.uses > 0).then(|| slot(position))
             })
         })
     }
