@@ -41,7 +41,7 @@ pub struct Cutter {
     buffer: Vec<u8>,
     lens: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// The device and number of the file that the trace is written to.
+    /// The device and number of what the trace is written to.
     left_out: Option<(u64, u64)>,
 }
 
@@ -82,12 +82,12 @@ impl Cutter {
         })
     }
 
-    /// Leaves this file out of folders: the one that the trace is written to.
+    /// Leaves this file, or this folder with all below, out of folders: what the trace is written to.
     ///
     /// # Errors
     /// `Io` where it cannot be looked at.
-    pub fn leave_out(&mut self, file: &Path) -> Result<(), LabError> {
-        let metadata = fs::metadata(file).map_err(|source| failed(file, source))?;
+    pub fn leave_out(&mut self, path: &Path) -> Result<(), LabError> {
+        let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
         self.left_out = Some((metadata.dev(), metadata.ino()));
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Cutter {
     /// their paths, each cut by itself. Links in it are not followed.
     ///
     /// # Errors
-    /// `Io` with the path that cannot be read; `Settings` where it is the file that is left out; of the sink.
+    /// `Io` with the path that cannot be read; `Settings` where it is what is left out; of the sink.
     pub fn backup(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), LabError> {
         sink.begin(&BackupHead {
             name: path.display().to_string(),
@@ -144,7 +144,7 @@ impl Cutter {
 type Visit<'a> = dyn FnMut(&[u8], bool) -> Result<(), LabError> + 'a;
 
 /// Calls `visit` with the bytes of what is at a path, piece by piece, and whether they are the last of a file: of a file, or of
-/// all regular files below a folder in the order of their paths. Links in it are not followed, and a file that is left out, by
+/// all regular files below a folder in the order of their paths. Links in it are not followed, and what is left out, by
 /// device and number, is passed over.
 pub(crate) fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) -> Result<(), LabError> {
     let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_itself_is_left_out() {
+    fn what_is_written_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
         fs::write(&data, noise(4, 50_000)).unwrap();
@@ -306,6 +306,14 @@ mod tests {
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
         assert!(error.contains("is what is written to"), "{error}");
         assert!(cutter.leave_out(&folder.path().join("gone")).is_err());
+        // A folder of traces, however deep, with all that is in it.
+        let traces = folder.path().join("deep/traces");
+        fs::create_dir_all(&traces).unwrap();
+        fs::rename(&trace, traces.join("1")).unwrap();
+        cutter.leave_out(&traces).unwrap();
+        let mut chunks = Chunks::default();
+        cutter.backup(folder.path(), &mut chunks).unwrap();
+        assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod reproduce;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use lab::simulate::SamplingRate;
 use onefold::Cap;
@@ -27,13 +27,18 @@ pub(crate) enum Lab {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("to").required(true).args(["output", "destor"]))]
 pub(crate) struct Trace {
     /// The backups, in this order: each a file, or a folder of which all files are cut one by one
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Write the chunk trace to this file, which must not exist
+    /// Write the chunk trace to this file, which must not exist, or to a pipe
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    pub(crate) output: Option<PathBuf>,
+    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist: named by the
+    /// backup's number and the end of its path
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) destor: Option<PathBuf>,
     /// Average chunk length in KiB, 1 to 128
     #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) chunk_kib: u32,

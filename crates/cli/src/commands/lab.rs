@@ -1,5 +1,6 @@
 //! `onefold lab`
 
+mod folder;
 mod generate;
 mod reproduce;
 mod simulate;
@@ -7,6 +8,7 @@ mod trace;
 
 use std::fs::{self, File};
 use std::io::BufWriter;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -110,6 +112,7 @@ fn status(bytes: &AtomicU64) -> Status {
     }
 }
 
+/// Writes what is replayed to a trace: a new file, or a pipe that is there.
 fn to_trace(
     file: &Path,
     cancelled: &AtomicBool,
@@ -117,9 +120,15 @@ fn to_trace(
     replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
 ) -> Result<Generated> {
     let name = file.display().to_string();
-    let created = File::create_new(file).with_context(|| name.clone())?;
+    let is_pipe = fs::metadata(file).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let opened = if is_pipe {
+        File::options().write(true).open(file)
+    } else {
+        File::create_new(file)
+    };
+    let out = opened.with_context(|| name.clone())?;
     let write = || {
-        let writer = TraceWriter::new(name, BufWriter::with_capacity(1 << 20, created))?;
+        let writer = TraceWriter::new(name, BufWriter::with_capacity(1 << 20, out))?;
         let mut sink = Counted::new(writer, cancelled, done);
         replay(&mut sink)?;
         let made = sink.generated();
@@ -127,7 +136,7 @@ fn to_trace(
         Ok(made)
     };
     let made = write();
-    if made.is_err() {
+    if made.is_err() && !is_pipe {
         // Half a trace is none, and its name is to be free for the next.
         drop(fs::remove_file(file));
     }

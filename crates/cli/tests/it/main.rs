@@ -20,3 +20,4 @@ mod passwords;
 mod picture;
 mod prune;
 mod restores;
+mod traces;

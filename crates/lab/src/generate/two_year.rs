@@ -3,7 +3,8 @@
 //! A snapshot of files; every weekday 2 % of the files have a tenth of their bytes overwritten at a random offset, and new
 //! files come, 2 % of the first snapshot's bytes in all; a week has five days, the first a full backup, the others
 //! incremental ones: the files that changed or came that day, whole. The paper does not say how long files are:
-//! here they are log-normal, 256 KiB on average.
+//! here they are log-normal, 256 KiB on average unless
+//! another mean is asked for.
 //!
 //! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all files.
 
@@ -25,8 +26,15 @@ pub struct TwoYear {
     pub snapshot_bytes: u64,
     /// Weeks of five backups; the paper has 96.
     pub weeks: u32,
+    /// Bytes of a file on average, without its header: at least [`Self::FILE_BYTES_MIN`], at most `snapshot_bytes`. The paper does not say.
+    pub file_bytes: u64,
     /// Bytes of a chunk on average; the paper's is 3850.
     pub chunk_bytes: u32,
+}
+
+impl TwoYear {
+    /// Files that are smaller are little more than their headers.
+    pub const FILE_BYTES_MIN: u64 = 1 << 10;
 }
 
 impl Default for TwoYear {
@@ -35,6 +43,7 @@ impl Default for TwoYear {
             seed: 1,
             snapshot_bytes: 10_000_000_000,
             weeks: 96,
+            file_bytes: Shape::IN_TAR.mean,
             chunk_bytes: 3850,
         }
     }
@@ -53,9 +62,22 @@ impl Workload for TwoYear {
         check_some(self.snapshot_bytes, "bytes of the snapshot")?;
         check_some(self.weeks.into(), "weeks")?;
         check_chunk_bytes(self.chunk_bytes)?;
+        let lengths = Self::FILE_BYTES_MIN..=self.snapshot_bytes;
+        if !lengths.contains(&self.file_bytes) {
+            return Err(LabError::Settings(format!(
+                "files of {} bytes on average: {} at least, and no more than the {} of the snapshot",
+                self.file_bytes,
+                lengths.start(),
+                lengths.end()
+            )));
+        }
+        let shape = Shape {
+            mean: self.file_bytes,
+            ..Shape::IN_TAR
+        };
         let dice = |stream| Dice::new(self.seed, stream);
         let maker = Maker::new(Lengths::Content(self.chunk_bytes), dice(2), 0);
-        let mut files = Files::new(Shape::IN_TAR, dice(1), dice(3), maker);
+        let mut files = Files::new(shape, dice(1), dice(3), maker);
         files.add(self.snapshot_bytes, 0);
         for day in 1..=self.weeks.saturating_mul(DAYS_A_WEEK) {
             files.change(0, Share::percent(2.0), Share::percent(10.0), Pick::Evenly, day);
@@ -84,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::Chunk;
+    use crate::trace::{Chunk, Source};
 
     fn small(seed: u64) -> TwoYear {
         TwoYear {
@@ -145,6 +167,41 @@ mod tests {
         );
         let incremental = bytes(&seen[1].1);
         assert!((1_200_000..4_000_000).contains(&incremental), "{incremental}");
+    }
+
+    #[test]
+    fn files_are_as_long_as_is_asked_for() {
+        let seen = |file_bytes| {
+            let mut load = TwoYear {
+                file_bytes,
+                weeks: 1,
+                ..small(4)
+            };
+            Seen::of(&mut load).0
+        };
+        assert_eq!(seen(Shape::IN_TAR.mean)[0].1, self::seen(4).0[0].1, "the default");
+        for file_bytes in [TwoYear::FILE_BYTES_MIN, 16 << 10, 64 << 10] {
+            // What is over is headers, one a file: of the snapshot and the new files of a day.
+            let bytes = bytes(&seen(file_bytes)[0].1);
+            let files = (bytes - 51_000_000) / 512;
+            let mean = 51_000_000 / files;
+            assert!(
+                mean.abs_diff(file_bytes) < file_bytes / 5,
+                "{mean} for {file_bytes}"
+            );
+        }
+        for (file_bytes, snapshot_bytes) in [(0, 5000), (1023, 5000), (5001, 5000)] {
+            let load = TwoYear {
+                snapshot_bytes,
+                file_bytes,
+                ..small(4)
+            };
+            let error = Source::replay(&mut { load }, &mut Seen::default());
+            let error = error.unwrap_err().to_string();
+            let wanted =
+                format!("files of {file_bytes} bytes on average: 1024 at least, and no more than the 5000");
+            assert!(error.contains(&wanted), "{error}");
+        }
     }
 
     #[test]

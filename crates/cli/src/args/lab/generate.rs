@@ -56,7 +56,7 @@ pub(crate) struct To {
     /// What all is drawn from: the same seed makes the same backups
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
-    /// Write a chunk trace to this file, which must not exist
+    /// Write a chunk trace to this file, which must not exist, or to a pipe
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist
@@ -75,6 +75,9 @@ pub(crate) struct TwoYear {
     /// Weeks of five backups each (the paper has 96)
     #[arg(long, default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weeks: u32,
+    /// Bytes of a file on average, with K, M or G at the end, 1K or more and no more than `--size` (the paper does not say)
+    #[arg(long, default_value = "256K", value_name = "BYTES", value_parser = byte_count)]
+    pub(crate) file_bytes: u64,
     /// Bytes of a chunk on average, 64 to 1048576, as the trace has them
     #[arg(long, default_value_t = 3850, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     pub(crate) chunk_bytes: u32,

@@ -1,20 +1,17 @@
 //! `onefold lab generate`
 
-use std::cell::Cell;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use lab::generate;
-use lab::{BackupHead, DestorWriter, LabError, Source};
+use lab::{BackupHead, LabError, Source};
 
-use super::{Counted, Generated, status, to_trace};
+use super::folder::{Folder, to_destor};
+use super::{Generated, status, to_trace};
 use crate::args::generate::{self as given, Clusters, Generate, Image, To, Workload};
 use crate::exit::Code;
-use crate::output::{Output, count};
+use crate::output::Output;
 use crate::progress;
 
 type Made = Box<dyn generate::Workload>;
@@ -25,7 +22,10 @@ pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
     let made = progress::beside(output, "generate", &|| status(&done), || {
         match (&to.trace, &to.destor, &to.files) {
             (Some(file), ..) => to_trace(file, &cancelled, &done, |sink| workload.replay(sink)),
-            (None, Some(folder), _) => to_destor(&mut workload, folder, &cancelled, &done),
+            (None, Some(folder), _) => {
+                let name = |head: &BackupHead| head.name.clone();
+                to_destor(folder, name, &cancelled, &done, |sink| workload.replay(sink))
+            }
             (None, None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
             (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
         }
@@ -74,6 +74,7 @@ fn two_year(args: &given::TwoYear) -> (Made, &To) {
         seed: args.to.seed,
         snapshot_bytes: args.size,
         weeks: args.weeks,
+        file_bytes: args.file_bytes,
         chunk_bytes: args.chunk_bytes,
     };
     (Box::new(workload), &args.to)
@@ -157,110 +158,12 @@ fn edits(args: &given::Edits) -> (Made, &To) {
     (Box::new(workload), &args.to)
 }
 
-/// Where backups are written to, each to a file of its own. Those that are complete stay when it fails or is stopped.
-struct Folder<'a> {
-    path: &'a Path,
-    was_there: bool,
-    complete: Rc<Cell<u64>>,
-}
-
-/// A backup that is being written. Its flush is its end; without it the file goes.
-struct Backup {
-    path: PathBuf,
-    file: BufWriter<File>,
-    is_complete: bool,
-    complete: Rc<Cell<u64>>,
-}
-
-impl<'a> Folder<'a> {
-    /// Makes the folder, or takes an empty one.
-    fn new(path: &'a Path) -> Result<Self> {
-        let place = || path.display().to_string();
-        let was_there = path.exists();
-        fs::create_dir_all(path).with_context(place)?;
-        if fs::read_dir(path).with_context(place)?.next().is_some() {
-            bail!("{}: is not empty; name a folder that is", place());
-        }
-        Ok(Self {
-            path,
-            was_there,
-            complete: Rc::default(),
-        })
-    }
-
-    fn open(&self, head: &BackupHead) -> Result<Backup, LabError> {
-        let path = self.path.join(&head.name);
-        let file = File::create_new(&path).map_err(|source| LabError::Io {
-            what: path.display().to_string(),
-            source,
-        })?;
-        Ok(Backup {
-            path,
-            file: BufWriter::with_capacity(1 << 20, file),
-            is_complete: false,
-            complete: Rc::clone(&self.complete),
-        })
-    }
-
-    /// What is left of it, if it failed: what was being written is gone by now.
-    fn told<T>(&self, made: Result<T, LabError>) -> Result<T> {
-        let complete = self.complete.get();
-        if made.is_err() && complete == 0 && !self.was_there {
-            drop(fs::remove_dir(self.path));
-        }
-        made.with_context(|| {
-            let kept = match complete {
-                0 => "no backup was complete, and none is kept".to_owned(),
-                some => format!("kept are {}", count(some, "complete backup", "complete backups")),
-            };
-            format!("{}: {kept}", self.path.display())
-        })
-    }
-}
-
-impl Write for Backup {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()?;
-        self.is_complete = true;
-        self.complete.set(self.complete.get() + 1);
-        Ok(())
-    }
-}
-
-impl Drop for Backup {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            // There is nobody left to tell when even this fails.
-            drop(fs::remove_file(&self.path));
-        }
-    }
-}
-
-fn to_destor(
-    workload: &mut Made,
-    folder: &Path,
-    cancelled: &AtomicBool,
-    done: &AtomicU64,
-) -> Result<Generated> {
-    let folder = Folder::new(folder)?;
-    let mut sink = Counted::new(DestorWriter::new(|head| folder.open(head)), cancelled, done);
-    let replayed = workload.replay(&mut sink);
-    let made = sink.generated();
-    drop(sink);
-    folder.told(replayed)?;
-    Ok(made)
-}
-
 fn to_files(workload: &Made, folder: &Path, cancelled: &AtomicBool, done: &AtomicU64) -> Result<Generated> {
     let folder = Folder::new(folder)?;
     let mut chunks = 0;
     let written = generate::write(
         workload,
-        |head| folder.open(head),
+        |head| folder.open(&head.name),
         |len| {
             chunks += 1;
             done.fetch_add(len, Ordering::Relaxed);
@@ -274,7 +177,7 @@ fn to_files(workload: &Made, folder: &Path, cancelled: &AtomicBool, done: &Atomi
     folder.told(written)?;
     Ok(Generated {
         message_type: "lab_generated",
-        backups: folder.complete.get(),
+        backups: folder.complete(),
         chunks,
         bytes: done.load(Ordering::Relaxed),
     })
