@@ -8,7 +8,7 @@ mod retention;
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use onefold::{Cap, Capping};
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
@@ -37,14 +37,15 @@ impl Cli {
     /// # Errors
     /// What is not understood; that help was asked for.
     pub(crate) fn typed() -> Result<Self, clap::Error> {
-        let cli = Self::try_parse()?;
-        let Some((name, kind, why)) = cli.command.idle() else {
-            return Ok(cli);
-        };
-        let mut command = Self::command();
-        command.build();
-        let command = command.find_subcommand_mut(name);
-        Err(command.expect("it is a command").error(kind, why))
+        let mut clap = idle::built(Self::command());
+        let matches = clap.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut clap))?;
+        let (clap, matches) = idle::innermost(&mut clap, &matches);
+        if let Some((kind, why)) = cli.command.idle(matches) {
+            return Err(clap.error(kind, why));
+        }
+        cli.command.without_environment(matches);
+        Ok(cli)
     }
 }
 
@@ -250,8 +251,8 @@ pub(crate) struct Backup {
     /// each hold so many bytes of the 20 MB
     #[arg(long, default_value = "least:56K", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
     pub(crate) cap: Cap,
-    /// Containers that so many times 20 MB before referred to do not count towards the cap (default: 3 with
-    /// `least:BYTES`, else 0)
+    /// Containers that so many times 20 MB before referred to do not count towards the cap, which must not be `none`
+    /// (default: 3 with `least:BYTES`, else 0)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(crate) cap_remember: Option<u32>,
     /// Memory for looking up chunks in MiB, 1 to 65536

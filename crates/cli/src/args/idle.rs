@@ -1,32 +1,135 @@
 //! Options that could have no effect: what clap itself cannot tell.
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command as Clap};
+use onefold::Cap;
 
+use super::lab::{INDEX_MIB, Lab};
 use super::{ALL, Command, LATEST};
 
+/// Options of every command that say which store, how to open it, and how to look things up in it.
+const OF_STORES: [&str; 7] = [
+    "repo",
+    "password_file",
+    "password_command",
+    "insecure_no_password",
+    "index_mib",
+    "index_memory_mib",
+    "no_pin",
+];
+/// Commands that open no store.
+const WITHOUT_STORE: [&str; 2] = ["analyze", "lab"];
+
+/// What is wrong, and why.
+type Idle = (ErrorKind, String);
+
+/// With all commands built; the help of those that open no store does not show what concerns one.
+pub(super) fn built(mut clap: Clap) -> Clap {
+    clap.build();
+    clap.mut_subcommands(|command| {
+        if WITHOUT_STORE.contains(&command.get_name()) {
+            without_stores(command)
+        } else {
+            command
+        }
+    })
+}
+
+fn without_stores(clap: Clap) -> Clap {
+    // An option of the command's own may have the same name.
+    clap.mut_args(|arg| {
+        let is_idle = arg.is_global_set() && OF_STORES.contains(&arg.get_id().as_str());
+        if is_idle { arg.hide(true) } else { arg }
+    })
+    .mut_subcommands(without_stores)
+}
+
+/// The command that was typed, the innermost one, and what was typed for it.
+pub(super) fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a mut Clap, &'a ArgMatches) {
+    let (mut clap, mut matches) = (clap, matches);
+    while let Some((name, inner)) = matches.subcommand() {
+        clap = clap.find_subcommand_mut(name).expect("it was typed");
+        matches = inner;
+    }
+    (clap, matches)
+}
+
+fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
 impl Command {
-    /// A command with an option that could have no effect, and why.
-    pub(super) fn idle(&self) -> Option<(&'static str, ErrorKind, &'static str)> {
-        let (name, ids, filter) = match self {
+    /// An option that could have no effect, and why; `matches` is what was typed for the innermost command.
+    pub(super) fn idle(&self, matches: &ArgMatches) -> Option<Idle> {
+        match self {
             Self::Forget(forget) if forget.has_idle_limits() => {
                 let why = "--max-unused and --max-repack say how space is reclaimed, and nothing is reclaimed here: add \
                            --prune, or -n to see what would be";
-                return Some(("forget", ErrorKind::MissingRequiredArgument, why));
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Forget(forget) => ("forget", &forget.ids[..], &forget.filter()),
-            Self::Restore(restore) => ("restore", std::slice::from_ref(&restore.id), &restore.filter),
-            Self::Dump(dump) => ("dump", std::slice::from_ref(&dump.id), &dump.filter),
-            Self::Ls(ls) => ("ls", std::slice::from_ref(&ls.id), &ls.filter),
-            Self::Tag(tag) => ("tag", &tag.ids[..], &tag.filter),
-            Self::Hold(hold) => ("hold", &hold.ids[..], &hold.filter),
-            Self::Unhold(unhold) => ("unhold", &unhold.ids[..], &unhold.filter),
-            Self::Stats(stats) => ("stats", &stats.ids[..], &stats.filter),
+            Self::Backup(backup) => idle_cap(backup.cap, matches, &["cap_remember"]),
+            Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {
+                Self::Lab(Lab::Simulate(simulate)) => {
+                    idle_cap(simulate.cap, matches, &["cap_remember", "cap_window"])
+                }
+                _ => None,
+            }),
+            _ => self.idle_filter(),
+        }
+    }
+
+    /// Takes back what the environment says of stores where none is opened.
+    pub(super) fn without_environment(&mut self, matches: &ArgMatches) {
+        // clap hands it on to an option of the same name.
+        if let Self::Lab(Lab::Simulate(simulate)) = self
+            && !is_typed(matches, "index_mib")
+        {
+            simulate.index_mib = INDEX_MIB;
+        }
+    }
+
+    fn idle_store(&self, matches: &ArgMatches) -> Option<Idle> {
+        let is_own = |id: &str| {
+            id == "index_mib" && matches!(self, Self::Lab(Lab::Simulate(simulate)) if simulate.engine)
+        };
+        let mut ids = OF_STORES.iter();
+        let idle = ids.find(|id| is_typed(matches, id) && !is_own(id))?;
+        let why = format!("{} concerns a store, and none is opened here", option(idle));
+        Some((ErrorKind::ArgumentConflict, why))
+    }
+
+    fn idle_filter(&self) -> Option<Idle> {
+        let (ids, filter, takes_all) = match self {
+            Self::Forget(forget) => (&forget.ids[..], &forget.filter(), false),
+            Self::Restore(restore) => (std::slice::from_ref(&restore.id), &restore.filter, false),
+            Self::Dump(dump) => (std::slice::from_ref(&dump.id), &dump.filter, false),
+            Self::Ls(ls) => (std::slice::from_ref(&ls.id), &ls.filter, false),
+            Self::Tag(tag) => (&tag.ids[..], &tag.filter, false),
+            Self::Hold(hold) => (&hold.ids[..], &hold.filter, false),
+            Self::Unhold(unhold) => (&unhold.ids[..], &unhold.filter, false),
+            Self::Stats(stats) => (&stats.ids[..], &stats.filter, true),
             _ => return None,
         };
-        let is_chosen = |id: &String| id == LATEST || (id == ALL && name == "stats");
+        let is_chosen = |id: &String| id == LATEST || takes_all && id == ALL;
         let is_idle = filter.is_given() && !ids.is_empty() && !ids.iter().any(is_chosen);
         let why = "--host, --path and --tag say which backup is the latest, and none is asked for: a backup with a number is \
                    that one, whatever they say";
-        is_idle.then_some((name, ErrorKind::ArgumentConflict, why))
+        is_idle.then(|| (ErrorKind::ArgumentConflict, why.to_owned()))
     }
+}
+
+/// One of these was typed, and there is no cap.
+fn idle_cap(cap: Cap, matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
+    let idle = ids.iter().find(|id| cap == Cap::None && is_typed(matches, id))?;
+    let why = format!(
+        "{} says how a cap counts, and there is none: name one with --cap",
+        option(idle)
+    );
+    Some((ErrorKind::ArgumentConflict, why))
+}
+
+/// As it is typed.
+fn option(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
 }

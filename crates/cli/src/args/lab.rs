@@ -14,6 +14,9 @@ use super::{AssemblyMode, memory, parse_cap};
 
 pub(crate) use reproduce::Reproduce;
 
+/// Memory of a simulated index, unless something else is asked for.
+pub(crate) const INDEX_MIB: u32 = 256;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
     /// Make a workload of the papers: as a chunk trace, or as files
@@ -103,7 +106,7 @@ pub(crate) struct Simulate {
     /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
     #[arg(
         long,
-        default_value_t = 256,
+        default_value_t = INDEX_MIB,
         value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(1..=65536),
         requires = "engine"

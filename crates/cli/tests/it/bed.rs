@@ -113,10 +113,15 @@ impl Bed {
         command
     }
 
-    /// As [`Self::plain`], without a password, with these arguments.
+    /// As [`Self::plain`], with these arguments; without a password where a store is opened.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.plain();
-        command.arg("--insecure-no-password").args(args);
+        let mut args = args.into_iter().peekable();
+        let opens_none = |first: &S| ["analyze", "lab"].contains(&first.as_ref().to_str().unwrap_or(""));
+        if !args.peek().is_some_and(opens_none) {
+            command.arg("--insecure-no-password");
+        }
+        command.args(args);
         command
     }
 

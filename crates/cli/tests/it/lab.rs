@@ -92,17 +92,15 @@ fn a_workload_is_made_and_simulated_without_a_store() {
         assert_eq!(one["restored"][2], other["restored"][0]);
     }
     // As the engine finds chunks: a cap stores some again, and is asked for with it alone.
-    let new = |cap| {
-        let with = simulate
-            .into_iter()
-            .chain(["--engine", "--cap", cap, "--cap-window", "2M", "--json"]);
+    let new = |cap: &[&'static str]| {
+        let with = simulate.iter().chain(&["--engine", "--json"]).chain(cap);
         let backups = lines(&bed.ok(with).out);
         let new = backups[..10]
             .iter()
             .map(|backup| backup["looked"]["chunks_new"].as_u64());
         new.sum::<Option<u64>>().unwrap()
     };
-    let (none, one) = (new("none"), new("1"));
+    let (none, one) = (new(&[]), new(&["--cap", "1", "--cap-window", "2M"]));
     assert!(one > none, "{one} and {none}");
     bed.run(["lab", "simulate", "t", "--cap", "5"])
         .expect(2)

@@ -12,6 +12,7 @@ mod dump;
 mod exit_codes;
 mod filters;
 mod forget;
+mod idle;
 mod interruptions;
 mod json;
 mod lab;

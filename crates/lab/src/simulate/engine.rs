@@ -45,7 +45,7 @@ pub struct Policy {
     pub segment_chunks: u32,
     /// Bytes of a region, at least: containers are filled by whole ones.
     pub region_bytes: u32,
-    /// Whether prefetched catalogs stay for the next backup, as in a process that makes many.
+    /// Whether prefetched catalogs stay for the next backup, which no backup of the engine does.
     pub warm: bool,
 }
 
