@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command as Clap};
 use onefold::Cap;
 
-use super::lab::{INDEX_MIB, Lab};
+use super::lab::{INDEX_MIB, INDEX_MIB_MAX, Lab};
 use super::{ALL, Command, LATEST};
 
 /// Options of every command that say which store, how to open it, and how to look things up in it.
@@ -94,9 +94,20 @@ impl Command {
             id == "index_mib" && matches!(self, Self::Lab(Lab::Simulate(simulate)) if simulate.engine)
         };
         let mut ids = OF_STORES.iter();
-        let idle = ids.find(|id| is_typed(matches, id) && !is_own(id))?;
+        let Some(idle) = ids.find(|id| is_typed(matches, id) && !is_own(id)) else {
+            return self.too_large();
+        };
         let why = format!("{} concerns a store, and none is opened here", option(idle));
         Some((ErrorKind::ArgumentConflict, why))
+    }
+
+    /// Standing before the command, an index's memory was taken as a store's.
+    fn too_large(&self) -> Option<Idle> {
+        let Self::Lab(Lab::Simulate(simulate)) = self else {
+            return None;
+        };
+        let why = format!("--index-mib {} is not in 1..={INDEX_MIB_MAX}", simulate.index_mib);
+        (simulate.index_mib > INDEX_MIB_MAX).then_some((ErrorKind::ValueValidation, why))
     }
 
     fn idle_filter(&self) -> Option<Idle> {

@@ -17,6 +17,8 @@ pub(crate) use reproduce::Reproduce;
 /// Memory of a simulated index, unless something else is asked for.
 pub(crate) const INDEX_MIB: u32 = 256;
 
+pub(crate) const INDEX_MIB_MAX: u32 = 65_536;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
     /// Make a workload of the papers: as a chunk trace, or as files
@@ -35,7 +37,7 @@ pub(crate) struct Trace {
     /// The backups, in this order: each a file, or a folder of which all files are cut one by one
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Write the chunk trace to this file, which must not exist, or to a pipe
+    /// Write the chunk trace to this file, which must not exist, to a pipe, or to standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist: named by the
@@ -57,7 +59,7 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// Chunk traces, or traces of destor: one backup each, in this order
+    /// Chunk traces, or traces of destor: one backup each, in this order; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// Size of a container in MiB, 1 to 256 (the paper has 4 MB)
@@ -100,7 +102,7 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) lookup_mib: u64,
-    /// Keep prefetched catalogs for the next backup, as a process does that makes many
+    /// Keep prefetched catalogs for the next backup, which no backup of the engine's does: faster, and a little more is found
     #[arg(long, requires = "engine")]
     pub(crate) warm: bool,
     /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
@@ -108,7 +110,7 @@ pub(crate) struct Simulate {
         long,
         default_value_t = INDEX_MIB,
         value_name = "MIB",
-        value_parser = clap::value_parser!(u32).range(1..=65536),
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(INDEX_MIB_MAX)),
         requires = "engine"
     )]
     pub(crate) index_mib: u32,

@@ -7,12 +7,13 @@ mod simulate;
 mod trace;
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter, IsTerminal};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::{BackupHead, Chunk, LabError, Sink, TraceWriter};
 use onefold::WorkUnit;
 use serde::Serialize;
@@ -31,7 +32,11 @@ struct Generated {
 }
 
 impl Generated {
-    fn tell(&self, output: Output) -> Result<Code> {
+    /// On standard output, unless that is the trace.
+    fn tell(&self, trace: Option<&Path>, output: Output) -> Result<Code> {
+        if trace.is_some_and(is_stdout) {
+            return Ok(Code::Success);
+        }
         output.line(format!(
             "wrote {}: {} in {}",
             count(self.backups, "backup", "backups"),
@@ -112,7 +117,20 @@ fn status(bytes: &AtomicU64) -> Status {
     }
 }
 
-/// Writes what is replayed to a trace: a new file, or a pipe that is there.
+/// Standard output, as an argument may name it.
+const STDOUT: [&str; 2] = ["-", "/dev/stdout"];
+
+fn is_stdout(file: &Path) -> bool {
+    STDOUT.iter().any(|name| file == Path::new(name))
+}
+
+/// How a command may speak whose trace goes to this file: standard output is the trace's alone.
+fn beside_trace(file: Option<&Path>, output: Output) -> Output {
+    let json = output.json && !file.is_some_and(is_stdout);
+    Output { json, ..output }
+}
+
+/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output.
 fn to_trace(
     file: &Path,
     cancelled: &AtomicBool,
@@ -120,11 +138,17 @@ fn to_trace(
     replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
 ) -> Result<Generated> {
     let name = file.display().to_string();
-    let is_pipe = fs::metadata(file).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    let opened = if is_pipe {
-        File::options().write(true).open(file)
-    } else {
+    let is_made =
+        !is_stdout(file) && !fs::metadata(file).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let opened = if is_made {
         File::create_new(file)
+    } else if is_stdout(file) {
+        if io::stdout().is_terminal() {
+            bail!("standard output is a terminal; send the trace to a file or a program");
+        }
+        io::stdout().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::options().write(true).open(file)
     };
     let out = opened.with_context(|| name.clone())?;
     let write = || {
@@ -136,7 +160,7 @@ fn to_trace(
         Ok(made)
     };
     let made = write();
-    if made.is_err() && !is_pipe {
+    if made.is_err() && is_made {
         // Half a trace is none, and its name is to be free for the next.
         drop(fs::remove_file(file));
     }

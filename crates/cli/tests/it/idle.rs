@@ -94,6 +94,11 @@ fn what_the_environment_says_of_stores_is_nothing_to_the_laboratory() {
             .find_map(|period| period)
             .expect("the engine's index was simulated")
     };
+    // Standing before the command it is the same option, with the same bounds.
+    let mut before = bed.plain();
+    before.args(["--index-mib", "65537", "lab", "simulate", "t", "--engine"]);
+    let ran = Ran::from(before.output().unwrap()).expect(2);
+    ran.says(&["--index-mib 65537 is not in 1..=65536"]);
     assert_eq!(simulate(&[], "1"), 1);
     assert!(
         simulate(&["--index-mib", "1"], "256") > 1,

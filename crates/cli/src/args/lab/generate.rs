@@ -56,7 +56,7 @@ pub(crate) struct To {
     /// What all is drawn from: the same seed makes the same backups
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
-    /// Write a chunk trace to this file, which must not exist, or to a pipe
+    /// Write a chunk trace to this file, which must not exist, to a pipe, or to standard output (`-`)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist
@@ -76,8 +76,9 @@ pub(crate) struct TwoYear {
     #[arg(long, default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weeks: u32,
     /// Bytes of a file on average, with K, M or G at the end, 1K or more and no more than `--size` (the paper does not say)
-    #[arg(long, default_value = "256K", value_name = "BYTES", value_parser = byte_count)]
-    pub(crate) file_bytes: u64,
+    /// [default: 256K, or `--size` where that is less]
+    #[arg(long, value_name = "BYTES", value_parser = byte_count)]
+    pub(crate) file_bytes: Option<u64>,
     /// Bytes of a chunk on average, 64 to 1048576, as the trace has them
     #[arg(long, default_value_t = 3850, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     pub(crate) chunk_bytes: u32,

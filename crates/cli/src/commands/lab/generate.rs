@@ -8,7 +8,7 @@ use lab::generate;
 use lab::{BackupHead, LabError, Source};
 
 use super::folder::{Folder, to_destor};
-use super::{Generated, status, to_trace};
+use super::{Generated, beside_trace, status, to_trace};
 use crate::args::generate::{self as given, Clusters, Generate, Image, To, Workload};
 use crate::exit::Code;
 use crate::output::Output;
@@ -18,6 +18,7 @@ type Made = Box<dyn generate::Workload>;
 
 pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
     let (mut workload, to) = workload(&args.workload);
+    let output = beside_trace(to.trace.as_deref(), output);
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let made = progress::beside(output, "generate", &|| status(&done), || {
         match (&to.trace, &to.destor, &to.files) {
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
             (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
         }
     })?;
-    made.tell(output)
+    made.tell(to.trace.as_deref(), output)
 }
 
 /// What the arguments describe, and where it goes.
@@ -70,11 +71,12 @@ fn workload(args: &Workload) -> (Made, &To) {
 }
 
 fn two_year(args: &given::TwoYear) -> (Made, &To) {
+    let usual = generate::TwoYear::default().file_bytes;
     let workload = generate::TwoYear {
         seed: args.to.seed,
         snapshot_bytes: args.size,
         weeks: args.weeks,
-        file_bytes: args.file_bytes,
+        file_bytes: args.file_bytes.unwrap_or_else(|| usual.min(args.size)),
         chunk_bytes: args.chunk_bytes,
     };
     (Box::new(workload), &args.to)

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -17,6 +19,9 @@ use crate::args::{Simulate, capping_of};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress;
+
+/// So many lines are shown of what was over time, at most.
+const ROWS: usize = 20;
 
 #[derive(Serialize)]
 struct Simulated<'a> {
@@ -151,7 +156,12 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     progress::beside(output, "simulate", &|| status(&done), || {
         args.traces.iter().try_for_each(|trace| -> Result<()> {
             let name = trace.display().to_string();
-            let file = File::open(trace).with_context(|| name.clone())?;
+            let file = if trace == Path::new("-") {
+                std::io::stdin().as_fd().try_clone_to_owned().map(File::from)
+            } else {
+                File::open(trace)
+            };
+            let file = file.with_context(|| name.clone())?;
             open_trace(name, BufReader::with_capacity(1 << 20, file))?.replay(&mut sink)?;
             Ok(())
         })
@@ -226,6 +236,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
             line.speed_factor
         ))?;
     }
+    tell_over_time(outcomes, output)?;
     output.object(&AveragesLine {
         message_type: "lab_averages",
         backups: averages.backups,
@@ -233,6 +244,56 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         speeds,
     })?;
     Ok(())
+}
+
+/// Containers read for each MiB as backups come, with each memory, used as the first that was asked for.
+fn tell_over_time(outcomes: &[Outcome], output: Output) -> Result<()> {
+    let restored = outcomes
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| !one.restored.is_empty());
+    let restored: Vec<(usize, &Outcome)> = restored.collect();
+    let Some((_, first)) = restored.first() else {
+        return Ok(());
+    };
+    let assembly = first.restored[0].memory.assembly;
+    let shown: Vec<usize> = (0..first.restored.len())
+        .filter(|n| first.restored[*n].memory.assembly == assembly)
+        .collect();
+    let head = shown
+        .iter()
+        .fold(format!("{:>11} {:>8}", "backups", "1 :"), |line, n| {
+            format!("{line} {:>9}", bytes(first.restored[*n].memory.bytes))
+        });
+    output.result(format!(
+        "containers read for each MiB, {}:",
+        assembly_name(assembly)
+    ))?;
+    output.result(head)?;
+    for part in restored.chunks(restored.len().div_ceil(ROWS)) {
+        let (begin, end) = (part[0].0 + 1, part[part.len() - 1].0 + 1);
+        let name = if begin == end {
+            begin.to_string()
+        } else {
+            format!("{begin}-{end}")
+        };
+        let factor = mean(part.iter().map(|(_, one)| one.factor()));
+        let read = shown.iter().map(|n| {
+            let read = part
+                .iter()
+                .filter_map(|(_, one)| one.restored[*n].containers_a_mib());
+            mean(read).map_or_else(|| "-".to_owned(), |read| format!("{read:.3}"))
+        });
+        let line = format!("{name:>11} {:>8.2}", factor.unwrap_or_default());
+        output.result(read.fold(line, |line, read| format!("{line} {read:>9}")))?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some thousands at most")]
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn tell_looked(outcomes: &[Outcome], last: &Looked, output: Output) -> Result<()> {

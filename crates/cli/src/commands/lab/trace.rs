@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use lab::{Cutter, Cutting, LabError, Sink};
 
 use super::folder::to_destor;
-use super::{status, to_trace};
+use super::{STDOUT, beside_trace, is_stdout, status, to_trace};
 use crate::args::Trace;
 use crate::exit::Code;
 use crate::output::Output;
@@ -17,13 +17,18 @@ use crate::progress;
 const NAME_BYTES_MAX: usize = 200;
 
 pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
+    let output = beside_trace(args.output.as_deref(), output);
     let mut cutter = Cutter::new(match args.image_kib {
         Some(kib) => Cutting::Fixed(kib << 10),
         None => Cutting::Content(args.chunk_kib << 10),
     })?;
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let mut replay = |written: &Path, sink: &mut dyn Sink| -> Result<(), LabError> {
-        cutter.leave_out(written)?;
+        cutter.leave_out(if is_stdout(written) {
+            Path::new(STDOUT[1])
+        } else {
+            written
+        })?;
         args.paths.iter().try_for_each(|path| cutter.backup(path, sink))
     };
     let made = progress::beside(output, "trace", &|| status(&done), || {
@@ -37,7 +42,7 @@ pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
             (None, None) => bail!("nothing says where to write to: --output or --destor"),
         }
     })?;
-    made.tell(output)
+    made.tell(args.output.as_deref(), output)
 }
 
 /// Names of files for backups of these paths: each its own, and in the same order when sorted.
