@@ -333,14 +333,14 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
     let outcomes = trial.outcomes.borrow();
     let last = outcomes.last()?;
     let averages = Averages::of(&outcomes);
-    let speeds = averages.iter().flat_map(|averages| &averages.speeds);
-    let speeds = speeds.map(|(memory, speed)| {
+    let reads = averages.iter().flat_map(|averages| &averages.reads);
+    let speeds = reads.filter(|(_, read)| *read > 0.0).map(|(memory, read)| {
         // What the planner had is half of it.
         let whole = Memory {
             bytes: memory.bytes * 2,
             ..*memory
         };
-        (whole, *speed)
+        (whole, 1.0 / read)
     });
     Some(Given {
         chunk_bytes,

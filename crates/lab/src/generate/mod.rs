@@ -16,7 +16,7 @@ mod rope;
 mod tests;
 mod two_year;
 mod unique;
-mod vm;
+pub(crate) mod vm;
 mod workgroup;
 
 use std::io::Write;

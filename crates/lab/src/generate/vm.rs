@@ -1,12 +1,13 @@
 //! Four versions of one virtual machine's image [Guo 4, table 4; G3]: an operating system, the same with its updates, with a
 //! large program more, with some small ones.
 //!
-//! Each version has as many unique chunks of 4 KiB as the paper's, and as many of them that the versions before have not. The paper does
-//! not say how the changes lie, nor how large the disk is: here data lies in runs of 256 KiB on average, a run changes whole and in
-//! place, what is new besides takes space from the zeros, one run in fifty of the first version is there twice, and the disk holds twice what the
-//! last version needs.
+//! Of each the paper has how many chunks of 4 KiB are unique, and of all so far: so it is known how many of an image's are in
+//! those before. It does not say how they lie. Here a disk is a row of files, log-normal with a mean of 128 KiB, as the
+//! installers of operating systems leave them: an update deletes whole files, drawn at random, and writes new ones, into the
+//! places of those that went while there are such, and behind all others then. One file in twenty is a copy of another, and between
+//! files there are free blocks, zeros, an eighth of the disk.
 //!
-//! Memory: 16 bytes a chunk of the disk.
+//! Memory: 32 bytes a file, and 16 bytes a block of the extent at hand.
 
 use super::content::Slice;
 use super::files::index;
@@ -15,19 +16,24 @@ use crate::dice::Dice;
 use crate::error::LabError;
 use crate::trace::{BackupHead, Extent};
 
-const BLOCK: u32 = 4096;
-const RUN_BLOCKS: u64 = 64;
-/// One run of so many is there twice.
-const TWICE: u64 = 50;
+/// Bytes of a chunk.
+pub(crate) const BLOCK: u32 = 4096;
 /// Unique chunks of each version, and those of all versions so far: table 4.
-const TABLE: [(u64, u64); 4] = [
-    (518_326, 518_326),
-    (733_267, 921_522),
-    (904_579, 1_189_230),
-    (1_145_029, 1_616_585),
+const TABLE: [Counts; 4] = [
+    Counts::new(518_326, 518_326),
+    Counts::new(733_267, 921_522),
+    Counts::new(904_579, 1_189_230),
+    Counts::new(1_145_029, 1_616_585),
 ];
-/// Chunks of the disk.
-const DISK: u64 = 2 * 1_145_029;
+
+/// Blocks of a file on average, before the rest of a whole is given to the last.
+const FILE_BLOCKS: u64 = 32;
+/// Of the logarithm of their number.
+const FILE_SIGMA: f64 = 1.5;
+/// One file in so many is a copy.
+const COPIED: u64 = 20;
+/// One block in so many is free.
+const FREE: u64 = 8;
 
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,87 +50,117 @@ impl Default for Vm {
     fn default() -> Self {
         Self {
             seed: 1,
-            unique_bytes: TABLE[0].0 * u64::from(BLOCK),
+            unique_bytes: TABLE[0].own * u64::from(BLOCK),
             versions: 4,
         }
     }
 }
 
-/// Blocks that were written together.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    begin: usize,
-    len: usize,
-    /// Its blocks are on the disk twice, and stay.
-    is_twice: bool,
+/// Blocks of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Unique ones.
+    pub(crate) own: u64,
+    /// Those of it and all before it.
+    pub(crate) union: u64,
 }
 
-struct Disk {
-    blocks: Vec<Slice>,
-    runs: Vec<Run>,
-    /// Where zeros begin.
-    used: usize,
-    contents: u64,
-    dice: Dice,
+impl Counts {
+    const fn new(own: u64, union: u64) -> Self {
+        Self { own, union }
+    }
 }
 
-impl Disk {
-    fn content(&mut self) -> Slice {
-        self.contents += 1;
-        Slice::new(self.contents, BLOCK, true)
+/// Blocks that follow each other, in content as on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    /// From this content on.
+    Data { first: u64, count: u64 },
+    /// Zeros.
+    Free { count: u64 },
+}
+
+/// An image, as what it consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Image {
+    blocks: Vec<Blocks>,
+    /// What it has.
+    pub(crate) counts: Counts,
+}
+
+impl Image {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let counts = self.blocks.iter().map(|blocks| match blocks {
+            Blocks::Data { count, .. } | Blocks::Free { count } => *count,
+        });
+        counts.sum::<u64>() * u64::from(BLOCK)
     }
 
-    fn run(&mut self, most: usize) -> usize {
-        index(self.dice.exponential(RUN_BLOCKS)).clamp(1, most)
+    /// Its blocks, from the first to the last.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = Slice> {
+        self.blocks.iter().flat_map(|blocks| {
+            let (first, count) = match *blocks {
+                Blocks::Data { first, count } => (Some(first), count),
+                Blocks::Free { count } => (None, count),
+            };
+            (0..count).map(move |n| match first {
+                Some(first) => Slice::new(first + n, BLOCK, true),
+                None => Slice::zeros(BLOCK),
+            })
+        })
     }
+}
 
-    /// So many new blocks take space from the zeros.
-    fn add(&mut self, count: usize) {
-        let mut left = count;
-        while left > 0 {
-            let (begin, len) = (self.used, self.run(left));
-            left -= len;
-            for at in begin..begin + len {
-                self.blocks[at] = self.content();
-            }
-            self.used += len;
-            self.runs.push(Run {
-                begin,
-                len,
-                is_twice: false,
-            });
+impl Vm {
+    /// The paper's images, with one in so many of their blocks.
+    pub(crate) fn one_in(divisor: u64) -> Self {
+        let whole = Self::default();
+        Self {
+            unique_bytes: whole.unique_bytes / divisor,
+            ..whole
         }
     }
 
-    fn repeat(&mut self) {
-        let count = self.runs.len();
-        for n in 0..count {
-            if !self.dice.happens(1_000_000 / TWICE) {
-                continue;
-            }
-            let Run { begin, len, .. } = self.runs[n];
-            if self.used + len > self.blocks.len() {
-                return;
-            }
-            self.runs[n].is_twice = true;
-            self.blocks.copy_within(begin..begin + len, self.used);
-            self.used += len;
+    /// Each version's image.
+    ///
+    /// # Errors
+    /// `Settings` where there is nothing in the first, or more versions than the paper has.
+    pub(crate) fn images(&self) -> Result<Vec<Image>, LabError> {
+        check_some(self.versions.into(), "versions")?;
+        check_some(
+            self.unique_bytes / u64::from(BLOCK),
+            "chunks of the first version",
+        )?;
+        if self.versions as usize > TABLE.len() {
+            return Err(LabError::Settings(format!(
+                "{} versions: the table that says how they differ has {}",
+                self.versions,
+                TABLE.len()
+            )));
         }
-    }
-
-    /// So many blocks become new ones, in place.
-    fn replace(&mut self, count: usize) {
-        let mut left = count;
-        let mut free: Vec<usize> = (0..self.runs.len()).filter(|n| !self.runs[*n].is_twice).collect();
-        while left > 0 && !free.is_empty() {
-            let drawn = index(self.dice.below(free.len() as u64));
-            let Run { begin, len, .. } = self.runs[free.swap_remove(drawn)];
-            let len = len.min(left);
-            left -= len;
-            for at in begin..begin + len {
-                self.blocks[at] = self.content();
-            }
-        }
+        let scaled = |count: u64| {
+            let whole = u128::from(TABLE[0].own) * u128::from(BLOCK);
+            u64::try_from(u128::from(count) * u128::from(self.unique_bytes) / whole)
+                .map_err(|_| LabError::Settings("an image is too large".to_owned()))
+        };
+        let mut disk = Disk {
+            dice: Dice::new(self.seed, 1),
+            contents: 0,
+            files: Vec::new(),
+        };
+        let mut before = 0;
+        let each = TABLE.iter().take(self.versions as usize).map(|paper| {
+            let counts = Counts::new(scaled(paper.own)?, scaled(paper.union)?);
+            let new = counts.union - before;
+            before = counts.union;
+            disk.update(counts.own.saturating_sub(new), new);
+            Ok(Image {
+                blocks: disk.blocks(),
+                counts,
+            })
+        });
+        each.collect()
     }
 }
 
@@ -138,50 +174,129 @@ impl Workload for Vm {
     }
 
     fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
-        check_some(self.versions.into(), "versions")?;
-        check_some(
-            self.unique_bytes / u64::from(BLOCK),
-            "chunks of the first version",
-        )?;
-        if self.versions as usize > TABLE.len() {
-            return Err(LabError::Settings(format!(
-                "{} versions: the table that says how they differ has {}",
-                self.versions,
-                TABLE.len()
-            )));
-        }
-        let scale = |blocks: u64| {
-            let wide = u128::from(blocks) * u128::from(self.unique_bytes)
-                / (u128::from(TABLE[0].0) * u128::from(BLOCK));
-            usize::try_from(wide).map_err(|_| LabError::Settings("an image is too large".to_owned()))
-        };
-        let mut disk = Disk {
-            blocks: vec![Slice::zeros(BLOCK); scale(DISK)?],
-            runs: Vec::new(),
-            used: 0,
-            contents: 0,
-            dice: Dice::new(self.seed, 1),
-        };
-        let (mut unique_before, mut all_before) = (0, 0);
-        for (version, (unique, all)) in TABLE.iter().take(self.versions as usize).enumerate() {
-            let (unique, all) = (scale(*unique)?, scale(*all)?);
-            // Of the version before, so many blocks stay; those that go are written over.
-            let new = all - all_before;
-            let gone = (unique_before + new).saturating_sub(unique).min(new);
-            disk.replace(gone);
-            disk.add(new - gone);
-            if version == 0 {
-                disk.repeat();
-            }
-            (unique_before, all_before) = (unique, all);
+        for (version, image) in self.images()?.iter().enumerate() {
             out.begin(&BackupHead {
                 name: format!("{}-{version}", self.name()),
                 extent: Extent::Full,
             })?;
-            out.chunks(&disk.blocks)?;
+            for slice in image.slices() {
+                out.chunks(&[slice])?;
+            }
             out.end()?;
         }
         Ok(())
+    }
+}
+
+/// A file, in the order of places.
+#[derive(Debug, Clone, Copy)]
+struct File {
+    first: u64,
+    blocks: u64,
+    /// Its bytes stand elsewhere, too.
+    is_copy: bool,
+}
+
+struct Disk {
+    dice: Dice,
+    contents: u64,
+    files: Vec<File>,
+}
+
+impl Disk {
+    /// Keeps so many blocks of the files that there are, and writes so many new ones.
+    fn update(&mut self, kept: u64, new: u64) {
+        let freed = self.delete(kept);
+        let mut new = self.write(new).into_iter();
+        let mut files = Vec::with_capacity(self.files.len() + new.len());
+        // New files take the places of old ones, and the rest comes last.
+        for file in freed {
+            match file {
+                Some(file) => files.push(file),
+                None => files.extend(new.next()),
+            }
+        }
+        files.extend(new);
+        self.files = files;
+        self.copy();
+    }
+
+    /// Deletes files, drawn at random, until so many blocks are left: a place is then free. Of copies nothing is left.
+    fn delete(&mut self, kept: u64) -> Vec<Option<File>> {
+        self.files.retain(|file| !file.is_copy);
+        let mut left: Vec<Option<File>> = self.files.drain(..).map(Some).collect();
+        let total: u64 = left.iter().flatten().map(|file| file.blocks).sum();
+        let mut surplus = total.saturating_sub(kept);
+        let mut order: Vec<usize> = (0..left.len()).collect();
+        for n in 0..order.len() {
+            if surplus == 0 {
+                break;
+            }
+            let rest = (order.len() - n) as u64;
+            let drawn = index(self.dice.below(rest));
+            order.swap(n, n + drawn);
+            let place = &mut left[order[n]];
+            let Some(file) = place else { continue };
+            if file.blocks > surplus {
+                // The last one is cut short.
+                file.blocks -= surplus;
+                surplus = 0;
+            } else {
+                surplus -= file.blocks;
+                *place = None;
+            }
+        }
+        left
+    }
+
+    /// New files of so many blocks in all.
+    fn write(&mut self, blocks: u64) -> Vec<File> {
+        let (mut files, mut left) = (Vec::new(), blocks);
+        while left > 0 {
+            let blocks = self.dice.log_normal(FILE_BLOCKS, FILE_SIGMA).clamp(1, left);
+            left -= blocks;
+            files.push(File {
+                first: self.contents,
+                blocks,
+                is_copy: false,
+            });
+            self.contents += blocks;
+        }
+        files
+    }
+
+    /// Some files are there twice.
+    fn copy(&mut self) {
+        let mut files = Vec::with_capacity(self.files.len() + self.files.len() / 16);
+        for file in &self.files {
+            files.push(*file);
+            if self.dice.below(COPIED) == 0 {
+                let other = self.files[index(self.dice.below(self.files.len() as u64))];
+                files.push(File {
+                    is_copy: true,
+                    ..other
+                });
+            }
+        }
+        self.files = files;
+    }
+
+    /// What lies on it: files, and free blocks between some of them.
+    fn blocks(&mut self) -> Vec<Blocks> {
+        let mut blocks = Vec::with_capacity(self.files.len() * 5 / 4);
+        for file in &self.files {
+            blocks.push(Blocks::Data {
+                first: file.first,
+                count: file.blocks,
+            });
+            // One in four is followed by as many free blocks as make one in eight of all.
+            if self.dice.below(4) == 0 {
+                let mean = 4 * FILE_BLOCKS / (FREE - 1);
+                let count = 1 + self.dice.exponential(mean);
+                blocks.push(Blocks::Free { count });
+            }
+        }
+        blocks
     }
 }
 
@@ -194,29 +309,56 @@ mod tests {
 
     #[test]
     fn versions_differ_as_table_four_says() {
-        let scale = 20;
-        let seen = Seen::of(&mut Vm {
-            unique_bytes: TABLE[0].0 * u64::from(BLOCK) / scale,
-            ..Vm::default()
-        });
+        for divisor in [1, 16, 100] {
+            let images = Vm::one_in(divisor).images().unwrap();
+            let mut union = HashSet::new();
+            for (image, paper) in images.iter().zip(TABLE) {
+                let each = image.blocks.iter().flat_map(|blocks| match *blocks {
+                    Blocks::Data { first, count } => first..first + count,
+                    Blocks::Free { .. } => 0..0,
+                });
+                let own: HashSet<u64> = each.collect();
+                union.extend(own.iter().copied());
+                let found = Counts::new(own.len() as u64, union.len() as u64);
+                assert_eq!(found, image.counts);
+                let near = |found: u64, paper: u64| found.abs_diff(paper / divisor) <= 2;
+                assert!(
+                    near(found.own, paper.own) && near(found.union, paper.union),
+                    "{found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_is_of_these_images() {
+        let mut vm = Vm::one_in(20);
+        let (images, seen) = (vm.images().unwrap(), Seen::of(&mut vm).0);
+        assert_eq!(images.len(), seen.len());
         let mut known: HashSet<types::Fingerprint> = HashSet::new();
-        for ((_, chunks), (unique, all)) in seen.0.iter().zip(TABLE) {
+        for (image, (_, chunks)) in images.iter().zip(&seen) {
+            assert!(chunks.iter().all(|chunk| chunk.len == BLOCK));
+            assert_eq!(chunks.len() as u64 * u64::from(BLOCK), image.bytes());
             let prints: HashSet<_> = chunks.iter().filter_map(|chunk| chunk.fingerprint).collect();
             known.extend(&prints);
-            let near = |found: usize, expected: u64| (found as u64).abs_diff(expected / scale) <= 2;
-            assert!(
-                near(prints.len(), unique),
-                "{}, not {}",
-                prints.len(),
-                unique / scale
-            );
-            assert!(near(known.len(), all), "{}, not {}", known.len(), all / scale);
-            assert!(chunks.iter().all(|chunk| chunk.len == BLOCK));
+            let (own, union) = (prints.len() as u64, known.len() as u64);
+            assert_eq!(Counts::new(own, union), image.counts);
             let zeros = chunks.iter().filter(|chunk| chunk.fingerprint.is_none()).count();
-            assert!(zeros > chunks.len() / 4, "{zeros}");
-            let data = chunks.len() - zeros;
-            assert!(data > prints.len() + prints.len() / 500, "some is there twice");
+            assert!((5..20).contains(&(zeros * 100 / chunks.len())), "{zeros}");
+            assert!(
+                chunks.len() - zeros > prints.len() + prints.len() / 500,
+                "some is there twice"
+            );
         }
+        assert_ne!(
+            Vm {
+                seed: 2,
+                ..vm.clone()
+            }
+            .images()
+            .unwrap(),
+            images
+        );
     }
 
     #[test]

@@ -49,9 +49,16 @@ pub(super) fn fragmentation(outcomes: &[Outcome], memory: Memory) -> Option<f64>
     }))
 }
 
-/// The speed factor: MiB for each container read, the inverse of [`fragmentation`] [Lillibridge 3.1].
+/// The average speed: the mean over these backups of their speed factors, MiB for each container read [Lillibridge 3.1, 4.3].
+///
+/// It is more than the inverse of [`fragmentation`], by which the time of restoring all of them goes. The paper's is this one: its last 20
+/// backups of '2year' read 13.9 and 5.0 containers a MB with 128 MB and 1 GB (section 2), which is 2.8 times as many, and their average
+/// speed differs by 2.2 (section 4.3).
 pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
-    fragmentation(outcomes, memory).map(|read| 1.0 / read)
+    mean(outcomes.iter().filter_map(|outcome| {
+        let mut restored = outcome.restored.iter();
+        restored.find(|one| one.memory == memory)?.speed_factor()
+    }))
 }
 
 /// The mean of the deduplication factors after these backups.
@@ -96,6 +103,8 @@ pub(super) fn is_near(ours: f64, paper: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::Restored;
+    use crate::trace::Extent;
 
     #[test]
     fn a_line_through_points_is_the_least_squares() {
@@ -118,6 +127,41 @@ mod tests {
         assert_eq!(interpolated(&points, 6.0), Some(2.25));
         assert_eq!(interpolated(&points, 8.1), None);
         assert_eq!(interpolated(&[], 1.0), None);
+    }
+
+    #[test]
+    fn the_average_speed_is_of_speeds() {
+        let memory = Memory {
+            bytes: 1,
+            assembly: restore::plan::Assembly::Lru,
+        };
+        let outcomes = [1, 2, 0].map(|containers_read| Outcome {
+            name: String::new(),
+            extent: Extent::Full,
+            chunks: 1,
+            bytes: 2 << 20,
+            bytes_new: 0,
+            bytes_kept: 0,
+            bytes_stored: 0,
+            containers: 1,
+            looked: None,
+            restored: vec![Restored {
+                memory,
+                containers_read,
+                bytes: 2 << 20,
+            }],
+            ahead: Vec::new(),
+            at_least: Vec::new(),
+        });
+        assert_eq!(speed(&outcomes[..2], memory), Some(1.5));
+        assert_eq!(
+            fragmentation(&outcomes[..2], memory),
+            Some(0.75),
+            "its inverse is less"
+        );
+        assert_eq!(speed(&outcomes[..1], memory), Some(2.0));
+        assert_eq!(speed(&outcomes[2..], memory), None);
+        assert_eq!(speed(&[], memory), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Averages over the last backups, as the paper gives them, so that full and incremental backups count alike [Lillibridge 4.3].
 
-use super::{Memory, Outcome};
+use super::{Memory, Outcome, Restored};
 
 /// So many of the last backups are averaged.
 pub const AVERAGED: usize = 20;
@@ -12,7 +12,10 @@ pub struct Averages {
     pub backups: usize,
     /// The cumulative deduplication factor after each of them.
     pub factor: f64,
-    /// For each memory the speed factor: the inverse of the mean of containers read for each MiB.
+    /// For each memory the mean of containers read for each MiB: by its inverse goes the time of restoring all.
+    pub reads: Vec<(Memory, f64)>,
+    /// For each memory the mean of the speed factors, which is the paper's average speed. At least the inverse of the mean of what is read: backups
+    /// that are fast count more.
     pub speeds: Vec<(Memory, f64)>,
 }
 
@@ -23,26 +26,21 @@ impl Averages {
         let last = &outcomes[outcomes.len().saturating_sub(AVERAGED)..];
         let last: Vec<&Outcome> = last.iter().filter(|one| !one.restored.is_empty()).collect();
         let first = last.first()?;
-        let speeds = first.restored.iter().enumerate().filter_map(|(n, restored)| {
-            let read = last
-                .iter()
-                .filter_map(|one| one.restored.get(n)?.containers_a_mib());
-            let read: Vec<f64> = read.collect();
-            Some((restored.memory, 1.0 / mean(&read)?))
-        });
+        let each = |of: fn(&Restored) -> Option<f64>| {
+            let memories = first.restored.iter().enumerate();
+            let means = memories.filter_map(|(n, restored)| {
+                let values = last.iter().filter_map(|one| of(one.restored.get(n)?));
+                Some((restored.memory, mean(&values.collect::<Vec<f64>>())?))
+            });
+            means.collect()
+        };
         let factors: Vec<f64> = last.iter().map(|one| one.factor()).collect();
         Some(Self {
             backups: last.len(),
             factor: mean(&factors)?,
-            speeds: speeds.filter(|(_, speed)| speed.is_finite()).collect(),
+            reads: each(Restored::containers_a_mib),
+            speeds: each(Restored::speed_factor),
         })
-    }
-
-    /// The speed factor with a memory.
-    #[must_use]
-    pub fn speed(&self, memory: Memory) -> Option<f64> {
-        let found = self.speeds.iter().find(|(with, _)| *with == memory);
-        found.map(|(_, speed)| *speed)
     }
 }
 

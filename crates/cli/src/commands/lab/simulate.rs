@@ -90,7 +90,10 @@ struct AveragesLine {
 struct SpeedLine {
     memory_bytes: u64,
     assembly: &'static str,
+    /// Their mean.
     speed_factor: f64,
+    /// The mean; the inverse of the other only where all backups are equally fast.
+    containers_a_mib: f64,
 }
 
 #[derive(Serialize)]
@@ -222,18 +225,23 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         "restoring each of the last {}, on average:",
         count(averages.backups as u64, "backup", "backups")
     ))?;
-    let speeds = averages.speeds.iter().map(|(memory, speed)| SpeedLine {
-        memory_bytes: memory.bytes,
-        assembly: assembly_name(memory.assembly),
-        speed_factor: *speed,
+    let both = averages.speeds.iter().filter_map(|(memory, speed)| {
+        let (_, read) = averages.reads.iter().find(|(with, _)| with == memory)?;
+        Some(SpeedLine {
+            memory_bytes: memory.bytes,
+            assembly: assembly_name(memory.assembly),
+            speed_factor: *speed,
+            containers_a_mib: *read,
+        })
     });
-    let speeds: Vec<SpeedLine> = speeds.collect();
+    let speeds: Vec<SpeedLine> = both.collect();
     for line in &speeds {
         output.result(format!(
-            "  {:<8} {:>8}  {:.3} MiB a container read",
+            "  {:<10} {:>8}  {:>6.3} MiB a container read  {:>7.3} containers a MiB",
             line.assembly,
             bytes(line.memory_bytes),
-            line.speed_factor
+            line.speed_factor,
+            line.containers_a_mib
         ))?;
     }
     tell_over_time(outcomes, output)?;

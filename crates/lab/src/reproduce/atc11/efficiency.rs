@@ -9,10 +9,11 @@ use onefold::OpenOptions;
 
 use super::chunks::CONTAINER_CHUNKS;
 use super::engine::{CHUNK_BYTES, Engine, Job, Payload, Unique, advance, ingest_options};
-use super::images::{Counts, Image, images};
+use super::images::{images, job};
 use super::share;
 use crate::dice::noise;
 use crate::error::LabError;
+use crate::generate::vm::{Counts, Image};
 use crate::reproduce::Progress;
 
 /// Bytes that the cache takes for each fingerprint.
@@ -91,7 +92,7 @@ pub(super) fn back_up_images(
     workers: usize,
     progress: &Progress,
 ) -> Result<(Cache, Vec<Backed>), LabError> {
-    let images = images(1, divisor);
+    let images = images(divisor);
     let union = images.last().map_or(0, |image| image.counts.union);
     let cache = Cache::of(union / cached);
     let options = cache.options(workers);
@@ -102,7 +103,7 @@ pub(super) fn back_up_images(
             now = sample(&mut engine, period, progress)?;
         }
         let once = |name: &str| -> Result<_, LabError> {
-            let mut ran = engine.back_up(vec![image.job(name, progress)], &options, progress)?;
+            let mut ran = engine.back_up(vec![job(image, name, progress)], &options, progress)?;
             Ok(ran.reports.remove(0))
         };
         // Each is a series of its own: nothing is known of an image before.
@@ -124,7 +125,7 @@ pub(super) fn back_up_images(
 
 /// Bytes of all four images, each backed up twice.
 pub(super) fn bytes_of_images(divisor: u64) -> u64 {
-    2 * images(1, divisor).iter().map(Image::bytes).sum::<u64>()
+    2 * images(divisor).iter().map(Image::bytes).sum::<u64>()
 }
 
 /// Unique streams that were backed up, and then once more.

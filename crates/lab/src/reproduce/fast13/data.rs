@@ -17,8 +17,9 @@ const PAPER_CONTAINER_BYTES: u64 = 4 << 20;
 const CHUNK_BYTES: u64 = 3000;
 /// Of look-ups for each chunk: 42 bytes in half of the memory.
 const LOOKUP_BYTES: u64 = 96;
-/// Of the index for each chunk, a hook of at most 8 bytes each, with room.
-const HOOK_BYTES: u64 = 16;
+/// Of the index for each chunk: what is stored again has a hook more, those of containers that are gone stay, and up to eight of a chunk are kept, each of
+/// at most 8 bytes.
+const HOOK_BYTES: u64 = 64;
 /// Memory of look-ups is at least so much.
 const LOOKUPS_LEAST: u64 = 16 << 20;
 /// Bytes of the paper's first snapshot of '2year'.
