@@ -117,6 +117,8 @@ pub struct Given {
     pub chunks_stored: u64,
     /// Their bytes.
     pub bytes_stored: u64,
+    /// Memory of an index with a hook for each of them, and for what names them.
+    pub index_bytes: u64,
     /// Bytes of all backups for each that is stored.
     pub factor: f64,
     /// For each memory of a restore in all and each way to use it, MiB restored for each container read; nothing where nothing
@@ -125,12 +127,6 @@ pub struct Given {
 }
 
 impl Given {
-    /// Memory of the index: hooks of all chunks, some 6 bytes each.
-    #[must_use]
-    pub fn index_bytes(&self) -> u64 {
-        self.chunks_stored * 6
-    }
-
     /// The speeds of one way to use memory, by memory.
     #[must_use]
     pub fn speeds_of(&self, assembly: Assembly) -> Vec<(u64, f64)> {
@@ -350,6 +346,11 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
             .filter_map(|one| Some(one.looked.as_ref()?.chunks_new))
             .sum(),
         bytes_stored: last.bytes_stored,
+        // Where its memory was used up, one hook in so many is left.
+        index_bytes: last
+            .looked
+            .as_ref()
+            .map_or(0, |looked| looked.index.bytes * looked.period),
         factor: last.factor(),
         speeds: speeds.collect(),
     })
