@@ -82,14 +82,9 @@ impl Cutter {
         })
     }
 
-    /// Leaves this file, or this folder with all below, out of folders: what the trace is written to.
-    ///
-    /// # Errors
-    /// `Io` where it cannot be looked at.
-    pub fn leave_out(&mut self, path: &Path) -> Result<(), LabError> {
-        let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
-        self.left_out = Some((metadata.dev(), metadata.ino()));
-        Ok(())
+    /// Leaves the file of which this is, or the folder with all below, out of folders: what the trace is written to.
+    pub fn leave_out(&mut self, written: &fs::Metadata) {
+        self.left_out = Some((written.dev(), written.ino()));
     }
 
     /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular files below, in the order of
@@ -298,19 +293,18 @@ mod tests {
         fs::write(&data, noise(4, 50_000)).unwrap();
         fs::write(&trace, noise(5, 50_000)).unwrap();
         let mut cutter = Cutter::new(Cutting::Content(8192)).unwrap();
-        cutter.leave_out(&trace).unwrap();
+        cutter.leave_out(&fs::metadata(&trace).unwrap());
         let mut chunks = Chunks::default();
         cutter.backup(folder.path(), &mut chunks).unwrap();
         assert_eq!(bytes(&chunks.0), 50_000);
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
         assert!(error.contains("is what is written to"), "{error}");
-        assert!(cutter.leave_out(&folder.path().join("gone")).is_err());
         // A folder of traces, however deep, with all that is in it.
         let traces = folder.path().join("deep/traces");
         fs::create_dir_all(&traces).unwrap();
         fs::rename(&trace, traces.join("1")).unwrap();
-        cutter.leave_out(&traces).unwrap();
+        cutter.leave_out(&fs::metadata(&traces).unwrap());
         let mut chunks = Chunks::default();
         cutter.backup(folder.path(), &mut chunks).unwrap();
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));

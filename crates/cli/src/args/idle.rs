@@ -95,19 +95,20 @@ impl Command {
         };
         let mut ids = OF_STORES.iter();
         let Some(idle) = ids.find(|id| is_typed(matches, id) && !is_own(id)) else {
-            return self.too_large();
+            return self.too_large(matches);
         };
         let why = format!("{} concerns a store, and none is opened here", option(idle));
         Some((ErrorKind::ArgumentConflict, why))
     }
 
     /// Standing before the command, an index's memory was taken as a store's.
-    fn too_large(&self) -> Option<Idle> {
+    fn too_large(&self, matches: &ArgMatches) -> Option<Idle> {
         let Self::Lab(Lab::Simulate(simulate)) = self else {
             return None;
         };
         let why = format!("--index-mib {} is not in 1..={INDEX_MIB_MAX}", simulate.index_mib);
-        (simulate.index_mib > INDEX_MIB_MAX).then_some((ErrorKind::ValueValidation, why))
+        let is_wrong = is_typed(matches, "index_mib") && simulate.index_mib > INDEX_MIB_MAX;
+        is_wrong.then_some((ErrorKind::ValueValidation, why))
     }
 
     fn idle_filter(&self) -> Option<Idle> {

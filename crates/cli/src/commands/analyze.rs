@@ -129,7 +129,7 @@ fn tell_one(given: &Given, output: Output) -> Result<()> {
         chunks_stored: given.chunks_stored,
         bytes_stored: given.bytes_stored,
         deduplication_factor: given.factor,
-        index_bytes: given.index_bytes,
+        index_bytes: given.index_bytes(),
         speeds: speeds.collect(),
     })?;
     Ok(())

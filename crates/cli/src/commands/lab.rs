@@ -9,7 +9,7 @@ mod trace;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,11 +32,7 @@ struct Generated {
 }
 
 impl Generated {
-    /// On standard output, unless that is the trace.
-    fn tell(&self, trace: Option<&Path>, output: Output) -> Result<Code> {
-        if trace.is_some_and(is_stdout) {
-            return Ok(Code::Success);
-        }
+    fn tell(&self, output: Output) -> Result<Code> {
         output.line(format!(
             "wrote {}: {} in {}",
             count(self.backups, "backup", "backups"),
@@ -117,50 +113,90 @@ fn status(bytes: &AtomicU64) -> Status {
     }
 }
 
-/// Standard output, as an argument may name it.
-const STDOUT: [&str; 2] = ["-", "/dev/stdout"];
-
-fn is_stdout(file: &Path) -> bool {
-    STDOUT.iter().any(|name| file == Path::new(name))
+/// Where a trace goes.
+enum To {
+    /// A new file.
+    New,
+    /// A pipe that has a name.
+    Pipe,
+    /// Standard output, whatever it is called: all of it is the trace.
+    Stdout,
 }
 
-/// How a command may speak whose trace goes to this file: standard output is the trace's alone.
-fn beside_trace(file: Option<&Path>, output: Output) -> Output {
-    let json = output.json && !file.is_some_and(is_stdout);
-    Output { json, ..output }
+impl To {
+    fn of(file: &Path) -> Self {
+        let Ok(named) = fs::metadata(file) else {
+            return if file == Path::new("-") {
+                Self::Stdout
+            } else {
+                Self::New
+            };
+        };
+        let stdout = stdout().and_then(|stdout| stdout.metadata());
+        let is_stdout = stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (named.dev(), named.ino()));
+        if is_stdout || file == Path::new("-") {
+            Self::Stdout
+        } else if named.file_type().is_fifo() {
+            Self::Pipe
+        } else {
+            Self::New
+        }
+    }
 }
 
-/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output.
+fn stdout() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// How a command may speak whose trace goes to this file.
+fn beside_trace(file: Option<&Path>, output: Output) -> Result<Output> {
+    if !file.is_some_and(|file| matches!(To::of(file), To::Stdout)) {
+        return Ok(output);
+    }
+    if output.json {
+        bail!(
+            "standard output is the trace's, and --json speaks there too: leave it out, or write the trace to a file"
+        );
+    }
+    // Who takes the trace shows its own progress.
+    Ok(Output {
+        quiet: true,
+        ..output
+    })
+}
+
+/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output. `replay` is told what is written to.
 fn to_trace(
     file: &Path,
     cancelled: &AtomicBool,
     done: &AtomicU64,
-    replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
+    replay: impl FnOnce(&fs::Metadata, &mut dyn Sink) -> Result<(), LabError>,
 ) -> Result<Generated> {
-    let name = file.display().to_string();
-    let is_made =
-        !is_stdout(file) && !fs::metadata(file).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    let opened = if is_made {
-        File::create_new(file)
-    } else if is_stdout(file) {
-        if io::stdout().is_terminal() {
-            bail!("standard output is a terminal; send the trace to a file or a program");
+    let to = To::of(file);
+    let name = match to {
+        To::Stdout => "standard output".to_owned(),
+        To::New | To::Pipe => file.display().to_string(),
+    };
+    let opened = match to {
+        To::New => File::create_new(file),
+        To::Pipe => File::options().write(true).open(file),
+        To::Stdout if io::stdout().is_terminal() => {
+            bail!("standard output is a terminal; send the trace to a file or a program")
         }
-        io::stdout().as_fd().try_clone_to_owned().map(File::from)
-    } else {
-        File::options().write(true).open(file)
+        To::Stdout => stdout(),
     };
     let out = opened.with_context(|| name.clone())?;
+    let written = out.metadata().with_context(|| name.clone())?;
     let write = || {
         let writer = TraceWriter::new(name, BufWriter::with_capacity(1 << 20, out))?;
         let mut sink = Counted::new(writer, cancelled, done);
-        replay(&mut sink)?;
+        replay(&written, &mut sink)?;
         let made = sink.generated();
         sink.sink.finish()?;
         Ok(made)
     };
     let made = write();
-    if made.is_err() && is_made {
+    if made.is_err() && matches!(to, To::New) {
         // Half a trace is none, and its name is to be free for the next.
         drop(fs::remove_file(file));
     }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::bed::{Bed, Ran, last, lines, signal, wait_until};
 
-fn generate<'a>(size: &'a str, weeks: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn generate<'a>(size: &'a str, weeks: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let small = ["lab", "generate", "2year", "--size", size, "--weeks", weeks];
     small.iter().chain(more).copied().collect()
 }
@@ -118,53 +118,6 @@ fn a_workload_is_made_and_simulated_without_a_store() {
 }
 
 #[test]
-fn a_trace_goes_through_a_pipe() {
-    let bed = Bed::bare();
-    bed.ok(generate("1M", "2", &["--trace", "t"]));
-    // Standard output is the trace's alone, however it is named, and whatever it is.
-    let piped = bed.ok(generate("1M", "2", &["--trace", "-"]));
-    assert!(piped.out == fs::read(bed.path("t")).unwrap());
-    for name in ["-", "/dev/stdout"] {
-        let again = bed.ok(generate("1M", "2", &["--trace", name, "--json"]));
-        assert!(again.out == piped.out, "{name}");
-        let mut to_file = bed.plain();
-        to_file.args(generate("1M", "2", &["--trace", name]));
-        let file = fs::File::create(bed.path("redirected")).unwrap();
-        assert!(to_file.stdout(file).status().unwrap().success());
-        assert!(fs::read(bed.path("redirected")).unwrap() == piped.out, "{name}");
-    }
-    let simulated = |ran: Ran| ran.expect(0).out();
-    let from_file = simulated(bed.run(["lab", "simulate", "t"]));
-    for name in ["-", "/dev/stdin"] {
-        assert_eq!(
-            simulated(bed.fed(["lab", "simulate", name], &piped.out)),
-            from_file
-        );
-    }
-    for words in [
-        "containers read for each MiB, lru:",
-        "    backups      1 :",
-        "         10 ",
-    ] {
-        assert!(from_file.contains(words), "{words:?} is not in {from_file}");
-    }
-    // What fails leaves the pipe, and half a trace that is told by its reader.
-    let script = "mkfifo pipe && { cat pipe >half & }; \"$0\" lab trace a gone --output pipe; code=$?; wait; exit $code";
-    fs::write(bed.path("a"), [7; 10_000]).unwrap();
-    let traced = bed.ok(["lab", "trace", "a", "--output", "-"]);
-    bed.ok(["lab", "trace", "a", "--output", "u"]);
-    assert!(traced.out == fs::read(bed.path("u")).unwrap());
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_onefold")]);
-    let ran = Ran::from(shell.current_dir(bed.path("")).output().unwrap());
-    ran.expect(1).says(&["gone: No such file"]);
-    assert!(bed.path("pipe").exists());
-    bed.run(["lab", "simulate", "half"])
-        .expect(1)
-        .says(&["half", "ends too early"]);
-}
-
-#[test]
 fn little_is_made_of_files_that_are_smaller() {
     let bed = Bed::bare();
     bed.ok(generate("100K", "1", &["--trace", "t"]));
@@ -173,6 +126,9 @@ fn little_is_made_of_files_that_are_smaller() {
     bed.run(generate("100K", "1", &["--trace", "v", "--file-bytes", "101K"]))
         .expect(1)
         .says(&["no more than the 102400 of the snapshot"]);
+    bed.run(generate("1000", "1", &["--trace", "v"]))
+        .expect(1)
+        .says(&["a snapshot of 1000 bytes: at least 1024"]);
 }
 
 #[test]

@@ -21,4 +21,5 @@ mod passwords;
 mod picture;
 mod prune;
 mod restores;
+mod simulate;
 mod traces;

@@ -132,7 +132,7 @@ fn table(
             bytes(given.bytes_stored),
             given.factor,
             given.chunks_stored,
-            bytes(given.index_bytes)
+            bytes(given.index_bytes())
         )?;
         for (_, speed) in given.speeds_of(Assembly::LookAhead) {
             write!(out, "<td>{speed:.2}</td>")?;
@@ -193,7 +193,7 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
             "Memory of the index, by chunk size",
             chunk(),
             Axis::linear("memory, MiB"),
-            vec![Series::new("index", by_size(|given| mib(given.index_bytes)))],
+            vec![Series::new("index", by_size(|given| mib(given.index_bytes())))],
         ),
     ];
     if let Some(given) = chosen_cap(analysis) {

@@ -117,16 +117,21 @@ pub struct Given {
     pub chunks_stored: u64,
     /// Their bytes.
     pub bytes_stored: u64,
-    /// Memory of an index with a hook for each of them, and for what names them.
-    pub index_bytes: u64,
     /// Bytes of all backups for each that is stored.
     pub factor: f64,
-    /// For each memory of a restore in all and each way to use it, MiB restored for each container read; nothing where nothing
-    /// is read.
+    /// For each memory of a restore in all and each way to use it, the mean of the speed factors of the backups that were restored: MiB for each container
+    /// read; nothing where nothing is read.
     pub speeds: Vec<(Memory, f64)>,
 }
 
 impl Given {
+    /// Memory of an index with a hook for each chunk that is stored, as `--index-memory-mib` holds it: 7 to 7.7 bytes each, with what stands beside
+    /// them.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        self.chunks_stored * 8
+    }
+
     /// The speeds of one way to use memory, by memory.
     #[must_use]
     pub fn speeds_of(&self, assembly: Assembly) -> Vec<(u64, f64)> {
@@ -329,14 +334,14 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
     let outcomes = trial.outcomes.borrow();
     let last = outcomes.last()?;
     let averages = Averages::of(&outcomes);
-    let reads = averages.iter().flat_map(|averages| &averages.reads);
-    let speeds = reads.filter(|(_, read)| *read > 0.0).map(|(memory, read)| {
+    let speeds = averages.iter().flat_map(|averages| &averages.restored);
+    let speeds = speeds.map(|one| {
         // What the planner had is half of it.
         let whole = Memory {
-            bytes: memory.bytes * 2,
-            ..*memory
+            bytes: one.memory.bytes * 2,
+            ..one.memory
         };
-        (whole, 1.0 / read)
+        (whole, one.speed_factor)
     });
     Some(Given {
         chunk_bytes,
@@ -346,11 +351,6 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
             .filter_map(|one| Some(one.looked.as_ref()?.chunks_new))
             .sum(),
         bytes_stored: last.bytes_stored,
-        // Where its memory was used up, one hook in so many is left.
-        index_bytes: last
-            .looked
-            .as_ref()
-            .map_or(0, |looked| looked.index.bytes * looked.period),
         factor: last.factor(),
         speeds: speeds.collect(),
     })

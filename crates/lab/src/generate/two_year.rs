@@ -62,6 +62,13 @@ impl Workload for TwoYear {
         check_some(self.snapshot_bytes, "bytes of the snapshot")?;
         check_some(self.weeks.into(), "weeks")?;
         check_chunk_bytes(self.chunk_bytes)?;
+        if self.snapshot_bytes < Self::FILE_BYTES_MIN {
+            return Err(LabError::Settings(format!(
+                "a snapshot of {} bytes: at least {}, a file's",
+                self.snapshot_bytes,
+                Self::FILE_BYTES_MIN
+            )));
+        }
         let lengths = Self::FILE_BYTES_MIN..=self.snapshot_bytes;
         if !lengths.contains(&self.file_bytes) {
             return Err(LabError::Settings(format!(

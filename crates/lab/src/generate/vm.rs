@@ -7,7 +7,7 @@
 //! places of those that went while there are such, and behind all others then. One file in twenty is a copy of another, and between
 //! files there are free blocks, zeros, an eighth of the disk.
 //!
-//! Memory: 32 bytes a file, and 16 bytes a block of the extent at hand.
+//! Memory: 24 bytes a file of the last version, and 24 a file or free stretch of each version; nothing for each block.
 
 use super::content::Slice;
 use super::files::index;
@@ -73,7 +73,7 @@ impl Counts {
 
 /// Blocks that follow each other, in content as on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blocks {
+enum Stretch {
     /// From this content on.
     Data { first: u64, count: u64 },
     /// Zeros.
@@ -83,7 +83,9 @@ enum Blocks {
 /// An image, as what it consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
-    blocks: Vec<Blocks>,
+    stretches: Vec<Stretch>,
+    /// What its contents are drawn from.
+    pub(crate) seed: u64,
     /// What it has.
     pub(crate) counts: Counts,
 }
@@ -91,18 +93,18 @@ pub(crate) struct Image {
 impl Image {
     /// Its bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let counts = self.blocks.iter().map(|blocks| match blocks {
-            Blocks::Data { count, .. } | Blocks::Free { count } => *count,
+        let counts = self.stretches.iter().map(|stretch| match stretch {
+            Stretch::Data { count, .. } | Stretch::Free { count } => *count,
         });
         counts.sum::<u64>() * u64::from(BLOCK)
     }
 
     /// Its blocks, from the first to the last.
     pub(crate) fn slices(&self) -> impl Iterator<Item = Slice> {
-        self.blocks.iter().flat_map(|blocks| {
-            let (first, count) = match *blocks {
-                Blocks::Data { first, count } => (Some(first), count),
-                Blocks::Free { count } => (None, count),
+        self.stretches.iter().flat_map(|stretch| {
+            let (first, count) = match *stretch {
+                Stretch::Data { first, count } => (Some(first), count),
+                Stretch::Free { count } => (None, count),
             };
             (0..count).map(move |n| match first {
                 Some(first) => Slice::new(first + n, BLOCK, true),
@@ -156,7 +158,8 @@ impl Vm {
             before = counts.union;
             disk.update(counts.own.saturating_sub(new), new);
             Ok(Image {
-                blocks: disk.blocks(),
+                stretches: disk.stretches(),
+                seed: self.seed,
                 counts,
             })
         });
@@ -282,10 +285,10 @@ impl Disk {
     }
 
     /// What lies on it: files, and free blocks between some of them.
-    fn blocks(&mut self) -> Vec<Blocks> {
-        let mut blocks = Vec::with_capacity(self.files.len() * 5 / 4);
+    fn stretches(&mut self) -> Vec<Stretch> {
+        let mut stretches = Vec::with_capacity(self.files.len() * 5 / 4);
         for file in &self.files {
-            blocks.push(Blocks::Data {
+            stretches.push(Stretch::Data {
                 first: file.first,
                 count: file.blocks,
             });
@@ -293,10 +296,10 @@ impl Disk {
             if self.dice.below(4) == 0 {
                 let mean = 4 * FILE_BLOCKS / (FREE - 1);
                 let count = 1 + self.dice.exponential(mean);
-                blocks.push(Blocks::Free { count });
+                stretches.push(Stretch::Free { count });
             }
         }
-        blocks
+        stretches
     }
 }
 
@@ -313,9 +316,9 @@ mod tests {
             let images = Vm::one_in(divisor).images().unwrap();
             let mut union = HashSet::new();
             for (image, paper) in images.iter().zip(TABLE) {
-                let each = image.blocks.iter().flat_map(|blocks| match *blocks {
-                    Blocks::Data { first, count } => first..first + count,
-                    Blocks::Free { .. } => 0..0,
+                let each = image.stretches.iter().flat_map(|stretch| match *stretch {
+                    Stretch::Data { first, count } => first..first + count,
+                    Stretch::Free { .. } => 0..0,
                 });
                 let own: HashSet<u64> = each.collect();
                 union.extend(own.iter().copied());

@@ -86,10 +86,10 @@ impl<S: Sink> Sink for Tee<'_, S> {
 
 /// Runs trials over a workload; gives what came of each backup, a list for each trial.
 ///
-/// Progress counts the bytes of all backups once for each trial.
+/// Progress counts the bytes of all backups once for each trial. What is lost is to be lost to caps alone: every chunk has a hook.
 ///
 /// # Errors
-/// `Settings` of a trial; `Interrupted`; of `replay`.
+/// `Settings` of a trial, and where hooks were sampled; `Interrupted`; of `replay`.
 pub(super) fn run(
     replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
     trials: Vec<Trial>,
@@ -99,7 +99,17 @@ pub(super) fn run(
     let weight = trials.len() as u64;
     let mut here = Vec::with_capacity(trials.len());
     for (trial, outcomes) in trials.into_iter().zip(&mut outcomes) {
-        let tell = |outcome| {
+        let tell = |outcome: Outcome| {
+            if let Some(period) = outcome
+                .looked
+                .as_ref()
+                .map(|looked| looked.period)
+                .filter(|period| *period > 1)
+            {
+                return Err(LabError::Settings(format!(
+                    "the index of a trial has no memory for a hook of every chunk, and kept one in {period}"
+                )));
+            }
             outcomes.push(outcome);
             Ok(())
         };
@@ -140,4 +150,48 @@ fn drain<S: Sink>(parts: &Receiver<Part>, mut sinks: Vec<S>) -> Result<(), LabEr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::generate::TwoYear;
+    use crate::simulate::{Finding, Policy, Schedule};
+    use crate::trace::Source as _;
+
+    #[test]
+    fn hooks_are_never_sampled() {
+        let run = |index_bytes| {
+            let finding = Finding::Engine(Policy {
+                index_bytes,
+                ..Policy::default()
+            });
+            let trial = Trial {
+                settings: Settings {
+                    container_bytes: 4 << 20,
+                    finding,
+                    schedule: Schedule::All,
+                    memories: Vec::new(),
+                    skip: 0,
+                },
+                schedule: Box::new(|_| Vec::new()),
+            };
+            let mut load = TwoYear {
+                snapshot_bytes: 40_000_000,
+                weeks: 1,
+                chunk_bytes: 256,
+                ..TwoYear::default()
+            };
+            super::run(
+                |sink| load.replay(sink),
+                vec![trial],
+                &Progress::new(Arc::default()),
+            )
+        };
+        assert_eq!(run(64 << 20).unwrap()[0].len(), 5);
+        let error = run(1 << 20).unwrap_err().to_string();
+        assert!(error.contains("kept one in"), "{error}");
+    }
 }

@@ -25,7 +25,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use format::node::Node;
 
 pub use ahead::Ahead;
-pub use averages::{AVERAGED, Averages};
+pub(crate) use averages::mean;
+#[cfg(test)]
+pub(crate) use averages::tests as tests_of_averages;
+pub use averages::{AVERAGED, Average, Averages, Step, over_time};
 use containers::{Containers, Held};
 use engine::EngineStore;
 pub use engine::{Looked, Policy};

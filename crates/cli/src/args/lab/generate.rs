@@ -225,7 +225,7 @@ pub(crate) struct Unique {
 
 #[derive(Debug, Args)]
 pub(crate) struct Vm {
-    /// Bytes of the first version's unique chunks, with K, M or G at the end (the paper: 2123 MB); the versions have 1.2 to 2.6 times as many in all
+    /// Bytes of the first version's unique chunks, with K, M or G at the end (the paper: 2123 MB); the first image has 1.2 times as many in all, the fourth 2.6 times
     #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = byte_count)]
     pub(crate) size: u64,
     /// Versions

@@ -18,11 +18,11 @@ type Made = Box<dyn generate::Workload>;
 
 pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
     let (mut workload, to) = workload(&args.workload);
-    let output = beside_trace(to.trace.as_deref(), output);
+    let output = beside_trace(to.trace.as_deref(), output)?;
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
     let made = progress::beside(output, "generate", &|| status(&done), || {
         match (&to.trace, &to.destor, &to.files) {
-            (Some(file), ..) => to_trace(file, &cancelled, &done, |sink| workload.replay(sink)),
+            (Some(file), ..) => to_trace(file, &cancelled, &done, |_, sink| workload.replay(sink)),
             (None, Some(folder), _) => {
                 let name = |head: &BackupHead| head.name.clone();
                 to_destor(folder, name, &cancelled, &done, |sink| workload.replay(sink))
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
             (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
         }
     })?;
-    made.tell(to.trace.as_deref(), output)
+    made.tell(output)
 }
 
 /// What the arguments describe, and where it goes.
@@ -71,12 +71,15 @@ fn workload(args: &Workload) -> (Made, &To) {
 }
 
 fn two_year(args: &given::TwoYear) -> (Made, &To) {
+    // Files of the usual length where there is room for one; what is too little for any is told as such.
     let usual = generate::TwoYear::default().file_bytes;
     let workload = generate::TwoYear {
         seed: args.to.seed,
         snapshot_bytes: args.size,
         weeks: args.weeks,
-        file_bytes: args.file_bytes.unwrap_or_else(|| usual.min(args.size)),
+        file_bytes: args
+            .file_bytes
+            .unwrap_or_else(|| usual.min(args.size.max(generate::TwoYear::FILE_BYTES_MIN))),
         chunk_bytes: args.chunk_bytes,
     };
     (Box::new(workload), &args.to)

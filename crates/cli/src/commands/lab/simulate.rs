@@ -1,15 +1,17 @@
 //! `onefold lab simulate`
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::analyze::assembly_name;
-use lab::simulate::{Averages, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator};
+use lab::simulate::{
+    Averages, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator, over_time,
+};
 use lab::{Extent, LabError, open_trace};
 use onefold::{Capping, LookupMemory};
 use serde::Serialize;
@@ -20,8 +22,10 @@ use crate::exit::Code;
 use crate::output::{Output, bytes, count, thousands};
 use crate::progress;
 
+/// Standard input, as an argument names it.
+const STDIN: &str = "-";
 /// So many lines are shown of what was over time, at most.
-const ROWS: usize = 20;
+const STEPS: usize = 20;
 
 #[derive(Serialize)]
 struct Simulated<'a> {
@@ -90,9 +94,7 @@ struct AveragesLine {
 struct SpeedLine {
     memory_bytes: u64,
     assembly: &'static str,
-    /// Their mean.
     speed_factor: f64,
-    /// The mean; the inverse of the other only where all backups are equally fast.
     containers_a_mib: f64,
 }
 
@@ -105,13 +107,27 @@ struct RestoredLine {
 }
 
 pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
-    let each = args.memory.iter();
-    let memories = each.flat_map(|bytes| {
-        args.assembly.iter().map(|assembly| Memory {
+    if args
+        .traces
+        .iter()
+        .filter(|trace| *trace == Path::new(STDIN))
+        .count()
+        > 1
+    {
+        bail!("standard input is one trace: name it once");
+    }
+    let mut memories = Vec::new();
+    for bytes in &args.memory {
+        let each = args.assembly.iter().map(|assembly| Memory {
             bytes: *bytes,
             assembly: assembly.assembly(),
-        })
-    });
+        });
+        for memory in each {
+            if !memories.contains(&memory) {
+                memories.push(memory);
+            }
+        }
+    }
     let finding = if args.engine {
         Finding::Engine(Policy {
             capping: Capping {
@@ -140,7 +156,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
         container_bytes: u64::from(args.container_mib) << 20,
         finding,
         schedule,
-        memories: memories.collect(),
+        memories,
         skip: args.skip,
     };
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
@@ -158,19 +174,30 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     let mut sink = Counted::new(simulator, &cancelled, &done);
     progress::beside(output, "simulate", &|| status(&done), || {
         args.traces.iter().try_for_each(|trace| -> Result<()> {
-            let name = trace.display().to_string();
-            let file = if trace == Path::new("-") {
-                std::io::stdin().as_fd().try_clone_to_owned().map(File::from)
-            } else {
-                File::open(trace)
-            };
-            let file = file.with_context(|| name.clone())?;
+            let (name, file) = opened(trace)?;
             open_trace(name, BufReader::with_capacity(1 << 20, file))?.replay(&mut sink)?;
             Ok(())
         })
     })?;
     tell(&outcomes, &settings, output)?;
     Ok(Code::Success)
+}
+
+/// A trace, and what it is called.
+fn opened(trace: &Path) -> Result<(String, File)> {
+    let (name, file) = if trace == Path::new(STDIN) {
+        if std::io::stdin().is_terminal() {
+            bail!(
+                "standard input is a terminal; send a trace to it, as `onefold lab generate ... --trace -` writes one"
+            );
+        }
+        let file = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        ("standard input".to_owned(), file)
+    } else {
+        (trace.display().to_string(), File::open(trace))
+    };
+    let file = file.with_context(|| name.clone())?;
+    Ok((name, file))
 }
 
 fn tell_one(outcome: &Outcome, output: Output) -> std::io::Result<()> {
@@ -222,19 +249,16 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         return Ok(());
     };
     output.result(format!(
-        "restoring each of the last {}, on average:",
+        "restoring each of the last {}: mean of speed factors, and of containers read",
         count(averages.backups as u64, "backup", "backups")
     ))?;
-    let both = averages.speeds.iter().filter_map(|(memory, speed)| {
-        let (_, read) = averages.reads.iter().find(|(with, _)| with == memory)?;
-        Some(SpeedLine {
-            memory_bytes: memory.bytes,
-            assembly: assembly_name(memory.assembly),
-            speed_factor: *speed,
-            containers_a_mib: *read,
-        })
+    let speeds = averages.restored.iter().map(|one| SpeedLine {
+        memory_bytes: one.memory.bytes,
+        assembly: assembly_name(one.memory.assembly),
+        speed_factor: one.speed_factor,
+        containers_a_mib: one.containers_a_mib,
     });
-    let speeds: Vec<SpeedLine> = both.collect();
+    let speeds: Vec<SpeedLine> = speeds.collect();
     for line in &speeds {
         output.result(format!(
             "  {:<10} {:>8}  {:>6.3} MiB a container read  {:>7.3} containers a MiB",
@@ -244,7 +268,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
             line.containers_a_mib
         ))?;
     }
-    tell_over_time(outcomes, output)?;
+    tell_over_time(outcomes, &settings.memories, output)?;
     output.object(&AveragesLine {
         message_type: "lab_averages",
         backups: averages.backups,
@@ -254,54 +278,35 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
     Ok(())
 }
 
-/// Containers read for each MiB as backups come, with each memory, used as the first that was asked for.
-fn tell_over_time(outcomes: &[Outcome], output: Output) -> Result<()> {
-    let restored = outcomes
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| !one.restored.is_empty());
-    let restored: Vec<(usize, &Outcome)> = restored.collect();
-    let Some((_, first)) = restored.first() else {
+/// What was over time: with each memory, used as the first that was asked for is.
+fn tell_over_time(outcomes: &[Outcome], asked: &[Memory], output: Output) -> Result<()> {
+    let Some(Memory { assembly, .. }) = asked.first() else {
         return Ok(());
     };
-    let assembly = first.restored[0].memory.assembly;
-    let shown: Vec<usize> = (0..first.restored.len())
-        .filter(|n| first.restored[*n].memory.assembly == assembly)
-        .collect();
-    let head = shown
-        .iter()
-        .fold(format!("{:>11} {:>8}", "backups", "1 :"), |line, n| {
-            format!("{line} {:>9}", bytes(first.restored[*n].memory.bytes))
-        });
+    let (memories, steps) = over_time(outcomes, *assembly, STEPS);
     output.result(format!(
-        "containers read for each MiB, {}:",
-        assembly_name(assembly)
+        "over time, the deduplication factor (1 :) and containers read for each MiB, {}:",
+        assembly_name(*assembly)
     ))?;
-    output.result(head)?;
-    for part in restored.chunks(restored.len().div_ceil(ROWS)) {
-        let (begin, end) = (part[0].0 + 1, part[part.len() - 1].0 + 1);
-        let name = if begin == end {
-            begin.to_string()
+    let head = format!("{:>11} {:>8}", "backups", "1 :");
+    output.result(
+        memories
+            .iter()
+            .fold(head, |line, memory| format!("{line} {:>9}", bytes(memory.bytes))),
+    )?;
+    for step in &steps {
+        let name = if step.first == step.last {
+            step.first.to_string()
         } else {
-            format!("{begin}-{end}")
+            format!("{}-{}", step.first, step.last)
         };
-        let factor = mean(part.iter().map(|(_, one)| one.factor()));
-        let read = shown.iter().map(|n| {
-            let read = part
-                .iter()
-                .filter_map(|(_, one)| one.restored[*n].containers_a_mib());
-            mean(read).map_or_else(|| "-".to_owned(), |read| format!("{read:.3}"))
-        });
-        let line = format!("{name:>11} {:>8.2}", factor.unwrap_or_default());
-        output.result(read.fold(line, |line, read| format!("{line} {read:>9}")))?;
+        let line = format!("{name:>11} {:>8.2}", step.factor);
+        output.result(step.containers_a_mib.iter().fold(line, |line, read| match read {
+            Some(read) => format!("{line} {read:>9.3}"),
+            None => format!("{line} {:>9}", "-"),
+        }))?;
     }
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "some thousands at most")]
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn tell_looked(outcomes: &[Outcome], last: &Looked, output: Output) -> Result<()> {

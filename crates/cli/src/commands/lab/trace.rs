@@ -1,13 +1,14 @@
 //! `onefold lab trace`
 
-use std::path::{Path, PathBuf};
+use std::fs::{self, Metadata};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Result, bail};
 use lab::{Cutter, Cutting, LabError, Sink};
 
 use super::folder::to_destor;
-use super::{STDOUT, beside_trace, is_stdout, status, to_trace};
+use super::{beside_trace, status, to_trace};
 use crate::args::Trace;
 use crate::exit::Code;
 use crate::output::Output;
@@ -17,32 +18,34 @@ use crate::progress;
 const NAME_BYTES_MAX: usize = 200;
 
 pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
-    let output = beside_trace(args.output.as_deref(), output);
+    let output = beside_trace(args.output.as_deref(), output)?;
     let mut cutter = Cutter::new(match args.image_kib {
         Some(kib) => Cutting::Fixed(kib << 10),
         None => Cutting::Content(args.chunk_kib << 10),
     })?;
     let (cancelled, done) = (crate::commands::cancel_flag()?, AtomicU64::new(0));
-    let mut replay = |written: &Path, sink: &mut dyn Sink| -> Result<(), LabError> {
-        cutter.leave_out(if is_stdout(written) {
-            Path::new(STDOUT[1])
-        } else {
-            written
-        })?;
+    let mut replay = |written: &Metadata, sink: &mut dyn Sink| -> Result<(), LabError> {
+        cutter.leave_out(written);
         args.paths.iter().try_for_each(|path| cutter.backup(path, sink))
     };
     let made = progress::beside(output, "trace", &|| status(&done), || {
         match (&args.output, &args.destor) {
-            (Some(file), _) => to_trace(file, &cancelled, &done, |sink| replay(file, sink)),
+            (Some(file), _) => to_trace(file, &cancelled, &done, &mut replay),
             (None, Some(folder)) => {
                 let mut names = names(&args.paths).into_iter();
                 let name = |_: &_| names.next().expect("a path is one backup");
-                to_destor(folder, name, &cancelled, &done, |sink| replay(folder, sink))
+                to_destor(folder, name, &cancelled, &done, |sink| {
+                    let written = fs::metadata(folder).map_err(|source| LabError::Io {
+                        what: folder.display().to_string(),
+                        source,
+                    })?;
+                    replay(&written, sink)
+                })
             }
             (None, None) => bail!("nothing says where to write to: --output or --destor"),
         }
     })?;
-    made.tell(args.output.as_deref(), output)
+    made.tell(output)
 }
 
 /// Names of files for backups of these paths: each its own, and in the same order when sorted.
@@ -67,6 +70,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
 
     use super::*;
 

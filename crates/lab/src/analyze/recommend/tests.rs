@@ -15,7 +15,6 @@ fn given(cap: Cap, factor: f64, with_default: f64) -> Given {
         cap,
         chunks_stored: 0,
         bytes_stored: 0,
-        index_bytes: 0,
         factor,
         speeds: vec![
             speed(MEMORY, Assembly::LookAhead, with_default),

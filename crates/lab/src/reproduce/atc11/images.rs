@@ -2,10 +2,12 @@
 
 use ingest::{StreamPiece, StreamSource};
 
-use super::engine::{Job, advance};
+use super::engine::{CHUNK_BYTES, Job, advance};
 use crate::generate::vm::{BLOCK, Image, Vm};
 use crate::generate::{Compression, Slice};
 use crate::reproduce::Progress;
+
+const _: () = assert!(BLOCK == CHUNK_BYTES, "a block is a chunk of the engine's");
 
 /// The paper's images, with one in `divisor` of their blocks.
 pub(super) fn images(divisor: u64) -> Vec<Image> {
@@ -20,6 +22,7 @@ pub(super) fn job<'a>(image: &'a Image, name: &str, progress: &'a Progress) -> J
         name: name.to_owned(),
         source: Box::new(ImageBytes {
             slices: image.slices(),
+            seed: image.seed,
             block: Vec::with_capacity(BLOCK as usize),
             progress,
         }),
@@ -29,17 +32,18 @@ pub(super) fn job<'a>(image: &'a Image, name: &str, progress: &'a Progress) -> J
 /// An image read from its beginning to its end; free blocks are read like others.
 struct ImageBytes<'a, S> {
     slices: S,
+    seed: u64,
     block: Vec<u8>,
     progress: &'a Progress,
 }
 
 impl<S: Iterator<Item = Slice> + Send> StreamSource for ImageBytes<'_, S> {
     fn next(&mut self, buffer: &mut [u8]) -> std::io::Result<StreamPiece> {
-        // Buffers hold several of the longest chunk, so at least one block.
+        // Buffers hold several of the longest chunk, so at least one block; no slice is drawn that has no room.
         let mut filled = 0;
         for (block, slice) in buffer.chunks_exact_mut(BLOCK as usize).zip(&mut self.slices) {
             self.block.clear();
-            slice.write(Vm::default().seed, Compression::None, &mut self.block);
+            slice.write(self.seed, Compression::None, &mut self.block);
             block.copy_from_slice(&self.block);
             filled += block.len();
         }

@@ -190,7 +190,7 @@ fn trial(data: &Data, capping: Capping, bytes: u64, memories: &[u64]) -> Trial {
             })
         })
         .collect();
-    // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96 bytes of look-ups and 16 of hooks.
+    // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96 bytes of look-ups and 64 of hooks.
     let policy = Policy {
         capping,
         memory: LookupMemory::within(bytes / 4),

@@ -172,8 +172,8 @@ fn judged(name: &str, none: &[Outcome], capped: &[Outcome]) -> Vec<Row> {
             ),
             "1.7X for 8 % lost, LRU; at least 2.5X is asked of the default",
             format!(
-                "{faster:.2}X (rolling area {rolling:.2}X, LRU {lru:.2}X; to no cap, looking ahead too, {same:.2}X; containers read a MiB \
-                 {less:.2} times fewer)"
+                "{faster:.2}X (rolling area {rolling:.2}X, LRU {lru:.2}X; to no cap, looking ahead too, {same:.2}X; {less:.2}X by the mean \
+                 of containers read a MiB)"
             ),
         );
         let reason = "these data lie so that each restore reads most containers once: only a cap brings more";

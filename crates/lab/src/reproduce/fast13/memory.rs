@@ -4,7 +4,7 @@ use restore::plan::Assembly;
 
 use super::data::{Data, said_mib};
 use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
-use crate::reproduce::statistics::{AVERAGED, fragmentation, is_near, last, speed};
+use crate::reproduce::statistics::{AVERAGED, fragmentation, is_near, last, speed, together};
 use crate::simulate::{Memory, Outcome};
 
 /// From 32 MB to 8 GB.
@@ -129,18 +129,31 @@ fn is_between(ours: f64, (least, most): (f64, f64)) -> bool {
     (least..=most).contains(&ours) || is_near(ours, least) || is_near(ours, most)
 }
 
-/// How much less is read with a rolling area than with LRU for all these backups, each as if it were as long as the others.
-fn by_time(data: &Data, outcomes: &[Outcome]) -> Option<Row> {
-    let read = |mib, assembly| fragmentation(outcomes, data.memory(mib, assembly));
-    let ratios = PRACTICAL_MIB.map(|mib| Some(read(mib, Assembly::Lru)? / read(mib, Assembly::Rolling)?));
-    let ratios: Option<Vec<f64>> = ratios.into_iter().collect();
-    let ratios: Vec<String> = ratios?.iter().map(|ratio| format!("{ratio:.1}X")).collect();
-    let sizes = PRACTICAL_MIB.map(said_mib).join(", ");
-    Some(Row::new(
-        format!("containers read a MiB on average, LRU to rolling, {sizes}"),
-        "not told",
-        ratios.join(", "),
-    ))
+/// The same by other averages: the paper's captions say which it shows, and figures of it alone are judged.
+fn by_other_averages(data: &Data, outcomes: &[Outcome]) -> Vec<Row> {
+    type Speed = fn(&[Outcome], Memory) -> Option<f64>;
+    let averages: [(&str, Speed); 2] = [
+        ("by the mean of containers read a MiB", |outcomes, memory| {
+            Some(1.0 / fragmentation(outcomes, memory)?)
+        }),
+        ("by containers read for all of these backups together", together),
+    ];
+    let rows = averages.into_iter().filter_map(|(which, speed)| {
+        let speed = |mib, assembly| speed(outcomes, data.memory(mib, assembly));
+        let ratios =
+            PRACTICAL_MIB.map(|mib| Some(speed(mib, Assembly::Rolling)? / speed(mib, Assembly::Lru)?));
+        let ratios: Option<Vec<f64>> = ratios.into_iter().collect();
+        let ratios: Vec<String> = ratios?.iter().map(|ratio| format!("{ratio:.1}X")).collect();
+        Some(Row::new(
+            format!(
+                "rolling to LRU {which}, {}",
+                PRACTICAL_MIB.map(said_mib).join(", ")
+            ),
+            "not told",
+            ratios.join(", "),
+        ))
+    });
+    rows.collect()
 }
 
 /// Figure 8: LRU, the fixed and the rolling area.
@@ -154,7 +167,7 @@ pub(super) fn assembly(data: &Data, outcomes: &[Outcome]) -> Experiment {
     for mib in PRACTICAL_MIB {
         let ratio = |lru_mib| Some(speed(mib, Assembly::Rolling)? / speed(lru_mib, Assembly::Lru)?);
         if let Some(ratio) = ratio(mib) {
-            let what = format!("rolling to LRU, {}", said_mib(mib));
+            let what = format!("rolling to LRU, average speed, {}", said_mib(mib));
             rows.push(
                 Row::new(
                     what,
@@ -182,7 +195,7 @@ pub(super) fn assembly(data: &Data, outcomes: &[Outcome]) -> Experiment {
             );
         }
     }
-    rows.extend(by_time(data, outcomes));
+    rows.extend(by_other_averages(data, outcomes));
     for mib in SIZES_MIB {
         if let (Some(rolling), Some(fixed)) = (speed(mib, Assembly::Rolling), speed(mib, Assembly::Fixed)) {
             let ratio = rolling / fixed;
