@@ -4,6 +4,8 @@ use container::ContainerError;
 use format::FormatError;
 use types::{ByteRange, ChunkLocation, Fingerprint, Level};
 
+use crate::forward::StreamName;
+
 /// An error of this crate. Those that name a node mean damage or malice; the node is of no use, other nodes
 /// are not touched by it.
 #[derive(Debug, thiserror::Error)]
@@ -74,11 +76,29 @@ pub enum RecipeError {
         /// Its level.
         level: Level,
     },
-    /// A forward reference where only direct ones are allowed: outside archival recipes.
+    /// A forward reference where none may stand: above level 1, or where they are not followed.
     #[error("the node in {node} refers forward to another backup, which is not expected here")]
     UnexpectedForward {
         /// The node.
         node: ChunkLocation,
+    },
+    /// A later backup, or its stream, that a node refers forward to and that is not there.
+    #[error("the node in {node} refers forward to {name}, which is not there")]
+    NoLaterBackup {
+        /// The node.
+        node: ChunkLocation,
+        /// The stream.
+        name: StreamName,
+    },
+    /// A forward reference leads to a stream that does not go on as it says.
+    #[error("the node in {node} refers forward, and on the way {name} is {why}")]
+    BrokenForward {
+        /// The node.
+        node: ChunkLocation,
+        /// The stream that is otherwise.
+        name: StreamName,
+        /// How.
+        why: &'static str,
     },
     /// More children than any writer puts into a node.
     #[error("the node in {node} has more than {max} children")]

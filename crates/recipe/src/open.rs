@@ -8,10 +8,11 @@
 
 use format::node::{NODE_CHILDREN_MAX, Node, NodeEntry};
 use std::sync::Arc;
-use types::{ChunkLocation, ContainerId, Level, Slot};
+use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot};
 
 use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
 use crate::error::RecipeError;
+use crate::forward::{StreamName, follow};
 use crate::source::{NodeSource, TreeRoot};
 
 /// Reads a node and checks its level and length against the reference to it.
@@ -127,8 +128,37 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
                 let fingerprint = self.source.fingerprinter().zeros(len);
                 self.add(Child::zeros(fingerprint, len))
             }
-            NodeEntry::Forward { .. } => Err(RecipeError::UnexpectedForward { node }),
+            NodeEntry::Forward { .. } if self.level != SEGMENT_LEVEL => {
+                Err(RecipeError::UnexpectedForward { node })
+            }
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                offset,
+                len,
+            } => {
+                let name = StreamName {
+                    series,
+                    backup,
+                    stream,
+                };
+                self.forward(name, ByteRange { offset, len })
+            }
         }
+    }
+
+    /// What is elsewhere stands between chunks: zeros, which might join those beside it, are the node's own.
+    fn forward(&mut self, name: StreamName, range: ByteRange) -> Result<(), RecipeError> {
+        let (source, node, first) = (self.source, self.at, self.children.len());
+        follow(source, node, name, range, &mut |child| self.add(child))?;
+        let are_zeros = |child: Option<&Child>| child.is_none_or(|child| child.place == Place::Zeros);
+        let found = &self.children[first..];
+        if are_zeros(found.first()) || are_zeros(found.last()) {
+            let why = "zeros where a chunk is to begin or to end it";
+            return Err(RecipeError::BrokenForward { node, name, why });
+        }
+        Ok(())
     }
 
     fn run(

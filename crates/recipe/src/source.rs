@@ -8,6 +8,7 @@ use format::node::Node;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level};
 
 use crate::error::RecipeError;
+use crate::forward::StreamName;
 
 /// Reads nodes and catalogs. Shared between threads; [`crate::NodeCache`] is the one over a store.
 pub trait NodeSource {
@@ -30,6 +31,14 @@ pub trait NodeSource {
     /// [`RecipeError::Container`].
     fn newer(&self, _catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
         Ok(None)
+    }
+
+    /// The root of a backup's stream as it is now, for a node that refers forward to it.
+    ///
+    /// # Errors
+    /// [`RecipeError::NoLaterBackup`]; the source's own, as [`RecipeError::Other`].
+    fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
+        Err(RecipeError::NoLaterBackup { node, name })
     }
 
     /// The domain's fingerprints, to check nodes by.

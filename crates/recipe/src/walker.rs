@@ -286,7 +286,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             };
             let (container, first, count) = match *entry.ok_or(RecipeError::EmptyPart { node: location })? {
                 Zeros { .. } => return Ok(true),
-                Forward { .. } => return Err(RecipeError::UnexpectedForward { node: location }),
+                // It begins and ends in chunks, or cannot be opened.
+                Forward { .. } => return Ok(false),
                 Run {
                     container,
                     first,

@@ -4,7 +4,7 @@ use format::node::{Node, NodeEntry};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use recipe::{ChunkRefs, NodeSource, RangeWalker, RecipeError, TreeRoot};
-use types::{ChunkLocation, ContainerKind, SeriesId, SessionId, Slot};
+use types::{ChunkLocation, ContainerKind, Slot};
 
 use crate::store::{Store, at, level};
 
@@ -134,24 +134,6 @@ fn more_children_than_fit() {
     let (error, first) = tampered(|node| node.entries = vec![NodeEntry::Zeros { len: 1 }; 70_000]);
     assert!(
         matches!(error, RecipeError::TooManyChildren { node, .. } if node == first),
-        "{error}"
-    );
-}
-
-#[test]
-fn forwards_outside_archives() {
-    let (error, first) = tampered(|node| {
-        let (series, backup) = (SeriesId::from_bytes([1; 16]), SessionId::new(2).unwrap());
-        node.entries[0] = NodeEntry::Forward {
-            series,
-            backup,
-            stream: 0,
-            offset: 0,
-            len: 10,
-        };
-    });
-    assert!(
-        matches!(error, RecipeError::UnexpectedForward { node } if node == first),
         "{error}"
     );
 }

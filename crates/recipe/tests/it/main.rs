@@ -4,6 +4,7 @@
 mod cache;
 mod counts;
 mod damage;
+mod forward;
 mod layout;
 mod model;
 mod store;

@@ -10,7 +10,7 @@ const AVG: u32 = 4;
 
 /// What the next stream is made of.
 #[derive(Debug, Clone)]
-enum Op {
+pub(crate) enum Op {
     /// A range of an earlier stream, between two of its offsets, or two ends of its children: there zeros
     /// meet, and nodes are whole.
     Copy {
@@ -45,7 +45,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn streams() -> impl Strategy<Value = Vec<Vec<Op>>> {
+pub(crate) fn streams() -> impl Strategy<Value = Vec<Vec<Op>>> {
     prop::collection::vec(prop::collection::vec(op(), 0..9), 1..7)
 }
 
@@ -61,11 +61,11 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// One stream, three ways.
-struct Stream {
-    bytes: Vec<u8>,
+pub(crate) struct Stream {
+    pub(crate) bytes: Vec<u8>,
     /// Every child, zeros coalesced.
-    children: Vec<(u64, Option<Child>)>,
-    root: TreeRoot,
+    pub(crate) children: Vec<(u64, Option<Child>)>,
+    pub(crate) root: TreeRoot,
 }
 
 impl Stream {
@@ -109,7 +109,7 @@ fn slice(bytes: &[u8], begin: u64, end: u64) -> &[u8] {
     &bytes[usize::try_from(begin).unwrap()..usize::try_from(end).unwrap()]
 }
 
-fn make(store: &Store, earlier: &[Stream], ops: &[Op]) -> Stream {
+pub(crate) fn make(store: &Store, earlier: &[Stream], ops: &[Op]) -> Stream {
     let mut sink = store.sink();
     let mut builder = store.builder(AVG);
     let (mut bytes, mut children) = (Vec::new(), Vec::new());
@@ -166,7 +166,7 @@ fn pushed(store: &Store, builder: &mut recipe::TreeBuilder, bytes: Vec<u8>, sink
     (bytes, chunks)
 }
 
-fn read(store: &Store, root: &TreeRoot, begin: u64, len: u64) -> Vec<u8> {
+pub(crate) fn read(store: &Store, root: &TreeRoot, begin: u64, len: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for reference in ChunkRefs::new(store, root, begin, len).unwrap() {
         let reference = reference.unwrap();
@@ -204,7 +204,7 @@ fn assert_same(a: (&Store, TreeRoot), b: (&Store, TreeRoot)) {
     }
 }
 
-fn nodes_below(store: &Store, node: &format::node::Node) -> Vec<TreeRoot> {
+pub(crate) fn nodes_below(store: &Store, node: &format::node::Node) -> Vec<TreeRoot> {
     let mut out = Vec::new();
     for entry in &node.entries {
         let format::node::NodeEntry::Run {

@@ -9,7 +9,7 @@ use container::CatalogView;
 use crypto::{DomainKey, Fingerprinter};
 use format::container::CatalogEntry;
 use format::node::Node;
-use recipe::{Child, KnownNode, NodeSink, NodeSource, RecipeError, TreeBuilder, TreeRoot};
+use recipe::{Child, KnownNode, NodeSink, NodeSource, RecipeError, StreamName, TreeBuilder, TreeRoot};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
     Slot,
@@ -46,6 +46,7 @@ struct Contents {
     chunk_places: HashMap<Fingerprint, ChunkLocation>,
     nodes: HashMap<ChunkLocation, Arc<Node>>,
     known: HashMap<(Level, Fingerprint), KnownNode>,
+    streams: HashMap<StreamName, TreeRoot>,
 }
 
 pub(crate) struct Store {
@@ -154,6 +155,11 @@ impl Store {
         ChunkLocation { slot, ..place }
     }
 
+    /// What references forward find under this name from now on.
+    pub(crate) fn set_stream(&self, name: StreamName, root: TreeRoot) {
+        self.contents.borrow_mut().streams.insert(name, root);
+    }
+
     /// Changes a stored node, or its container's catalog, behind everyone's back.
     pub(crate) fn tamper_node(&self, location: ChunkLocation, change: impl FnOnce(&mut Node)) {
         let mut contents = self.contents.borrow_mut();
@@ -206,6 +212,11 @@ impl NodeSource for Store {
         let view = Arc::new(CatalogView::from_entries(container, Generation::FIRST, entries).unwrap());
         contents.views.insert(container, Arc::clone(&view));
         Ok(view)
+    }
+
+    fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
+        let root = self.contents.borrow().streams.get(&name).copied();
+        root.ok_or(RecipeError::NoLaterBackup { node, name })
     }
 
     fn fingerprinter(&self) -> &Fingerprinter {

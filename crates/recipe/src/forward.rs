@@ -1,0 +1,296 @@
+//! Follows references forward: what an archival recipe says of the bytes that a later backup of its series has too
+//! [RevDedup 2.4] (R2).
+//!
+//! The later backup may be archival itself, and refer forward in turn: the chain is followed to its end, where chunks lie. Nodes
+//! on the way are not checked against fingerprints. The node that refers forward is: what is found must have the
+//! fingerprints of the chunks that it had itself before, so that its own is still the one that the manifest vouches for (INV-5).
+//!
+//! What must hold: following ends, whatever stands in nodes. Each reference on the way leads to a later backup than the one
+//! before, levels fall below a root, and parts are no longer than what they are parts of.
+//!
+//! Memory: the children of one node a level for each backup of the chain that is under way; no path of the stack.
+
+use format::node::NodeEntry;
+use types::{ByteRange, ChunkLocation, ContainerId, Level, SeriesId, SessionId, Slot, SlotRange};
+
+use crate::child::{CHUNK_LEVEL, Child, Place, level_below};
+use crate::error::RecipeError;
+use crate::source::NodeSource;
+
+/// A stream of a backup, as references forward name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamName {
+    /// The series.
+    pub series: SeriesId,
+    /// The backup.
+    pub backup: SessionId,
+    /// Which of its streams, by position in its manifest.
+    pub stream: u16,
+}
+
+impl std::fmt::Display for StreamName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "stream {} of backup {}", self.stream, self.backup)
+    }
+}
+
+/// Hands out the chunks, and runs of zeros, that a range of a later backup's stream consists of; gives the number of backups that were
+/// followed one after another, at most.
+///
+/// # Errors
+/// Those of nodes, catalogs and streams; [`RecipeError::BrokenForward`] where the range cuts a chunk or a run of zeros, a reference
+/// leads to no later backup, or beyond the end of its stream; whatever `each` returns.
+pub(crate) fn follow<S: NodeSource + ?Sized>(
+    source: &S,
+    node: ChunkLocation,
+    name: StreamName,
+    range: ByteRange,
+    each: &mut dyn FnMut(Child) -> Result<(), RecipeError>,
+) -> Result<u32, RecipeError> {
+    let mut following = Following {
+        source,
+        node,
+        todo: Vec::new(),
+        links: 0,
+    };
+    following.stream(None, name, range)?;
+    while let Some(todo) = following.todo.pop() {
+        match todo.what {
+            What::Leaf(child) => each(child)?,
+            What::Stream(name) => following.stream(Some(todo.within), name, todo.range)?,
+            What::Node { at, level, len } => following.open(at, level, len, &todo)?,
+        }
+    }
+    Ok(following.links)
+}
+
+/// A part of what is still to be handed out.
+struct Todo {
+    what: What,
+    /// Which of its bytes.
+    range: ByteRange,
+    within: Link,
+}
+
+enum What {
+    Leaf(Child),
+    Stream(StreamName),
+    Node {
+        at: ChunkLocation,
+        level: Level,
+        len: u64,
+    },
+}
+
+/// A backup that was come to.
+#[derive(Clone, Copy)]
+struct Link {
+    name: StreamName,
+    /// How many were followed, this one among them.
+    number: u32,
+}
+
+struct Following<'a, S: ?Sized> {
+    source: &'a S,
+    /// The node that refers forward first.
+    node: ChunkLocation,
+    /// What comes next is last.
+    todo: Vec<Todo>,
+    links: u32,
+}
+
+impl<S: NodeSource + ?Sized> Following<'_, S> {
+    fn stream(&mut self, from: Option<Link>, name: StreamName, range: ByteRange) -> Result<(), RecipeError> {
+        if from.is_some_and(|from| from.name.backup >= name.backup) {
+            return Err(self.broken(name, "no later backup than the one that refers to it"));
+        }
+        let root = self.source.stream(self.node, name)?;
+        let is_within = range
+            .offset
+            .checked_add(range.len)
+            .is_some_and(|end| end <= root.len);
+        if !is_within {
+            return Err(self.broken(name, "shorter than the reference says"));
+        }
+        let number = from.map_or(0, |from| from.number).saturating_add(1);
+        self.links = self.links.max(number);
+        self.todo.push(Todo {
+            what: What::Node {
+                at: root.location,
+                level: root.level,
+                len: root.len,
+            },
+            range,
+            within: Link { name, number },
+        });
+        Ok(())
+    }
+
+    /// Lists the parts of a node that are in the range, the first of them last.
+    fn open(&mut self, at: ChunkLocation, level: Level, len: u64, todo: &Todo) -> Result<(), RecipeError> {
+        let node = self.source.node(at)?;
+        let below = level_below(level)
+            .filter(|_| node.level == level)
+            .ok_or(RecipeError::WrongLevel {
+                found_at: at,
+                expected: level,
+                found: node.level,
+            })?;
+        if node.logical_len != len {
+            return Err(RecipeError::WrongLength {
+                node: at,
+                expected: len,
+                found: node.logical_len,
+            });
+        }
+        let first = self.todo.len();
+        let mut begin = 0u64;
+        for entry in &node.entries {
+            if let Some(part) = part_of(begin, entry.logical_len(), todo.range) {
+                self.entry(at, below, entry, part, todo.within)?;
+            }
+            begin = begin.saturating_add(entry.logical_len());
+        }
+        self.todo[first..].reverse();
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        at: ChunkLocation,
+        below: Level,
+        entry: &NodeEntry,
+        part: ByteRange,
+        within: Link,
+    ) -> Result<(), RecipeError> {
+        match *entry {
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => self.run(at, below, container, SlotRange::new(first, count), part, within),
+            NodeEntry::Zeros { len } => {
+                self.whole(len, part, within)?;
+                let fingerprint = self.source.fingerprinter().zeros(len);
+                self.push(What::Leaf(Child::zeros(fingerprint, len)), part, within);
+                Ok(())
+            }
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                offset,
+                ..
+            } => {
+                let name = StreamName {
+                    series,
+                    backup,
+                    stream,
+                };
+                let range = ByteRange {
+                    offset: offset.saturating_add(part.offset),
+                    len: part.len,
+                };
+                self.push(What::Stream(name), range, within);
+                Ok(())
+            }
+        }
+    }
+
+    fn run(
+        &mut self,
+        at: ChunkLocation,
+        below: Level,
+        container: ContainerId,
+        slots: Option<SlotRange>,
+        range: ByteRange,
+        within: Link,
+    ) -> Result<(), RecipeError> {
+        let missing = |slot| RecipeError::MissingSlot {
+            node: at,
+            missing: ChunkLocation { container, slot },
+        };
+        let slots = slots.ok_or_else(|| missing(Slot::MAX))?;
+        let mut catalog = self.source.catalog(container)?;
+        let mut begin = 0u64;
+        for slot in slots.iter() {
+            if catalog.entry(slot).is_none() {
+                // Others may have been merged into it since this one was read.
+                catalog = self.source.newer(&catalog)?.unwrap_or(catalog);
+            }
+            let entry = catalog.entry(slot).ok_or_else(|| missing(slot))?;
+            let location = catalog.location_of(slot).ok_or_else(|| missing(slot))?;
+            let len = entry.logical_len;
+            if let Some(part) = part_of(begin, len, range) {
+                if entry.level != below {
+                    return Err(RecipeError::WrongLevel {
+                        found_at: ChunkLocation { container, slot },
+                        expected: below,
+                        found: entry.level,
+                    });
+                }
+                if below == CHUNK_LEVEL {
+                    self.whole(len, part, within)?;
+                    let child = Child {
+                        place: Place::At(location),
+                        ..Child::chunk(entry.fingerprint, len, location)
+                    };
+                    self.push(What::Leaf(child), part, within);
+                } else {
+                    let node = What::Node {
+                        at: location,
+                        level: below,
+                        len,
+                    };
+                    self.push(node, part, within);
+                }
+            }
+            begin = begin.saturating_add(len);
+            if begin >= range.end() {
+                return Ok(());
+            }
+        }
+        // The run is shorter than its node says.
+        Err(RecipeError::WrongRunLength {
+            node: at,
+            first: ChunkLocation {
+                container,
+                slot: slots.first(),
+            },
+            expected: range.end(),
+            found: begin,
+        })
+    }
+
+    fn push(&mut self, what: What, range: ByteRange, within: Link) {
+        self.todo.push(Todo { what, range, within });
+    }
+
+    /// That a chunk or a run of zeros is in the range with all its bytes.
+    fn whole(&self, len: u64, part: ByteRange, within: Link) -> Result<(), RecipeError> {
+        if part.len == len {
+            Ok(())
+        } else {
+            Err(self.broken(within.name, "cut elsewhere than the reference says"))
+        }
+    }
+
+    fn broken(&self, name: StreamName, why: &'static str) -> RecipeError {
+        RecipeError::BrokenForward {
+            node: self.node,
+            name,
+            why,
+        }
+    }
+}
+
+/// What the range has of so many bytes from `begin` on, counted from there.
+fn part_of(begin: u64, len: u64, range: ByteRange) -> Option<ByteRange> {
+    let first = range.offset.max(begin);
+    let end = range.end().min(begin.saturating_add(len));
+    (first < end).then(|| ByteRange {
+        offset: first - begin,
+        len: end - first,
+    })
+}
