@@ -4,7 +4,7 @@ use container::ContainerError;
 use format::FormatError;
 use types::{ByteRange, ChunkLocation, Fingerprint, Level};
 
-use crate::forward::StreamName;
+use crate::stream::StreamName;
 
 /// An error of this crate. Those that name a node mean damage or malice; the node is of no use, other nodes
 /// are not touched by it.

@@ -11,28 +11,12 @@
 //! Memory: the children of one node a level for each backup of the chain that is under way; no path of the stack.
 
 use format::node::NodeEntry;
-use types::{ByteRange, ChunkLocation, ContainerId, Level, SeriesId, SessionId, Slot, SlotRange};
+use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot, SlotRange};
 
 use crate::child::{CHUNK_LEVEL, Child, Place, level_below};
 use crate::error::RecipeError;
 use crate::source::NodeSource;
-
-/// A stream of a backup, as references forward name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StreamName {
-    /// The series.
-    pub series: SeriesId,
-    /// The backup.
-    pub backup: SessionId,
-    /// Which of its streams, by position in its manifest.
-    pub stream: u16,
-}
-
-impl std::fmt::Display for StreamName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "stream {} of backup {}", self.stream, self.backup)
-    }
-}
+use crate::stream::StreamName;
 
 /// Hands out the chunks, and runs of zeros, that a range of a later backup's stream consists of; gives the number of backups that were
 /// followed one after another, at most.

@@ -12,8 +12,9 @@ use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot};
 
 use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
 use crate::error::RecipeError;
-use crate::forward::{StreamName, follow};
+use crate::forward::follow;
 use crate::source::{NodeSource, TreeRoot};
+use crate::stream::StreamName;
 
 /// Reads a node and checks its level and length against the reference to it.
 pub(crate) fn read_node<S: NodeSource + ?Sized>(

@@ -8,7 +8,7 @@ use format::node::Node;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level};
 
 use crate::error::RecipeError;
-use crate::forward::StreamName;
+use crate::stream::StreamName;
 
 /// Reads nodes and catalogs. Shared between threads; [`crate::NodeCache`] is the one over a store.
 pub trait NodeSource {

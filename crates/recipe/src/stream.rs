@@ -1,0 +1,22 @@
+//! What streams are called.
+
+use std::fmt;
+
+use types::{SeriesId, SessionId};
+
+/// A stream of a backup, as references forward name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamName {
+    /// The series.
+    pub series: SeriesId,
+    /// The backup.
+    pub backup: SessionId,
+    /// Which of its streams, by position in its manifest.
+    pub stream: u16,
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {} of backup {}", self.stream, self.backup)
+    }
+}
