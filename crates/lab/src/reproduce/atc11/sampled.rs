@@ -110,7 +110,7 @@ fn equation_1(budget_bytes: usize, halvings: &[Halving]) -> Experiment {
                 ),
             )
             .value(ratio)
-            .met((0.9..1.15).contains(&ratio), "R is more than a tenth off")
+            .met((0.9..1.15).contains(&ratio), "R is not within 0.9 and 1.15 of it")
         })
         .collect();
     let entry = halvings.last().map_or(0.0, |one| one.before.bytes_per_entry);

@@ -84,7 +84,7 @@ fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, Lab
     };
     let trial = |capping| {
         let backups = extent.backups();
-        // Every chunk has a hook, and look-ups forget nothing.
+        // Every chunk has a hook, and look-ups forget nothing within a backup.
         let policy = Policy {
             capping,
             memory: LookupMemory::within(extent.snapshot_bytes / 2),
@@ -136,7 +136,7 @@ fn experiment(extent: Extent, outcomes: &[Vec<Outcome>]) -> Experiment {
         seeds: vec!["L3", "L9"],
         setup: format!(
             "2year-cycle30, {} MB at first, {} backups; containers of 4 MiB; LRU, rolling area and cache that looks ahead of 128 MiB; averages are of the last {AVERAGED} backups; \
-             every chunk has a hook and look-ups forget nothing.",
+             every chunk has a hook and look-ups forget nothing within a backup.",
             extent.snapshot_bytes / 1_000_000,
             extent.backups(),
         ),
