@@ -61,6 +61,9 @@ impl Session {
         }
         drop(inner.end(End::Closed));
         if self.is_read() {
+            // A heartbeat that is on its way now arrives before: later, whoever tidies might have looked already, and nobody
+            // would look again.
+            drop(locked(&inner.beat));
             inner.unlock()?;
         } else {
             inner.remove_traces()?;

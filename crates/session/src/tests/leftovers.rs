@@ -1,7 +1,10 @@
 //! What stays behind, and who removes it.
 
-use env::Storage;
+use std::thread;
+use std::time::Duration;
+
 use env::fault::Fault;
+use env::{Clock, Storage, SystemClock};
 use format::manifest::Manifest;
 use format::names;
 use format::session::READ_SERIES;
@@ -125,6 +128,26 @@ fn the_checkpoint_that_an_adoption_names_stays() {
             .unwrap()
             .is_some()
     );
+}
+
+/// One that came after whoever tidies had looked would be looked for by nobody.
+#[test]
+fn a_reader_that_ends_waits_for_the_heartbeat_that_is_on_its_way() {
+    let host = Host::new();
+    let reader = host.begin_read();
+    let ending = names::manifest(READ_SERIES, reader.id(), Revision::FIRST);
+    thread::scope(|scope| {
+        let beating = crate::session::locked(&reader.inner.beat);
+        let end = scope.spawn(|| reader.end());
+        while !host.names(names::BACKUPS_FOLDER).contains(&ending.to_string()) {
+            thread::yield_now();
+        }
+        SystemClock.sleep(Duration::from_millis(50));
+        assert!(!end.is_finished(), "the heartbeat is still on its way");
+        drop(beating);
+        end.join().unwrap().unwrap();
+    });
+    assert!(reader.tick().is_err(), "and none comes after it");
 }
 
 /// Numbers of read sessions are given back. Should one ever be another's, that one runs all the same.
