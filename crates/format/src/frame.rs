@@ -50,11 +50,13 @@ pub enum ObjectKind {
     Damaged,
     /// A run of the index, where it is sealed.
     IndexRun,
+    /// The settings of a series.
+    Series,
 }
 
 impl ObjectKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Manifest,
         Self::Claim,
         Self::Heartbeat,
@@ -65,6 +67,7 @@ impl ObjectKind {
         Self::Removed,
         Self::Damaged,
         Self::IndexRun,
+        Self::Series,
     ];
 
     /// Its number in headers; never reused.
@@ -81,6 +84,7 @@ impl ObjectKind {
             Self::Removed => 8,
             Self::Damaged => 9,
             Self::IndexRun => 10,
+            Self::Series => 11,
         }
     }
 

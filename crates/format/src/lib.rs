@@ -15,6 +15,7 @@ pub mod names;
 pub mod node;
 pub mod probe;
 pub mod reclaim;
+pub mod series;
 pub mod session;
 pub mod wire;
 

@@ -5,11 +5,13 @@
 //! file for an object. Folders are given without a trailing slash, as `Storage::list` takes them. Pure.
 
 mod parts;
+mod series;
 
 use std::fmt::Arguments;
 
 use parts::{container_tail, epoch_part, hex_digit, parse_container_tail, parse_epoch, parse_revision};
 use parts::{parse_sequence, parse_session_part, plain, plain32, sequence_part, session_part, under};
+pub use series::{SERIES_FOLDER, parse_settings, settings};
 use types::SessionId;
 use types::{ContainerId, ContainerKind, Epoch, Generation, ObjectName, Revision, SequenceNumber, SeriesId};
 

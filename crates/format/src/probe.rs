@@ -15,6 +15,7 @@ use crate::manifest::Manifest;
 use crate::names;
 use crate::node::Node;
 use crate::reclaim::{Condemned, Damaged, Marks, Removed};
+use crate::series::SeriesSettings;
 use crate::session::{Checkpoint, Claim, Heartbeat, Lease};
 use crate::wire::digest;
 
@@ -22,13 +23,14 @@ use crate::wire::digest;
 pub type Probe = fn(&[u8]);
 
 /// Every probe by name; the fuzz targets have the same names.
-pub const ALL: [(&str, Probe); 11] = [
+pub const ALL: [(&str, Probe); 12] = [
     ("container_tail", container_tail),
     ("catalog", catalog),
     ("node", node),
     ("manifest", manifest),
     ("session_objects", session_objects),
     ("reclaim_objects", reclaim_objects),
+    ("series_settings", series_settings),
     ("config", config),
     ("listing", listing),
     ("names", names_of_objects),
@@ -75,6 +77,11 @@ pub fn reclaim_objects(bytes: &[u8]) {
     same_bytes!(Removed, bytes);
     same_bytes!(Marks, bytes);
     same_bytes!(Damaged, bytes);
+}
+
+/// [`SeriesSettings`].
+pub fn series_settings(bytes: &[u8]) {
+    same_bytes!(SeriesSettings, bytes);
 }
 
 /// [`Config`], with the digest as it is and as it should be, and [`Settings`].
@@ -154,6 +161,9 @@ pub fn names_of_objects(bytes: &[u8]) {
     }
     if let Some((role, number)) = names::parse_lease(&name) {
         built(names::lease(role, number));
+    }
+    if let Some((series, revision)) = names::parse_settings(&name) {
+        built(names::settings(series, revision));
     }
     if let Some(run) = names::parse_index_run(&name) {
         built(names::index_run(run));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use format::frame::ObjectKind;
-use format::{config, container, frame, listing, manifest, names, node};
+use format::{config, container, frame, listing, manifest, names, node, series};
 use types::{ContainerKind, Level, SequenceNumber, SessionId, Slot};
 
 use crate::samples;
@@ -85,6 +85,8 @@ fn limits_are_those_of_the_code() {
         ("PATH_BYTES_MAX", manifest::PATH_BYTES_MAX as u64),
         ("TEXT_BYTES_MAX", manifest::TEXT_BYTES_MAX as u64),
         ("STREAMS_MAX", manifest::STREAMS_MAX as u64),
+        ("SEGMENT_BYTES_MIN", series::SEGMENT_BYTES_MIN.into()),
+        ("SEGMENT_BYTES_MAX", series::SEGMENT_BYTES_MAX.into()),
         ("RECORD_BYTES_MAX", listing::RECORD_BYTES_MAX as u64),
         ("XATTR_NAME_BYTES_MAX", listing::XATTR_NAME_BYTES_MAX as u64),
         ("XATTR_VALUE_BYTES_MAX", listing::XATTR_VALUE_BYTES_MAX as u64),

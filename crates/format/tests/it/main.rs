@@ -14,4 +14,5 @@ mod names;
 mod round_trip;
 mod rules;
 mod samples;
+mod series;
 mod strategies;

@@ -41,6 +41,9 @@ proptest! {
         for role in LeaseRole::ALL {
             prop_assert_eq!(names::parse_lease(&names::lease(role, revision)), Some((role, revision)));
         }
+        for owner in [Some(series), None] {
+            prop_assert_eq!(names::parse_settings(&names::settings(owner, revision)), Some((owner, revision)));
+        }
         let run = IndexRunName { first: session.min(other), last: session.max(other), number };
         prop_assert_eq!(names::parse_index_run(&names::index_run(run)), Some(run));
         prop_assert_eq!(names::parse_index_image(&names::index_image(number)), Some(number));
@@ -74,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn what_parses_is_written_one_way(text in "(data|recipe|small|mirror|backups|sessions|groups|damaged|lease|index|config|condemned)/[0-9a-f./+-]{0,60}") {
+    fn what_parses_is_written_one_way(text in "(data|recipe|small|mirror|backups|sessions|groups|damaged|lease|index|config|condemned|series)/[0-9a-fut./l+-]{0,60}") {
         format::probe::names_of_objects(text.as_bytes());
     }
 }
@@ -95,6 +98,7 @@ fn every_sample_name_is_parsed_by_exactly_one_parser() {
             names::parse_removed(&name).is_some(),
             names::parse_damaged(&name).is_some(),
             names::parse_lease(&name).is_some(),
+            names::parse_settings(&name).is_some(),
             names::parse_index_run(&name).is_some(),
             names::parse_index_image(&name).is_some(),
             names::parse_index_unread(&name).is_some(),
@@ -133,6 +137,11 @@ fn foreign_names_are_not_ours() {
         "condemned/18446744073709551615",
         "condemned/5",
         "lease/other.0",
+        "series/00000000000000000000000000000000",
+        "series/00000000000000000000000000000000.00",
+        "series/0000000000000000000000000000000g.0",
+        "series/none.0",
+        "series/default.-1",
         "lease/reclaim.4294967295",
         "index/0000000000042-0000000000041.0",
         "index/image.01",
@@ -148,6 +157,7 @@ fn foreign_names_are_not_ours() {
         assert_eq!(names::parse_session_object(&name), None, "{foreign}");
         assert_eq!(names::parse_condemned(&name), None, "{foreign}");
         assert_eq!(names::parse_lease(&name), None, "{foreign}");
+        assert_eq!(names::parse_settings(&name), None, "{foreign}");
         assert_eq!(names::parse_index_run(&name), None, "{foreign}");
         assert_eq!(names::parse_index_image(&name), None, "{foreign}");
         assert_eq!(names::parse_index_unread(&name), None, "{foreign}");

@@ -9,6 +9,7 @@ use format::listing::{Fence, ListingEntry};
 use format::manifest::Manifest;
 use format::node::Node;
 use format::reclaim::{Condemned, Damaged, Marks, Removed};
+use format::series::SeriesSettings;
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::prelude::*;
 
@@ -56,6 +57,7 @@ payloads! {
     heartbeat: Heartbeat = s::heartbeat();
     checkpoint: Checkpoint = s::checkpoint();
     lease: Lease = s::lease();
+    series_settings: SeriesSettings = s::series_settings();
     condemned: Condemned = s::condemned();
     removed: Removed = s::removed();
     marks: Marks = s::marks();

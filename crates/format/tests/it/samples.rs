@@ -13,6 +13,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
     Removed, SmallContainer,
 };
+use format::series::{Layout, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
 use types::{
@@ -437,6 +438,16 @@ pub(crate) fn checkpoint() -> Checkpoint {
     }
 }
 
+pub(crate) fn series_settings() -> SeriesSettings {
+    SeriesSettings {
+        name: Some(backup().series),
+        layout: Layout::Hybrid,
+        live_window: 513,
+        segment_bytes: 8 << 20,
+        optimize_after_backup: true,
+    }
+}
+
 pub(crate) fn lease() -> Lease {
     Lease {
         holder: session(42),
@@ -660,6 +671,8 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("heartbeat", heartbeat().to_bytes()),
         ("checkpoint", checkpoint().to_bytes()),
         ("lease", lease().to_bytes()),
+        ("series", series_settings().to_bytes()),
+        ("series-default", SeriesSettings::unset(None).to_bytes()),
         ("condemned", condemned().to_bytes()),
         ("removed", removed().to_bytes()),
         ("marks", marks().to_bytes()),
@@ -715,5 +728,6 @@ pub(crate) fn names() -> String {
     ];
     all.extend(ContainerKind::ALL.map(|kind| container(id(kind, 42, 7), Generation::new(10).unwrap())));
     all.push(body(id(ContainerKind::Data, 42, 7), Generation::new(10).unwrap()));
+    all.extend([settings(Some(series), revision(2)), settings(None, Revision::MAX)]);
     all.iter().map(|name| format!("{name}\n")).collect()
 }

@@ -12,6 +12,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
     Removed, SmallContainer,
 };
+use format::series::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -401,7 +402,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-fn series_name() -> impl Strategy<Value = SeriesName> {
+pub(crate) fn series_name() -> impl Strategy<Value = SeriesName> {
     let paths = btree_set(blob(), 0..4).prop_map(|set| set.into_iter().collect());
     (blob(), paths).prop_map(|(host, paths)| SeriesName { host, paths })
 }
@@ -532,6 +533,28 @@ pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
                 references,
                 parents,
                 adopted,
+            },
+        )
+}
+
+pub(crate) fn series_settings() -> impl Strategy<Value = SeriesSettings> {
+    let layout = prop::sample::select(Layout::ALL.to_vec());
+    let segment = SEGMENT_BYTES_MIN.ilog2()..=SEGMENT_BYTES_MAX.ilog2();
+    let live_window = 1..=u16::MAX;
+    (
+        option::of(series_name()),
+        layout,
+        live_window,
+        segment,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(name, layout, live_window, segment, optimize_after_backup)| SeriesSettings {
+                name,
+                layout,
+                live_window,
+                segment_bytes: 1 << segment,
+                optimize_after_backup,
             },
         )
 }

@@ -111,6 +111,7 @@ pub(super) fn remains(env: &Env) -> Result<Option<String>, ObjectError> {
         names::REMOVED_FOLDER,
         names::DAMAGED_FOLDER,
         names::LEASE_FOLDER,
+        names::SERIES_FOLDER,
         names::INDEX_FOLDER,
     ];
     let ours = |folder: &str| {

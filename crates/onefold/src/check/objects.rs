@@ -13,6 +13,7 @@ use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names::{self, SessionObject};
 use format::reclaim::{Condemned, Damaged, Marks, Removed};
+use format::series::SeriesSettings;
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use object::ObjectError;
 use session::ManifestList;
@@ -23,7 +24,7 @@ use crate::error::Result;
 use crate::store::Store;
 
 /// The folders of sealed objects; the config is opened with the store.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     names::BACKUPS_FOLDER,
     names::SESSIONS_FOLDER,
     names::CONDEMNED_FOLDER,
@@ -31,6 +32,7 @@ const FOLDERS: [&str; 7] = [
     names::DAMAGED_FOLDER,
     names::LEASE_FOLDER,
     names::GROUPS_FOLDER,
+    names::SERIES_FOLDER,
 ];
 
 type Decode = fn(&[u8]) -> std::result::Result<(), FormatError>;
@@ -116,6 +118,11 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
         names::GROUPS_FOLDER => (names::parse_marks(name).is_some(), ObjectKind::Marks, |bytes| {
             Marks::decode(bytes).map(drop)
         }),
+        names::SERIES_FOLDER => (
+            names::parse_settings(name).is_some(),
+            ObjectKind::Series,
+            |bytes| SeriesSettings::decode(bytes).map(drop),
+        ),
         _ => return None,
     };
     let (is_ours, kind, decode) = list;

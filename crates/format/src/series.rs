@@ -1,0 +1,121 @@
+//! What is set for a series (docs/format.md, "Settings of a series").
+//!
+//! Revisions, as manifests are: nothing is overwritten, and the highest that can be read counts.
+
+use crate::error::Result;
+use crate::manifest::{SeriesName, read_series_name, series_name_rules, write_series_name};
+use crate::payload::{Payload, payload, rule};
+use crate::wire::{Reader, Writer};
+
+/// The shortest average segment that settings may name.
+pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
+/// The longest.
+pub const SEGMENT_BYTES_MAX: u32 = 256 << 20;
+
+/// How backups of a series are laid out in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Layout {
+    /// Every chunk is stored once, when it first comes.
+    #[default]
+    Inline,
+    /// A backup refers to segments that are known whole and stores all others anew, in order; what older backups have twice
+    /// for that is taken from them later [RevDedup 2.1] (R1, R2).
+    Hybrid,
+}
+
+/// One revision under `series/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesSettings {
+    /// The series, so that it can be named who has no backup of it at hand; `None`: of series without settings of their own.
+    pub name: Option<SeriesName>,
+    /// The layout of backups from now on.
+    pub layout: Layout,
+    /// How many of the newest backups reverse deduplication leaves as they were written, at least 1 [RevDedup 2.1] (R5).
+    pub live_window: u16,
+    /// Average length of a segment in bytes, a power of two within [`SEGMENT_BYTES_MIN`] and [`SEGMENT_BYTES_MAX`].
+    pub segment_bytes: u32,
+    /// Whether what has become due is done after each backup, by who made it.
+    pub optimize_after_backup: bool,
+}
+
+impl SeriesSettings {
+    /// Segments of so many bytes on average unless something else is said [RevDedup 4.1].
+    pub const SEGMENT_BYTES: u32 = 4 << 20;
+
+    /// What holds for a series of which nothing was ever set.
+    #[must_use]
+    pub const fn unset(name: Option<SeriesName>) -> Self {
+        Self {
+            name,
+            layout: Layout::Inline,
+            live_window: 1,
+            segment_bytes: Self::SEGMENT_BYTES,
+            optimize_after_backup: false,
+        }
+    }
+}
+
+impl Layout {
+    /// Every layout, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::Inline, Self::Hybrid];
+
+    /// Its number in settings; never reused.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Inline => 0,
+            Self::Hybrid => 1,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+payload!(SeriesSettings);
+
+impl Payload for SeriesSettings {
+    const WHAT: &'static str = "settings of a series";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.flag(self.name.is_some());
+        if let Some(name) = &self.name {
+            write_series_name(w, name);
+        }
+        w.u8(self.layout.number());
+        w.u16(self.live_window);
+        w.u32(self.segment_bytes);
+        w.flag(self.optimize_after_backup);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let name = r.option(read_series_name)?;
+        let unknown = r.fault("the layout is not known");
+        let number = r.u8()?;
+        let layout = Layout::ALL.into_iter().find(|layout| layout.number() == number);
+        Ok(Self {
+            name,
+            layout: layout.ok_or(unknown)?,
+            live_window: r.u16()?,
+            segment_bytes: r.u32()?,
+            optimize_after_backup: r.flag()?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        self.name.as_ref().map_or(Ok(()), series_name_rules)?;
+        rule(self.live_window >= 1, "no backup is kept live")?;
+        let fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes);
+        rule(
+            fits && self.segment_bytes.is_power_of_two(),
+            "the average segment is no power of two within the limits",
+        )
+    }
+}
