@@ -249,8 +249,9 @@ pub(crate) struct Backup {
     /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
     /// restore stays fast: `none`, a number, `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that
     /// each hold so many bytes of the 20 MB
-    #[arg(long, default_value = "least:56K", value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
-    pub(crate) cap: Cap,
+    /// (default: `least:56K`). Not for a series of layout `hybrid`, which refers to whole segments
+    #[arg(long, value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
+    pub(crate) cap: Option<Cap>,
     /// Containers that so many times 20 MB before referred to do not count towards the cap, which must not be `none`
     /// (default: 3 with `least:BYTES`, else 0)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
@@ -264,9 +265,11 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// How fragmentation is bounded.
-    pub(crate) fn capping(&self) -> Capping {
-        capping_of(self.cap, self.cap_remember)
+    /// How fragmentation is bounded, where anything is said of that.
+    pub(crate) fn capping(&self) -> Option<Capping> {
+        let usual = || self.cap_remember.map(|_| Capping::default().cap);
+        let cap = self.cap.or_else(usual)?;
+        Some(capping_of(cap, self.cap_remember))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::dedup::Lane;
 use crate::directory::{self, Faults, ParentTree};
 use crate::door::Door;
 use crate::error::IngestError;
-use crate::options::IngestOptions;
+use crate::options::{IngestOptions, Unit};
 use crate::pipeline::{self, Shape, StreamSpec};
 use crate::queue::QueueStats;
 use crate::stage::StageStats;
@@ -28,6 +28,8 @@ pub struct Ingest<'a> {
     pub door: &'a Door,
     /// What shapes the store's bytes.
     pub settings: &'a Settings,
+    /// What is referred to, and what is stored.
+    pub unit: Unit,
     /// How this backup is made.
     pub options: &'a IngestOptions,
     /// Counted as it goes.
@@ -63,18 +65,9 @@ pub fn backup_tree(
 ) -> Result<Backed, IngestError> {
     let roles = [StreamRole::Content, StreamRole::Listing, StreamRole::Fences];
     let specs = vec![
-        StreamSpec {
-            chunker: ingest.cdc()?,
-            lane: Lane::Content,
-        },
-        StreamSpec {
-            chunker: ingest.cdc()?,
-            lane: Lane::Metadata,
-        },
-        StreamSpec {
-            chunker: ingest.cdc()?,
-            lane: Lane::Metadata,
-        },
+        ingest.cdc(Lane::Content)?,
+        ingest.cdc(Lane::Metadata)?,
+        ingest.cdc(Lane::Metadata)?,
     ];
     let door = ingest.door;
     ingest.run(&roles, specs, |feeder| {
@@ -92,21 +85,18 @@ pub fn backup_stream(
     fixed_chunk_bytes: Option<u32>,
     source: &mut dyn StreamSource,
 ) -> Result<Backed, IngestError> {
-    let chunker: Box<dyn Chunker> = match fixed_chunk_bytes {
-        Some(bytes) => Box::new(Fixed::new(bytes)?),
-        None => ingest.cdc()?,
+    let spec = match fixed_chunk_bytes {
+        Some(bytes) => ingest.spec(Box::new(Fixed::new(bytes)?), bytes, Lane::Content),
+        None => ingest.cdc(Lane::Content)?,
     };
-    let specs = vec![StreamSpec {
-        chunker,
-        lane: Lane::Content,
-    }];
+    let specs = vec![spec];
     ingest.run(&[StreamRole::Whole], specs, |feeder| {
         stream::feed(feeder, name, source)
     })
 }
 
 impl Ingest<'_> {
-    fn cdc(&self) -> Result<Box<dyn Chunker>, IngestError> {
+    fn cdc(&self, lane: Lane) -> Result<StreamSpec, IngestError> {
         let Settings {
             chunk_min_bytes: min,
             chunk_avg_bytes: avg,
@@ -114,10 +104,17 @@ impl Ingest<'_> {
             ..
         } = *self.settings;
         let sizes = CdcSizes { min, avg, max };
-        Ok(Box::new(Cdc::new(
-            sizes,
-            &self.door.fingerprinter().gear_table(),
-        )?))
+        let chunker = Cdc::new(sizes, &self.door.fingerprinter().gear_table())?;
+        Ok(self.spec(Box::new(chunker), avg, lane))
+    }
+
+    fn spec(&self, chunker: Box<dyn Chunker>, chunk_bytes: u32, lane: Lane) -> StreamSpec {
+        let children_avg = self.settings.node_avg_children;
+        StreamSpec {
+            chunker,
+            lane,
+            segment_children: self.unit.segment_children(chunk_bytes, children_avg),
+        }
     }
 
     fn run(
@@ -136,6 +133,7 @@ impl Ingest<'_> {
             node_avg_children,
             region_bytes,
             container_bytes,
+            unit: self.unit,
         };
         let ran = pipeline::run(
             self.door,

@@ -6,7 +6,7 @@
 //! returned only from a container that a committed manifest names, whichever of its names, and only if every slot that it
 //! refers to is there (INV-9).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -53,6 +53,7 @@ pub struct Door {
     /// The containers of the previous backup's segments, once asked for.
     previous_containers: OnceLock<HashSet<ContainerId>>,
     hooks: Mutex<HookWriter>,
+    taken_over: BTreeSet<ContainerId>,
     collect: AtomicBool,
     edges: BufferPool,
     /// Containers that exist, by session; `None` where the storage does not tell.
@@ -80,6 +81,7 @@ impl Door {
             previous: Vec::new(),
             previous_containers: OnceLock::new(),
             hooks: Mutex::new(hooks),
+            taken_over: BTreeSet::new(),
             collect: AtomicBool::new(false),
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
             standing: Mutex::default(),
@@ -229,7 +231,8 @@ impl Door {
     ///
     /// # Errors
     /// Of the storage.
-    pub fn add_adopted(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+    pub fn add_adopted(&mut self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+        self.taken_over.insert(catalog.id());
         self.publish(catalog)
     }
 
@@ -258,6 +261,10 @@ impl Holdings for Lookup<'_> {
     fn is_absent(&self, location: ChunkLocation) -> bool {
         let view = self.permit.view();
         view.is_absent(location) || !self.door.stands(location.container, view)
+    }
+
+    fn taken_over(&self) -> &BTreeSet<ContainerId> {
+        &self.door.taken_over
     }
 
     /// A node that cannot be read, or refers to a slot that is not there, is not known.

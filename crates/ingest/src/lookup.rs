@@ -11,7 +11,7 @@ use container::{Containers, PendingEntry};
 use crypto::Fingerprinter;
 use index::{Index, ResolverStats};
 use recipe::{KnownNode, Piece, RangeWalker};
-use types::Fingerprint;
+use types::{ChunkLocation, Fingerprint};
 
 use crate::buffer::Buffer;
 use crate::chunk::{Chunked, Event};
@@ -26,6 +26,7 @@ use crate::error::{Halt, IngestError};
 use crate::piece::CopyRange;
 use crate::queue::{Closed, Receiver, Sender};
 use crate::region::{ClosedRegion, RegionBuilder};
+use crate::stored::StoredChunks;
 use crate::workers::Workers;
 
 /// A source that is slow must not keep reclamation waiting: requests are looked for this often.
@@ -56,7 +57,7 @@ pub(crate) struct LookupStage<'a> {
     /// By stream.
     pub(crate) segmenters: Vec<Segmenter<InBuffer>>,
     pub(crate) dedup: Deduplicator<&'a Counters, Index, Containers, InBuffer>,
-    pub(crate) to_pack: ToPacker,
+    pub(crate) to_pack: ToPacker<'a>,
     /// Filled at the end.
     pub(crate) stats: &'a Mutex<ResolverStats>,
 }
@@ -69,13 +70,14 @@ pub(crate) struct InBuffer {
 }
 
 /// Gathers new chunks into regions, and hands those and segments on.
-pub(crate) struct ToPacker {
+pub(crate) struct ToPacker<'a> {
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
     pub(crate) workers: Workers,
     pub(crate) output: Sender<ToPack>,
+    pub(crate) stored: StoredChunks<'a>,
 }
 
-impl ToPacker {
+impl ToPacker<'_> {
     fn close_region(&mut self, lane: Lane) -> Result<(), Halt> {
         if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
             self.output.send(ToPack::Region(region))?;
@@ -84,8 +86,12 @@ impl ToPacker {
     }
 }
 
-impl Outlet<InBuffer> for ToPacker {
+impl Outlet<InBuffer> for ToPacker<'_> {
     type Error = Halt;
+
+    fn fetch(&mut self, at: ChunkLocation, fingerprint: &Fingerprint) -> Result<Option<InBuffer>, Halt> {
+        Ok(self.stored.read(at, fingerprint).map_err(IngestError::from)?)
+    }
 
     fn store(
         &mut self,

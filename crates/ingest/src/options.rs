@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Compression;
 use index::Eviction;
 
@@ -47,6 +48,35 @@ impl Default for LookupMemory {
     }
 }
 
+/// What a backup refers to where the store has it already, and what it stores anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Chunks: each is stored once (layout `inline`).
+    #[default]
+    Chunk,
+    /// Segments: of one that is not known whole all chunks are stored, in order, those too that the store has already
+    /// (layout `hybrid`) [RevDedup 2.3] (R1).
+    Segment {
+        /// Bytes of a segment on average.
+        avg_bytes: u32,
+    },
+}
+
+impl Unit {
+    /// How many chunks of so many bytes a segment has on average, where the store's nodes have `children_avg`. A power of two
+    /// within the limits of a node.
+    #[must_use]
+    pub(crate) fn segment_children(self, chunk_bytes: u32, children_avg: u32) -> u32 {
+        match self {
+            Self::Chunk => children_avg,
+            Self::Segment { avg_bytes } => {
+                let children = (avg_bytes / chunk_bytes.max(1)).max(1);
+                (1 << children.ilog2()).clamp(NODE_AVG_CHILDREN_MIN, NODE_AVG_CHILDREN_MAX)
+            }
+        }
+    }
+}
+
 /// How a backup is made. What shapes the stored bytes for good stands in the store's config instead.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
@@ -62,8 +92,9 @@ pub struct IngestOptions {
     pub checkpoint_interval: Duration,
     /// Up to so many stored bytes, a backup is one container of kind `small`; 0 never makes one.
     pub small_bytes_max: usize,
-    /// How many containers a stretch of the backup may refer to.
-    pub capping: Capping,
+    /// How many containers a stretch of the backup may refer to, where chunks are referred to; `None`: as [`Capping`]'s
+    /// default says. Where segments are, there is nothing to cap.
+    pub capping: Option<Capping>,
     /// Memory of look-ups.
     pub lookup: LookupMemory,
 }
@@ -81,8 +112,26 @@ impl IngestOptions {
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             small_bytes_max: 1 << 20,
-            capping: Capping::default(),
+            capping: None,
             lookup: LookupMemory::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_the_length_that_was_set_whatever_its_chunks_have() {
+        let unit = Unit::Segment { avg_bytes: 4 << 20 };
+        assert_eq!(unit.segment_children(8 << 10, 512), 512);
+        assert_eq!(unit.segment_children(4 << 10, 512), 1024);
+        assert_eq!(unit.segment_children(64 << 10, 512), 64);
+        // No more than fit, of blocks of an odd length.
+        assert_eq!(unit.segment_children(5000, 512), 512);
+        assert_eq!(unit.segment_children(4 << 20, 512), NODE_AVG_CHILDREN_MIN);
+        assert_eq!(unit.segment_children(1, 512), NODE_AVG_CHILDREN_MAX);
+        assert_eq!(Unit::Chunk.segment_children(4 << 10, 512), 512);
     }
 }

@@ -19,17 +19,18 @@ use crate::builders::{Builders, Limits, Sequences};
 use crate::chunk::{self, ChunkState};
 use crate::close::{CheckpointClock, CloseStage, Closed};
 use crate::counters::Counters;
-use crate::dedup::{Deduplicator, Lane, Lookups, Segmenter, SharedPlaces};
+use crate::dedup::{Capping, Deduplicator, Lane, Lookups, Segmenter, SharedPlaces};
 use crate::door::Door;
 use crate::error::{Failure, Halt, IngestError};
 use crate::feeder::{Around, Feeder};
 use crate::ledger::{CopyLane, Ledger};
 use crate::lookup::{LookupStage, ToPacker};
-use crate::options::IngestOptions;
+use crate::options::{IngestOptions, Unit};
 use crate::pack::{Held, PackStage, PackStream};
 use crate::queue::{self, QueueStats};
 use crate::region::RegionBuilder;
 use crate::stage::{StageStats, Stages};
+use crate::stored::StoredChunks;
 use crate::{sections, workers, write};
 
 /// Bytes a buffer holds.
@@ -42,14 +43,17 @@ const CONTAINER_SLACK_BYTES: usize = 1 << 20;
 pub(crate) struct StreamSpec {
     pub(crate) chunker: Box<dyn Chunker>,
     pub(crate) lane: Lane,
+    /// Children of its segments on average; nodes above have as many as the store's config says.
+    pub(crate) segment_children: u32,
 }
 
-/// The settings of the store that shape what is stored.
+/// The settings of the store and the series that shape what is stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) node_avg_children: u32,
     pub(crate) region_bytes: u32,
     pub(crate) container_bytes: u32,
+    pub(crate) unit: Unit,
 }
 
 /// What a pipeline run leaves.
@@ -108,14 +112,17 @@ pub(crate) fn run(
     let mut chunk_states = Vec::new();
     let (mut segmenters, mut lanes) = (Vec::new(), Vec::new());
     let mut pack_streams = Vec::new();
-    for StreamSpec { chunker, lane } in specs {
+    for spec in specs {
+        let StreamSpec {
+            chunker,
+            lane,
+            segment_children,
+        } = spec;
         chunk_states.push(ChunkState::new(chunker));
-        segmenters.push(Segmenter::new(printer.clone(), shape.node_avg_children));
+        segmenters.push(Segmenter::new(printer.clone(), segment_children));
         lanes.push(lane);
-        pack_streams.push(PackStream::new(TreeBuilder::new(
-            printer.clone(),
-            shape.node_avg_children,
-        )));
+        let tree = TreeBuilder::new(printer.clone(), shape.node_avg_children);
+        pack_streams.push(PackStream::new(tree));
     }
     let stream_count = chunk_states.len();
     let region = |lane| RegionBuilder::new(lane, limits.region_bytes, options.compression);
@@ -137,7 +144,11 @@ pub(crate) fn run(
         chunks,
         segments: resolver(HookKind::Node, memory.node_bytes),
         memory,
-        capping: options.capping,
+        unit: shape.unit,
+        capping: match shape.unit {
+            Unit::Chunk => options.capping.unwrap_or_default(),
+            Unit::Segment { .. } => Capping::NONE,
+        },
         container_bytes: limits.container_bytes,
     };
     let lookups = Mutex::new(ResolverStats::default());
@@ -152,6 +163,7 @@ pub(crate) fn run(
             regions: [region(Lane::Content), region(Lane::Metadata)],
             workers: jobs.clone(),
             output: to_pack,
+            stored: StoredChunks::new(door.containers()),
         },
         stats: &lookups,
     };

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
 use format::names::LeaseRole;
+use format::series::{Layout, SeriesSettings};
 use index::{Index, ResolverStats, SessionContainers, Warning};
-use ingest::{Backed, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource};
+use ingest::{
+    Backed, Cap, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource, Unit,
+};
 use object::Sealer;
 use recipe::TreeRoot;
 use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Session, SessionError};
@@ -15,6 +18,7 @@ use types::{ContainerKind, SessionId};
 
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::series::AllSettings;
 use crate::store::Store;
 
 /// What every backup needs to know.
@@ -93,7 +97,9 @@ pub struct BackupReport {
     pub elapsed_nanos: u64,
     /// What the queues saw.
     pub queues: Vec<Arc<QueueStats>>,
-    /// What look-ups cost.
+    /// What was set for the series as the backup began.
+    pub settings: SeriesSettings,
+    /// What look-ups cost: of layout `hybrid` one a segment, and none a chunk.
     pub lookups: ResolverStats,
     /// Chunks that were found and stored again, for the cap's sake.
     pub chunks_capped: u64,
@@ -206,6 +212,7 @@ struct Run<'a> {
     store: &'a Store,
     options: &'a BackupOptions,
     name: SeriesName,
+    settings: SeriesSettings,
     session: Session,
     _pulse: session::Pulse,
     index: Index,
@@ -227,6 +234,9 @@ impl<'a> Run<'a> {
         let began = store.env.clock.monotonic();
         let source_time = store.env.clock.wall();
         let series = store.sealer.key().series_id(&name.to_bytes());
+        let set = AllSettings::read(store, |other| other == series)?;
+        let (settings, _) = set.of(Some(series), Some(&name));
+        check_cap(&settings, options)?;
         let begin = Begin {
             series,
             name: name.clone(),
@@ -242,7 +252,7 @@ impl<'a> Run<'a> {
         // The first heartbeat is durable before any container is put: who left containers and no trace
         // besides had a manifest.
         store.sealer.barrier()?;
-        let (mut containers, mut untidy) = (Vec::new(), Vec::new());
+        let (mut containers, mut untidy) = (Vec::new(), set.damaged);
         for dead in session.find_adoptable()? {
             match session.adopt(&dead) {
                 Ok(adopted) => containers.extend(adopted.containers),
@@ -299,7 +309,7 @@ impl<'a> Run<'a> {
             .filter(|entry| !entry.is_in_doubt())
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
-        let door = Door::new(session.clone(), store.nodes(), &index, named)
+        let mut door = Door::new(session.clone(), store.nodes(), &index, named)
             .with_previous(previous.iter().map(TreeRoot::from).collect());
         for (session, span) in containers {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
@@ -313,6 +323,7 @@ impl<'a> Run<'a> {
             store,
             options,
             name,
+            settings,
             session,
             _pulse: pulse,
             index,
@@ -333,6 +344,7 @@ impl<'a> Run<'a> {
         let ingest = Ingest {
             door: &self.door,
             settings: &settings,
+            unit: unit(&self.settings),
             options: &self.options.ingest,
             counters: &monitor.counters,
             cancel: monitor.cancel(),
@@ -379,6 +391,7 @@ impl<'a> Run<'a> {
             adopted,
             totals,
             elapsed_nanos,
+            settings: self.settings,
             queues: backed.queues,
             lookups: backed.lookups,
             chunks_capped: monitor.counters.chunks_capped.get(),
@@ -387,6 +400,28 @@ impl<'a> Run<'a> {
             untidy,
         })
     }
+}
+
+/// What a backup of a series with these settings refers to.
+fn unit(settings: &SeriesSettings) -> Unit {
+    match settings.layout {
+        Layout::Inline => Unit::Chunk,
+        Layout::Hybrid => Unit::Segment {
+            avg_bytes: settings.segment_bytes,
+        },
+    }
+}
+
+/// A cap chooses among chunks that are stored in several places: where segments are referred to, it would say nothing.
+fn check_cap(settings: &SeriesSettings, options: &BackupOptions) -> Result<()> {
+    let cap = options.ingest.capping.map(|capping| capping.cap);
+    if settings.layout == Layout::Hybrid && cap.is_some_and(|cap| cap != Cap::None) {
+        return Err(Error::Setting(
+            "the series' layout is hybrid, which refers to whole segments: there is nothing to cap; leave --cap out"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Merges the index' runs where they have become many or too large, unless somebody else is at it.

@@ -21,6 +21,7 @@ use types::StoreId;
 
 use crate::credential::Credential;
 use crate::error::{Error, Result};
+use crate::series::SettingsChange;
 
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
@@ -43,6 +44,8 @@ pub struct InitOptions {
     /// Bytes that are set aside to be given up when the disk is full; 0: none, as for a storage that does not
     /// fill up.
     pub reserve_bytes: usize,
+    /// What holds for series for which nothing else is set; unlike the rest it may be changed later.
+    pub series: SettingsChange,
 }
 
 impl Default for InitOptions {
@@ -55,6 +58,7 @@ impl Default for InitOptions {
             label: String::new(),
             cost: Argon2Cost::default(),
             reserve_bytes: 0,
+            series: SettingsChange::default(),
         }
     }
 }
@@ -149,6 +153,7 @@ impl Store {
             container_bytes: options.container_bytes,
         };
         check_cutting(&settings)?;
+        options.series.check(avg)?;
         let slot = NewSlot {
             credential: credential.as_crypto(),
             label: &options.label,
@@ -162,7 +167,11 @@ impl Store {
             reclaim::reserve::make(env, options.reserve_bytes)?;
         }
         let config = config::create(env, &settings, &[slot], domain)?;
-        Ok(Self::assemble(env, config, OpenOptions::default()))
+        let store = Self::assemble(env, config, OpenOptions::default());
+        if options.series != SettingsChange::default() {
+            store.set_default_series_settings(&options.series)?;
+        }
+        Ok(store)
     }
 
     /// The storage in a local folder that holds a store. Opens nothing, and needs no password.

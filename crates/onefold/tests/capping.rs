@@ -53,11 +53,11 @@ fn generations(seed: u64, count: u64, len: usize) -> Vec<Vec<u8>> {
 
 fn how(cap: Cap, remembered_windows: u32) -> How {
     let mut how = How::plain();
-    how.ingest.capping = Capping {
+    how.ingest.capping = Some(Capping {
         cap,
         remembered_windows,
         window_bytes: WINDOW_BYTES,
-    };
+    });
     how
 }
 

@@ -19,7 +19,7 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use index::{Index, IndexOptions};
-use ingest::{Cap, Capping, Counters, Door, Ingest, ReaderSource};
+use ingest::{Cap, Capping, Counters, Door, Ingest, ReaderSource, Unit};
 use object::config;
 use onefold::InitOptions;
 use recipe::NodeCache;
@@ -126,15 +126,17 @@ fn an_unchanged_stream_costs_no_look_at_data_containers() {
 #[test]
 fn an_unchanged_stream_costs_no_look_with_a_cap_in_bytes() {
     let mut how = How::plain();
-    how.ingest.capping = Capping {
-        cap: Cap::Least(900 << 10),
-        remembered_windows: 0,
-        window_bytes: 20_000_000,
+    let capping = |least, window_bytes| {
+        Some(Capping {
+            cap: Cap::Least(least),
+            remembered_windows: 0,
+            window_bytes,
+        })
     };
+    how.ingest.capping = capping(900 << 10, 20_000_000);
     assert_unchanged_stream_costs_no_look(&how);
     // Windows end within the stream.
-    how.ingest.capping.window_bytes = 700_000;
-    how.ingest.capping.cap = Cap::Least(300 << 10);
+    how.ingest.capping = capping(300 << 10, 700_000);
     assert_unchanged_stream_costs_no_look(&how);
 }
 
@@ -168,11 +170,11 @@ fn a_small_change_stores_nothing_again_with_a_cap_in_bytes() {
     let machine = Process::new(67);
     machine.try_init(&large()).unwrap();
     let mut how = How::plain();
-    how.ingest.capping = Capping {
+    how.ingest.capping = Some(Capping {
         cap: Cap::Least(128 << 10),
         remembered_windows: 0,
         window_bytes: 2 << 20,
-    };
+    });
     let mut bytes = noise(67, 2 << 20);
     for (n, at) in [300_000, 900_000, 1_500_000].into_iter().enumerate() {
         let made = back_up_bytes(&machine.open(), "/stream", &bytes, &how).unwrap();
@@ -214,6 +216,7 @@ fn known_segments_cost_a_look_up_a_container() {
     let ingest = Ingest {
         door: &door,
         settings: &opened.settings,
+        unit: Unit::Chunk,
         options: &How::plain().ingest,
         counters: &counters,
         cancel: &AtomicBool::new(false),

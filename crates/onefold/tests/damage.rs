@@ -164,6 +164,13 @@ fn leases_marks_and_the_lists_of_reclamation() {
 }
 
 #[test]
+fn settings_of_series() {
+    let settings = all(|name| names::parse_settings(name).is_some());
+    assert_eq!(settings.len(), 2);
+    run_small(&settings[1], vec![swap(&settings[0]), older(&settings[0])]);
+}
+
+#[test]
 fn manifests() {
     let manifests = all(|name| names::parse_manifest(name).is_some());
     let first = &manifests[0];

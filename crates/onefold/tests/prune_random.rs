@@ -29,13 +29,17 @@ use common::{
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
-use onefold::{Cap, Capping, Error, Monitor, PruneOptions, PruneUnused, ReadData, SessionId, Store};
+use onefold::{
+    Cap, Capping, Error, Layout, Monitor, PruneOptions, PruneUnused, ReadData, SeriesName, SessionId,
+    SettingsChange, Store,
+};
 
 /// Operations of one run.
 const STEPS: u64 = 60;
 /// One within another, at most.
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
+const SERIES: u64 = 3;
 /// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that live on.
 const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300, 15];
 /// Of the numbers that are drawn for what is done, some.
@@ -116,12 +120,29 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// In most runs some series refer to whole segments, in most some do not.
+fn is_hybrid(seed: u64, series: u64) -> bool {
+    seed >> series & 1 == 1
+}
+
 impl Run {
     fn new(seed: u64) -> Self {
         let time = HandClock::new();
         let storage_time = StorageClock::new(&time);
         let machine = FaultStorage::with_clock(Arc::new(storage_time.clone()));
-        Process::on(machine.clone(), time.clone(), seed).init();
+        let store = Process::on(machine.clone(), time.clone(), seed).init();
+        for series in (0..SERIES).filter(|series| is_hybrid(seed, *series)) {
+            let name = SeriesName {
+                host: b"host".to_vec(),
+                paths: vec![format!("/series-{series}").into_bytes()],
+            };
+            let hybrid = SettingsChange {
+                layout: Some(Layout::Hybrid),
+                segment_bytes: Some(64 << 10),
+                ..SettingsChange::default()
+            };
+            store.set_series_settings(&name, &hybrid).unwrap();
+        }
         Self {
             seed,
             parts: (0..12).map(|n| noise(seed * 100 + n, 8000 << (n % 4))).collect(),
@@ -270,7 +291,8 @@ impl Run {
         process: &Process,
         store: &Store,
     ) {
-        let name = format!("/series-{}", dice.roll(3));
+        let series = dice.roll(SERIES);
+        let name = format!("/series-{series}");
         let begin = dice.roll(12);
         let which: Vec<u64> = (0..1 + dice.roll(5))
             .map(|n| {
@@ -298,10 +320,13 @@ impl Run {
         };
         how.ingest.checkpoint_bytes = 16 << dice.roll(4) << 10;
         if dice.one_in(2) {
-            how.ingest.capping = Capping {
+            how.ingest.capping = Some(Capping {
                 window_bytes: 64 << 10,
                 ..Capping::of(Cap::Least(8 << 10))
-            };
+            });
+        }
+        if is_hybrid(self.seed, series) {
+            how.ingest.capping = None;
         }
         let mut options = how.options();
         options.tags = vec![tag.clone()];

@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command as Clap};
-use onefold::Cap;
+use onefold::{Cap, Capping};
 
 use super::lab::{INDEX_MIB, INDEX_MIB_MAX, Lab};
 use super::{ALL, Command, LATEST};
@@ -68,7 +68,10 @@ impl Command {
                            --prune, or -n to see what would be";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Backup(backup) => idle_cap(backup.cap, matches, &["cap_remember"]),
+            Self::Backup(backup) => {
+                let cap = backup.cap.unwrap_or(Capping::default().cap);
+                idle_cap(cap, matches, &["cap_remember"])
+            }
             Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {
                 Self::Lab(Lab::Simulate(simulate)) => {
                     idle_cap(simulate.cap, matches, &["cap_remember", "cap_window"])

@@ -38,7 +38,7 @@ pub(crate) struct Decider<I, C> {
     recent_batches: u64,
     /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at later depends on
     /// when containers are sealed.
-    hooks_halved: u8,
+    pub(crate) hooks_halved: u8,
     wanted: Vec<Wanted>,
     candidates: Vec<Candidate>,
     /// Their numbers.

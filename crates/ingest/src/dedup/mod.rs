@@ -15,15 +15,17 @@ mod own;
 mod placed;
 mod places;
 mod segment;
+mod unit;
 mod whole;
 mod window;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use format::node::Node;
 use index::{CatalogSource, HookIndex, Resolver};
 use recipe::KnownNode;
-use types::{ChunkLocation, Fingerprint};
+use types::{ChunkLocation, ContainerId, Fingerprint};
 
 pub use cap::{Cap, Capping};
 pub use placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
@@ -42,6 +44,9 @@ pub trait Holdings {
 
     /// Whether nothing may refer to this place.
     fn is_absent(&self, at: ChunkLocation) -> bool;
+
+    /// The containers of chunks that sessions had put which this one took over: what a backup stored before it was interrupted.
+    fn taken_over(&self) -> &BTreeSet<ContainerId>;
 
     /// Where a segment's node lies, and the node: one of a committed backup, all of whose places are there (INV-9).
     ///
@@ -70,6 +75,12 @@ pub trait Outlet<B> {
         len: u32,
         bytes: &B,
     ) -> Result<NewChunk, Self::Error>;
+
+    /// The bytes of a chunk that an earlier backup stored, to be stored once more; `None` where they cannot be had.
+    ///
+    /// # Errors
+    /// When the storage does not answer.
+    fn fetch(&mut self, at: ChunkLocation, fingerprint: &Fingerprint) -> Result<Option<B>, Self::Error>;
 
     /// Takes a segment of which all is decided. Those of a stream come in its order.
     ///

@@ -28,7 +28,7 @@ use super::whole::{OwnSegments, Whole, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
-use crate::options::LookupMemory;
+use crate::options::{LookupMemory, Unit};
 
 /// One stream.
 #[derive(Debug)]
@@ -60,7 +60,9 @@ pub struct Lookups<I, C> {
     pub hooks_halved: u8,
     /// Memory of the rest.
     pub memory: LookupMemory,
-    /// How many containers a window may refer to.
+    /// What is referred to.
+    pub unit: Unit,
+    /// How many containers a window may refer to; none of segments.
     pub capping: Capping,
     /// A container's bytes, when it is full.
     pub container_bytes: u64,
@@ -69,11 +71,12 @@ pub struct Lookups<I, C> {
 /// Says of each segment where it is: the policy of one backup. What it allocates is used again.
 #[derive(Debug)]
 pub struct Deduplicator<K, I, C, B> {
-    counters: K,
+    pub(super) counters: K,
+    unit: Unit,
     streams: Vec<Stream<B>>,
-    decider: Decider<I, C>,
+    pub(super) decider: Decider<I, C>,
     segments: Resolver<I, C>,
-    own_segments: OwnSegments,
+    pub(super) own_segments: OwnSegments,
 }
 
 impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicator<K, I, C, B> {
@@ -91,6 +94,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             segments,
             hooks_halved,
             memory,
+            unit,
             capping,
             container_bytes,
         } = lookups;
@@ -105,6 +109,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         };
         Self {
             counters,
+            unit,
             streams: lanes.into_iter().map(stream).collect(),
             decider: Decider::new(own, chunks, recent_batches, hooks_halved),
             segments,
@@ -120,7 +125,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
 
     /// A container of this backup was put.
     pub fn sealed(&mut self, id: ContainerId) {
-        self.decider.own.sealed(id);
+        if self.unit == Unit::Chunk {
+            self.decider.own.sealed(id);
+        }
     }
 
     /// The lane of a stream.
@@ -154,6 +161,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         O: Outlet<B>,
     {
         self.counters.segments.add(1);
+        if self.unit != Unit::Chunk {
+            return self.take_whole(look_up, outlet, stream, &segment);
+        }
         let at = usize::from(stream.0);
         let len = segment.len;
         if !self.streams[at].waiting.is_empty() {
@@ -359,7 +369,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     }
 
     /// A segment that is known whole.
-    fn find_whole(
+    pub(super) fn find_whole(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
         segment: &Segment<B>,
@@ -371,7 +381,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(found.map(|(known, node)| Whole::Known(known, node)))
     }
 
-    fn refer_to_whole(&mut self, at: usize, whole: Whole) -> SegmentBody {
+    pub(super) fn refer_to_whole(&mut self, at: usize, whole: Whole) -> SegmentBody {
         self.counters.segments_known.add(1);
         let accounts = &mut self.streams[at].accounts;
         match whole {
@@ -456,7 +466,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     }
 }
 
-fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
+pub(super) fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
     PlacedSegment {
         fingerprint: segment.fingerprint,
         len: segment.len,

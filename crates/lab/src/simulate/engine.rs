@@ -17,7 +17,7 @@ use index::{
 use ingest::dedup::{
     Bytes, Deduplicator, Holdings, Lane, Lookups, Segment, SegmentChild, Segmenter, SharedPlaces, StreamIndex,
 };
-use ingest::{Capping, Counters, IngestError, LookupMemory};
+use ingest::{Capping, Counters, IngestError, LookupMemory, Unit};
 use recipe::KnownNode;
 use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
@@ -162,6 +162,11 @@ impl Holdings for View<'_> {
         !at.is_some_and(|at| self.0.containers.is_there(at))
     }
 
+    fn taken_over(&self) -> &BTreeSet<ContainerId> {
+        static NONE: BTreeSet<ContainerId> = BTreeSet::new();
+        &NONE
+    }
+
     fn find_segment(
         &self,
         segments: &mut Resolver<Hooks, Shelves>,
@@ -261,6 +266,7 @@ impl EngineStore {
             segments: resolver(HookKind::Node, memory.node_bytes, segments),
             hooks_halved: self.rate().halvings(),
             memory,
+            unit: Unit::Chunk,
             capping: self.policy.capping,
             container_bytes: self.container_bytes,
         };

@@ -75,7 +75,7 @@ pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Cou
         ingest: IngestOptions {
             compression: Compression::Off,
             small_bytes_max: 0,
-            capping: policy.capping,
+            capping: Some(policy.capping),
             lookup: policy.memory,
             ..IngestOptions::for_cores(1)
         },

@@ -35,7 +35,7 @@ const LEASE_CLAIMS_MAX: usize = 4;
 /// | `condemned/<e>` | never: no epoch is open |
 /// | `damaged/<container>.<n>` | the container stands |
 /// | `lease/<role>.<m>` | the highest claim, and the few that no barrier has covered since |
-/// | `config`, `reserve`, `index` | always |
+/// | `config`, `reserve`, `index`, `series` | always |
 ///
 /// Anything else that lies there is nobody's.
 pub fn assert_small_objects_explained(
@@ -328,6 +328,7 @@ fn is_ours(name: &ObjectName) -> bool {
         || names::parse_removed(name).is_some()
         || names::parse_damaged(name).is_some()
         || names::parse_lease(name).is_some()
+        || names::parse_settings(name).is_some()
         || names::parse_index_run(name).is_some()
         || names::parse_index_image(name).is_some()
         || names::parse_index_unread(name).is_some()

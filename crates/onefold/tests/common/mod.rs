@@ -198,7 +198,7 @@ impl How {
     pub fn plain() -> Self {
         Self {
             ingest: IngestOptions {
-                capping: Capping::NONE,
+                capping: Some(Capping::NONE),
                 compression: Compression::Auto { level: 1 },
                 workers: 1,
                 writers: 1,
@@ -215,7 +215,7 @@ impl How {
     /// The same with the usual cap.
     pub fn capped() -> Self {
         let mut how = Self::plain();
-        how.ingest.capping = Capping::default();
+        how.ingest.capping = None;
         how
     }
 

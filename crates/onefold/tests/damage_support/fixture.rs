@@ -13,7 +13,9 @@ use format::manifest::{Manifest, SeriesName};
 use format::names::{self, LeaseRole};
 use format::reclaim::{Condemned, ContainerSlots, Damaged, GroupId, Marks, Removed, SlotList};
 use object::config::{self, NewSlot};
-use onefold::{Credential, Monitor, OpenOptions, ReaderSource, SessionPolicy, Snapshot, Store};
+use onefold::{
+    Credential, Layout, Monitor, OpenOptions, ReaderSource, SessionPolicy, SettingsChange, Snapshot, Store,
+};
 use recipe::{ChunkRefs, NodeCache, TreeRoot};
 use session::{Begin, Draft, Session};
 use types::{ContainerId, ContainerKind, Epoch, ObjectName, Revision, SessionId, Slot, SlotRange};
@@ -157,8 +159,18 @@ fn revise(store: &Store, sealer: &object::Sealer) {
         .unwrap();
 }
 
-/// A session that died, a lease, and the lists of reclamation.
+/// A session that died, a lease, the lists of reclamation, and settings, which say no more than nothing would.
 fn leave_traces(store: &Store, sealer: &object::Sealer) {
+    let change = SettingsChange {
+        layout: Some(Layout::Inline),
+        ..SettingsChange::default()
+    };
+    store.set_default_series_settings(&change).unwrap();
+    let change = SettingsChange {
+        optimize_after_backup: Some(true),
+        ..SettingsChange::default()
+    };
+    store.set_default_series_settings(&change).unwrap();
     let name = SeriesName {
         host: b"host".to_vec(),
         paths: vec![b"/dead".to_vec()],

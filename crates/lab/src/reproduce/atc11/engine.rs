@@ -199,7 +199,7 @@ pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions
     IngestOptions {
         compression: Compression::Off,
         lookup: LookupMemory::within(lookup_bytes),
-        capping: Capping::NONE,
+        capping: Some(Capping::NONE),
         ..IngestOptions::for_cores(workers)
     }
 }

@@ -1,0 +1,191 @@
+//! Where segments are what is referred to: known whole, or all of it stored anew [RevDedup 2.3] (R1, R8).
+//!
+//! Of a segment that is not known whole no chunk is asked for, of the index or of the session's own: its chunks are stored in
+//! order, so that what a backup has new lies together, and one look-up a segment is all that a backup costs. What lies twice
+//! for that is found later, out of line. Zeros stay zeros. Chunks that were copied by reference from the backup before are
+//! read and stored with the rest.
+//!
+//! One case refers to chunks: a session that took over what a dead one had put may find a segment there, all of its chunks in
+//! order and side by side, as it would have stored them itself. That takes a look-up more, in such sessions alone.
+
+use std::ops::Deref;
+
+use index::sampling::SampleLevel;
+use index::{Catalog, CatalogSource, HookIndex};
+use types::{ChunkLocation, Fingerprint};
+
+use super::placed::{PlacedAt, PlacedChild, SegmentBody, StreamIndex};
+use super::segment::{Bytes, Segment, SegmentChild};
+use super::window::{Deduplicator, placed};
+use super::{Holdings, Outlet};
+use crate::counters::Counters;
+use crate::error::IngestError;
+
+impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicator<K, I, C, B> {
+    /// Takes the next segment of a stream: refers to it, or stores it.
+    pub(super) fn take_whole<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+        segment: &Segment<B>,
+    ) -> Result<(), O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
+        let at = usize::from(stream.0);
+        let holdings = look_up();
+        if let Some(known) = self.find_whole(&holdings, segment)? {
+            let body = self.refer_to_whole(at, known);
+            return outlet.place(stream, placed(segment, body));
+        }
+        if let Some(children) = self.find_taken_over(&holdings, segment)? {
+            let number = self.own_segments.add(segment.fingerprint, 0);
+            let body = SegmentBody::Fresh { number, children };
+            return outlet.place(stream, placed(segment, body));
+        }
+        // Nothing was found: nothing is to be kept from reclamation until it has its place.
+        drop(holdings);
+        let body = self.store_whole(outlet, stream, segment)?;
+        outlet.place(stream, placed(segment, body))
+    }
+
+    /// Stores all of a segment's chunks.
+    fn store_whole<O: Outlet<B>>(
+        &mut self,
+        outlet: &mut O,
+        stream: StreamIndex,
+        segment: &Segment<B>,
+    ) -> Result<SegmentBody, O::Error> {
+        let lane = self.lane(stream);
+        let mut children = Vec::with_capacity(segment.children.len());
+        for child in &segment.children {
+            let fetched;
+            let bytes = match &child.bytes {
+                Bytes::Zeros => Err(PlacedAt::Zeros),
+                Bytes::Read(bytes) => Ok(bytes),
+                Bytes::Stored(location) => {
+                    fetched = outlet.fetch(*location, &child.fingerprint)?;
+                    fetched.as_ref().ok_or(PlacedAt::Stored(*location))
+                }
+            };
+            let place = match bytes {
+                Err(place) => place,
+                Ok(bytes) => {
+                    let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
+                    let new = outlet.store(lane, &child.fingerprint, len, bytes)?;
+                    self.counters.chunks_new.add(1);
+                    self.counters.bytes_new.add(child.len);
+                    PlacedAt::New(new)
+                }
+            };
+            children.push(placed_child(child, place));
+        }
+        let number = self.own_segments.add(segment.fingerprint, 0);
+        Ok(SegmentBody::Fresh { number, children })
+    }
+
+    /// Where a session that was taken over had stored just this segment.
+    fn find_taken_over(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        segment: &Segment<B>,
+    ) -> Result<Option<Vec<PlacedChild>>, IngestError> {
+        if holdings.taken_over().is_empty() {
+            return Ok(None);
+        }
+        let mut chunks = segment.children.iter().filter(|child| has_bytes(child));
+        let Some(first) = chunks.next() else {
+            return Ok(None);
+        };
+        let mut begins = self.ask_taken_over(holdings, &first.fingerprint)?;
+        // Where not every chunk has a hook, one that should have may lead to the container.
+        let halved = self.decider.hooks_halved;
+        let may_have_hook = |child: &&SegmentChild<B>| SampleLevel::of(&child.fingerprint).get() >= halved;
+        if begins.is_empty()
+            && halved > 0
+            && let Some(hooked) = chunks.find(may_have_hook)
+            && !self.ask_taken_over(holdings, &hooked.fingerprint)?.is_empty()
+        {
+            begins = self.ask_taken_over(holdings, &first.fingerprint)?;
+        }
+        for begin in begins {
+            if let Some(children) = self.follow(holdings, segment, begin)? {
+                return Ok(Some(children));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The segment's children, where its chunks lie side by side from there on; at a container's end they go on at the
+    /// beginning of another.
+    fn follow(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        segment: &Segment<B>,
+        begin: ChunkLocation,
+    ) -> Result<Option<Vec<PlacedChild>>, IngestError> {
+        let mut next = begin;
+        let mut catalog = self.decider.chunks.catalogs().catalog(begin.container)?;
+        let mut children = Vec::with_capacity(segment.children.len());
+        for child in &segment.children {
+            if !has_bytes(child) {
+                children.push(placed_child(child, PlacedAt::Zeros));
+                continue;
+            }
+            if catalog
+                .as_ref()
+                .is_some_and(|it| it.fingerprint(next.slot).is_none())
+            {
+                let goes_on = |at: &ChunkLocation| at.slot.get() == 0 && at.container > next.container;
+                let begins = self.ask_taken_over(holdings, &child.fingerprint)?;
+                let Some(begin) = begins.into_iter().filter(goes_on).min_by_key(|at| at.container) else {
+                    return Ok(None);
+                };
+                next = begin;
+                catalog = self.decider.chunks.catalogs().catalog(begin.container)?;
+            }
+            let found = catalog
+                .as_ref()
+                .and_then(|catalog| catalog.fingerprint(next.slot));
+            if found != Some(child.fingerprint) || holdings.is_absent(next) {
+                return Ok(None);
+            }
+            children.push(placed_child(child, PlacedAt::Stored(next)));
+            let Some(slot) = next.slot.checked_add(1) else {
+                return Ok(None);
+            };
+            next.slot = slot;
+        }
+        Ok(Some(children))
+    }
+
+    /// Where sessions that were taken over stored a chunk.
+    fn ask_taken_over(
+        &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
+        fingerprint: &Fingerprint,
+    ) -> Result<Vec<ChunkLocation>, IngestError> {
+        let taken_over = holdings.taken_over();
+        let mut places = Vec::new();
+        let is_absent = |at: ChunkLocation| !taken_over.contains(&at.container) || holdings.is_absent(at);
+        let prefers = |id| taken_over.contains(&id);
+        self.decider
+            .chunks
+            .resolve(fingerprint, &is_absent, &prefers, &mut places)?;
+        Ok(places)
+    }
+}
+
+fn has_bytes<B>(child: &SegmentChild<B>) -> bool {
+    !matches!(child.bytes, Bytes::Zeros)
+}
+
+fn placed_child<B>(child: &SegmentChild<B>, place: PlacedAt) -> PlacedChild {
+    PlacedChild {
+        fingerprint: child.fingerprint,
+        len: child.len,
+        place,
+    }
+}

@@ -1,0 +1,295 @@
+//! What is set for a series: its layout, and what belongs to that.
+//!
+//! Settings are revisions: each change is created as the next one, and the highest that can be read counts. A series without
+//! settings of its own goes by the store's default, a store without one by `inline`. What is set holds for backups that begin
+//! afterwards; those that stand stay as they are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
+use env::StorageError;
+use format::frame::ObjectKind;
+use format::manifest::SeriesName;
+use format::names;
+use format::series::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
+use object::{Next, ObjectError, Revisions};
+use tree::Roots;
+use types::{Revision, SeriesId};
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// Where the settings of a series come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsOf {
+    /// They were set for it.
+    Series,
+    /// The store's default.
+    Default,
+    /// Nothing was ever set.
+    Nothing,
+}
+
+/// A series of backups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// Its folder's name.
+    pub id: SeriesId,
+    /// What it is called.
+    pub name: SeriesName,
+    /// What holds for it.
+    pub settings: SeriesSettings,
+    /// Where that comes from.
+    pub source: SettingsOf,
+    /// How many backups it has that are not forgotten.
+    pub backups: u64,
+}
+
+/// The series of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesList {
+    /// By name.
+    pub series: Vec<Series>,
+    /// What holds for series without settings of their own, and whether that was ever set.
+    pub default: (SeriesSettings, SettingsOf),
+    /// Settings that cannot be read, with what is wrong: older ones count instead.
+    pub damaged: Vec<String>,
+}
+
+/// What is to be set; what is `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SettingsChange {
+    /// The layout.
+    pub layout: Option<Layout>,
+    /// Backups that stay as they were written.
+    pub live_window: Option<u16>,
+    /// Bytes of a segment on average.
+    pub segment_bytes: Option<u32>,
+    /// Whether what has become due is done after each backup.
+    pub optimize_after_backup: Option<bool>,
+}
+
+/// The settings that a store has, the highest readable ones of each series.
+#[derive(Debug, Default)]
+pub(crate) struct AllSettings {
+    of: BTreeMap<Option<SeriesId>, SeriesSettings>,
+    pub(crate) damaged: Vec<String>,
+}
+
+impl AllSettings {
+    /// Reads those of the series that are wanted, and the default.
+    pub(crate) fn read(store: &Store, wanted: impl Fn(SeriesId) -> bool) -> Result<Self> {
+        let mut revisions: BTreeMap<Option<SeriesId>, Vec<Revision>> = BTreeMap::new();
+        let listed = store.sealer.list(names::SERIES_FOLDER, names::parse_settings)?;
+        for ((series, revision), _) in listed {
+            if series.is_none_or(&wanted) {
+                revisions.entry(series).or_default().push(revision);
+            }
+        }
+        let mut all = Self::default();
+        for (series, mut revisions) in revisions {
+            revisions.sort_unstable();
+            for revision in revisions.into_iter().rev() {
+                let name = names::settings(series, revision);
+                match store
+                    .sealer
+                    .read(&name, ObjectKind::Series, SeriesSettings::decode)
+                {
+                    Ok(settings) => {
+                        all.of.insert(series, settings);
+                        break;
+                    }
+                    Err(error) if is_unreadable(&error) => all.damaged.push(error.to_string()),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// What holds for a series, under its name; for `None`, for those without settings of their own.
+    pub(crate) fn of(
+        &self,
+        series: Option<SeriesId>,
+        name: Option<&SeriesName>,
+    ) -> (SeriesSettings, SettingsOf) {
+        let own = series.and_then(|series| self.of.get(&Some(series)));
+        if let Some(own) = own {
+            return (own.clone(), SettingsOf::Series);
+        }
+        let (default, source) = match self.of.get(&None) {
+            Some(default) => (default.clone(), SettingsOf::Default),
+            None => (SeriesSettings::unset(None), SettingsOf::Nothing),
+        };
+        let name = name.cloned();
+        (SeriesSettings { name, ..default }, source)
+    }
+}
+
+/// Whether one object alone cannot be read: a sector that the disk does not give must not keep every series from being backed
+/// up.
+fn is_unreadable(error: &ObjectError) -> bool {
+    let of_storage =
+        |error: &StorageError| matches!(error, StorageError::Io { .. } | StorageError::NotFound { .. });
+    error.is_damage() || matches!(error, ObjectError::Storage(error) if of_storage(error))
+}
+
+impl SettingsChange {
+    fn applied(&self, to: &SeriesSettings) -> SeriesSettings {
+        SeriesSettings {
+            name: to.name.clone(),
+            layout: self.layout.unwrap_or(to.layout),
+            live_window: self.live_window.unwrap_or(to.live_window),
+            segment_bytes: self.segment_bytes.unwrap_or(to.segment_bytes),
+            optimize_after_backup: self.optimize_after_backup.unwrap_or(to.optimize_after_backup),
+        }
+    }
+
+    /// Whether it can be made in a new store, whose chunks have so many bytes on average.
+    pub(crate) fn check(&self, chunk_avg_bytes: u32) -> Result<()> {
+        self.checked(&SeriesSettings::unset(None), chunk_avg_bytes)
+            .map(drop)
+    }
+
+    /// What the change makes of settings, for a store whose chunks have so many bytes on average.
+    fn checked(&self, to: &SeriesSettings, chunk_avg_bytes: u32) -> Result<SeriesSettings> {
+        let settings = self.applied(to);
+        if settings.layout == Layout::Inline {
+            let idle = [
+                (self.live_window.is_some(), "a live window"),
+                (self.segment_bytes.is_some(), "a segment length"),
+            ];
+            if let Some((_, what)) = idle.iter().find(|(is_said, _)| *is_said) {
+                return Err(Error::Setting(format!(
+                    "{what} says nothing for layout inline; set layout hybrid, too"
+                )));
+            }
+            return Ok(settings);
+        }
+        let segment = settings.segment_bytes;
+        let least = SEGMENT_BYTES_MIN.max(chunk_avg_bytes.saturating_mul(NODE_AVG_CHILDREN_MIN));
+        let most = SEGMENT_BYTES_MAX.min(chunk_avg_bytes.saturating_mul(NODE_AVG_CHILDREN_MAX));
+        if !segment.is_power_of_two() || !(least..=most).contains(&segment) {
+            return Err(Error::Setting(format!(
+                "a segment cannot have {segment} bytes on average: with chunks of {chunk_avg_bytes} bytes a power of two \
+                 from {least} to {most} is needed"
+            )));
+        }
+        if settings.live_window == 0 {
+            return Err(Error::Setting("at least one backup is kept live".to_owned()));
+        }
+        Ok(settings)
+    }
+}
+
+/// The paths in the name of the series that a backup of these makes; relative ones begin at the folder, which is absolute.
+#[must_use]
+pub fn root_paths(current_folder: &Path, paths: &[PathBuf]) -> Vec<Vec<u8>> {
+    Roots::new(current_folder, paths).paths()
+}
+
+impl Store {
+    /// The id of the series of this name.
+    #[must_use]
+    pub fn series_id(&self, name: &SeriesName) -> SeriesId {
+        self.sealer.key().series_id(&name.to_bytes())
+    }
+
+    /// Every series that has backups or settings of its own.
+    ///
+    /// # Errors
+    /// Of the storage; settings of a newer version.
+    pub fn series(&self) -> Result<SeriesList> {
+        let all = AllSettings::read(self, |_| true)?;
+        let mut found: BTreeMap<SeriesId, (SeriesName, u64)> = BTreeMap::new();
+        for (id, settings) in &all.of {
+            if let (Some(id), Some(name)) = (id, &settings.name) {
+                found.insert(*id, (name.clone(), 0));
+            }
+        }
+        for entry in self.manifests.list()?.backups() {
+            let Some(backup) = entry.backup() else { continue };
+            let new = || (backup.series.clone(), 0);
+            found.entry(entry.series()).or_insert_with(new).1 += 1;
+        }
+        let series = found.into_iter().map(|(id, (name, backups))| {
+            let (settings, source) = all.of(Some(id), Some(&name));
+            Series {
+                id,
+                name,
+                settings,
+                source,
+                backups,
+            }
+        });
+        let mut series: Vec<Series> = series.collect();
+        series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        Ok(SeriesList {
+            series,
+            default: all.of(None, None),
+            damaged: all.damaged,
+        })
+    }
+
+    /// What holds for a series, and where that comes from. The series need not have a backup.
+    ///
+    /// # Errors
+    /// Of the storage; settings of a newer version.
+    pub fn series_settings(&self, name: &SeriesName) -> Result<(SeriesSettings, SettingsOf)> {
+        let id = self.series_id(name);
+        let all = AllSettings::read(self, |series| series == id)?;
+        Ok(all.of(Some(id), Some(name)))
+    }
+
+    /// Changes what is set for a series, and returns what then holds. What was not set for it before is taken from the default as
+    /// it is now, and follows that no more. Durable when it returns.
+    ///
+    /// # Errors
+    /// Settings that no series can have, or that would say nothing; of the storage.
+    pub fn set_series_settings(&self, name: &SeriesName, change: &SettingsChange) -> Result<SeriesSettings> {
+        name.check().map_err(|error| Error::Setting(error.to_string()))?;
+        self.change_settings(Some(name), change)
+    }
+
+    /// As [`Self::set_series_settings`], for all series without settings of their own.
+    ///
+    /// # Errors
+    /// As [`Self::set_series_settings`].
+    pub fn set_default_series_settings(&self, change: &SettingsChange) -> Result<SeriesSettings> {
+        self.change_settings(None, change)
+    }
+
+    fn change_settings(&self, name: Option<&SeriesName>, change: &SettingsChange) -> Result<SeriesSettings> {
+        self.ensure_writable()?;
+        let id = name.map(|name| self.series_id(name));
+        let revisions = Revisions::new(
+            &self.sealer,
+            ObjectKind::Series,
+            names::SERIES_FOLDER,
+            move |revision| names::settings(id, revision),
+            move |name| {
+                let (series, revision) = names::parse_settings(name)?;
+                (series == id).then_some(revision)
+            },
+        );
+        let mut wanted = None;
+        revisions.create_next(|head| {
+            // What a rival has set meanwhile is what is changed.
+            let all = AllSettings::read(self, |series| Some(series) == id)?;
+            let (now, _) = all.of(id, name);
+            let settings = change.checked(&now, self.settings().chunk_avg_bytes)?;
+            let bytes = settings.to_bytes();
+            let is_done = matches!(head.map(|head| &head.plain), Some(Ok(plain)) if *plain == bytes);
+            wanted = Some(settings);
+            Ok::<_, Error>(if is_done { Next::Stop } else { Next::Create(bytes) })
+        })?;
+        self.sealer.barrier()?;
+        wanted.ok_or_else(|| {
+            Error::Object(ObjectError::Contended {
+                what: names::SERIES_FOLDER.to_owned(),
+                attempts: 0,
+            })
+        })
+    }
+}
