@@ -5,6 +5,7 @@ mod idle;
 mod lab;
 mod prune;
 mod retention;
+mod series;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub(crate) use filter::{ALL, Filter, LATEST, tags};
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
+pub(crate) use series::{Change, Series, Which};
 
 /// Deduplicating backups: what is equal is stored once.
 #[derive(Debug, Parser)]
@@ -132,6 +134,9 @@ pub(crate) enum Command {
     Check(Check),
     /// Say what the store holds and how well it is laid out
     Stats(Stats),
+    /// Say or set how the backups of a series are laid out
+    #[command(subcommand)]
+    Series(Series),
     /// Look after the index
     #[command(subcommand)]
     Index(Index),
@@ -181,6 +186,9 @@ pub(crate) struct Init {
     /// to 64; any other size stays; 0 for none
     #[arg(long, default_value_t = 1, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) reserve_mib: u16,
+    /// What holds for every series for which nothing else is set
+    #[command(flatten)]
+    pub(crate) series: Change,
 }
 
 /// How regions are compressed.

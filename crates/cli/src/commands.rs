@@ -14,6 +14,7 @@ mod pipeline;
 mod prune;
 mod restore;
 mod revise;
+mod series;
 mod snapshots;
 mod stats;
 
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Check(args) => check::run(global, args, output),
         Command::Stats(args) => stats::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),
+        Command::Series(args) => series::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
         Command::Analyze(args) => analyze::run(args, output),
         Command::Lab(args) => lab::run(args, output),
@@ -73,6 +75,18 @@ fn open(global: &Global) -> Result<Store> {
         ..OpenOptions::default()
     };
     Store::open(&env, &credential, &options).with_context(place)
+}
+
+/// The host's name: the one given, or this host's.
+fn host(given: Option<&str>) -> Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    Ok(match given {
+        Some(host) => host.as_bytes().to_vec(),
+        None => hostname::get()
+            .context("asking for the host's name")?
+            .as_bytes()
+            .to_vec(),
+    })
 }
 
 /// Paths as a backup has them: absolute, as seen from here.

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Command as Clap};
 use onefold::{Cap, Capping};
 
 use super::lab::{INDEX_MIB, INDEX_MIB_MAX, Lab};
+use super::series::{LayoutMode, Series};
 use super::{ALL, Command, LATEST};
 
 /// Options of every command that say which store, how to open it, and how to look things up in it.
@@ -71,6 +72,16 @@ impl Command {
             Self::Backup(backup) => {
                 let cap = backup.cap.unwrap_or(Capping::default().cap);
                 idle_cap(cap, matches, &["cap_remember"])
+            }
+            Self::Init(init)
+                if init.series.is_of_hybrid() && init.series.layout != Some(LayoutMode::Hybrid) =>
+            {
+                let why = "--live and --segment say nothing without --layout hybrid";
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
+            }
+            Self::Series(Series::Set(set)) if !set.change.is_given() => {
+                let why = "what is to be set? --layout, --live or --segment";
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {
                 Self::Lab(Lab::Simulate(simulate)) => {

@@ -38,6 +38,7 @@ struct Summary {
     chunks_new: u64,
     segments: u64,
     segments_known: u64,
+    layout: &'static str,
     chunks_capped: u64,
     bytes_capped: u64,
     lookups: Lookups,
@@ -66,15 +67,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         CompressionMode::On => Compression::Level(args.compression_level),
         CompressionMode::Off => Compression::Off,
     };
-    let host = match &args.host {
-        Some(host) => host.clone().into_bytes(),
-        None => hostname::get()
-            .context("asking for the host's name")?
-            .as_bytes()
-            .to_vec(),
-    };
     let options = BackupOptions {
-        host,
+        host: super::host(args.host.as_deref())?,
         user: std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec(),
         tags: args.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
         ingest: IngestOptions {
@@ -290,6 +284,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         chunks_new: totals.chunks_new,
         segments: totals.segments,
         segments_known: totals.segments_known,
+        layout: report.settings.layout.word(),
         chunks_capped: report.chunks_capped,
         bytes_capped: report.bytes_capped,
         lookups: Lookups {

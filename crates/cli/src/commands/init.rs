@@ -39,6 +39,7 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         chunk_avg_bytes: args.chunk_kib.saturating_mul(1024),
         container_bytes: args.container_mib.saturating_mul(1 << 20),
         label: label(),
+        series: args.series.change(),
         reserve_bytes: usize::from(args.reserve_mib) << 20,
         ..InitOptions::default()
     };

@@ -26,6 +26,12 @@ fn every_command_prints_json_lines_alone() {
         (&["check"], "summary"),
         (&["check", "--read-data"], "summary"),
         (&["stats"], "layout"),
+        (&["series", "list"], "series_default"),
+        (&["series", "show", "--path", "src"], "series"),
+        (
+            &["series", "set", "--default", "--layout", "hybrid"],
+            "series_default",
+        ),
         (&["index", "rebuild"], "index_rebuilt"),
         (&["key", "add", "--new-password-file", "new"], "key_added"),
         (&["key", "list"], "key"),

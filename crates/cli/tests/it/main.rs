@@ -21,5 +21,6 @@ mod passwords;
 mod picture;
 mod prune;
 mod restores;
+mod series;
 mod simulate;
 mod traces;

@@ -1,0 +1,111 @@
+//! Which series is meant, and what is set for it.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use onefold::{Layout, SettingsChange};
+
+use super::byte_count;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Series {
+    /// List the series and what holds for them
+    List,
+    /// Say what holds for a series
+    Show(Which),
+    /// Set how the backups of a series are laid out from now on
+    Set(Set),
+}
+
+/// A series.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("series").required(true).args(["id", "default", "path", "stdin_filename"]))]
+pub(crate) struct Which {
+    /// The series' id as `series list` shows it, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// What holds for every series for which nothing else is set
+    #[arg(long)]
+    pub(crate) default: bool,
+    /// The series that `backup` of this path makes (may be repeated: of all of them)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Vec<PathBuf>,
+    /// The series that `backup --stdin` makes under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) stdin_filename: Option<String>,
+    /// The host of that series (default: this one)
+    #[arg(short = 'H', long, value_name = "HOST", conflicts_with_all = ["id", "default"])]
+    pub(crate) host: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[command(flatten)]
+    pub(crate) change: Change,
+}
+
+/// What is to be set.
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// How backups of a series are stored
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    pub(crate) layout: Option<LayoutMode>,
+    /// Of layout hybrid: how many of the newest backups stay as they were written (1 unless set)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) live: Option<u16>,
+    /// Of layout hybrid: average length of a segment in bytes, or with K, M or G at its end, a power of two from 64K to
+    /// 256M (4M unless set)
+    #[arg(long, value_name = "BYTES", value_parser = segment)]
+    pub(crate) segment: Option<u32>,
+}
+
+impl Change {
+    /// Whether anything is to be set.
+    pub(crate) fn is_given(&self) -> bool {
+        self.layout.is_some() || self.is_of_hybrid()
+    }
+
+    /// Whether something is to be set that layout hybrid has alone.
+    pub(crate) fn is_of_hybrid(&self) -> bool {
+        self.live.is_some() || self.segment.is_some()
+    }
+
+    /// As the library has it.
+    pub(crate) fn change(&self) -> SettingsChange {
+        SettingsChange {
+            layout: self.layout.map(LayoutMode::layout),
+            live_window: self.live,
+            segment_bytes: self.segment,
+            optimize_after_backup: None,
+        }
+    }
+}
+
+/// How backups of a series are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutMode {
+    /// Each chunk once, when it first comes
+    Inline,
+    /// Whole segments: one that is not known whole lies side by side
+    Hybrid,
+}
+
+impl LayoutMode {
+    /// As the library has it.
+    pub(crate) const fn layout(self) -> Layout {
+        match self {
+            Self::Inline => Layout::Inline,
+            Self::Hybrid => Layout::Hybrid,
+        }
+    }
+}
+
+/// Bytes of a segment; `4MiB` is `4M`.
+fn segment(text: &str) -> Result<u32, String> {
+    let bytes = byte_count(text.strip_suffix("iB").unwrap_or(text))?;
+    let fits = (1 << 16..=1 << 28).contains(&bytes) && bytes.is_power_of_two();
+    let bytes = u32::try_from(bytes).ok().filter(|_| fits);
+    bytes.ok_or_else(|| "a power of two from 64K to 256M is needed".to_owned())
+}

@@ -1,0 +1,226 @@
+//! `onefold series`
+
+use anyhow::{Context, Result, bail};
+use onefold::{Layout, SeriesId, SeriesName, SeriesSettings, SettingsOf, Store};
+use serde::Serialize;
+
+use crate::args::{Global, Series, Which};
+use crate::exit::Code;
+use crate::output::{Output, bytes, count, lossy};
+
+/// Digits of an id that are shown to people.
+const ID_DIGITS: usize = 12;
+
+#[derive(Serialize)]
+struct Row {
+    message_type: &'static str,
+    id: Option<String>,
+    hostname: Option<String>,
+    paths: Option<Vec<String>>,
+    backups: Option<u64>,
+    layout: &'static str,
+    live_window: Option<u16>,
+    segment_bytes: Option<u32>,
+    set: &'static str,
+}
+
+/// What is said of a series, or of the default.
+struct Told {
+    named: Option<(SeriesId, SeriesName, u64)>,
+    settings: SeriesSettings,
+    source: SettingsOf,
+}
+
+pub(crate) fn run(global: &Global, args: &Series, output: Output) -> Result<Code> {
+    let store = super::open(global)?;
+    match args {
+        Series::List => list(&store, output),
+        Series::Show(which) => {
+            let told = find(&store, which)?;
+            show(&told, output)?;
+            Ok(Code::Success)
+        }
+        Series::Set(set) => {
+            let found = find(&store, &set.which)?;
+            let change = set.change.change();
+            let (settings, source) = match &found.named {
+                Some((_, name, _)) => (store.set_series_settings(name, &change)?, SettingsOf::Series),
+                None => (store.set_default_series_settings(&change)?, SettingsOf::Default),
+            };
+            let told = Told {
+                settings,
+                source,
+                ..found
+            };
+            show(&told, output)?;
+            if matches!(told.named, Some((_, _, 0))) {
+                output.line("this series has no backup yet; what is set holds from its first one on")?;
+            }
+            Ok(Code::Success)
+        }
+    }
+}
+
+fn list(store: &Store, output: Output) -> Result<Code> {
+    let list = store.series()?;
+    let rows = list.series.into_iter().map(|series| Told {
+        named: Some((series.id, series.name, series.backups)),
+        settings: series.settings,
+        source: series.source,
+    });
+    let rows: Vec<Told> = rows.collect();
+    let (settings, source) = list.default;
+    let default = Told {
+        named: None,
+        settings,
+        source,
+    };
+    output.line(format!(
+        "{:ID_DIGITS$}  {:>7}  {:28}  {:7}  host and paths",
+        "id", "backups", "layout", "set for"
+    ))?;
+    for told in rows.iter().chain([&default]) {
+        let (id, backups, what) = match &told.named {
+            Some((id, name, backups)) => (short(*id), backups.to_string(), words(name)),
+            None => ("default".to_owned(), String::new(), String::new()),
+        };
+        output.result(format!(
+            "{id:ID_DIGITS$}  {backups:>7}  {:28}  {:7}  {what}",
+            layout(&told.settings),
+            word(told.source)
+        ))?;
+        output.object(&row(told))?;
+    }
+    output.line(count(rows.len() as u64, "series", "series"))?;
+    for damaged in &list.damaged {
+        output.warn(format!("{damaged}; an older one counts: set it again"))?;
+    }
+    Ok(if list.damaged.is_empty() {
+        Code::Success
+    } else {
+        Code::Failure
+    })
+}
+
+fn show(told: &Told, output: Output) -> Result<()> {
+    if let Some((id, name, backups)) = &told.named {
+        output.result(format!("series   {id}"))?;
+        output.result(format!("of       {}", words(name)))?;
+        output.result(format!("backups  {backups}"))?;
+    } else {
+        output.result("default of every series for which nothing else is set")?;
+    }
+    output.result(format!("layout   {}", layout(&told.settings)))?;
+    output.result(format!("set for  {}", word(told.source)))?;
+    Ok(output.object(&row(told))?)
+}
+
+fn row(told: &Told) -> Row {
+    let settings = &told.settings;
+    let is_hybrid = settings.layout == Layout::Hybrid;
+    let named = told.named.as_ref();
+    Row {
+        message_type: if named.is_some() {
+            "series"
+        } else {
+            "series_default"
+        },
+        id: named.map(|(id, ..)| id.to_string()),
+        hostname: named.map(|(_, name, _)| lossy(&name.host)),
+        paths: named.map(|(_, name, _)| name.paths.iter().map(|path| lossy(path)).collect()),
+        backups: named.map(|(_, _, backups)| *backups),
+        layout: settings.layout.word(),
+        live_window: is_hybrid.then_some(settings.live_window),
+        segment_bytes: is_hybrid.then_some(settings.segment_bytes),
+        set: word(told.source),
+    }
+}
+
+fn layout(settings: &SeriesSettings) -> String {
+    match settings.layout {
+        Layout::Inline => settings.layout.word().to_owned(),
+        Layout::Hybrid => format!(
+            "{}, {} live, {}",
+            settings.layout.word(),
+            settings.live_window,
+            bytes(settings.segment_bytes.into())
+        ),
+    }
+}
+
+/// For what the settings were set.
+const fn word(source: SettingsOf) -> &'static str {
+    match source {
+        SettingsOf::Series => "series",
+        SettingsOf::Default => "default",
+        SettingsOf::Nothing => "nothing",
+    }
+}
+
+fn short(id: SeriesId) -> String {
+    id.to_string().chars().take(ID_DIGITS).collect()
+}
+
+fn words(name: &SeriesName) -> String {
+    let paths: Vec<String> = name.paths.iter().map(|path| lossy(path)).collect();
+    format!("{}: {}", lossy(&name.host), paths.join(" "))
+}
+
+/// The series that is meant; one that is named in full may have no backup yet.
+fn find(store: &Store, which: &Which) -> Result<Told> {
+    let mut list = store.series()?;
+    if which.default {
+        let (settings, source) = list.default;
+        return Ok(Told {
+            named: None,
+            settings,
+            source,
+        });
+    }
+    let found = if let Some(text) = &which.id {
+        let digits = text.to_ascii_lowercase();
+        let begins = |series: &onefold::Series| series.id.to_string().starts_with(&digits);
+        list.series.retain(begins);
+        match list.series.len() {
+            0 => bail!("no series has an id that begins with {text}; `onefold series list` shows them"),
+            1 => list.series.pop(),
+            more => bail!("the ids of {more} series begin with {text}; give more digits"),
+        }
+    } else {
+        let name = name(which)?;
+        let id = store.series_id(&name);
+        match list.series.into_iter().find(|series| series.id == id) {
+            None => {
+                let (settings, source) = store.series_settings(&name)?;
+                return Ok(Told {
+                    named: Some((id, name, 0)),
+                    settings,
+                    source,
+                });
+            }
+            found => found,
+        }
+    };
+    let series = found.context("the series is gone")?;
+    Ok(Told {
+        named: Some((series.id, series.name, series.backups)),
+        settings: series.settings,
+        source: series.source,
+    })
+}
+
+/// As `backup` names the series of these paths, or of this stream.
+fn name(which: &Which) -> Result<SeriesName> {
+    let host = super::host(which.host.as_deref())?;
+    if let Some(name) = &which.stdin_filename {
+        return Ok(SeriesName {
+            host,
+            paths: vec![name.as_bytes().to_vec()],
+        });
+    }
+    let current_folder = std::env::current_dir().context("asking for the current folder")?;
+    Ok(SeriesName {
+        host,
+        paths: onefold::root_paths(&current_folder, &which.path),
+    })
+}
