@@ -30,7 +30,7 @@ pub enum Manifest {
     },
     /// A later revision: forgotten. Final, whatever follows.
     Forgotten,
-    /// A later revision: the backup with other tags, hold or (archival) roots.
+    /// A later revision: the backup with other tags, hold, or the roots of an archival rewrite (R2).
     Revised(Backup),
 }
 
@@ -59,6 +59,8 @@ pub struct Backup {
     pub adopted: Vec<(SessionId, Option<u32>)>,
     /// The backup whose unchanged files were taken by reference, and its revision.
     pub parents: Vec<(SessionId, Revision)>,
+    /// Of an archival backup, the later one of its series that its recipes refer forward to (R2): the only one that they name.
+    pub next: Option<SessionId>,
     /// What the backup counted.
     pub totals: BackupTotals,
 }

@@ -151,6 +151,18 @@ pub struct CoveredManifest {
     pub digest: u128,
     /// Whether it is a tombstone. A manifest that is gone and was none is lost, and not forgotten.
     pub forgotten: bool,
+    /// Whether it is marked though it is forgotten, since a backup that is not refers forward to it (R2).
+    pub kept: bool,
+    /// The backup of its series that it refers forward to, where it is marked and archival (R2).
+    pub next: Option<SessionId>,
+}
+
+impl CoveredManifest {
+    /// Whether what it reaches is marked.
+    #[must_use]
+    pub const fn is_marked(&self) -> bool {
+        !self.forgotten || self.kept
+    }
 }
 
 /// `damaged/<kind>-<session>-<sequence>.<n>`: slots known bad; absent to look-ups until healed.
@@ -258,10 +270,7 @@ impl Payload for Marks {
         write_group(w, self.group);
         w.option(self.epoch, Writer::epoch);
         w.list(&self.covers, |w, c| {
-            w.session(c.session);
-            w.revision(c.revision);
-            w.u128(c.digest);
-            w.flag(c.forgotten);
+            write_covered(w, c);
         });
         self.live.write(w);
     }
@@ -269,14 +278,7 @@ impl Payload for Marks {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let group = read_group(r)?;
         let epoch = r.option(Reader::epoch)?;
-        let covers = r.list(19, |r| {
-            Ok(CoveredManifest {
-                session: r.session()?,
-                revision: r.revision()?,
-                digest: r.u128()?,
-                forgotten: r.flag()?,
-            })
-        })?;
+        let covers = r.list(19, read_covered)?;
         Ok(Self {
             group,
             epoch,
@@ -286,8 +288,58 @@ impl Payload for Marks {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        Ok(())
+        self.covers.iter().try_for_each(covered_rules)
     }
+}
+
+const COVERED_FORGOTTEN: u8 = 1;
+const COVERED_KEPT: u8 = 2;
+const COVERED_NEXT: u8 = 4;
+
+fn write_covered(w: &mut Writer<'_>, covered: &CoveredManifest) {
+    w.session(covered.session);
+    w.revision(covered.revision);
+    w.u128(covered.digest);
+    let flag = |is: bool, bit| if is { bit } else { 0 };
+    w.u8(flag(covered.forgotten, COVERED_FORGOTTEN)
+        | flag(covered.kept, COVERED_KEPT)
+        | flag(covered.next.is_some(), COVERED_NEXT));
+    if let Some(next) = covered.next {
+        w.session(next);
+    }
+}
+
+fn read_covered(r: &mut Reader<'_>) -> Result<CoveredManifest> {
+    let (session, revision, digest) = (r.session()?, r.revision()?, r.u128()?);
+    let unknown = r.fault("what a manifest is covered as is not known");
+    let flags = r.u8()?;
+    if flags & !(COVERED_FORGOTTEN | COVERED_KEPT | COVERED_NEXT) != 0 {
+        return Err(unknown);
+    }
+    let next = if flags & COVERED_NEXT == 0 {
+        None
+    } else {
+        Some(r.session()?)
+    };
+    Ok(CoveredManifest {
+        session,
+        revision,
+        digest,
+        forgotten: flags & COVERED_FORGOTTEN != 0,
+        kept: flags & COVERED_KEPT != 0,
+        next,
+    })
+}
+
+fn covered_rules(covered: &CoveredManifest) -> Result<(), &'static str> {
+    rule(
+        covered.forgotten || !covered.kept,
+        "a manifest is kept that is not forgotten",
+    )?;
+    rule(
+        covered.next.is_none() || covered.is_marked(),
+        "a forgotten manifest refers forward and is not kept",
+    )
 }
 
 impl Payload for Damaged {

@@ -269,7 +269,9 @@ impl<'a> Run<'a> {
             let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
             // What cannot be read of one may say that it is forgotten, and its nodes may be going.
             let sure = of_series.filter(|entry| !entry.is_in_doubt());
-            let mut fitting = sure.filter(|entry| entry.backup().is_some_and(&fits));
+            // Nodes that refer forward stand in for themselves alone.
+            let fits = |backup: &Backup| backup.next.is_none() && fits(backup);
+            let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
             fitting.next().map(ManifestEntry::session).into_iter().collect()
         };
         let parent = session.choose_parents(latest)?.into_iter().next();
@@ -368,6 +370,7 @@ impl<'a> Run<'a> {
             containers: backed.containers,
             adopted: Vec::new(),
             parents: Vec::new(),
+            next: None,
             totals,
         })?;
         let taken_over = self.session.adopted();

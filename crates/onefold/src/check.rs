@@ -108,7 +108,7 @@ impl Store {
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
         let reading = Reading::begin(self, |list| list.backups().map(ManifestEntry::session).collect())?;
         let mut report = CheckReport::default();
-        let structure = structure::check(self, reading.list(), monitor, &mut report)?;
+        let structure = structure::check(self, &reading, monitor, &mut report)?;
         let mut bad = structure.bad;
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
@@ -124,7 +124,7 @@ impl Store {
         if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
             self.list_damaged(&bad)?;
         }
-        files::find_touched(self, &structure.backups, &bad, &mut report)?;
+        files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
         reading.end(monitor);
         Ok(report)
     }

@@ -2,7 +2,7 @@
 
 use format::listing::EntryKind;
 use format::manifest::StreamRole;
-use recipe::{StreamBytes, TreeRoot};
+use recipe::{NodeCache, StreamBytes, TreeRoot};
 use restore::{AssembleOptions, AssembleStats, Output};
 use tree::ListingReader;
 use types::ByteRange;
@@ -32,93 +32,92 @@ impl Store {
         monitor: &Monitor,
     ) -> Result<AssembleStats> {
         let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let dumped = self.dump_kept(&snapshot, path, output, assembling, monitor);
+        let dumped = reading
+            .nodes()
+            .and_then(|nodes| dump_kept(&nodes, &snapshot, path, output, assembling, monitor));
         let stats = dumped.map_err(|error| reading.explain(error))?;
         reading.end(monitor);
         Ok(stats)
     }
+}
 
-    fn dump_kept(
-        &self,
-        snapshot: &Snapshot,
-        path: Option<&[u8]>,
-        output: &mut dyn Output,
-        assembling: AssembleOptions,
-        monitor: &Monitor,
-    ) -> Result<AssembleStats> {
-        let (root, range, name) = self.find_stream(snapshot, path)?;
-        let name = String::from_utf8_lossy(&name).into_owned();
-        let nodes = self.nodes();
-        let stats = restore::restore_stream(
-            &nodes,
-            &root,
-            range,
-            &name,
-            output,
-            assembling,
-            &monitor.restore,
-            monitor.cancel(),
-        )?;
-        Ok(stats)
-    }
+fn dump_kept(
+    nodes: &NodeCache,
+    snapshot: &Snapshot,
+    path: Option<&[u8]>,
+    output: &mut dyn Output,
+    assembling: AssembleOptions,
+    monitor: &Monitor,
+) -> Result<AssembleStats> {
+    let (root, range, name) = find_stream(nodes, snapshot, path)?;
+    let name = String::from_utf8_lossy(&name).into_owned();
+    let stats = restore::restore_stream(
+        nodes,
+        &root,
+        range,
+        &name,
+        output,
+        assembling,
+        &monitor.restore,
+        monitor.cancel(),
+    )?;
+    Ok(stats)
+}
 
-    fn find_stream(
-        &self,
-        snapshot: &Snapshot,
-        path: Option<&[u8]>,
-    ) -> Result<(TreeRoot, ByteRange, Vec<u8>)> {
-        if let Some(root) = role(&snapshot.backup, StreamRole::Whole) {
-            let names = &snapshot.backup.series.paths;
-            let name = names.first().cloned().unwrap_or_default();
-            if let Some(path) = path.filter(|path| *path != name) {
-                let (path, name) = (String::from_utf8_lossy(path), String::from_utf8_lossy(&name));
-                let text = format!("{path}: backup {} has one stream, {name}", snapshot.id);
-                return Err(Error::NotFound(text));
-            }
-            let range = ByteRange {
-                offset: 0,
-                len: root.len,
-            };
-            return Ok((root, range, name));
+fn find_stream(
+    nodes: &NodeCache,
+    snapshot: &Snapshot,
+    path: Option<&[u8]>,
+) -> Result<(TreeRoot, ByteRange, Vec<u8>)> {
+    if let Some(root) = role(&snapshot.backup, StreamRole::Whole) {
+        let names = &snapshot.backup.series.paths;
+        let name = names.first().cloned().unwrap_or_default();
+        if let Some(path) = path.filter(|path| *path != name) {
+            let (path, name) = (String::from_utf8_lossy(path), String::from_utf8_lossy(&name));
+            let text = format!("{path}: backup {} has one stream, {name}", snapshot.id);
+            return Err(Error::NotFound(text));
         }
-        let no_path = || {
-            let id = snapshot.id;
-            Error::NotFound(format!(
-                "which file? Backup {id} is of a directory; `onefold ls {id}` lists what it has"
-            ))
+        let range = ByteRange {
+            offset: 0,
+            len: root.len,
         };
-        let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
-        let mut wanted = path.ok_or_else(no_path)?.to_vec();
-        for _ in 0..LINKS_MAX {
-            match self.find_file(snapshot, &wanted)? {
-                Place::At(range) => return Ok((content, range, wanted)),
-                Place::LinkTo(target) => wanted = target,
-            }
-        }
-        Err(not_a_file(snapshot, &wanted))
+        return Ok((root, range, name));
     }
+    let no_path = || {
+        let id = snapshot.id;
+        Error::NotFound(format!(
+            "which file? Backup {id} is of a directory; `onefold ls {id}` lists what it has"
+        ))
+    };
+    let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
+    let mut wanted = path.ok_or_else(no_path)?.to_vec();
+    for _ in 0..LINKS_MAX {
+        match find_file(nodes, snapshot, &wanted)? {
+            Place::At(range) => return Ok((content, range, wanted)),
+            Place::LinkTo(target) => wanted = target,
+        }
+    }
+    Err(not_a_file(snapshot, &wanted))
+}
 
-    fn find_file(&self, snapshot: &Snapshot, path: &[u8]) -> Result<Place> {
-        let listing =
-            role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| not_a_file(snapshot, path))?;
-        let nodes = self.nodes();
-        let bytes = StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(Error::from)?;
-        let mut reader = ListingReader::new(bytes);
-        while let Some(listed) = reader.next_entry().map_err(Error::from)? {
-            if listed.entry.path != path {
-                continue;
-            }
-            return match listed.entry.kind {
-                EntryKind::File { len, .. } => Ok(Place::At(ByteRange {
-                    offset: listed.content_offset,
-                    len,
-                })),
-                EntryKind::HardLink { target } => Ok(Place::LinkTo(target)),
-                _ => Err(not_a_file(snapshot, path)),
-            };
+fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8]) -> Result<Place> {
+    let listing = role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| not_a_file(snapshot, path))?;
+    let bytes = StreamBytes::new(nodes, &listing, 0, listing.len).map_err(Error::from)?;
+    let mut reader = ListingReader::new(bytes);
+    while let Some(listed) = reader.next_entry().map_err(Error::from)? {
+        if listed.entry.path != path {
+            continue;
         }
-        Err(not_a_file(snapshot, path))
+        return match listed.entry.kind {
+            EntryKind::File { len, .. } => Ok(Place::At(ByteRange {
+                offset: listed.content_offset,
+                len,
+            })),
+            EntryKind::HardLink { target } => Ok(Place::LinkTo(target)),
+            _ => Err(not_a_file(snapshot, path)),
+        };
     }
+    Err(not_a_file(snapshot, path))
 }
 
 /// Where a file's content is.

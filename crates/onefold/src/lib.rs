@@ -5,6 +5,7 @@
 //! takes a [`Monitor`] to be watched and stopped by. Errors say what, where and what to do next.
 
 mod backup;
+mod chain;
 mod check;
 mod credential;
 mod dump;

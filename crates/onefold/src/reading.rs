@@ -11,9 +11,13 @@
 //! A store that cannot be written is read without a pin: a restore matters more. A backup that is then forgotten
 //! and pruned under the reader is told apart from damage, by listing the backups again ([`Reading::explain`]).
 
-use session::{ManifestList, Pulse, ReadEnd, Session};
+use std::sync::Arc;
+
+use recipe::NodeCache;
+use session::{ChainLink, ManifestEntry, ManifestList, Pulse, ReadEnd, Session};
 use types::SessionId;
 
+use crate::chain::Links;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::snapshots::Snapshot;
@@ -101,6 +105,32 @@ impl<'a> Reading<'a> {
                 Err(error.into())
             }
         }
+    }
+
+    /// The store's nodes, for the backups that were chosen: what those refer forward to is read as it was listed with them, and
+    /// is pinned as it was (R2).
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn nodes(&self) -> Result<NodeCache> {
+        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
+        let links = self.store.manifests.chains(&self.list, chosen)?;
+        Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
+    }
+
+    /// What the chosen backups refer forward to of backups that are forgotten.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn forgotten_links(&self) -> Result<Vec<ChainLink>> {
+        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
+        let mut links = self.store.manifests.chains(&self.list, chosen)?;
+        links.retain(|link| {
+            self.list
+                .get(link.session)
+                .is_some_and(ManifestEntry::is_forgotten)
+        });
+        Ok(links)
     }
 
     /// The manifests that the choice was made from.

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use format::listing::ListingEntry;
 use format::manifest::StreamRole;
-use recipe::StreamBytes;
+use recipe::{NodeCache, StreamBytes, TreeRoot};
 use restore::{AssembleOptions, AssembleStats, Fault, Output, RestoreCounters, TreeSource, TreeStats};
 use tree::{BlockWriter, Include, ListingReader, RestoreOptions, order};
 use types::ByteRange;
@@ -47,6 +47,13 @@ pub struct RestoreReport {
     pub elapsed_nanos: u64,
 }
 
+/// A backup that is kept while it is read, and its nodes.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    snapshot: &'a Snapshot,
+    nodes: &'a NodeCache,
+}
+
 impl Store {
     /// Restores a backup below `target`. Faults of single entries go to `faults`; the others are restored.
     ///
@@ -62,7 +69,13 @@ impl Store {
         faults: &mut (dyn FnMut(&Fault) + Send),
     ) -> Result<RestoreReport> {
         let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let restored = self.restore_kept(&snapshot, target, request, monitor, faults);
+        let restored = reading.nodes().and_then(|nodes| {
+            let backup = Kept {
+                snapshot: &snapshot,
+                nodes: &nodes,
+            };
+            self.restore_kept(backup, target, request, monitor, faults)
+        });
         let report = restored.map_err(|error| reading.explain(error))?;
         if report.faults > 0
             && let Some(id) = reading.forgotten()
@@ -75,7 +88,7 @@ impl Store {
 
     fn restore_kept(
         &self,
-        snapshot: &Snapshot,
+        Kept { snapshot, nodes }: Kept<'_>,
         target: &Path,
         request: &RestoreRequest,
         monitor: &Monitor,
@@ -95,7 +108,7 @@ impl Store {
             },
             Some(root) => {
                 let name = stream_name(snapshot);
-                let assemble = self.restore_whole(&root, &name, target, request, monitor)?;
+                let assemble = restore_whole(nodes, &root, &target.join(name), request, monitor)?;
                 TreeStats {
                     files: 1,
                     assemble,
@@ -109,9 +122,8 @@ impl Store {
                     role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
                 let listing =
                     role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| no_stream("listing"))?;
-                let nodes = self.nodes();
                 let source = TreeSource {
-                    nodes: &nodes,
+                    nodes,
                     content: &content,
                     listing: &listing,
                 };
@@ -146,40 +158,6 @@ impl Store {
         })
     }
 
-    fn restore_whole(
-        &self,
-        root: &recipe::TreeRoot,
-        name: &Path,
-        target: &Path,
-        request: &RestoreRequest,
-        monitor: &Monitor,
-    ) -> Result<AssembleStats> {
-        let path = target.join(name);
-        let failed = |source| restore::RestoreError::Target {
-            target: path.display().to_string(),
-            source,
-        };
-        let mut output = PartialFile::create(&path, root.len).map_err(failed)?;
-        let shown = path.display().to_string();
-        let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
-        let nodes = self.nodes();
-        let stats = restore::restore_stream(
-            &nodes,
-            root,
-            ByteRange {
-                offset: 0,
-                len: root.len,
-            },
-            &shown,
-            &mut output,
-            request.assembling,
-            counters,
-            cancel,
-        )?;
-        output.finish().map_err(failed)?;
-        Ok(stats)
-    }
-
     /// Calls `each` with every entry of a directory backup, in listing order, that lies in one of the paths
     /// (all, when there are none). A backup of a single stream has no entries.
     ///
@@ -199,7 +177,7 @@ impl Store {
             return Ok(());
         };
         let failed = |error: Error| reading.explain(error);
-        let nodes = self.nodes();
+        let nodes = reading.nodes()?;
         let bytes =
             StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(|error| failed(error.into()))?;
         let mut reader = ListingReader::new(bytes);
@@ -214,6 +192,38 @@ impl Store {
         }
         Ok(())
     }
+}
+
+fn restore_whole(
+    nodes: &NodeCache,
+    root: &TreeRoot,
+    path: &Path,
+    request: &RestoreRequest,
+    monitor: &Monitor,
+) -> Result<AssembleStats> {
+    let failed = |source| restore::RestoreError::Target {
+        target: path.display().to_string(),
+        source,
+    };
+    let mut output = PartialFile::create(path, root.len).map_err(failed)?;
+    let shown = path.display().to_string();
+    let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
+    let whole = ByteRange {
+        offset: 0,
+        len: root.len,
+    };
+    let stats = restore::restore_stream(
+        nodes,
+        root,
+        whole,
+        &shown,
+        &mut output,
+        request.assembling,
+        counters,
+        cancel,
+    )?;
+    output.finish().map_err(failed)?;
+    Ok(stats)
 }
 
 /// Whether a single stream's file is left as it is. Nothing is known of the stream to compare it with, so

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::names;
 use index::{Index, IndexStats};
-use recipe::{StreamLayout, TreeRoot};
+use recipe::{NodeCache, StreamLayout, TreeRoot};
 use session::ManifestEntry;
 use types::{ByteLen, ContainerKind, SessionId};
 
@@ -120,42 +120,42 @@ impl Store {
                 .collect()
         })?;
         let current = |snapshot: &Snapshot| Snapshot::of(reading.list().get(snapshot.id)?);
-        let of = |snapshot| self.layout(&snapshot, monitor);
+        let nodes = reading.nodes()?;
+        let of = |snapshot| layout(&nodes, &snapshot, monitor);
         let layouts: Result<Vec<_>> = snapshots.iter().filter_map(current).map(of).collect();
         let layouts = layouts.map_err(|error| reading.explain(error))?;
         reading.end(monitor);
         Ok(layouts)
     }
+}
 
-    fn layout(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<BackupLayout> {
-        let nodes = self.nodes();
-        let mut layout = BackupLayout {
-            id: snapshot.id,
-            bytes: 0,
-            containers_read: 0,
-            speed_factor: f64::INFINITY,
-            share_of_perfect: 1.0,
-        };
-        let mut used = 0.0;
-        for stream in &snapshot.backup.streams {
-            let root = TreeRoot::from(stream);
-            let of_stream = StreamLayout::measure(&nodes, &root, ByteLen::new(MEASURED_ASSEMBLY_BYTES))?;
-            layout.bytes += root.len;
-            layout.containers_read += of_stream.container_reads;
-            #[expect(clippy::cast_precision_loss, reason = "a weight")]
-            let weight = of_stream.container_reads as f64;
-            used += of_stream.used_share() * weight;
-            monitor.add_done(root.len);
-        }
-        if layout.containers_read > 0 {
-            #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
-            let (mib, containers) = (
-                layout.bytes as f64 / f64::from(1 << 20),
-                layout.containers_read as f64,
-            );
-            layout.speed_factor = mib / containers;
-            layout.share_of_perfect = used / containers;
-        }
-        Ok(layout)
+fn layout(nodes: &NodeCache, snapshot: &Snapshot, monitor: &Monitor) -> Result<BackupLayout> {
+    let mut layout = BackupLayout {
+        id: snapshot.id,
+        bytes: 0,
+        containers_read: 0,
+        speed_factor: f64::INFINITY,
+        share_of_perfect: 1.0,
+    };
+    let mut used = 0.0;
+    for stream in &snapshot.backup.streams {
+        let root = TreeRoot::from(stream);
+        let of_stream = StreamLayout::measure(nodes, &root, ByteLen::new(MEASURED_ASSEMBLY_BYTES))?;
+        layout.bytes += root.len;
+        layout.containers_read += of_stream.container_reads;
+        #[expect(clippy::cast_precision_loss, reason = "a weight")]
+        let weight = of_stream.container_reads as f64;
+        used += of_stream.used_share() * weight;
+        monitor.add_done(root.len);
     }
+    if layout.containers_read > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
+        let (mib, containers) = (
+            layout.bytes as f64 / f64::from(1 << 20),
+            layout.containers_read as f64,
+        );
+        layout.speed_factor = mib / containers;
+        layout.share_of_perfect = used / containers;
+    }
+    Ok(layout)
 }

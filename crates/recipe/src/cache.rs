@@ -18,7 +18,8 @@ use types::{ChunkLocation, ContainerId, Slot};
 
 use crate::child::CHUNK_LEVEL;
 use crate::error::RecipeError;
-use crate::source::NodeSource;
+use crate::source::{NodeSource, StreamRoots, TreeRoot};
+use crate::stream::StreamName;
 
 /// How often a replaced generation is followed before giving up.
 const GENERATIONS_FOLLOWED_MAX: u32 = 4;
@@ -29,6 +30,8 @@ pub struct NodeCache {
     containers: Containers,
     budget_bytes: u64,
     held: Mutex<Held>,
+    /// Of backups that archival ones refer forward to.
+    streams: Option<Arc<dyn StreamRoots>>,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +57,15 @@ impl NodeCache {
             containers,
             budget_bytes,
             held: Mutex::new(Held::default()),
+            streams: None,
         }
+    }
+
+    /// With the streams that nodes may refer forward to.
+    #[must_use]
+    pub fn with_streams(mut self, streams: Arc<dyn StreamRoots>) -> Self {
+        self.streams = Some(streams);
+        self
     }
 
     /// The containers below.
@@ -166,6 +177,11 @@ impl NodeSource for NodeCache {
 
     fn newer(&self, catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
         Ok(self.containers.newer(catalog)?)
+    }
+
+    fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
+        let root = self.streams.as_ref().and_then(|streams| streams.root(name));
+        root.ok_or(RecipeError::NoLaterBackup { node, name })
     }
 
     fn fingerprinter(&self) -> &Fingerprinter {

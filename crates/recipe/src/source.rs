@@ -1,5 +1,6 @@
 //! Where nodes come from and go to.
 
+use std::fmt;
 use std::sync::Arc;
 
 use container::CatalogView;
@@ -43,6 +44,12 @@ pub trait NodeSource {
 
     /// The domain's fingerprints, to check nodes by.
     fn fingerprinter(&self) -> &Fingerprinter;
+}
+
+/// The roots of backups' streams, for nodes that refer forward to them (R2).
+pub trait StreamRoots: fmt::Debug + Send + Sync {
+    /// The root of a stream as it is now, if it is known.
+    fn root(&self, name: StreamName) -> Option<TreeRoot>;
 }
 
 /// A node that is known already.

@@ -3,17 +3,19 @@
 //! Groups whose manifests are as their marks cover them are not marked again [Guo 3.3] (G8): backups that came add to
 //! marks, whose bits of nodes tell what was visited; a group that lost one is marked anew, alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
+use format::session::ARCHIVAL_SERIES;
 use session::{
     CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest,
 };
 use types::{ContainerId, Epoch, Revision, SessionId};
 
 use crate::error::{ReclaimError, Result};
+use crate::kept::Kept;
 use crate::live::has_ended;
 use crate::mark::{self, Marker, Walk};
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
@@ -115,7 +117,8 @@ pub(crate) fn plan(
     before: &Before<'_>,
     spill: Option<&mut Spill<'_>>,
 ) -> Result<Plan> {
-    ensure_readable(list)?;
+    ensure_readable(list, &before.in_force.covers())?;
+    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
     let mut planning = Planning {
         context,
         options,
@@ -126,7 +129,7 @@ pub(crate) fn plan(
         swept: BTreeSet::new(),
         plan: Plan::default(),
     };
-    for (group, entries) in marks::members(list, before.in_force) {
+    for (group, entries) in marks::members(list, before.in_force, &kept) {
         planning.group(group, &entries)?;
     }
     planning.ended_by_others()?;
@@ -134,11 +137,21 @@ pub(crate) fn plan(
 }
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
-/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more.
-pub(crate) fn ensure_readable(list: &ManifestList) -> Result<()> {
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. But where
+/// backups are rewritten as archival ones (R2), the lower revision may reach what is gone, and not what the unread one has instead.
+pub(crate) fn ensure_readable(
+    list: &ManifestList,
+    covers: &BTreeMap<SessionId, CoveredManifest>,
+) -> Result<()> {
+    let rewrites = list.entries.iter().any(|entry| entry.series() == ARCHIVAL_SERIES);
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
-        if session.is_none_or(|session| !list.has(session)) {
+        let is_told = session.is_some_and(|session| {
+            let was_archival = || covers.get(&session).is_some_and(|known| known.next.is_some());
+            let is_final = || list.get(session).is_some_and(ManifestEntry::is_forgotten);
+            list.has(session) && (is_final() || !(rewrites || was_archival()))
+        });
+        if !is_told {
             return Err(unreadable(object));
         }
     }
@@ -180,7 +193,12 @@ impl Planning<'_, '_> {
     fn group(&mut self, group: GroupId, members: &[Member<'_>]) -> Result<()> {
         let old = self.before.in_force.groups.get(&group);
         let covered = old.map_or(&[][..], |old| &old.covers);
-        let (mut change, lost) = marks::change(covered, members, &|old, new| self.has_same_reach(old, new));
+        let (mut change, lost) = marks::change(
+            covered,
+            members,
+            &|old, new| self.has_same_reach(old, new),
+            &|session| self.list.has(session),
+        );
         if let Some(session) = lost.filter(|_| !self.options.accept_lost) {
             let what = format!(
                 "the manifest of backup {session} was there when the store was marked, was not forgotten, and is gone \
@@ -237,9 +255,9 @@ impl Planning<'_, '_> {
             .read(new.series(), old.session, old.revision);
         let before = before.ok().filter(|before| before.digest == old.digest);
         let before = before.as_ref().and_then(|before| backup_of(&before.manifest));
-        before
-            .zip(new.backup())
-            .is_some_and(|(before, now)| before.streams == now.streams && before.containers == now.containers)
+        before.zip(new.backup()).is_some_and(|(before, now)| {
+            before.streams == now.streams && before.containers == now.containers && before.next == now.next
+        })
     }
 
     /// The manifest of a backup that was as marks cover it: now it is needed.
@@ -278,9 +296,13 @@ impl Planning<'_, '_> {
             if kept.is_some_and(|kept| kept.covers.contains(&member.covered())) {
                 continue;
             }
-            let read;
+            let (read, last);
             let backup = match member {
-                Member::Read(entry) => entry.backup(),
+                Member::Read(entry, covered) if covered.kept => {
+                    last = self.context.manifests.last_backup(entry)?;
+                    last.as_ref().map(|(_, backup)| backup)
+                }
+                Member::Read(entry, _) => entry.backup(),
                 Member::AsCovered(backup) => {
                     read = self.read(backup)?;
                     backup_of(&read.manifest)

@@ -21,6 +21,7 @@ use crate::dead;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
+use crate::kept::Kept;
 use crate::list;
 use crate::live::Finder;
 use crate::marks::InForce;
@@ -254,8 +255,9 @@ fn wait_and_decide(
         census = context.manifests.census(&covers)?;
     }
     let list = &census.manifests;
-    condemn::ensure_readable(list)?;
-    finder.manifests(list, &covers)?;
+    condemn::ensure_readable(list, &covers)?;
+    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
+    finder.manifests(list, &covers, &kept)?;
     let epochs = Epochs::list(context.sealer)?;
     let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
     let last = before.as_ref().map(|(before, _)| before);

@@ -19,6 +19,7 @@ use types::{Epoch, SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
 use crate::error::Result;
+use crate::kept::Kept;
 use crate::live::has_ended;
 use crate::marks::InForce;
 use crate::prune::{Context, PruneOptions};
@@ -86,6 +87,8 @@ pub(crate) fn tidy(
     let Some(declared) = declared(context, list, &others)? else {
         return Ok(());
     };
+    // A backup may have begun to refer forward to one since that was marked last.
+    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
     let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
     let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
         referred(&context.manifests.list()?)
@@ -102,9 +105,9 @@ pub(crate) fn tidy(
         .collect();
     for (id, put_at) in old {
         let Some(entry) = list.get(id) else { continue };
-        let is_covered = covers.get(&id).is_some_and(|covered| covered.forgotten);
+        let is_covered = covers.get(&id).is_some_and(|covered| !covered.is_marked());
         let may_go = if entry.is_forgotten() {
-            is_covered && !declared.contains(&id)
+            is_covered && !declared.contains(&id) && !kept.has(id)
         } else {
             // Nothing is left that it wrote, and nobody rests on its checkpoint.
             let is_over = match entry.ended_by() {

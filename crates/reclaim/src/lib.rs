@@ -13,6 +13,7 @@ mod epochs;
 mod error;
 mod finish;
 mod housekeeping;
+mod kept;
 mod known;
 mod list;
 mod live;

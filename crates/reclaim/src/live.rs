@@ -16,6 +16,7 @@ use session::{EndedBy, ManifestEntry, ManifestList, Manifests, Roster};
 use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
 
 use crate::error::{ReclaimError, Result};
+use crate::kept::Kept;
 use crate::mark::{self, Visit, Walk};
 use crate::marks::{InForce, covered};
 use crate::moves::Moves;
@@ -124,9 +125,10 @@ impl<'a> Finder<'a> {
         &mut self,
         list: &ManifestList,
         covers: &BTreeMap<SessionId, CoveredManifest>,
+        kept: &Kept,
     ) -> Result<()> {
         for entry in &list.entries {
-            if covers.get(&entry.session()) == Some(&covered(entry)) {
+            if covers.get(&entry.session()) == Some(&covered(entry, kept)) {
                 continue;
             }
             let Some((revision, backup)) = self.manifests.last_backup(entry)? else {
@@ -139,7 +141,7 @@ impl<'a> Finder<'a> {
             };
             let as_covered = covers.get(&entry.session()).is_some_and(|covered| {
                 covered.revision >= revision
-                    && ((covered.forgotten && entry.is_forgotten())
+                    && ((!covered.is_marked() && entry.is_forgotten() && !kept.has(entry.session()))
                         || covered.digest == self.digest(entry, revision))
             });
             if as_covered {

@@ -8,8 +8,8 @@
 
 use format::manifest::Backup;
 use format::node::NodeEntry;
-use recipe::{NodeSource, RecipeError};
-use types::{ChunkLocation, ContainerId, Level, Slot, SlotRange};
+use recipe::{NodeSource, RecipeError, StreamName};
+use types::{ChunkLocation, ContainerId, Level, SessionId, Slot, SlotRange};
 
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
@@ -38,6 +38,8 @@ pub(crate) struct Walk<'a> {
     progress: &'a dyn Progress,
     /// Nodes read.
     pub(crate) read: u64,
+    /// The one backup that nodes may refer forward to, where that is known.
+    forward_to: Option<Option<SessionId>>,
 }
 
 impl<'a> Walk<'a> {
@@ -46,6 +48,7 @@ impl<'a> Walk<'a> {
             nodes,
             progress,
             read: 0,
+            forward_to: None,
         }
     }
 
@@ -90,48 +93,66 @@ impl<'a> Walk<'a> {
             }));
         }
         for entry in node.entries.iter().rev() {
-            self::entry(at, level, entry, each)?;
+            self.entry(at, level, entry, each)?;
         }
         Ok(())
     }
-}
 
-fn entry(
-    at: ChunkLocation,
-    level: Level,
-    entry: &NodeEntry,
-    each: &mut dyn FnMut(Below),
-) -> Result<(), WalkError> {
-    let (container, first, count) = match *entry {
-        NodeEntry::Zeros { .. } => return Ok(()),
-        NodeEntry::Forward { .. } => return Err(RecipeError::UnexpectedForward { node: at }.into()),
-        NodeEntry::Run {
-            container,
-            first,
-            count,
-            ..
-        } => (container, first, count),
-    };
-    let missing = || {
-        WalkError::Recipe(RecipeError::MissingSlot {
-            node: at,
-            missing: ChunkLocation {
+    fn entry(
+        &self,
+        at: ChunkLocation,
+        level: Level,
+        entry: &NodeEntry,
+        each: &mut dyn FnMut(Below),
+    ) -> Result<(), WalkError> {
+        let (container, first, count) = match *entry {
+            NodeEntry::Zeros { .. } => return Ok(()),
+            // What it leads to is marked with the backup that it names: forgotten or not, that one is ([`crate::kept`]).
+            NodeEntry::Forward {
+                series,
+                backup,
+                stream,
+                ..
+            } => {
+                if self.forward_to.is_none_or(|next| next == Some(backup)) {
+                    return Ok(());
+                }
+                let name = StreamName {
+                    series,
+                    backup,
+                    stream,
+                };
+                let why = "not the backup that its manifest says is referred to";
+                return Err(RecipeError::BrokenForward { node: at, name, why }.into());
+            }
+            NodeEntry::Run {
                 container,
-                slot: Slot::MAX,
-            },
-        })
-    };
-    let slots = SlotRange::new(first, count).ok_or_else(missing)?;
-    if level.get() == SEGMENT_LEVEL {
-        each(Below::Chunks(container, slots));
-        return Ok(());
+                first,
+                count,
+                ..
+            } => (container, first, count),
+        };
+        let missing = || {
+            WalkError::Recipe(RecipeError::MissingSlot {
+                node: at,
+                missing: ChunkLocation {
+                    container,
+                    slot: Slot::MAX,
+                },
+            })
+        };
+        let slots = SlotRange::new(first, count).ok_or_else(missing)?;
+        if level.get() == SEGMENT_LEVEL {
+            each(Below::Chunks(container, slots));
+            return Ok(());
+        }
+        let below = Level::new(level.get() - 1).expect("a level below a level is one");
+        for n in (0..slots.count()).rev() {
+            let slot = first.checked_add(n).ok_or_else(missing)?;
+            each(Below::Node(ChunkLocation { container, slot }, below));
+        }
+        Ok(())
     }
-    let below = Level::new(level.get() - 1).expect("a level below a level is one");
-    for n in (0..slots.count()).rev() {
-        let slot = first.checked_add(n).ok_or_else(missing)?;
-        each(Below::Node(ChunkLocation { container, slot }, below));
-    }
-    Ok(())
 }
 
 /// Why a walk ended early.
@@ -175,8 +196,10 @@ impl Visit for Marker {
 
 /// Everything that a backup's roots reach.
 pub(crate) fn backup(walk: &mut Walk<'_>, backup: &Backup, visit: &mut dyn Visit) -> Result<(), WalkError> {
+    walk.forward_to = Some(backup.next);
     for stream in &backup.streams {
         walk.from(stream.location, stream.level, visit)?;
     }
+    walk.forward_to = None;
     Ok(())
 }

@@ -16,12 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{CoveredManifest, GroupId, Marks, Removed, SlotList};
+use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use object::Sealer;
 use session::{CoveredBackup, ManifestEntry, ManifestList};
 use types::{Epoch, Revision, SeriesId, SessionId};
 
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
+use crate::kept::Kept;
 
 /// Backups in a group at most. More make re-marking dearer, fewer make merging dearer [Guo 4.1.2].
 pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
@@ -47,7 +49,7 @@ impl StoredMarks {
 
     /// Whether all that it covers is forgotten: then it marks nothing.
     pub(crate) fn is_of_no_backup(&self) -> bool {
-        self.covers.iter().all(|covered| covered.forgotten)
+        !self.covers.iter().any(CoveredManifest::is_marked)
     }
 
     /// Whether the slots are not held: then the object is in the storage.
@@ -290,20 +292,22 @@ pub(crate) fn put_without_epoch(
 }
 
 /// What a manifest is covered as.
-pub(crate) fn covered(entry: &ManifestEntry) -> CoveredManifest {
+pub(crate) fn covered(entry: &ManifestEntry, kept: &Kept) -> CoveredManifest {
     CoveredManifest {
         session: entry.session(),
         revision: entry.stored.revision,
         digest: entry.stored.digest,
         forgotten: entry.is_forgotten(),
+        kept: kept.has(entry.session()),
+        next: kept.next_of(entry),
     }
 }
 
 /// A backup's manifest as it is now, forgotten or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Member<'a> {
-    /// One that was read.
-    Read(&'a ManifestEntry),
+    /// One that was read, and what it is covered as.
+    Read(&'a ManifestEntry, CoveredManifest),
     /// One that marks in force cover as it is.
     AsCovered(&'a CoveredBackup),
 }
@@ -311,7 +315,7 @@ pub(crate) enum Member<'a> {
 impl<'a> Member<'a> {
     pub(crate) fn series(self) -> SeriesId {
         match self {
-            Self::Read(entry) => entry.series(),
+            Self::Read(entry, _) => entry.series(),
             Self::AsCovered(backup) => backup.series,
         }
     }
@@ -323,14 +327,14 @@ impl<'a> Member<'a> {
     /// What it is covered as.
     pub(crate) fn covered(self) -> CoveredManifest {
         match self {
-            Self::Read(entry) => covered(entry),
+            Self::Read(_, covered) => covered,
             Self::AsCovered(backup) => backup.covered,
         }
     }
 
     pub(crate) fn read(self) -> Option<&'a ManifestEntry> {
         match self {
-            Self::Read(entry) => Some(entry),
+            Self::Read(entry, _) => Some(entry),
             Self::AsCovered(_) => None,
         }
     }
@@ -339,20 +343,34 @@ impl<'a> Member<'a> {
 /// Groups with their manifests as they are now.
 pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
-/// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what came since.
-pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce) -> Members<'a> {
+/// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what came since. An archival backup
+/// has a group of its own, so that it goes without a look at others (R4).
+pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &Kept) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();
     let read = list
         .entries
         .iter()
         .filter(|entry| entry.backup().is_some() || entry.is_forgotten());
-    let mut backups: Vec<Member<'a>> = read.map(Member::Read).collect();
+    let mut backups: Vec<Member<'a>> = read
+        .map(|entry| Member::Read(entry, covered(entry, kept)))
+        .collect();
     backups.extend(list.as_covered.iter().map(Member::AsCovered));
     backups.sort_unstable_by_key(|member| member.session());
     let lowest = SessionId::new(0).expect("0 is a session");
     for entry in backups {
         let (series, session) = (entry.series(), entry.session());
+        let is_rewrite = series == ARCHIVAL_SERIES;
+        if entry.covered().next.is_some() && !is_rewrite {
+            let own = GroupId {
+                series: ARCHIVAL_SERIES,
+                first: session,
+            };
+            groups.entry(own).or_default().push(entry);
+            continue;
+        }
+        // What no backup became, or is to become: nearly always all of them are forgotten.
+        let series = if is_rewrite { READ_SERIES } else { series };
         let id = |first| GroupId { series, first };
         let below = groups.range(id(lowest)..=id(session)).next_back();
         let mut group = below.map_or_else(|| id(session), |(group, _)| *group);
@@ -382,11 +400,13 @@ pub(crate) enum Change {
     Dropped,
 }
 
-/// Compares a group's manifests with what its marks cover. The second is a covered backup whose manifest is gone.
+/// Compares a group's manifests with what its marks cover. The second is a covered backup whose manifest is gone. Of one that
+/// `is_elsewhere`, another group's marks tell now.
 pub(crate) fn change(
     before: &[CoveredManifest],
     now: &[Member<'_>],
     has_same_reach: &dyn Fn(&CoveredManifest, &ManifestEntry) -> bool,
+    is_elsewhere: &dyn Fn(SessionId) -> bool,
 ) -> (Change, Option<SessionId>) {
     let mut rest: BTreeMap<SessionId, CoveredManifest> = now
         .iter()
@@ -396,8 +416,9 @@ pub(crate) fn change(
     for old in before {
         let of_one = match rest.remove(&old.session) {
             Some(new) if new == *old => Change::None,
+            None if is_elsewhere(old.session) => Change::Dropped,
             // Its tombstone was dropped at last.
-            None if old.forgotten => Change::Added,
+            None if !old.is_marked() => Change::Added,
             None => {
                 lost = Some(old.session);
                 Change::Dropped
@@ -405,7 +426,7 @@ pub(crate) fn change(
             Some(_) => {
                 let now = now.iter().find(|member| member.session() == old.session);
                 let now = now.and_then(|member| member.read());
-                let is_same = !old.forgotten && now.is_some_and(|now| has_same_reach(old, now));
+                let is_same = old.is_marked() && now.is_some_and(|now| has_same_reach(old, now));
                 if is_same { Change::Added } else { Change::Dropped }
             }
         };

@@ -12,6 +12,7 @@
 
 mod adopt;
 mod census;
+mod chain;
 mod checkpoint;
 mod claim;
 mod commit;
@@ -42,6 +43,7 @@ mod tests;
 
 pub use adopt::{Adoptable, Adopted};
 pub use census::{Census, Listing};
+pub use chain::ChainLink;
 pub use checkpoint::{CheckpointTurn, Draft};
 pub use claim::Begin;
 pub use commit::Committed;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use format::manifest::{Backup, Manifest};
 use format::names;
 use format::reclaim::CoveredManifest;
-use format::session::READ_SERIES;
+use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
@@ -118,9 +118,18 @@ pub struct CoveredBackup {
 }
 
 impl ManifestList {
-    /// The backups that are not forgotten, by session number.
+    /// The backups that are not forgotten, by session number. What is to become a revision of one is none.
     pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
-        self.entries.iter().filter(|entry| entry.backup().is_some())
+        let is_backup =
+            |entry: &&ManifestEntry| entry.backup().is_some() && entry.series() != ARCHIVAL_SERIES;
+        self.entries.iter().filter(is_backup)
+    }
+
+    /// Archival rewrites that are to become a revision of the backup that they rewrite (R2), by session number.
+    pub fn rewrites(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
+        let is_rewrite =
+            |entry: &&ManifestEntry| entry.backup().is_some() && entry.series() == ARCHIVAL_SERIES;
+        self.entries.iter().filter(is_rewrite)
     }
 
     /// The list, for who decides by it what is live: a manifest that cannot be read may be of a backup.

@@ -4,6 +4,9 @@
 //! revision in a checkpoint before anything of theirs is used; that revision is what reclamation keeps,
 //! though forgotten. A choice does not outlive an answer that does not declare it: an epoch answered
 //! between listing and declaring makes the session list and choose again.
+//!
+//! With an archival backup goes its whole chain, by the same list: each backup that the one before it refers forward to, in the
+//! revision that counts (R2). Whoever reads the archival one reads those too, and they may be rewritten meanwhile.
 
 use types::{Revision, SessionId};
 
@@ -17,7 +20,8 @@ const CHOICES_MAX: usize = 64;
 
 impl Session {
     /// Lists manifests, lets `choose` name backups of the list, and declares them, durably. Their nodes may
-    /// be used once this returns. May be called again for more; every declared parent stays declared.
+    /// be used once this returns. May be called again for more; every declared parent stays declared. What those refer forward
+    /// to is declared with them ([`crate::Manifests::chains`]).
     ///
     /// # Errors
     /// `NoBackup` where `choose` names what is no un-forgotten backup of the list; as
@@ -45,13 +49,22 @@ impl Session {
             if chosen.is_empty() {
                 return Ok(chosen);
             }
+            let own = chosen
+                .iter()
+                .map(|entry| (entry.series(), entry.session(), entry.stored.revision));
+            let mut parents: Vec<_> = own.collect();
+            let links = inner.manifests.chains(&list, &chosen)?;
+            parents.extend(
+                links
+                    .iter()
+                    .map(|link| (link.series, link.session, link.revision)),
+            );
             let mut record = locked(&inner.record);
             if record.answers != answers {
                 continue;
             }
             let known = record.parents.len();
-            for entry in &chosen {
-                let parent = (entry.series(), entry.session(), entry.stored.revision);
+            for parent in parents {
                 if !record.parents.contains(&parent) {
                     record.parents.push(parent);
                 }

@@ -260,6 +260,7 @@ fn plain_backup(series_number: u8) -> Backup {
         containers: Vec::new(),
         adopted: Vec::new(),
         parents: Vec::new(),
+        next: None,
         totals: BackupTotals::default(),
     }
 }

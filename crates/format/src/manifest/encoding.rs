@@ -21,6 +21,9 @@ const TAG_EXPIRED: u8 = 1;
 const TAG_ADOPTED: u8 = 2;
 const TAG_FORGOTTEN: u8 = 3;
 const TAG_REVISED: u8 = 4;
+/// Of an archival backup: which one it refers forward to comes first.
+const TAG_COMMIT_ARCHIVAL: u8 = 5;
+const TAG_REVISED_ARCHIVAL: u8 = 6;
 
 payload!(Manifest);
 
@@ -31,8 +34,7 @@ impl Payload for Manifest {
     fn write(&self, w: &mut Writer<'_>) {
         match self {
             Self::Commit(backup) => {
-                w.u8(TAG_COMMIT);
-                write_backup(w, backup);
+                write_tagged(w, backup, TAG_COMMIT, TAG_COMMIT_ARCHIVAL);
             }
             Self::Expired { by } => {
                 w.u8(TAG_EXPIRED);
@@ -44,8 +46,7 @@ impl Payload for Manifest {
             }
             Self::Forgotten => w.u8(TAG_FORGOTTEN),
             Self::Revised(backup) => {
-                w.u8(TAG_REVISED);
-                write_backup(w, backup);
+                write_tagged(w, backup, TAG_REVISED, TAG_REVISED_ARCHIVAL);
             }
         }
     }
@@ -53,14 +54,16 @@ impl Payload for Manifest {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let unknown = r.fault("the manifest's tag is not known");
         Ok(match r.u8()? {
-            TAG_COMMIT => Self::Commit(read_backup(r)?),
+            TAG_COMMIT => Self::Commit(read_backup(r, None)?),
+            TAG_COMMIT_ARCHIVAL => Self::Commit(read_archival(r)?),
             TAG_EXPIRED => Self::Expired { by: r.session()? },
             TAG_ADOPTED => {
                 let (by, checkpoint) = read_adopted(r)?;
                 Self::Adopted { by, checkpoint }
             }
             TAG_FORGOTTEN => Self::Forgotten,
-            TAG_REVISED => Self::Revised(read_backup(r)?),
+            TAG_REVISED => Self::Revised(read_backup(r, None)?),
+            TAG_REVISED_ARCHIVAL => Self::Revised(read_archival(r)?),
             _ => return Err(unknown),
         })
     }
@@ -124,6 +127,22 @@ impl StreamRole {
     }
 }
 
+fn write_tagged(w: &mut Writer<'_>, backup: &Backup, tag: u8, archival: u8) {
+    match backup.next {
+        None => w.u8(tag),
+        Some(next) => {
+            w.u8(archival);
+            w.session(next);
+        }
+    }
+    write_backup(w, backup);
+}
+
+fn read_archival(r: &mut Reader<'_>) -> Result<Backup> {
+    let next = r.session()?;
+    read_backup(r, Some(next))
+}
+
 fn write_backup(w: &mut Writer<'_>, b: &Backup) {
     write_series_name(w, &b.series);
     w.nanos(b.source_time);
@@ -144,7 +163,7 @@ fn write_backup(w: &mut Writer<'_>, b: &Backup) {
     }
 }
 
-fn read_backup(r: &mut Reader<'_>) -> Result<Backup> {
+fn read_backup(r: &mut Reader<'_>, next: Option<SessionId>) -> Result<Backup> {
     Ok(Backup {
         series: read_series_name(r)?,
         source_time: r.nanos()?,
@@ -157,6 +176,7 @@ fn read_backup(r: &mut Reader<'_>) -> Result<Backup> {
         containers: r.list(3, read_span)?,
         adopted: r.list(2, read_adopted)?,
         parents: r.list(2, |r| Ok((r.session()?, r.revision()?)))?,
+        next,
         totals: read_totals(r)?,
     })
 }

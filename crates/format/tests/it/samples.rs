@@ -374,6 +374,7 @@ pub(crate) fn backup() -> Backup {
         ],
         adopted: vec![(session(40), Some(3)), (session(41), None)],
         parents: vec![(session(39), revision(1))],
+        next: None,
         totals: BackupTotals {
             files: 1,
             folders: 2,
@@ -542,6 +543,8 @@ pub(crate) fn marks() -> Marks {
         revision: revision(1),
         digest: u128::MAX - 1,
         forgotten: true,
+        kept: false,
+        next: None,
     }];
     Marks {
         group: group(),
@@ -549,6 +552,42 @@ pub(crate) fn marks() -> Marks {
         covers,
         live: slot_lists().into_iter().collect(),
     }
+}
+
+/// Of an archival backup, and of a forgotten one that it refers forward to.
+pub(crate) fn archival_marks() -> Marks {
+    let covered = |session, forgotten, next| CoveredManifest {
+        session,
+        revision: revision(1),
+        digest: 7,
+        forgotten,
+        kept: forgotten,
+        next,
+    };
+    Marks {
+        covers: vec![
+            covered(session(39), false, Some(session(44))),
+            covered(session(44), true, Some(session(45))),
+            covered(session(45), true, None),
+        ],
+        ..marks()
+    }
+}
+
+/// The revision that an archival rewrite made.
+pub(crate) fn archival() -> Manifest {
+    Manifest::Revised(Backup {
+        next: Some(session(44)),
+        ..backup()
+    })
+}
+
+/// What is to become one.
+pub(crate) fn rewrite() -> Manifest {
+    Manifest::Commit(Backup {
+        next: Some(session(44)),
+        ..backup()
+    })
 }
 
 pub(crate) fn damaged() -> Damaged {
@@ -666,6 +705,8 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
             })
             .to_bytes(),
         ),
+        ("manifest-archival", archival().to_bytes()),
+        ("manifest-rewrite", rewrite().to_bytes()),
         ("claim", claim().to_bytes()),
         ("claim-read", read_claim().to_bytes()),
         ("heartbeat", heartbeat().to_bytes()),
@@ -676,6 +717,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("condemned", condemned().to_bytes()),
         ("removed", removed().to_bytes()),
         ("marks", marks().to_bytes()),
+        ("marks-archival", archival_marks().to_bytes()),
         ("damaged", damaged().to_bytes()),
         (
             "listing",

@@ -460,12 +460,13 @@ fn backup() -> impl Strategy<Value = Backup> {
     let who = (series_name(), nanos(), number(u64::MAX), blob(), ".{0,20}");
     let tags = btree_set(".{0,10}", 0..4).prop_map(|set| set.into_iter().collect());
     let what = (tags, option::of(nanos()), vec(root(), 0..4), vec(span(), 0..5));
-    let links = (adopted(), vec((session(), revision()), 0..3), totals());
+    let parents = vec((session(), revision()), 0..3);
+    let links = (adopted(), parents, option::of(session()), totals());
     (who, what, links).prop_map(
         |(
             (series, source_time, elapsed_nanos, user, program),
             (tags, hold_until, streams, containers),
-            (adopted, parents, totals),
+            (adopted, parents, next, totals),
         )| Backup {
             series,
             source_time,
@@ -478,6 +479,7 @@ fn backup() -> impl Strategy<Value = Backup> {
             containers,
             adopted,
             parents,
+            next,
             totals,
         },
     )
@@ -663,12 +665,15 @@ fn moved() -> impl Strategy<Value = Vec<Moved>> {
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {
-    let covered = (session(), revision(), any::<u128>(), any::<bool>()).prop_map(
-        |(session, revision, digest, forgotten)| CoveredManifest {
+    let standing = (any::<bool>(), any::<bool>(), option::of(session()));
+    let covered = (session(), revision(), any::<u128>(), standing).prop_map(
+        |(session, revision, digest, (forgotten, kept, next))| CoveredManifest {
             session,
             revision,
             digest,
             forgotten,
+            kept: forgotten && kept,
+            next: next.filter(|_| !forgotten || kept),
         },
     );
     (group(), option::of(epoch()), vec(covered, 0..5), slot_lists()).prop_map(

@@ -11,8 +11,8 @@ use types::ByteRange;
 use super::{BadSlots, CheckReport};
 use crate::backup::role;
 use crate::error::Result;
+use crate::reading::Reading;
 use crate::snapshots::Snapshot;
-use crate::store::Store;
 
 /// Files named for one backup at most; the others are as damaged.
 const FILES_MAX: usize = 1000;
@@ -20,7 +20,7 @@ const FILES_MAX: usize = 1000;
 /// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing when there
 /// is none.
 pub(super) fn find_touched(
-    store: &Store,
+    reading: &Reading<'_>,
     backups: &[Snapshot],
     bad: &BadSlots,
     report: &mut CheckReport,
@@ -28,7 +28,7 @@ pub(super) fn find_touched(
     if bad.is_empty() && report.damaged_backups.is_empty() {
         return Ok(());
     }
-    let nodes = store.nodes();
+    let nodes = reading.nodes()?;
     for snapshot in backups {
         let mut lost: BTreeMap<StreamRole, Vec<ByteRange>> = BTreeMap::new();
         for stream in &snapshot.backup.streams {

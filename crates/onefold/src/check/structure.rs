@@ -9,7 +9,7 @@ use format::names;
 use format::node::NodeEntry;
 use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
-use session::ManifestList;
+
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, SequenceNumber,
     SessionId, SlotRange,
@@ -18,6 +18,7 @@ use types::{
 use super::{BadSlots, CheckReport, all_slots, objects};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
+use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -34,10 +35,11 @@ pub(super) struct Structure {
 /// Follows everything; findings go to the report.
 pub(super) fn check(
     store: &Store,
-    list: &ManifestList,
+    reading: &Reading<'_>,
     monitor: &Monitor,
     report: &mut CheckReport,
 ) -> Result<Structure> {
+    let list = reading.list();
     for damage in &store.config.damage {
         report.find(&damage.name, damage, true);
     }
@@ -75,7 +77,7 @@ pub(super) fn check(
     }
     objects::check(store, list, report)?;
     let backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
-    let nodes = store.nodes();
+    let nodes = reading.nodes()?;
     let mut walk = Walk {
         nodes: &nodes,
         monitor,
@@ -99,6 +101,12 @@ pub(super) fn check(
             .flat_map(|span| span.ids(snapshot.id));
         named.extend(own);
         monitor.add_done(1);
+    }
+    // What archival backups refer forward to of those that are forgotten is the store's still (R2).
+    for link in reading.forgotten_links()? {
+        for stream in &link.backup.streams {
+            walk.stream(stream, report)?;
+        }
     }
     let Walk {
         mut reached, mut bad, ..

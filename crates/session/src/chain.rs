@@ -1,0 +1,63 @@
+//! The chain of an archival backup: what it refers forward to, and that in turn [RevDedup 2.4.1, figure 2] (R2).
+//!
+//! What must hold: each link is a later backup than the one before, so a chain ends. A forgotten backup is a link as long as one
+//! before it is not: by its highest revision that is no tombstone, which reclamation keeps for it.
+
+use std::collections::BTreeMap;
+
+use format::manifest::Backup;
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::Result;
+use crate::list::{ManifestEntry, ManifestList};
+use crate::manifests::Manifests;
+
+/// A backup that another refers forward to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainLink {
+    /// The series.
+    pub series: SeriesId,
+    /// The backup.
+    pub session: SessionId,
+    /// The revision that counts; of a forgotten one the last before its tombstone.
+    pub revision: Revision,
+    /// What that says.
+    pub backup: Backup,
+}
+
+impl Manifests {
+    /// What backups refer forward to, and that in turn: each link once. Nothing for those that are not archival. A chain ends where
+    /// nothing can be read of the next: who follows references there finds that out.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn chains<'a>(
+        &self,
+        list: &ManifestList,
+        of: impl IntoIterator<Item = &'a ManifestEntry>,
+    ) -> Result<Vec<ChainLink>> {
+        let mut links: BTreeMap<SessionId, ChainLink> = BTreeMap::new();
+        for first in of {
+            let mut at = first.session();
+            let mut next = first.backup().and_then(|backup| backup.next);
+            while let Some(link) = next.filter(|next| *next > at && !links.contains_key(next)) {
+                let Some(entry) = list.get(link) else { break };
+                let Some((revision, backup)) = self.last_backup(entry)? else {
+                    break;
+                };
+                (at, next) = (link, backup.next);
+                let series = entry.series();
+                links.insert(
+                    link,
+                    ChainLink {
+                        series,
+                        session: link,
+                        revision,
+                        backup,
+                    },
+                );
+            }
+        }
+        Ok(links.into_values().collect())
+    }
+}
