@@ -26,7 +26,7 @@ pub struct Claim {
 pub const READ_SERIES: SeriesId = SeriesId::from_bytes([0; 16]);
 /// The reserved series of sessions that rewrite backups as archival ones (R2): what they commit is shown to nobody, and goes when
 /// it has become a revision of the backup that was rewritten.
-pub const ARCHIVAL_SERIES: SeriesId = SeriesId::from_bytes([1; 16]);
+pub const ARCHIVAL_SERIES: SeriesId = SeriesId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// `sessions/<session>/heartbeat.<counter>`: the session lives, and has answered these epochs.
 #[derive(Debug, Clone, PartialEq, Eq)]
