@@ -130,6 +130,7 @@ impl WaitingFor {
             role: match waiting.role {
                 WaitingRole::Backup => "backup",
                 WaitingRole::Reader => "reader",
+                WaitingRole::Optimize => "optimize",
                 WaitingRole::Prune => "prune",
             },
             hostname: waiting.host.as_deref().map(lossy),

@@ -206,6 +206,7 @@ fn commit(
         ],
         containers,
         adopted: Vec::new(),
+        next: None,
         parents: parent
             .transpose()?
             .into_iter()

@@ -5,7 +5,6 @@
 //! takes a [`Monitor`] to be watched and stopped by. Errors say what, where and what to do next.
 
 mod backup;
-mod chain;
 mod check;
 mod credential;
 mod dump;
@@ -14,6 +13,7 @@ mod forget;
 mod image;
 mod index_rebuild;
 mod monitor;
+mod optimize;
 mod prune;
 mod reading;
 mod restore;
@@ -44,6 +44,7 @@ pub use ingest::{
     StageStats, StreamPiece, StreamSource,
 };
 pub use monitor::{Monitor, WorkUnit};
+pub use optimize::{OptimizeReport, OptimizeRequest, Optimized};
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,

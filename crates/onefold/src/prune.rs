@@ -114,7 +114,7 @@ impl Store {
         })
     }
 
-    fn reclaiming<T>(
+    pub(crate) fn reclaiming<T>(
         &self,
         index: Option<&Index>,
         monitor: &Monitor,

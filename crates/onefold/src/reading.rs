@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use recipe::NodeCache;
+use reclaim::Links;
 use session::{ChainLink, ManifestEntry, ManifestList, Pulse, ReadEnd, Session};
 use types::SessionId;
 
-use crate::chain::Links;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::snapshots::Snapshot;

@@ -36,7 +36,7 @@ pub use cache::NodeCache;
 pub use child::{Child, Place, segment_node};
 pub use error::RecipeError;
 pub use layout::{LayoutMeter, StreamLayout};
-pub use open::child_nodes;
+pub use open::{child_nodes, open_node};
 pub use refs::{ChunkRef, ChunkRefs};
 pub use source::{KnownNode, NodeSink, NodeSource, StreamRoots, TreeRoot};
 pub use splice::{PartOfChunk, Splice, SpliceCounts};

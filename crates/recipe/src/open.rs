@@ -61,9 +61,12 @@ pub fn child_nodes<S: NodeSource + ?Sized>(
     Ok(open_node(source, reference)?.into_iter().filter_map(of).collect())
 }
 
-/// The children of the node that is referred to, checked. A node child's `containers_max` is not known yet,
-/// and 0.
-pub(crate) fn open_node<S: NodeSource + ?Sized>(
+/// The children of the node that is referred to, in stream order, checked. A node child's `containers_max` is not known yet,
+/// and 0. Of a node that refers forward, the children are those that it leads to.
+///
+/// # Errors
+/// Every error of this crate that names a node.
+pub fn open_node<S: NodeSource + ?Sized>(
     source: &S,
     reference: &TreeRoot,
 ) -> Result<Vec<Child>, RecipeError> {

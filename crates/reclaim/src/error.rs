@@ -37,6 +37,24 @@ pub enum ReclaimError {
         /// What is wrong.
         source: RecipeError,
     },
+    /// A backup that was to be rewritten as an archival one.
+    #[error(
+        "backup {backup} is left as it is, for it cannot be rewritten as an archival one: {source}; run `check`"
+    )]
+    NotRewritten {
+        /// The backup.
+        backup: SessionId,
+        /// What is wrong.
+        source: RecipeError,
+    },
+    /// More chunks or nodes than one session may write.
+    #[error(
+        "backup {backup} is left as it is: what it has alone needs more containers than one session may write"
+    )]
+    TooLarge {
+        /// The backup.
+        backup: SessionId,
+    },
     /// Manifests that cannot be read.
     #[error(
         "{what}; what it reaches cannot be told, so nothing may be removed: run `check`, and forget that backup if \

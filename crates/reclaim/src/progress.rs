@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use env::Clock;
-use format::session::READ_SERIES;
+use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use session::{Life, SessionInfo};
 use types::{SessionId, UnixNanos};
 
@@ -33,6 +33,8 @@ pub enum WaitingRole {
     Backup,
     /// It reads, or has not said that it does more.
     Reader,
+    /// It rewrites a backup as an archival one.
+    Optimize,
     /// It prunes, and holds the lease.
     Prune,
 }
@@ -45,17 +47,17 @@ impl Waiting {
         clock: &dyn Clock,
         (waited, left): (Duration, Duration),
     ) -> Self {
-        let is_reader = info.claim.series == READ_SERIES;
+        let role = match info.claim.series {
+            READ_SERIES => WaitingRole::Reader,
+            ARCHIVAL_SERIES => WaitingRole::Optimize,
+            _ => WaitingRole::Backup,
+        };
         let now = clock.wall().get();
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         Self {
             session: info.id,
-            role: if is_reader {
-                WaitingRole::Reader
-            } else {
-                WaitingRole::Backup
-            },
-            host: (!is_reader).then(|| info.claim.name.host.clone()),
+            role,
+            host: (role == WaitingRole::Backup).then(|| info.claim.name.host.clone()),
             process: info.claim.process,
             is_here: life == Life::Alive,
             since: UnixNanos::new(now.saturating_sub(nanos(waited))),

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use format::names;
-use format::session::Heartbeat;
+use format::session::{ARCHIVAL_SERIES, Heartbeat};
 use types::Epoch;
 
 use crate::epochs::{self, EpochNames};
@@ -52,7 +52,7 @@ impl Session {
         self.inner.speak()?;
         looked?;
         let new_epoch = new_epoch?;
-        if self.is_read() {
+        if self.is_read() || self.series() == ARCHIVAL_SERIES {
             self.answer_reading()?;
         }
         Ok(Tick {

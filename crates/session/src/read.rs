@@ -9,7 +9,8 @@
 //! Until it is durable, what the session leaves is what a killed one leaves, but for its lock: whoever meets
 //! it after a power cut ends it. So its heartbeats and checkpoints stay, for [`Session::tidy`].
 //!
-//! What a read session refers to is what it has declared, so it answers epochs by itself.
+//! What a read session refers to is what it has declared, so it answers epochs by itself. So does an archival rewrite (R2): what
+//! it refers to its parents reach, or it has put it itself; reclamation leaves what a session that runs has put.
 
 use format::manifest::Manifest;
 use format::names;
@@ -71,7 +72,7 @@ impl Session {
         Ok(ReadEnd::Clean)
     }
 
-    /// Answers the epochs that this read session has seen, by a checkpoint of what it has declared. Does
+    /// Answers the epochs that this session has seen, one that looks nothing up, by a checkpoint of what it has declared. Does
     /// nothing while a look-up is under way: the next beat tries again.
     pub(crate) fn answer_reading(&self) -> Result<()> {
         if !self.checkpoint_wanted() || !self.is_drained() {

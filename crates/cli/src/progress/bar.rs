@@ -135,6 +135,7 @@ fn whom(one: &Waiting) -> String {
     let what = match one.role {
         WaitingRole::Backup => "backup",
         WaitingRole::Reader => "reader",
+        WaitingRole::Optimize => "the optimize of session",
         WaitingRole::Prune => "the prune of session",
     };
     let place = match &one.host {

@@ -8,12 +8,14 @@ use types::{SeriesId, SessionId};
 
 /// The streams of the backups in some chains, each in one revision.
 #[derive(Debug, Default)]
-pub(crate) struct Links {
+pub struct Links {
     streams: HashMap<SessionId, (SeriesId, Vec<TreeRoot>)>,
 }
 
 impl Links {
-    pub(crate) fn of(links: Vec<ChainLink>) -> Self {
+    /// Of these links.
+    #[must_use]
+    pub fn of(links: Vec<ChainLink>) -> Self {
         let streams = links.into_iter().map(|link| {
             let roots = link.backup.streams.iter().map(TreeRoot::from).collect();
             (link.session, (link.series, roots))

@@ -1,0 +1,198 @@
+//! Reverse deduplication: older backups refer forward to later ones, and keep apart what only they have (R2, R3, R4).
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
+use env::Storage;
+use onefold::{
+    Monitor, OptimizeReport, OptimizeRequest, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId,
+    Store,
+};
+
+fn everything() -> PruneOptions {
+    PruneOptions {
+        limits: PruneLimits {
+            unused_max: PruneUnused::Bytes(0),
+            ..PruneLimits::default()
+        },
+        ..PruneOptions::default()
+    }
+}
+
+fn prune(store: &Store) -> PruneReport {
+    let (report, warnings) = store.prune(&everything(), &Monitor::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    report
+}
+
+/// Every series with this live window.
+fn optimize(store: &Store, live: usize) -> OptimizeReport {
+    let all = store.snapshots().unwrap().snapshots;
+    let live: BTreeMap<_, _> = all.iter().map(|snapshot| (snapshot.series, live)).collect();
+    let request = OptimizeRequest { live, workers: 2 };
+    store.optimize(&request, &Monitor::default()).unwrap()
+}
+
+fn forget(machine: &Process, id: SessionId) {
+    common::reclaimer::Reclaimer::new(machine.beside(id.get() + 500)).forget(id);
+}
+
+fn assert_sound(machine: &Process) {
+    common::assert_sound(&machine.open(), "after it");
+}
+
+fn stored(machine: &Process) -> u64 {
+    ["data", "archive", "recipe", "small", "catalog"]
+        .iter()
+        .flat_map(|folder| machine.storage.list(folder).unwrap())
+        .map(|object| object.len)
+        .sum()
+}
+
+/// A series in which each backup has most of the one before, some of it moved, and something of its own.
+struct Series {
+    name: &'static str,
+    contents: Vec<Vec<u8>>,
+    ids: Vec<SessionId>,
+}
+
+impl Series {
+    fn back_up(machine: &Process, name: &'static str, seed: u64, count: u64) -> Self {
+        let mut series = Self {
+            name,
+            contents: Vec::new(),
+            ids: Vec::new(),
+        };
+        let mut bytes = noise(seed, 300 << 10);
+        for n in 0..count {
+            series.contents.push(bytes.clone());
+            series.ids.push(
+                back_up_bytes(&machine.open(), name, &bytes, &How::plain())
+                    .unwrap()
+                    .id,
+            );
+            let at = usize::try_from((n * 37 + 11) % 250).unwrap() << 10;
+            bytes.splice(at..at + (20 << 10), noise(seed + 100 + n, 24 << 10));
+            bytes.splice(0..0, noise(seed + 200 + n, 700));
+            bytes.extend(vec![0; 9 << 10]);
+        }
+        series
+    }
+
+    fn assert_all(&self, machine: &Process, gone: &[SessionId]) {
+        let there = self.ids.iter().zip(&self.contents);
+        for (id, bytes) in there.filter(|(id, _)| !gone.contains(id)) {
+            let store = machine.open();
+            assert_restores_bytes(&store, &snapshot(&store, *id), self.name, bytes, "it");
+        }
+    }
+}
+
+#[test]
+fn older_backups_become_archival_and_all_restore() {
+    let machine = Process::new(1);
+    machine.init();
+    let series = Series::back_up(&machine, "/image", 1, 6);
+    prune(&machine.open());
+    let before = stored(&machine);
+    let report = optimize(&machine.open(), 1);
+    assert_eq!(report.backups.len(), 5);
+    for (id, done) in &report.backups {
+        assert!(done.is_done, "{id}: {done:?}");
+        assert!(done.bytes_forward > done.bytes / 2, "{id}: {done:?}");
+        assert!(done.bytes_archived > 0, "{id}: {done:?}");
+    }
+    series.assert_all(&machine, &[]);
+    assert_sound(&machine);
+    let again = optimize(&machine.open(), 1);
+    assert!(again.backups.is_empty(), "{again:?}");
+    prune(&machine.open());
+    series.assert_all(&machine, &[]);
+    assert_sound(&machine);
+    let after = stored(&machine);
+    assert!(after < before + before / 20, "{before} bytes became {after}");
+    // Nothing is left to do, and nothing is marked anew.
+    let again = prune(&machine.open());
+    assert_eq!((again.groups_marked, again.bytes_deleted), (0, 0), "{again:?}");
+}
+
+#[test]
+fn the_oldest_goes_by_whole_containers_and_nothing_is_copied() {
+    let machine = Process::new(2);
+    machine.init();
+    let series = Series::back_up(&machine, "/image", 1, 6);
+    optimize(&machine.open(), 1);
+    prune(&machine.open());
+    for (n, id) in series.ids[..5].iter().enumerate() {
+        forget(&machine, *id);
+        let report = prune(&machine.open());
+        assert!(report.containers_removed > 0, "{report:?}");
+        assert_eq!(report.bytes_copied, 0, "{report:?}");
+        assert_eq!(report.bytes_left_dead, 0, "{report:?}");
+        series.assert_all(&machine, &series.ids[..=n]);
+        assert_sound(&machine);
+    }
+    let archive = machine.storage.list("archive").unwrap();
+    assert!(archive.is_empty(), "{archive:?}");
+}
+
+#[test]
+fn what_others_refer_forward_to_stays_when_it_is_forgotten() {
+    let machine = Process::new(3);
+    machine.init();
+    let series = Series::back_up(&machine, "/image", 1, 6);
+    optimize(&machine.open(), 1);
+    prune(&machine.open());
+    let gone = [series.ids[2], series.ids[3]];
+    gone.iter().for_each(|id| forget(&machine, *id));
+    prune(&machine.open());
+    series.assert_all(&machine, &gone);
+    assert_sound(&machine);
+    // The one before them is rewritten onto the next that is left, and then they go.
+    let report = optimize(&machine.open(), 1);
+    let ids: Vec<_> = report.backups.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [series.ids[1]]);
+    let freed = prune(&machine.open());
+    assert!(freed.bytes_deleted > 0, "{freed:?}");
+    series.assert_all(&machine, &gone);
+    assert_sound(&machine);
+    series.ids[..2].iter().for_each(|id| forget(&machine, *id));
+    prune(&machine.open());
+    series.assert_all(&machine, &[&series.ids[..2], &gone[..]].concat());
+    let all: BTreeSet<_> = series.ids[..5].iter().copied().collect();
+    all.iter().for_each(|id| forget(&machine, *id));
+    prune(&machine.open());
+    assert!(machine.storage.list("archive").unwrap().is_empty());
+    assert_sound(&machine);
+}
+
+#[test]
+fn several_series_share_segments_and_none_loses_a_chunk() {
+    let machine = Process::new(4);
+    machine.init();
+    // The same seed: both begin as one, and go apart.
+    let one = Series::back_up(&machine, "/one", 1, 3);
+    let other = Series::back_up(&machine, "/other", 1, 2);
+    let third = Series::back_up(&machine, "/third", 1, 4);
+    for live in [2, 1] {
+        optimize(&machine.open(), live);
+        for series in [&one, &other, &third] {
+            series.assert_all(&machine, &[]);
+        }
+        prune(&machine.open());
+        for series in [&one, &other, &third] {
+            series.assert_all(&machine, &[]);
+        }
+        assert_sound(&machine);
+    }
+    for id in &one.ids {
+        forget(&machine, *id);
+        prune(&machine.open());
+        other.assert_all(&machine, &[]);
+        third.assert_all(&machine, &[]);
+    }
+    assert_sound(&machine);
+}

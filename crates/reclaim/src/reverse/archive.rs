@@ -1,0 +1,304 @@
+//! Archive containers: what only one archival backup has, in the order of its stream [RevDedup 2.4.3, 2.5] (R4).
+//!
+//! Where each chunk goes is settled before any is read, by plain lengths: so trees are written beside, and containers are filled by
+//! several threads, each reading what one container needs and putting it.
+//!
+//! What must hold: no rot is copied. Each chunk is compared with its fingerprint where it is read. Memory: for each chunk some
+//! 60 bytes; for each thread one container, and the regions that it has read last.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use container::{
+    CatalogCopies, CatalogView, ContainerBuilder, ContainerError, Containers, PendingEntry, PlainRegion,
+    SealedContainer, compress_region,
+};
+use types::{
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, RegionIndex, SequenceNumber,
+    SessionId, Slot,
+};
+
+use crate::compact::Packing;
+use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
+
+/// Regions of one read.
+const READ_REGIONS_MAX: usize = 8;
+/// Regions that a thread holds.
+const HELD_REGIONS_MAX: usize = 32;
+
+/// Gives out a session's container numbers.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    session: SessionId,
+    next: u32,
+}
+
+impl Numbers {
+    pub(super) const fn new(session: SessionId) -> Self {
+        Self { session, next: 0 }
+    }
+
+    /// `None`: a session may have no more.
+    pub(super) fn next(&mut self, kind: ContainerKind) -> Option<ContainerId> {
+        let sequence = SequenceNumber::new(self.next).ok()?;
+        self.next += 1;
+        Some(ContainerId {
+            session: self.session,
+            kind,
+            sequence,
+        })
+    }
+}
+
+/// A chunk that is copied.
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    from: ChunkLocation,
+    fingerprint: Fingerprint,
+    len: u32,
+}
+
+/// What one container is to hold.
+#[derive(Debug)]
+struct Planned {
+    id: ContainerId,
+    chunks: Vec<Copied>,
+    bytes: u64,
+}
+
+/// What is to be copied, and where to.
+#[derive(Debug)]
+pub(super) struct Archive {
+    container_bytes: u64,
+    containers: Vec<Planned>,
+    known: HashMap<Fingerprint, ChunkLocation>,
+    /// Plain bytes.
+    pub(super) bytes: u64,
+}
+
+impl Archive {
+    /// Containers of so many plain bytes.
+    pub(super) fn new(container_bytes: u64) -> Self {
+        Self {
+            container_bytes,
+            containers: Vec::new(),
+            known: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Where a chunk will be; each content goes once. `None`: there is no room for it.
+    pub(super) fn add(
+        &mut self,
+        numbers: &mut Numbers,
+        fingerprint: Fingerprint,
+        len: u32,
+        from: ChunkLocation,
+    ) -> Option<ChunkLocation> {
+        if let Some(known) = self.known.get(&fingerprint) {
+            return Some(*known);
+        }
+        let is_full = |open: &Planned| {
+            open.bytes >= self.container_bytes || open.chunks.len() > Slot::MAX.get() as usize
+        };
+        if self.containers.last().is_none_or(is_full) {
+            self.containers.push(Planned {
+                id: numbers.next(ContainerKind::Archive)?,
+                chunks: Vec::new(),
+                bytes: 0,
+            });
+        }
+        let open = self.containers.last_mut()?;
+        let slot = Slot::new(u32::try_from(open.chunks.len()).ok()?).ok()?;
+        open.chunks.push(Copied {
+            from,
+            fingerprint,
+            len,
+        });
+        open.bytes += u64::from(len);
+        self.bytes += u64::from(len);
+        let at = ChunkLocation {
+            container: open.id,
+            slot,
+        };
+        self.known.insert(fingerprint, at);
+        Some(at)
+    }
+
+    /// Fills and puts all containers, and copies of their catalogs; which they are comes back, with the bytes stored. Not
+    /// durable yet.
+    ///
+    /// # Errors
+    /// Of the storage; `Interrupted`; what is wrong with the first chunk that no copy has whole.
+    pub(super) fn write(
+        &self,
+        containers: &Containers,
+        numbers: &mut Numbers,
+        packing: Packing,
+        workers: usize,
+        progress: &dyn Progress,
+    ) -> Result<(Vec<ContainerId>, u64)> {
+        let next = AtomicUsize::new(0);
+        let views = Mutex::new(Vec::with_capacity(self.containers.len()));
+        let failed = Mutex::new(None);
+        let work = || {
+            while let Some(planned) = self.containers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let put = if progress.is_cancelled() {
+                    Err(ReclaimError::Interrupted)
+                } else {
+                    fill(containers, planned, packing)
+                };
+                match put {
+                    Ok(sealed) => {
+                        let of_one = (sealed.catalog(), sealed.stored_bytes_total());
+                        views.lock().unwrap_or_else(PoisonError::into_inner).push(of_one);
+                    }
+                    Err(error) => {
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .get_or_insert(error);
+                        next.store(self.containers.len(), Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..workers.min(self.containers.len()) {
+                // What the system has no thread for this one does.
+                drop(
+                    thread::Builder::new()
+                        .name("archive".to_owned())
+                        .spawn_scoped(scope, work),
+                );
+            }
+            work();
+        });
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let mut views: Vec<(Arc<CatalogView>, u64)> =
+            views.into_inner().unwrap_or_else(PoisonError::into_inner);
+        views.sort_unstable_by_key(|(view, _)| view.id());
+        let mut put: Vec<ContainerId> = views.iter().map(|(view, _)| view.id()).collect();
+        let mut stored: u64 = views.iter().map(|(_, bytes)| bytes).sum();
+        if let Some(id) = numbers.next(ContainerKind::Catalog).filter(|_| !views.is_empty()) {
+            let mut copies = CatalogCopies::new(containers, id, packing.compression);
+            views.iter().for_each(|(view, _)| copies.add(view));
+            let sealed = copies.seal(containers)?;
+            containers.put(&sealed)?;
+            put.push(id);
+            stored += sealed.stored_bytes_total();
+        }
+        Ok((put, stored))
+    }
+}
+
+fn fill(containers: &Containers, planned: &Planned, packing: Packing) -> Result<SealedContainer> {
+    let mut builder = ContainerBuilder::new(planned.id, Generation::FIRST);
+    let mut reader = Reader {
+        containers,
+        view: None,
+        held: VecDeque::new(),
+    };
+    let mut plain = Vec::with_capacity(packing.region_bytes);
+    let mut entries: Vec<PendingEntry> = Vec::new();
+    for (n, chunk) in planned.chunks.iter().enumerate() {
+        reader.add(&planned.chunks[n..], &mut plain)?;
+        entries.push(PendingEntry::chunk(chunk.fingerprint, chunk.len));
+        if plain.len() >= packing.region_bytes || n + 1 == planned.chunks.len() {
+            let region = compress_region(std::mem::take(&mut plain), packing.compression);
+            builder.append(region, &entries);
+            entries.clear();
+        }
+    }
+    let sealed = builder.seal(containers)?;
+    containers.put(&sealed)?;
+    Ok(sealed)
+}
+
+/// Reads chunks, several regions at once where the next ones lie in them.
+struct Reader<'a> {
+    containers: &'a Containers,
+    /// The container that was read last.
+    view: Option<Arc<CatalogView>>,
+    held: VecDeque<(Arc<CatalogView>, PlainRegion)>,
+}
+
+impl Reader<'_> {
+    /// Appends the bytes of the first of these chunks.
+    fn add(&mut self, chunks: &[Copied], to: &mut Vec<u8>) -> Result<(), ContainerError> {
+        let Some(first) = chunks.first() else {
+            return Ok(());
+        };
+        if self.held_bytes(first, to)? {
+            return Ok(());
+        }
+        // A generation that was replaced meanwhile is followed chunk by chunk.
+        if self.load(chunks).is_ok() && self.held_bytes(first, to)? {
+            return Ok(());
+        }
+        let bytes = self.containers.read_chunk(first.from)?;
+        if bytes.len() == first.len as usize
+            && self.containers.fingerprinter().chunk(&bytes) == first.fingerprint
+        {
+            to.extend_from_slice(&bytes);
+            return Ok(());
+        }
+        Err(ContainerError::Missing {
+            container: first.from.container,
+        })
+    }
+
+    fn held_bytes(&self, chunk: &Copied, to: &mut Vec<u8>) -> Result<bool, ContainerError> {
+        let of_container = self
+            .held
+            .iter()
+            .filter(|(view, _)| view.requested() == chunk.from.container);
+        for (view, region) in of_container {
+            let Some(bytes) = region.slot_bytes(view, chunk.from.slot) else {
+                continue;
+            };
+            self.containers.verify_chunk(view, chunk.from.slot, bytes)?;
+            to.extend_from_slice(bytes);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Reads the region of the first chunk, and those after it that the next chunks lie in.
+    fn load(&mut self, chunks: &[Copied]) -> Result<(), ContainerError> {
+        let Some(first) = chunks.first() else {
+            return Ok(());
+        };
+        let container = first.from.container;
+        let view = match &self.view {
+            Some(view) if view.requested() == container => Arc::clone(view),
+            _ => self.containers.catalog(container)?,
+        };
+        self.view = Some(Arc::clone(&view));
+        let region = |chunk: &Copied| view.region_of(chunk.from.slot).map(|region| region.get());
+        let Some(begin) = region(first) else { return Ok(()) };
+        let mut end = begin + 1;
+        for chunk in chunks {
+            match region(chunk).filter(|_| chunk.from.container == container) {
+                Some(number) if number == end && (end - begin) < READ_REGIONS_MAX as u32 => end += 1,
+                Some(number) if (begin..end).contains(&number) => {}
+                _ => break,
+            }
+        }
+        let (Ok(begin), Ok(end)) = (RegionIndex::new(begin), RegionIndex::new(end)) else {
+            return Ok(());
+        };
+        for read in self.containers.read_regions(&view, begin..end)? {
+            if self.held.len() >= HELD_REGIONS_MAX {
+                self.held.pop_front();
+            }
+            self.held.push_back((Arc::clone(&view), read));
+        }
+        Ok(())
+    }
+}

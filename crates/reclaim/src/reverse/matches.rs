@@ -1,0 +1,114 @@
+//! What of an older backup a later one has too [RevDedup 2.4.1] (R2).
+//!
+//! Segments first: a segment that the later backup has is there as a whole, and no chunk of it is looked at. The chunks of the
+//! others are looked for among all chunks of the later one. The paper holds an index of the later backup's chunks; here what is
+//! held is of the older one, and of that only what is in no common segment, so memory follows the difference of two backups.
+
+use std::collections::HashMap;
+
+use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
+use types::{ChunkLocation, Fingerprint, SlotRange};
+
+use crate::slots::SlotMap;
+
+/// A chunk of the older backup that is in no segment of the later one.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    /// Where the older backup has it.
+    place: ChunkLocation,
+    /// Where the later one has it in its stream, if it does.
+    offset: Option<u64>,
+}
+
+/// Where a later stream has what an older one has.
+#[derive(Debug, Default)]
+pub(super) struct Matches {
+    segments: HashMap<Fingerprint, Option<u64>>,
+    chunks: HashMap<Fingerprint, Chunk>,
+}
+
+/// Calls `each` with every segment of a stream and where it begins, in order.
+fn segments(
+    nodes: &dyn NodeSource,
+    root: &TreeRoot,
+    each: &mut dyn FnMut(u64, &TreeRoot) -> Result<(), RecipeError>,
+) -> Result<(), RecipeError> {
+    // What comes next is last.
+    let mut todo = vec![*root];
+    let mut offset = 0;
+    while let Some(node) = todo.pop() {
+        if node.level.get() == 1 {
+            each(offset, &node)?;
+            offset += node.len;
+        } else {
+            todo.extend(child_nodes(nodes, &node)?.into_iter().rev());
+        }
+    }
+    Ok(())
+}
+
+impl Matches {
+    /// Of two streams; without a later one nothing matches.
+    ///
+    /// # Errors
+    /// Of nodes and catalogs.
+    pub(super) fn find(
+        nodes: &dyn NodeSource,
+        old: &TreeRoot,
+        new: Option<&TreeRoot>,
+    ) -> Result<Self, RecipeError> {
+        let mut found = Self::default();
+        segments(nodes, old, &mut |_, segment| {
+            found.segments.insert(segment.fingerprint, None);
+            Ok(())
+        })?;
+        if let Some(new) = new {
+            segments(nodes, new, &mut |offset, segment| {
+                if let Some(known) = found.segments.get_mut(&segment.fingerprint) {
+                    known.get_or_insert(offset);
+                }
+                Ok(())
+            })?;
+        }
+        segments(nodes, old, &mut |_, segment| {
+            if found.segment(&segment.fingerprint).is_some() {
+                return Ok(());
+            }
+            for child in open_node(nodes, segment)? {
+                if let Place::At(place) = child.place {
+                    found
+                        .chunks
+                        .entry(child.fingerprint)
+                        .or_insert(Chunk { place, offset: None });
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(new) = new.filter(|_| !found.chunks.is_empty()) {
+            for reference in ChunkRefs::whole(nodes, new) {
+                let reference = reference?;
+                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint) {
+                    chunk.offset.get_or_insert(reference.offset);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where the later stream has a segment.
+    pub(super) fn segment(&self, fingerprint: &Fingerprint) -> Option<u64> {
+        self.segments.get(fingerprint).copied().flatten()
+    }
+
+    /// Where the later stream has a chunk that is in no common segment.
+    pub(super) fn chunk(&self, fingerprint: &Fingerprint) -> Option<u64> {
+        self.chunks.get(fingerprint)?.offset
+    }
+
+    /// The places of chunks that the later stream does not have.
+    pub(super) fn add_unmatched(&self, to: &mut SlotMap) {
+        for chunk in self.chunks.values().filter(|chunk| chunk.offset.is_none()) {
+            to.insert(chunk.place.container, SlotRange::one(chunk.place.slot));
+        }
+    }
+}

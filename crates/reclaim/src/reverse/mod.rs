@@ -1,0 +1,371 @@
+//! Reverse deduplication: an older backup is rewritten to refer forward to a later one of its series, and keeps apart what only it has
+//! [RevDedup 2.4, 2.5] (R2, R3, R4).
+//!
+//! Out of line, beside backups, restores and prunes. A session of a reserved series pins both backups, writes archive containers and
+//! the nodes of the new trees, reads them back, and commits them; then the backup's next manifest revision has the new roots, and
+//! what was committed is forgotten. Nothing is removed here: what the backup has let go of, [`crate::prune`] finds as ever.
+//!
+//! What must hold (docs/protocol.md, "Archival revisions"): until the revision is there, what it will reach is kept by the commit of
+//! the rewrite; the revision is made only of the roots that were read; a process that dies leaves a session to end, or a commit
+//! that whoever comes next completes.
+
+mod archive;
+mod matches;
+mod nodes;
+mod shared;
+mod trees;
+
+use std::sync::Arc;
+
+use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRoot};
+use format::session::ARCHIVAL_SERIES;
+use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, TreeRoot};
+use session::{Begin, ChainLink, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy};
+use types::{ContainerId, SeriesId, SessionId};
+
+use crate::error::{ReclaimError, Result};
+use crate::links::Links;
+use crate::prune::Context;
+use crate::slots::SlotMap;
+
+use archive::{Archive, Numbers};
+use matches::Matches;
+use nodes::NodeWriter;
+use trees::{Counts, Trees};
+
+/// A backup that is to become archival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Its series.
+    pub series: SeriesId,
+    /// The backup.
+    pub backup: SessionId,
+    /// The next one of the series, which it will refer forward to.
+    pub onto: SessionId,
+}
+
+/// How backups are rewritten.
+#[derive(Debug, Clone)]
+pub struct OptimizeOptions {
+    /// The times that sessions go by.
+    pub policy: SessionPolicy,
+    /// The process id that the session shows, for messages only.
+    pub process: u32,
+    /// Threads that read and write containers; at least 1.
+    pub workers: usize,
+    /// Memory for nodes, in bytes.
+    pub node_cache_bytes: u64,
+}
+
+/// What became of one backup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Optimized {
+    /// Whether it is archival now. Otherwise it was not due any more.
+    pub is_done: bool,
+    /// Bytes of its streams.
+    pub bytes: u64,
+    /// Those that are the later backup's now.
+    pub bytes_forward: u64,
+    /// Those that stay where they are, since other live backups have them.
+    pub bytes_shared: u64,
+    /// Plain bytes that only it has, copied to archive containers, each content once.
+    pub bytes_archived: u64,
+    /// Bytes written: archive containers, nodes, copies of catalogs.
+    pub bytes_stored: u64,
+    /// Segments of its streams.
+    pub segments: u64,
+}
+
+/// Rewrites a backup. It is as readable as before at any moment, and after any error.
+///
+/// # Errors
+/// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has changed for any backup.
+pub fn optimize(context: &Context<'_>, options: &OptimizeOptions, due: Due) -> Result<Optimized> {
+    let begin = Begin {
+        series: ARCHIVAL_SERIES,
+        name: SeriesName {
+            host: Vec::new(),
+            paths: Vec::new(),
+        },
+        process: options.process,
+        policy: options.policy,
+    };
+    let session = Session::begin(context.sealer, begin)?;
+    context.containers.know_moved(session.view().moved());
+    let pulse = session.start_pulse()?;
+    // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
+    context.sealer.barrier()?;
+    let written = write(context, options, due, &session);
+    drop(pulse);
+    match written {
+        Ok(Some(rewrite)) => {
+            let mut done = rewrite.optimized;
+            session.commit(rewrite.backup)?;
+            done.is_done = replace(context, session.id(), due, &rewrite.from, &rewrite.to)?;
+            Ok(done)
+        }
+        nothing => {
+            // What it has put goes by its ending.
+            let ended = session.end();
+            nothing?;
+            ended?;
+            Ok(Optimized::default())
+        }
+    }
+}
+
+/// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may.
+///
+/// # Errors
+/// Of the storage.
+pub fn complete(context: &Context<'_>) -> Result<u64> {
+    let list = context.manifests.list()?;
+    let mut completed = 0;
+    for rewrite in list.rewrites() {
+        let Some(backup) = rewrite.backup() else { continue };
+        // The eldest: what it refers forward to is later.
+        let Some((of, revision)) = backup.parents.first().copied() else {
+            continue;
+        };
+        let from = list.get(of).filter(|entry| entry.backup().is_some());
+        let read = from.map(|entry| context.manifests.read(entry.series(), of, revision));
+        let (Some(entry), Some(Ok(read))) = (from, read) else {
+            context.manifests.forget(ARCHIVAL_SERIES, rewrite.session())?;
+            continue;
+        };
+        let due = Due {
+            series: entry.series(),
+            backup: of,
+            onto: backup.next.unwrap_or(of),
+        };
+        let from = crate::condemn::backup_of(&read.manifest).map_or(&[][..], |backup| &backup.streams);
+        replace(context, rewrite.session(), due, from, backup)?;
+        completed += 1;
+    }
+    Ok(completed)
+}
+
+/// Makes the roots of a committed rewrite the backup's, where it has those that were read, and is not held; and lets go of the
+/// rewrite. Whether the backup has them now.
+fn replace(
+    context: &Context<'_>,
+    rewrite: SessionId,
+    due: Due,
+    from: &[StreamRoot],
+    to: &Backup,
+) -> Result<bool> {
+    let mut is_done = false;
+    let revised = context.manifests.revise(due.series, due.backup, |present| {
+        is_done = present.backup.streams == to.streams && present.backup.next == to.next;
+        let may = present.backup.streams == from
+            && present.backup.hold_until.is_none()
+            && !present.is_in_doubt
+            && !present.may_be_forgotten
+            && present.unread.is_none();
+        if is_done || !may {
+            return Ok(None);
+        }
+        is_done = true;
+        Ok(Some(Backup {
+            streams: to.streams.clone(),
+            next: to.next,
+            ..present.backup.clone()
+        }))
+    });
+    match revised {
+        Ok(_) => {}
+        Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. } | SessionError::Damaged(_)) => {
+            is_done = false;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
+    Ok(is_done)
+}
+
+/// A rewrite that is stored, and not committed.
+struct Rewrite {
+    /// The streams that were read.
+    from: Vec<StreamRoot>,
+    to: Backup,
+    /// As the session commits it.
+    backup: Backup,
+    optimized: Optimized,
+}
+
+fn write(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    due: Due,
+    session: &Session,
+) -> Result<Option<Rewrite>> {
+    let mut list = ManifestList::default();
+    let both = session.choose_parents(|listed| {
+        list.clone_from(listed);
+        if is_due(listed, due) {
+            vec![due.backup, due.onto]
+        } else {
+            Vec::new()
+        }
+    })?;
+    let [older, later] = &both[..] else {
+        return Ok(None);
+    };
+    let (Some(old), Some(new)) = (older.backup(), later.backup()) else {
+        return Ok(None);
+    };
+    let links = context.manifests.chains(&list, &both)?;
+    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes)
+        .with_streams(Arc::new(Links::of(links)));
+    let broken = |source| ReclaimError::NotRewritten {
+        backup: due.backup,
+        source,
+    };
+    let mut streams = Vec::with_capacity(old.streams.len());
+    let mut unmatched = SlotMap::default();
+    for (number, stream) in old.streams.iter().enumerate() {
+        let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
+        let later = new
+            .streams
+            .get(number)
+            .map(|other| (number, other))
+            .filter(is_same_role);
+        let later = later.or_else(|| new.streams.iter().enumerate().find(is_same_role));
+        let root = later.map(|(_, stream)| TreeRoot::from(stream));
+        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref()).map_err(broken)?;
+        matches.add_unmatched(&mut unmatched);
+        streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+    }
+    let others = list.backups().filter_map(|entry| {
+        let backup = entry.backup()?;
+        let is_other = entry.session() != due.backup && entry.session() != due.onto;
+        (is_other && backup.next.is_none()).then_some((entry.session(), backup))
+    });
+    let shared = shared::of(context, &unmatched, others)?;
+    drop(unmatched);
+    let mut numbers = Numbers::new(session.id());
+    let mut archive = Archive::new(context.packing.container_bytes);
+    let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
+    let mut trees = Trees {
+        nodes: &nodes,
+        shared: &shared,
+        numbers: &mut numbers,
+        archive: &mut archive,
+        writer: &mut writer,
+        counts: Counts::default(),
+        of: due.backup,
+    };
+    let mut roots = Vec::with_capacity(streams.len());
+    for (stream, matches, number) in streams {
+        let name = StreamName {
+            series: later.series(),
+            backup: due.onto,
+            stream: u16::try_from(number).unwrap_or(u16::MAX),
+        };
+        let root = trees.stream(&TreeRoot::from(stream), &matches, name)?;
+        roots.push(StreamRoot {
+            location: root.location,
+            ..stream.clone()
+        });
+    }
+    let counts = trees.counts;
+    writer.finish()?;
+    let (mut put, mut stored) = archive.write(
+        context.containers,
+        &mut numbers,
+        context.packing,
+        options.workers.max(1),
+        context.progress,
+    )?;
+    put.append(&mut writer.put);
+    stored += writer.stored;
+    let to = Backup {
+        streams: roots,
+        next: Some(due.onto),
+        ..old.clone()
+    };
+    let mut links = context.manifests.chains(&list, [later])?;
+    links.push(ChainLink {
+        series: later.series(),
+        session: due.onto,
+        revision: later.stored.revision,
+        backup: new.clone(),
+    });
+    read_back(context, options, &to, links).map_err(broken)?;
+    let optimized = Optimized {
+        is_done: false,
+        bytes: old.streams.iter().map(|stream| stream.len).sum(),
+        bytes_forward: counts.forward,
+        bytes_shared: counts.shared,
+        bytes_archived: archive.bytes,
+        bytes_stored: stored,
+        segments: counts.segments,
+    };
+    let backup = Backup {
+        containers: spans(put),
+        adopted: Vec::new(),
+        hold_until: None,
+        totals: BackupTotals {
+            bytes_stored: stored,
+            bytes_new: archive.bytes,
+            ..old.totals
+        },
+        ..to.clone()
+    };
+    Ok(Some(Rewrite {
+        from: old.streams.clone(),
+        to,
+        backup,
+        optimized,
+    }))
+}
+
+/// Whether a backup is still to be rewritten: both are there, for sure, and it does not refer to the later one yet.
+fn is_due(list: &ManifestList, due: Due) -> bool {
+    let sure = |id| list.get(id).filter(|entry: &&ManifestEntry| !entry.is_in_doubt());
+    let backup = |id| sure(id).and_then(ManifestEntry::backup);
+    let (Some(old), Some(_)) = (backup(due.backup), backup(due.onto)) else {
+        return false;
+    };
+    due.backup < due.onto && old.hold_until.is_none() && old.next != Some(due.onto)
+}
+
+/// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its
+/// references lead to now.
+fn read_back(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    to: &Backup,
+    links: Vec<ChainLink>,
+) -> Result<(), RecipeError> {
+    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes)
+        .with_streams(Arc::new(Links::of(links)));
+    for stream in &to.streams {
+        for reference in ChunkRefs::whole(&nodes, &TreeRoot::from(stream)) {
+            reference?;
+        }
+    }
+    Ok(())
+}
+
+/// Containers as manifests name them.
+fn spans(mut put: Vec<ContainerId>) -> Vec<ContainerSpan> {
+    put.sort_unstable_by_key(|id| (id.kind, id.sequence));
+    let mut spans: Vec<ContainerSpan> = Vec::new();
+    for id in put {
+        match spans.last_mut() {
+            Some(last) if last.kind == id.kind && last.first.get() + last.count == id.sequence.get() => {
+                last.count += 1;
+            }
+            _ => spans.push(ContainerSpan {
+                kind: id.kind,
+                first: id.sequence,
+                count: 1,
+            }),
+        }
+    }
+    spans
+}

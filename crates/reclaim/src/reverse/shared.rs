@@ -1,0 +1,53 @@
+//! Which chunks of a backup other live backups refer to, of whatever series [RevDedup 2.4.2] (R3).
+//!
+//! Those stay where they are. Nothing is lost where this is wrong: what is removed marks decide, which know every backup. A chunk
+//! that is passed over here is stored twice, no more; so the archival backups of other series are not asked, of which there may be
+//! thousands.
+
+use format::manifest::Backup;
+use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
+
+use crate::error::Result;
+use crate::mark::{self, Visit, Walk};
+use crate::prune::Context;
+use crate::slots::SlotMap;
+
+struct Meeting<'a> {
+    wanted: &'a SlotMap,
+    /// Nodes that were come by.
+    seen: SlotMap,
+    met: SlotMap,
+}
+
+impl Visit for Meeting<'_> {
+    fn node(&mut self, at: ChunkLocation) -> bool {
+        self.seen.insert(at.container, SlotRange::one(at.slot))
+    }
+
+    fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
+        if let Some(wanted) = self.wanted.get(container) {
+            self.met.add(container, &wanted.within(slots));
+        }
+    }
+}
+
+/// Which of the wanted slots these backups reach. Every node of theirs is read once.
+///
+/// # Errors
+/// `Unmarkable`, `Interrupted`; of the storage.
+pub(super) fn of<'a>(
+    context: &Context<'_>,
+    wanted: &SlotMap,
+    backups: impl IntoIterator<Item = (SessionId, &'a Backup)>,
+) -> Result<SlotMap> {
+    let mut meeting = Meeting {
+        wanted,
+        seen: SlotMap::default(),
+        met: SlotMap::default(),
+    };
+    let mut walk = Walk::new(context.nodes, context.progress);
+    for (session, backup) in backups {
+        mark::backup(&mut walk, backup, &mut meeting).map_err(|error| error.of(session))?;
+    }
+    Ok(meeting.met)
+}
