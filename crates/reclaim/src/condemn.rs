@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
-use format::session::ARCHIVAL_SERIES;
 use session::{
     CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest,
 };
@@ -137,19 +136,19 @@ pub(crate) fn plan(
 }
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
-/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. But where
-/// backups are rewritten as archival ones (R2), the lower revision may reach what is gone, and not what the unread one has instead.
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. An archival revision
+/// lets go of what lower ones reach (R2), but nobody acts on one before it is covered by marks: of one that is, no lower one will do.
 pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
 ) -> Result<()> {
-    let rewrites = list.entries.iter().any(|entry| entry.series() == ARCHIVAL_SERIES);
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
         let is_told = session.is_some_and(|session| {
-            let was_archival = || covers.get(&session).is_some_and(|known| known.next.is_some());
-            let is_final = || list.get(session).is_some_and(ManifestEntry::is_forgotten);
-            list.has(session) && (is_final() || !(rewrites || was_archival()))
+            let archival = covers.get(&session).filter(|known| known.next.is_some());
+            let counts = list.get(session).map(|entry| entry.stored.revision);
+            list.has(session)
+                && archival.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision))
         });
         if !is_told {
             return Err(unreadable(object));

@@ -24,6 +24,7 @@ use crate::known::Known;
 use crate::marks::{self, InForce};
 use crate::plan::Limits;
 use crate::progress::{Progress, Waiting, WaitingRole};
+use crate::reverse;
 use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
@@ -271,6 +272,11 @@ fn run(
         let mut known = Known::load(context, options, listed)?;
         if round == 0 && finish::expire_abandoned(context, options, session, &known.census, &mut report)? {
             // What they left goes by their endings.
+            known.look(context, None)?;
+        }
+        if round == 0 && reverse::has_rewrites(&known.census.manifests) {
+            // Of a process that died, mostly: what it has committed keeps what it would let go of.
+            reverse::complete(context)?;
             known.look(context, None)?;
         }
         let mut limits = known.limits(options);

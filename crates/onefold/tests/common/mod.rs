@@ -16,6 +16,7 @@ pub mod beside;
 pub mod clock;
 pub mod explained;
 pub mod parts;
+pub mod play;
 pub mod pruning;
 pub mod reclaimer;
 pub mod storage;

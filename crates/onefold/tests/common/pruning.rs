@@ -178,8 +178,17 @@ pub fn assert_nothing_unexplained_but_holes(process: &Process, when: &str) {
 fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
     let reclaimer = Reclaimer::new(process.clone());
     let mut reached = Slots::new();
-    for entry in reclaimer.manifests.list().unwrap().backups() {
+    let manifests = reclaimer.manifests.list().unwrap();
+    for entry in manifests.backups() {
         reached.extend(reclaimer.reached_by(entry.backup().unwrap()));
+    }
+    // What archival backups refer forward to is kept for them, forgotten or not.
+    for link in reclaimer
+        .manifests
+        .chains(&manifests, manifests.backups())
+        .unwrap()
+    {
+        reached.extend(reclaimer.reached_by(&link.backup));
     }
     let opened = config::open(&process.env, Credential::NoPassword).unwrap();
     let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRoot};
 use format::session::ARCHIVAL_SERIES;
 use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, TreeRoot};
-use session::{Begin, ChainLink, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy};
+use session::{
+    Begin, ChainLink, CoveredBackup, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy,
+};
 use types::{ContainerId, SeriesId, SessionId};
 
 use crate::error::{ReclaimError, Result};
@@ -114,6 +116,12 @@ pub fn optimize(context: &Context<'_>, options: &OptimizeOptions, due: Due) -> R
     }
 }
 
+/// Whether something was committed that is to become a revision of a backup.
+pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
+    let is_rewrite = |backup: &CoveredBackup| backup.series == ARCHIVAL_SERIES;
+    list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite)
+}
+
 /// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may.
 ///
 /// # Errors
@@ -159,7 +167,6 @@ fn replace(
         is_done = present.backup.streams == to.streams && present.backup.next == to.next;
         let may = present.backup.streams == from
             && present.backup.hold_until.is_none()
-            && !present.is_in_doubt
             && !present.may_be_forgotten
             && present.unread.is_none();
         if is_done || !may {
@@ -325,9 +332,11 @@ fn write(
 
 /// Whether a backup is still to be rewritten: both are there, for sure, and it does not refer to the later one yet.
 fn is_due(list: &ManifestList, due: Due) -> bool {
-    let sure = |id| list.get(id).filter(|entry: &&ManifestEntry| !entry.is_in_doubt());
-    let backup = |id| sure(id).and_then(ManifestEntry::backup);
-    let (Some(old), Some(_)) = (backup(due.backup), backup(due.onto)) else {
+    // What cannot be read of the older one was torn, or said of tags and holds; it is not forgotten.
+    let older = list.get(due.backup).filter(|entry| !entry.may_be_forgotten);
+    let later = list.get(due.onto).filter(|entry| !entry.is_in_doubt());
+    let backup = |entry: Option<_>| entry.and_then(ManifestEntry::backup);
+    let (Some(old), Some(_)) = (backup(older), backup(later)) else {
         return false;
     };
     due.backup < due.onto && old.hold_until.is_none() && old.next != Some(due.onto)

@@ -1,0 +1,111 @@
+//! A crash at every storage operation of making backups archival, of forgetting and pruning them, and of making them archival anew.
+//! After each, all that must hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::How;
+use common::play::{Play, every, everything, everything_at_once, policies};
+use onefold::{Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
+
+/// Every series has this live window.
+fn optimize(store: &Store, live: usize) -> OptimizeReport {
+    let all = store.snapshots().unwrap().snapshots;
+    let live: BTreeMap<_, _> = all.iter().map(|snapshot| (snapshot.series, live)).collect();
+    let request = OptimizeRequest { live, workers: 1 };
+    store.optimize(&request, &Monitor::default()).unwrap()
+}
+
+/// Two series that share content, each backup with something of its own.
+fn fill(play: &Play) -> Vec<SessionId> {
+    let plain = How::plain();
+    vec![
+        play.back_up("/a", &[0, 1, 2], &plain),
+        play.back_up("/b", &[0, 1, 3], &plain),
+        play.back_up("/a", &[4, 1, 2], &plain),
+        play.back_up("/b", &[0, 5, 3], &plain),
+        play.back_up("/a", &[4, 6, 2, 7], &plain),
+    ]
+}
+
+#[test]
+fn a_crash_in_making_backups_archival() {
+    let play = Play::new(71);
+    fill(&play);
+    play.prune(&everything());
+    play.record(policies(), every(9));
+    let report = optimize(&play.process.open(), 1);
+    assert_eq!(report.backups.len(), 3);
+    assert!(report.backups.iter().all(|(_, done)| done.is_done), "{report:?}");
+    play.verify_all();
+}
+
+/// What they let go of goes, then the oldest, then one in the middle, whose chunks others refer forward to.
+#[test]
+fn a_crash_in_pruning_archival_backups() {
+    let play = Play::new(72);
+    let ids = fill(&play);
+    optimize(&play.process.open(), 1);
+    play.record(policies(), every(17));
+    play.prune(&everything());
+    play.forget(&ids[..1]);
+    play.prune(&everything_at_once());
+    play.forget(&ids[3..4]);
+    play.prune(&everything_at_once());
+    play.verify_all();
+}
+
+/// A backup whose next one was forgotten refers forward to the one after that.
+#[test]
+fn a_crash_in_making_a_backup_archival_anew() {
+    let play = Play::new(73);
+    let ids = fill(&play);
+    optimize(&play.process.open(), 1);
+    play.prune(&everything());
+    play.record(policies(), every(11));
+    play.forget(&ids[2..3]);
+    let report = optimize(&play.process.open(), 1);
+    assert_eq!(report.backups.len(), 1, "{report:?}");
+    play.prune(&everything_at_once());
+    play.verify_all();
+}
+
+/// A process that dies when what it has rewritten is committed: the next one completes it, as does a prune.
+#[test]
+fn what_was_committed_and_not_put_in_its_place_is_completed() {
+    for prunes in [false, true] {
+        let play = Play::new(74);
+        fill(&play);
+        let dying = play.process.beside(900);
+        let storage = dying.storage.clone();
+        let committed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let seen = Arc::clone(&committed);
+        dying.watched.set_before(move |asked, name| {
+            // The first revision that is put is that of the backup that is rewritten.
+            if asked == common::Asked::Put && name.starts_with("backups/") && name.ends_with(".1") {
+                seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                storage.kill();
+            }
+        });
+        let store = dying.open();
+        let all = store.snapshots().unwrap().snapshots;
+        let live = all.iter().map(|snapshot| (snapshot.series, 1)).collect();
+        let request = OptimizeRequest { live, workers: 1 };
+        store.optimize(&request, &Monitor::default()).unwrap_err();
+        assert_eq!(committed.load(std::sync::atomic::Ordering::Relaxed), 1);
+        dying.watched.clear_before();
+        let store = play.process.open();
+        if prunes {
+            play.prune(&everything());
+        } else {
+            let report = optimize(&store, 10);
+            assert_eq!((report.completed, report.backups.len()), (1, 0), "{report:?}");
+        }
+        let report = optimize(&store, 1);
+        assert_eq!((report.completed, report.backups.len()), (0, 2), "{report:?}");
+        play.assert_kept(&play.process.open(), &play.told().clone(), "at the end");
+    }
+}
