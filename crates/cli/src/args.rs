@@ -3,6 +3,7 @@
 mod filter;
 mod idle;
 mod lab;
+mod optimize;
 mod prune;
 mod retention;
 mod series;
@@ -14,6 +15,7 @@ use onefold::{Cap, Capping};
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
+pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Series, Which};
@@ -137,6 +139,8 @@ pub(crate) enum Command {
     /// Say or set how the backups of a series are laid out
     #[command(subcommand)]
     Series(Series),
+    /// Make older backups of series with layout hybrid refer forward to newer ones, out of line
+    Optimize(Optimize),
     /// Look after the index
     #[command(subcommand)]
     Index(Index),

@@ -10,6 +10,7 @@ mod init;
 mod key;
 mod lab;
 mod ls;
+mod optimize;
 mod pipeline;
 mod prune;
 mod restore;
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Unhold(args) => revise::unhold(global, args, output),
         Command::Check(args) => check::run(global, args, output),
         Command::Stats(args) => stats::run(global, args, output),
+        Command::Optimize(args) => optimize::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),
         Command::Series(args) => series::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),

@@ -1,16 +1,18 @@
 //! Making older backups of a series archival, out of line (R2, R5).
 //!
 //! Which backups are live is said by the live window: the newest so many of a series. The others are due, each onto the next one
-//! that is not forgotten; so is an archival one again whose next backup was forgotten since.
+//! that is not forgotten; so is an archival one again whose next backup was forgotten since. A held backup stays as it is.
 
 use std::collections::BTreeMap;
 
+use format::series::Layout;
 use reclaim::Due;
 use session::{ManifestEntry, ManifestList};
 use types::{SeriesId, SessionId};
 
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
+use crate::series::AllSettings;
 use crate::store::Store;
 
 pub use reclaim::Optimized;
@@ -18,8 +20,10 @@ pub use reclaim::Optimized;
 /// What is to be made archival.
 #[derive(Debug, Clone, Default)]
 pub struct OptimizeRequest {
-    /// The live window of each series, in backups, at least 1; those that are not named stay as they are.
-    pub live: BTreeMap<SeriesId, usize>,
+    /// Backups of this series alone; `None`: of every series whose layout is `hybrid`.
+    pub series: Option<SeriesId>,
+    /// A live window instead of the one that is set; then the layout has no say either.
+    pub live: Option<u16>,
     /// Threads that read and write containers; 0: one.
     pub workers: usize,
 }
@@ -35,7 +39,27 @@ pub struct OptimizeReport {
     pub warnings: Vec<String>,
 }
 
+/// A backup that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueBackup {
+    /// It.
+    pub id: SessionId,
+    /// The one that it will refer forward to.
+    pub onto: SessionId,
+    /// Bytes of its streams.
+    pub bytes: u64,
+}
+
 impl Store {
+    /// The backups that have left their live windows and are not archival yet, oldest first.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn due(&self, request: &OptimizeRequest) -> Result<Vec<DueBackup>> {
+        let due = self.find_due(request)?;
+        Ok(due.into_iter().map(|(_, due)| due).collect())
+    }
+
     /// Makes those backups archival that have left their live windows. Frees nothing by itself: what they let go of
     /// [`Self::prune`] removes.
     ///
@@ -59,41 +83,61 @@ impl Store {
         let (completed, warnings) = self.reclaiming(None, monitor, reclaim::complete)?;
         report.completed = completed;
         report.warnings = warnings;
-        let all = due(&self.manifests.list()?, &request.live);
-        monitor.begin_part(WorkUnit::Backups, all.len() as u64);
-        for due in all {
-            let (done, warnings) =
-                self.reclaiming(None, monitor, |context| reclaim::optimize(context, &options, due))?;
-            report.backups.push((due.backup, done));
+        let all = self.find_due(request)?;
+        monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
+        for (series, due) in all {
+            let what = Due {
+                series,
+                backup: due.id,
+                onto: due.onto,
+            };
+            let (done, warnings) = self.reclaiming(None, monitor, |context| {
+                reclaim::optimize(context, &options, what)
+            })?;
+            report.backups.push((due.id, done));
             report.warnings.extend(warnings);
-            monitor.add_done(1);
         }
         Ok(report)
     }
+
+    fn find_due(&self, request: &OptimizeRequest) -> Result<Vec<(SeriesId, DueBackup)>> {
+        let is_asked = |series| request.series.is_none_or(|asked| asked == series);
+        let settings = match request.live {
+            None => AllSettings::read(self, is_asked)?,
+            Some(_) => AllSettings::default(),
+        };
+        let live = |series| {
+            let (set, _) = settings.of(Some(series), None);
+            let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
+            request.live.or(of_layout).filter(|_| is_asked(series))
+        };
+        Ok(due(&self.manifests.list()?, &live))
+    }
 }
 
-/// The backups that have left their live windows and do not refer forward to the next one, oldest first.
-fn due(list: &ManifestList, live: &BTreeMap<SeriesId, usize>) -> Vec<Due> {
+/// Those that have left their live windows and do not refer forward to the next one, oldest first.
+fn due(list: &ManifestList, live: &dyn Fn(SeriesId) -> Option<u16>) -> Vec<(SeriesId, DueBackup)> {
     let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
-    for entry in list.backups().filter(|entry| live.contains_key(&entry.series())) {
+    for entry in list.backups() {
         series.entry(entry.series()).or_default().push(entry);
     }
     let mut all = Vec::new();
     for (series, backups) in series {
-        let live = live.get(&series).copied().unwrap_or(1).max(1);
-        let archival = backups.len().saturating_sub(live);
+        let Some(live) = live(series) else { continue };
+        let archival = backups.len().saturating_sub(live.max(1).into());
         let of_window = backups.windows(2).take(archival);
         all.extend(of_window.filter_map(|pair| {
             let [older, later] = pair else { return None };
-            let due = Due {
-                series,
-                backup: older.session(),
-                onto: later.session(),
-            };
             let backup = older.backup()?;
-            (backup.next != Some(due.onto) && backup.hold_until.is_none()).then_some(due)
+            let due = DueBackup {
+                id: older.session(),
+                onto: later.session(),
+                bytes: backup.streams.iter().map(|stream| stream.len).sum(),
+            };
+            let is_due = backup.next != Some(due.onto) && backup.hold_until.is_none();
+            is_due.then_some((series, due))
         }));
     }
-    all.sort_unstable_by_key(|due| due.backup);
+    all.sort_unstable_by_key(|(_, due)| due.id);
     all
 }

@@ -159,6 +159,10 @@ impl SettingsChange {
             let idle = [
                 (self.live_window.is_some(), "a live window"),
                 (self.segment_bytes.is_some(), "a segment length"),
+                (
+                    self.optimize_after_backup.is_some(),
+                    "whether backups are followed by optimize",
+                ),
             ];
             if let Some((_, what)) = idle.iter().find(|(is_said, _)| *is_said) {
                 return Err(Error::Setting(format!(

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use common::{How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
 use env::Storage;
@@ -29,10 +29,12 @@ fn prune(store: &Store) -> PruneReport {
 }
 
 /// Every series with this live window.
-fn optimize(store: &Store, live: usize) -> OptimizeReport {
-    let all = store.snapshots().unwrap().snapshots;
-    let live: BTreeMap<_, _> = all.iter().map(|snapshot| (snapshot.series, live)).collect();
-    let request = OptimizeRequest { live, workers: 2 };
+fn optimize(store: &Store, live: u16) -> OptimizeReport {
+    let request = OptimizeRequest {
+        live: Some(live),
+        workers: 2,
+        ..OptimizeRequest::default()
+    };
     store.optimize(&request, &Monitor::default()).unwrap()
 }
 

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::How;
@@ -12,11 +11,17 @@ use common::play::{Play, every, everything, everything_at_once, policies};
 use onefold::{Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
 
 /// Every series has this live window.
-fn optimize(store: &Store, live: usize) -> OptimizeReport {
-    let all = store.snapshots().unwrap().snapshots;
-    let live: BTreeMap<_, _> = all.iter().map(|snapshot| (snapshot.series, live)).collect();
-    let request = OptimizeRequest { live, workers: 1 };
-    store.optimize(&request, &Monitor::default()).unwrap()
+fn try_optimize(store: &Store, live: u16) -> Result<OptimizeReport, onefold::Error> {
+    let request = OptimizeRequest {
+        live: Some(live),
+        workers: 1,
+        ..OptimizeRequest::default()
+    };
+    store.optimize(&request, &Monitor::default())
+}
+
+fn optimize(store: &Store, live: u16) -> OptimizeReport {
+    try_optimize(store, live).unwrap()
 }
 
 /// Two series that share content, each backup with something of its own.
@@ -91,10 +96,7 @@ fn what_was_committed_and_not_put_in_its_place_is_completed() {
             }
         });
         let store = dying.open();
-        let all = store.snapshots().unwrap().snapshots;
-        let live = all.iter().map(|snapshot| (snapshot.series, 1)).collect();
-        let request = OptimizeRequest { live, workers: 1 };
-        store.optimize(&request, &Monitor::default()).unwrap_err();
+        try_optimize(&store, 1).unwrap_err();
         assert_eq!(committed.load(std::sync::atomic::Ordering::Relaxed), 1);
         dying.watched.clear_before();
         let store = play.process.open();

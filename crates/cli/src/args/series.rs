@@ -59,6 +59,18 @@ pub(crate) struct Change {
     /// 256M (4M unless set)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
     pub(crate) segment: Option<u32>,
+    /// Of layout hybrid: whether each backup is followed by `optimize` of its series (no unless set)
+    #[arg(long, value_enum, value_name = "ANSWER")]
+    pub(crate) optimize_after_backup: Option<Answer>,
+}
+
+/// Whether or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Answer {
+    /// It is
+    Yes,
+    /// It is not
+    No,
 }
 
 impl Change {
@@ -69,7 +81,7 @@ impl Change {
 
     /// Whether something is to be set that layout hybrid has alone.
     pub(crate) fn is_of_hybrid(&self) -> bool {
-        self.live.is_some() || self.segment.is_some()
+        self.live.is_some() || self.segment.is_some() || self.optimize_after_backup.is_some()
     }
 
     /// As the library has it.
@@ -78,7 +90,7 @@ impl Change {
             layout: self.layout.map(LayoutMode::layout),
             live_window: self.live,
             segment_bytes: self.segment,
-            optimize_after_backup: None,
+            optimize_after_backup: self.optimize_after_backup.map(|answer| answer == Answer::Yes),
         }
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, bail};
 use onefold::{
     BackupOptions, BackupReport, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource, IngestOptions,
-    LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
+    Layout, LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
-use super::pipeline;
+use super::{optimize, pipeline};
 use crate::args::{Backup, CompressionMode, EvictionMode, Global};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, rate};
@@ -123,11 +123,28 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
     })?;
     print(output, &report)?;
+    if report.settings.optimize_after_backup && report.settings.layout == Layout::Hybrid {
+        optimize_after(&store, &report, output)?;
+    }
     Ok(if report.totals.files_failed > 0 {
         Code::Incomplete
     } else {
         Code::Success
     })
+}
+
+/// The backup is safe: what goes wrong here is told, and the next one or `onefold optimize` does what is left to do.
+fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Result<()> {
+    let Some(name) = &report.settings.name else {
+        return Ok(());
+    };
+    match optimize::optimize(store, Some(store.series_id(name)), output) {
+        Ok(done) => optimize::say(&done, output),
+        Err(error) => Ok(output.warn(format!(
+            "backup {} is safe; those before it could not be made archival: {error:#}; `onefold optimize` tries again",
+            report.id
+        ))?),
+    }
 }
 
 fn tree_options(global: &Global, args: &Backup) -> Result<TreeOptions> {

@@ -1,10 +1,10 @@
 //! `onefold series`
 
 use anyhow::{Context, Result, bail};
-use onefold::{Layout, SeriesId, SeriesName, SeriesSettings, SettingsOf, Store};
+use onefold::{Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store};
 use serde::Serialize;
 
-use crate::args::{Global, Series, Which};
+use crate::args::{self, Global, Which};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, lossy};
 
@@ -21,6 +21,7 @@ struct Row {
     layout: &'static str,
     live_window: Option<u16>,
     segment_bytes: Option<u32>,
+    optimize_after_backup: Option<bool>,
     set: &'static str,
 }
 
@@ -31,16 +32,16 @@ struct Told {
     source: SettingsOf,
 }
 
-pub(crate) fn run(global: &Global, args: &Series, output: Output) -> Result<Code> {
+pub(crate) fn run(global: &Global, args: &args::Series, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     match args {
-        Series::List => list(&store, output),
-        Series::Show(which) => {
+        args::Series::List => list(&store, output),
+        args::Series::Show(which) => {
             let told = find(&store, which)?;
             show(&told, output)?;
             Ok(Code::Success)
         }
-        Series::Set(set) => {
+        args::Series::Set(set) => {
             let found = find(&store, &set.which)?;
             let change = set.change.change();
             let (settings, source) = match &found.named {
@@ -132,6 +133,7 @@ fn row(told: &Told) -> Row {
         layout: settings.layout.word(),
         live_window: is_hybrid.then_some(settings.live_window),
         segment_bytes: is_hybrid.then_some(settings.segment_bytes),
+        optimize_after_backup: is_hybrid.then_some(settings.optimize_after_backup),
         set: word(told.source),
     }
 }
@@ -140,10 +142,15 @@ fn layout(settings: &SeriesSettings) -> String {
     match settings.layout {
         Layout::Inline => settings.layout.word().to_owned(),
         Layout::Hybrid => format!(
-            "{}, {} live, {}",
+            "{}, {} live, {}{}",
             settings.layout.word(),
             settings.live_window,
-            bytes(settings.segment_bytes.into())
+            bytes(settings.segment_bytes.into()),
+            if settings.optimize_after_backup {
+                ", optimized"
+            } else {
+                ""
+            }
         ),
     }
 }
@@ -168,7 +175,7 @@ fn words(name: &SeriesName) -> String {
 
 /// The series that is meant; one that is named in full may have no backup yet.
 fn find(store: &Store, which: &Which) -> Result<Told> {
-    let mut list = store.series()?;
+    let list = store.series()?;
     if which.default {
         let (settings, source) = list.default;
         return Ok(Told {
@@ -177,15 +184,8 @@ fn find(store: &Store, which: &Which) -> Result<Told> {
             source,
         });
     }
-    let found = if let Some(text) = &which.id {
-        let digits = text.to_ascii_lowercase();
-        let begins = |series: &onefold::Series| series.id.to_string().starts_with(&digits);
-        list.series.retain(begins);
-        match list.series.len() {
-            0 => bail!("no series has an id that begins with {text}; `onefold series list` shows them"),
-            1 => list.series.pop(),
-            more => bail!("the ids of {more} series begin with {text}; give more digits"),
-        }
+    let series = if let Some(text) = &which.id {
+        by_id(&list, text)?.clone()
     } else {
         let name = name(which)?;
         let id = store.series_id(&name);
@@ -198,15 +198,31 @@ fn find(store: &Store, which: &Which) -> Result<Told> {
                     source,
                 });
             }
-            found => found,
+            Some(series) => series,
         }
     };
-    let series = found.context("the series is gone")?;
     Ok(Told {
         named: Some((series.id, series.name, series.backups)),
         settings: series.settings,
         source: series.source,
     })
+}
+
+/// The one series whose id begins so.
+pub(super) fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
+    let digits = text.to_ascii_lowercase();
+    let mut found = list
+        .series
+        .iter()
+        .filter(|series| series.id.to_string().starts_with(&digits));
+    match (found.next(), found.count()) {
+        (None, _) => bail!("no series has an id that begins with {text}; `onefold series list` shows them"),
+        (Some(series), 0) => Ok(series),
+        (Some(_), more) => bail!(
+            "the ids of {} series begin with {text}; give more digits",
+            more + 1
+        ),
+    }
 }
 
 /// As `backup` names the series of these paths, or of this stream.

@@ -149,7 +149,7 @@ impl Archive {
                 let put = if progress.is_cancelled() {
                     Err(ReclaimError::Interrupted)
                 } else {
-                    fill(containers, planned, packing)
+                    fill(containers, planned, packing, progress)
                 };
                 match put {
                     Ok(sealed) => {
@@ -197,7 +197,12 @@ impl Archive {
     }
 }
 
-fn fill(containers: &Containers, planned: &Planned, packing: Packing) -> Result<SealedContainer> {
+fn fill(
+    containers: &Containers,
+    planned: &Planned,
+    packing: Packing,
+    progress: &dyn Progress,
+) -> Result<SealedContainer> {
     let mut builder = ContainerBuilder::new(planned.id, Generation::FIRST);
     let mut reader = Reader {
         containers,
@@ -211,6 +216,7 @@ fn fill(containers: &Containers, planned: &Planned, packing: Packing) -> Result<
         entries.push(PendingEntry::chunk(chunk.fingerprint, chunk.len));
         if plain.len() >= packing.region_bytes || n + 1 == planned.chunks.len() {
             let region = compress_region(std::mem::take(&mut plain), packing.compression);
+            progress.add_done(entries.iter().map(|entry| u64::from(entry.len)).sum());
             builder.append(region, &entries);
             entries.clear();
         }

@@ -27,6 +27,7 @@ use types::{ContainerId, SeriesId, SessionId};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
+use crate::progress::{Progress, Waiting};
 use crate::prune::Context;
 use crate::slots::SlotMap;
 
@@ -78,7 +79,8 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites a backup. It is as readable as before at any moment, and after any error.
+/// Rewrites a backup. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
+/// streams.
 ///
 /// # Errors
 /// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has changed for any backup.
@@ -251,7 +253,11 @@ fn write(
         let is_other = entry.session() != due.backup && entry.session() != due.onto;
         (is_other && backup.next.is_none()).then_some((entry.session(), backup))
     });
-    let shared = shared::of(context, &unmatched, others)?;
+    let quiet = Context {
+        progress: &OnlyCancel(context.progress),
+        ..*context
+    };
+    let shared = shared::of(&quiet, &unmatched, others)?;
     drop(unmatched);
     let mut numbers = Numbers::new(session.id());
     let mut archive = Archive::new(context.packing.container_bytes);
@@ -264,6 +270,7 @@ fn write(
         writer: &mut writer,
         counts: Counts::default(),
         of: due.backup,
+        progress: context.progress,
     };
     let mut roots = Vec::with_capacity(streams.len());
     for (stream, matches, number) in streams {
@@ -340,6 +347,20 @@ fn is_due(list: &ManifestList, due: Due) -> bool {
         return false;
     };
     due.backup < due.onto && old.hold_until.is_none() && old.next != Some(due.onto)
+}
+
+/// What is read to find out is not counted.
+struct OnlyCancel<'a>(&'a dyn Progress);
+
+impl Progress for OnlyCancel<'_> {
+    fn add_nodes(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
+    fn add_done(&self, _: u64) {}
+    fn waits_for(&self, _: &[Waiting]) {}
+    fn warn(&self, _: &str) {}
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
 }
 
 /// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its

@@ -19,6 +19,7 @@ use super::archive::{Archive, Numbers};
 use super::matches::Matches;
 use super::nodes::NodeWriter;
 use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
 use crate::slots::SlotMap;
 
 /// Bytes of stream by what became of them.
@@ -38,6 +39,7 @@ pub(super) struct Trees<'a, 'b> {
     pub(super) writer: &'a mut NodeWriter<'b>,
     pub(super) counts: Counts,
     pub(super) of: types::SessionId,
+    pub(super) progress: &'a dyn Progress,
 }
 
 /// One stream of it.
@@ -114,7 +116,11 @@ impl Trees<'_, '_> {
 
     /// `None`: it stays as it is.
     fn segment(&mut self, stream: &Stream<'_>, at: &TreeRoot, old: &Node) -> Result<Option<Node>> {
+        if self.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
         self.counts.segments += 1;
+        let archived = self.archive.bytes;
         let mut entries = Entries::of(stream.later);
         if let Some(offset) = stream.matches.segment(&at.fingerprint) {
             whole(&mut entries, old, offset);
@@ -127,6 +133,9 @@ impl Trees<'_, '_> {
             }
         }
         self.counts.forward += entries.forward_bytes();
+        // What is archived counts when it is copied.
+        let archived = self.archive.bytes - archived;
+        self.progress.add_done(at.len.saturating_sub(archived));
         let node = Node {
             level: at.level,
             logical_len: at.len,
