@@ -68,6 +68,8 @@ pub struct BackupLayout {
     pub speed_factor: f64,
     /// That, as a share of what the containers hold: 1.0 is perfect.
     pub share_of_perfect: f64,
+    /// How many backups, one after another, it may refer forward through (R2); 0: it is live.
+    pub chain: usize,
 }
 
 impl Store {
@@ -121,7 +123,14 @@ impl Store {
         })?;
         let current = |snapshot: &Snapshot| Snapshot::of(reading.list().get(snapshot.id)?);
         let nodes = reading.nodes()?;
-        let of = |snapshot| layout(&nodes, &snapshot, monitor);
+        let of = |snapshot: Snapshot| {
+            let entry = reading.list().get(snapshot.id);
+            let chain = self.manifests.chains(reading.list(), entry)?.len();
+            Ok(BackupLayout {
+                chain,
+                ..layout(&nodes, &snapshot, monitor)?
+            })
+        };
         let layouts: Result<Vec<_>> = snapshots.iter().filter_map(current).map(of).collect();
         let layouts = layouts.map_err(|error| reading.explain(error))?;
         reading.end(monitor);
@@ -136,6 +145,7 @@ fn layout(nodes: &NodeCache, snapshot: &Snapshot, monitor: &Monitor) -> Result<B
         containers_read: 0,
         speed_factor: f64::INFINITY,
         share_of_perfect: 1.0,
+        chain: 0,
     };
     let mut used = 0.0;
     for stream in &snapshot.backup.streams {

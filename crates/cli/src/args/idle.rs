@@ -69,6 +69,10 @@ impl Command {
                            --prune, or -n to see what would be";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
+            Self::Optimize(optimize) if optimize.limits.are_given() && !optimize.prune => {
+                let why = "--max-unused and --max-repack say how space is reclaimed, and nothing is reclaimed here: add --prune";
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
+            }
             Self::Backup(backup) => {
                 let cap = backup.cap.unwrap_or(Capping::default().cap);
                 idle_cap(cap, matches, &["cap_remember"])
@@ -76,11 +80,11 @@ impl Command {
             Self::Init(init)
                 if init.series.is_of_hybrid() && init.series.layout != Some(LayoutMode::Hybrid) =>
             {
-                let why = "--live and --segment say nothing without --layout hybrid";
+                let why = "--live, --segment and --optimize-after-backup say nothing without --layout hybrid";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Series(Series::Set(set)) if !set.change.is_given() => {
-                let why = "what is to be set? --layout, --live or --segment";
+                let why = "what is to be set? --layout, --live, --segment or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::{ALL, Global, LATEST, Stats};
 use crate::exit::Code;
-use crate::output::{Output, bytes, thousands};
+use crate::output::{Output, bytes, count, thousands};
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -49,6 +49,7 @@ struct Layout {
     containers_read: u64,
     speed_factor: Option<f64>,
     share_of_perfect: f64,
+    chain: usize,
 }
 
 pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
@@ -131,11 +132,15 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             "-".to_owned()
         };
         output.result(format!(
-            "backup {:>6}: {} read a container, {:.2} of perfect, {} containers",
+            "backup {:>6}: {} read a container, {:.2} of perfect, {} containers{}",
             layout.id,
             factor,
             layout.share_of_perfect,
-            thousands(layout.containers_read)
+            thousands(layout.containers_read),
+            match layout.chain {
+                0 => String::new(),
+                chain => format!(", archival: {} forward", count(chain as u64, "backup", "backups")),
+            }
         ))?;
         output.object(&Layout {
             message_type: "layout",
@@ -144,6 +149,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             containers_read: layout.containers_read,
             speed_factor: is_finite.then_some(layout.speed_factor),
             share_of_perfect: layout.share_of_perfect,
+            chain: layout.chain,
         })?;
     }
     Ok(Code::Success)
