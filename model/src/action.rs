@@ -17,8 +17,16 @@ pub enum Action {
     Checkpoint { session: usize, declares: bool },
     /// A session gives up a reference that it does not use.
     Release { session: usize, slot: Slots },
-    /// A session publishes a backup's next revision.
+    /// A session that rewrites puts what it copies, and the new root, which may refer forward.
+    WriteRevision { session: usize, refs: Slots, to: Option<usize> },
+    /// Somebody lists manifests, and finds what a session has rewritten and not published.
+    ListForRevision { session: usize },
+    /// That is published as a backup's next revision.
     PutRevision { session: usize, backup: usize },
+    /// Somebody was quicker: the number is taken, or the backup is forgotten.
+    LoseRevision { session: usize },
+    /// The manifest of a session that rewrote gets its tombstone.
+    ForgetRewriter { session: usize },
     /// A look-up has found a slot and not yet returned it.
     BeginLookUp { session: usize, slot: Slots },
     /// The look-up returns; the session refers to the slot.
@@ -91,6 +99,8 @@ pub enum Action {
 
     /// A tombstone.
     Forget { backup: usize },
+    /// A next revision with the same root: tags, or a hold.
+    Tag { backup: usize },
     /// A next revision with another root.
     Rewrite { backup: usize },
     /// A forgotten manifest is dropped, its tombstone last.
@@ -103,10 +113,12 @@ pub enum Action {
     RebuildIndex,
     /// The marks of a backup's group are lost.
     LoseMarks { backup: usize },
+    /// The storage does not give a backup's highest revision, and may give it again.
+    LoseSight { backup: usize },
     /// A put is repeated after its object was removed.
     LateWrite { session: usize, slot: Slots },
     /// Every process dies; `kept` of the slots in doubt are there afterwards.
-    PowerCut { kept: Slots, endings_lost: Numbers, tombs_lost: Numbers },
+    PowerCut { kept: Slots, endings_lost: Numbers, tombs_lost: Numbers, revisions_lost: Numbers },
     /// A reclaimer dies and another takes its place, knowing nothing.
     Restart { by: usize },
 }

@@ -47,7 +47,14 @@ const fn redundant(rule: Rule, scenario: &'static str) -> Case {
 ///
 /// A stale `condemned/<epoch>` does harm only through the `removed/<epoch>` that follows from it, and its
 /// creator finds that one void. The rule saves a useless wait, and stays as a second line.
-pub const IMPLIED: &[Rule] = &[Rule::LowerCondemnedVoid];
+///
+/// That a rewriting session's manifest, and then the revision, are durable before what follows: what they reach is
+/// durable before they are put, and a reclaimer makes durable what it has read before it acts on it.
+pub const IMPLIED: &[Rule] = &[
+    Rule::LowerCondemnedVoid,
+    Rule::RewriterSettled,
+    Rule::RevisionSettled,
+];
 
 /// Every rule but the implied ones has at least one case that finds a violation.
 pub const CASES: &[Case] = {
@@ -142,5 +149,38 @@ pub const CASES: &[Case] = {
         case(R::EndingKept, "dropped-endings", V::SecondEnding),
         case(R::NamesListed, "merging", V::Inv3Session),
         case(R::PlacesListed, "merging", V::Inv3Session),
+        case(R::KeepNext, "forgotten-middle", V::Inv3Forward),
+        case(R::KeepNext, "optimizing", V::Inv3Forward),
+        case(R::KeepNextOfKept, "forgotten-chain", V::Inv3Forward),
+        case(R::KeptAnew, "optimizing", V::NotReclaimed),
+        case(R::KeptAnew, "archival-look-ups", V::Inv3Forward),
+        case(R::UncoveredNext, "optimizing", V::Inv3Forward),
+        case(R::UncoveredEvenForgotten, "archival-chain", V::Inv3Forward),
+        case(R::ReaderPinsChain, "archival-chain", V::Inv3Session),
+        case(R::ReaderPinsChain, "forgotten-middle", V::Inv3Session),
+        case(R::ParentRevisionMarked, "archival-chain", V::Inv3Session),
+        case(R::ChainFromOneList, "archival-chain", V::Inv3Session),
+        case(R::RewriterPinsRewritten, "optimizing", V::Inv3Session),
+        case(R::RewriterPinsNext, "optimizing", V::Inv3Forward),
+        case(R::RewriterPinsNext, "forgotten-middle", V::Inv3Session),
+        case(R::DeclaredNextKept, "neighbours", V::Inv3Forward),
+        case(R::NextManifestStays, "archival-housekeeping", V::Inv3Forward),
+        case(R::DroppedFromFirstOn, "neighbours-dropped", V::Inv3Forward),
+        case(R::PinnedManifestStays, "archival-housekeeping", V::Inv3Forward),
+        case(R::RootsAsRead, "two-optimizers", V::Inv3Manifest),
+        case(R::RewriterForgottenLast, "optimizing", V::Inv3Manifest),
+        redundant(R::RewriterSettled, "archival-power"),
+        redundant(R::RewriterSettled, "archival-power-fresh"),
+        redundant(R::RewriterSettled, "archival-power-middle"),
+        redundant(R::RevisionSettled, "archival-power"),
+        redundant(R::RevisionSettled, "archival-power-fresh"),
+        redundant(R::RevisionSettled, "archival-power-middle"),
+        case(R::BarrierCoversRead, "archival-power-fresh", V::Inv3Forward),
+        case(R::LookUpNoForwards, "archival-look-ups", V::Inv3Forward),
+        case(R::SpliceNoForwards, "archival-parents", V::Inv3Forward),
+        case(R::PublishedInSession, "archival-alone", V::Inv3Manifest),
+        case(R::RevisionsCovered, "archival-marks", V::Inv3Manifest),
+        case(R::UnreadStops, "archival-unread", V::Inv3Manifest),
+        case(R::UnreadNotRevised, "archival-unread", V::Inv3Manifest),
     ]
 };

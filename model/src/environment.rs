@@ -1,6 +1,9 @@
 //! What happens to the store from outside the protocol: forgetting, power cuts, late writers, restarts.
 
 use crate::action::Action;
+use crate::archival;
+use crate::marking::running;
+use crate::rewriting;
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 use crate::slots::{Numbers, Slots};
@@ -11,6 +14,7 @@ type Successors = Vec<(Action, State)>;
 /// All steps of the world.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
     forget(scenario, rules, state, out);
+    rewriting::publish(scenario, rules, state, out);
     if scenario.drop_endings && !rules.has(Rule::EndingKept) {
         for session in scenario.running.each() {
             if matches!(state.endings[session], Ending::Expired | Ending::Adopted { .. }) {
@@ -49,6 +53,13 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, out: &mut Success
             out.push((Action::LoseMarks { backup }, next));
         }
     }
+    for (backup, _) in state.revisions.each() {
+        if scenario.unread && !state.unread.has(backup) {
+            let mut next = *state;
+            next.unread.add(backup);
+            out.push((Action::LoseSight { backup }, next));
+        }
+    }
     late_writes(state, out);
     power_cuts(state, out);
     if state.budget.restarts > 0 {
@@ -77,17 +88,25 @@ fn forget(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors
         if let Some(root) = scenario.rewrite[backup]
             && scenario.rewriter.is_none()
             && !forgotten
-            && !state.rewritten.has(backup)
+            && state.revisions.get(backup) == 0
         {
             let mut next = *state;
-            next.rewritten.add(backup);
+            next.revise(backup, root);
             next.live |= root;
             next.durable |= root;
             out.push((Action::Rewrite { backup }, next));
         }
+        let read = state.readable_revisions().get(backup);
+        let is_read = read == state.revisions.get(backup) || !rules.has(Rule::UnreadNotRevised);
+        if scenario.tags.has(backup) && !forgotten && is_read && state.has_room(backup) {
+            let mut next = *state;
+            next.revise(backup, scenario.revision_root(state, backup, read));
+            out.push((Action::Tag { backup }, next));
+        }
         if scenario.drop_manifests && forgotten {
             let covered = state.marks.forgotten.has(backup) && state.highest() <= state.marks.epoch;
-            if covered || !rules.has(Rule::DropOnlyCovered) {
+            let may_drop = archival::may_drop(scenario, rules, state, backup);
+            if (covered || !rules.has(Rule::DropOnlyCovered)) && may_drop {
                 let mut next = *state;
                 if rules.has(Rule::TombstoneLast) {
                     next.dropped.add(backup);
@@ -131,49 +150,77 @@ fn power_cuts(state: &State, out: &mut Successors) {
         }
     }
     let tombs_unsure = state.tombs.without(state.tombs_durable);
+    let mut revisions_unsure = Numbers::NONE;
+    for (backup, number) in state.revisions.each() {
+        if number > state.revisions_durable.get(backup) {
+            revisions_unsure.add(backup);
+        }
+    }
     for kept in unsure.subsets() {
         for endings_lost in endings_unsure.subsets() {
             for tombs_lost in tombs_unsure.subsets() {
-                let mut next = *state;
-                next.budget.power_cuts -= 1;
-                next.live = (state.live & state.durable) | kept;
-                next.durable = next.live;
-                for s in 0..SESSIONS {
-                    if endings_lost.has(s) {
-                        next.endings[s] = Ending::None;
-                        next.history.ended.remove(s);
-                    }
-                    if next.endings[s] != Ending::None {
-                        next.settled.add(s);
-                    }
-                    if state.sessions[s].phase != Phase::Unborn {
-                        next.sessions[s] = Process {
-                            phase: Phase::Done,
-                            ..Process::default()
-                        };
-                    }
+                for revisions_lost in revisions_unsure.subsets() {
+                    let cut = (kept, endings_lost, tombs_lost, revisions_lost);
+                    out.push(power_cut(state, cut));
                 }
-                next.tombs = state.tombs.without(tombs_lost);
-                next.tombs_durable = next.tombs;
-                next.reclaimers = Default::default();
-                out.push((
-                    Action::PowerCut {
-                        kept,
-                        endings_lost,
-                        tombs_lost,
-                    },
-                    next,
-                ));
             }
         }
     }
+}
+
+/// What is left when the slots in doubt are there that `kept` has, and these endings, tombstones and revisions are not.
+fn power_cut(
+    state: &State,
+    (kept, endings_lost, tombs_lost, revisions_lost): (Slots, Numbers, Numbers, Numbers),
+) -> (Action, State) {
+    let mut next = *state;
+    next.budget.power_cuts -= 1;
+    next.live = (state.live & state.durable) | kept;
+    next.durable = next.live;
+    for s in 0..SESSIONS {
+        if endings_lost.has(s) {
+            next.endings[s] = Ending::None;
+            next.history.ended.remove(s);
+        }
+        if next.endings[s] != Ending::None {
+            next.settled.add(s);
+        }
+        if state.sessions[s].phase != Phase::Unborn {
+            next.sessions[s] = Process {
+                phase: Phase::Done,
+                ..Process::default()
+            };
+        }
+    }
+    next.tombs = state.tombs.without(tombs_lost);
+    next.tombs_durable = next.tombs;
+    for backup in revisions_lost.each() {
+        let left = state.revisions_durable.get(backup);
+        next.revisions.set(backup, left);
+        next.revised[backup][usize::from(left)..].fill(Slots::NONE);
+    }
+    next.revisions_durable = next.revisions;
+    next.revisers = Default::default();
+    next.reclaimers = Default::default();
+    let action = Action::PowerCut {
+        kept,
+        endings_lost,
+        tombs_lost,
+        revisions_lost,
+    };
+    (action, next)
 }
 
 /// What is true of every state: without power cuts all bytes are durable; equal processes have no order.
 pub fn normalise(scenario: &Scenario, state: &mut State) {
     if !scenario.loses() {
         state.durable = state.live;
+        state.revisions_durable = state.revisions;
+    }
+    if !running(state).is_empty() {
+        state.somebody_runs();
     }
     // Reclaimers differ in nothing but what they know: which of them knows it makes no difference.
     state.reclaimers[..scenario.reclaimers].sort_unstable();
+    state.revisers[..scenario.revisers].sort_unstable();
 }

@@ -7,12 +7,14 @@
 
 pub mod action;
 mod adoption;
+pub mod archival;
 pub mod cases;
 pub mod environment;
 pub mod explore;
 mod marking;
 pub mod properties;
 pub mod reclaimer;
+pub mod rewriting;
 pub mod rules;
 pub mod scenario;
 pub mod scenarios;

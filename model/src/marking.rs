@@ -1,5 +1,6 @@
 //! What a reclaimer computes: the dead slots of an epoch, what is live at its end, the marks after it.
 
+use crate::archival::{List, behind_live, kept};
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 use crate::slots::{Numbers, Slots};
@@ -13,23 +14,34 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
     };
     let mut sweep = state.marks.owed;
     let me = state.reclaimers[by];
-    for backup in state.commits() {
+    let mut list = List::now(state);
+    if me.stage == Stage::HalfRead && list.commits.has(0) {
+        let seen = me.condemned.marks;
+        list.revisions.set(0, seen.revisions.get(0));
+        list.forgotten.remove(0);
+        list.forgotten = list.forgotten.with(seen.forgotten);
+    }
+    let wanted_anyway = kept(scenario, Rules::all(), state, &list);
+    let mut kept = kept(scenario, rules, state, &list);
+    if !rules.has(Rule::KeptAnew) {
+        kept = kept.without(state.marks.forgotten).with(state.marks.kept);
+    }
+    let mut wanted = Slots::NONE;
+    for backup in list.commits.each() {
         marks.covered.add(backup);
-        let early = backup == 0 && me.stage == Stage::HalfRead;
-        let seen = if early {
-            me.condemned.marks
+        let number = list.revisions.get(backup);
+        marks.revisions.set(backup, number);
+        let root = scenario.revision_root(state, backup, number);
+        if !list.forgotten.has(backup) {
+            marks.reached |= root;
+        } else if kept.has(backup) {
+            marks.kept.add(backup);
+            marks.reached |= root;
         } else {
-            Marks::default()
-        };
-        let rewritten = if early { seen.rewritten } else { state.rewritten };
-        let forgotten = if early { seen.forgotten } else { state.tombs };
-        if rewritten.has(backup) {
-            marks.rewritten.add(backup);
-        }
-        if forgotten.has(backup) {
             marks.forgotten.add(backup);
-        } else {
-            marks.reached |= scenario.revision_root(state, backup, rewritten.has(backup));
+        }
+        if !list.forgotten.has(backup) || wanted_anyway.has(backup) {
+            wanted |= root;
         }
         if !state.marks.covered.has(backup) {
             sweep |= written_by(scenario, rules, state, backup);
@@ -69,7 +81,7 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
         .running
         .each()
         .all(|s| state.has_ended(s) || !state.created.has(s));
-    let leaks = scenario.judges_leaks && quiet && dead != state.live - marks.reached;
+    let leaks = scenario.judges_leaks && quiet && !(state.live - wanted).within(dead);
     if !rules.has(Rule::MarksAfterRemoved) {
         state.marks = Marks {
             epoch: state.marks.epoch,
@@ -127,10 +139,7 @@ pub(crate) fn checkpoints_live(scenario: &Scenario, rules: Rules, state: &State,
 }
 
 fn content_live(scenario: &Scenario, rules: Rules, state: &State, content: &Content) -> Slots {
-    let parent = content
-        .parent
-        .map_or(Slots::NONE, |p| scenario.marked_parent_root(rules, state, p));
-    state.closure(content.refs) | parent
+    state.closure(content.refs) | scenario.marked_pins(rules, state, content.pins)
 }
 
 /// Which manifests a step lists.
@@ -169,8 +178,9 @@ pub(crate) fn manifests_live(
         state.marks.covered.with(me.condemned.marks.covered)
     };
     let mut live = Slots::NONE;
+    let list = List::now(state);
     let newer = |b: usize| {
-        rules.has(Rule::RevisionsCovered) && state.rewritten.has(b) && !me.condemned.marks.rewritten.has(b)
+        rules.has(Rule::RevisionsCovered) && list.revisions.get(b) > me.condemned.marks.revisions.get(b)
     };
     for backup in state
         .commits()
@@ -179,7 +189,8 @@ pub(crate) fn manifests_live(
         if state.tombs.has(backup) && !rules.has(Rule::UncoveredEvenForgotten) {
             continue;
         }
-        live |= scenario.root(state, backup);
+        live |= scenario.revision_root(state, backup, list.revisions.get(backup));
+        live |= behind_live(scenario, rules, state, &list, backup);
         let written = state.named(backup);
         let own = written & scenario.owns[backup];
         if rules.has(Rule::UncoveredAllNodes) {

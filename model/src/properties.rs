@@ -1,5 +1,7 @@
 //! What must hold in every state, and what must happen in some.
 
+use crate::archival::reads_what_is_gone;
+use crate::rewriting::{declared, is_void};
 use crate::rules::Rules;
 use crate::scenario::Scenario;
 use crate::session::{absent_view, findable_nodes};
@@ -13,6 +15,8 @@ pub enum Violation {
     Inv1VisibleNotDurable,
     /// INV-3: a manifest not forgotten reaches something that is gone.
     Inv3Manifest,
+    /// INV-3: a manifest not forgotten refers forward to something that is gone.
+    Inv3Forward,
     /// INV-3: a session without an ending refers to something that is gone.
     Inv3Session,
     /// INV-3: an adoption that counts names something that is gone.
@@ -54,6 +58,16 @@ pub enum Witness {
     PowerCut,
     /// A backup, or a session, refers by its old name to what was merged.
     Merged,
+    /// A backup refers forward to one that is forgotten, and that a finished epoch's marks have kept.
+    KeptForNext,
+    /// A backup that referred forward to one that is forgotten does so no more.
+    MadeDirect,
+    /// Marks in force let go of what a backup had before it was rewritten.
+    OldRootGone,
+    /// A revision was published by who found that of a session which had died, or another was quicker.
+    RevisionLost,
+    /// Everything is forgotten, and nothing is left.
+    AllGone,
 }
 
 /// The first property that `state` violates.
@@ -61,7 +75,7 @@ pub enum Witness {
 pub fn violation(scenario: &Scenario, rules: Rules, state: &State) -> Option<Violation> {
     manifests(scenario, state)
         .or_else(|| adoptions(scenario, state))
-        .or_else(|| sessions(scenario, state))
+        .or_else(|| sessions(scenario, rules, state))
         .or_else(|| look_ups(rules, state))
         .or_else(|| state.history.ended_twice.then_some(Violation::SecondEnding))
         .or_else(|| state.history.leaked.then_some(Violation::NotReclaimed))
@@ -81,23 +95,25 @@ fn manifests(scenario: &Scenario, state: &State) -> Option<Violation> {
         if !root.within(state.durable | state.history.listed) {
             return Some(Violation::Inv1VisibleNotDurable);
         }
+        let is_read = scenario.is_archival() && !state.tombs.has(backup) && !is_void(scenario, state, backup);
+        if is_read && !scenario.missing_now(state, backup).is_empty() {
+            return Some(Violation::Inv3Forward);
+        }
     }
     None
 }
 
-fn sessions(scenario: &Scenario, state: &State) -> Option<Violation> {
+fn sessions(scenario: &Scenario, rules: Rules, state: &State) -> Option<Violation> {
     for s in scenario.running.each().filter(|&s| !state.has_ended(s)) {
         let me = &state.sessions[s];
         let mut reached = state.closure(me.held);
-        if me.declared
-            && let Some(parent) = me.parent
-        {
-            reached |= scenario.parent_root(state, parent);
+        if me.declared {
+            reached |= scenario.pinned(state, declared(scenario, rules, s, me.pins));
         }
         if let Some(checkpoint) = state.checkpoints[s] {
             reached |= state.closure(checkpoint.content.refs);
         }
-        if !reached.within(state.live) {
+        if !reached.within(state.live) || reads_what_is_gone(scenario, state, s) {
             return Some(Violation::Inv3Session);
         }
     }
@@ -113,10 +129,8 @@ fn adoptions(scenario: &Scenario, state: &State) -> Option<Violation> {
         if matches!(state.endings[last], Ending::Adopted { .. }) {
             return Some(Violation::AdoptionCircle);
         }
-        let parent = checkpoint
-            .parent
-            .map_or(Slots::NONE, |p| scenario.parent_root(state, p));
-        if !state.has_ended(last) && !(state.closure(checkpoint.refs) | parent).within(state.live) {
+        let parents = scenario.pinned(state, checkpoint.pins);
+        if !state.has_ended(last) && !(state.closure(checkpoint.refs) | parents).within(state.live) {
             return Some(Violation::Inv3Adoption);
         }
     }
@@ -173,11 +187,10 @@ impl Witness {
             Self::LeftInPlace => state.history.left_alone,
             Self::ForgottenParentUsed => ran.any(|s| {
                 let me = &state.sessions[s];
-                me.parent.is_some_and(|p| {
-                    let backup = usize::from(p.backup);
+                me.pins.each().any(|(backup, number)| {
                     state.tombs.has(backup)
                         && state.marks.forgotten.has(backup)
-                        && scenario.parent_root(state, p).within(me.held)
+                        && scenario.revision_root(state, backup, number - 1).within(me.held)
                 })
             }),
             Self::TwoReclaimers => {
@@ -197,6 +210,19 @@ impl Witness {
                 let refers = |s: usize| state.sessions[s].held.meets(old);
                 state.merge.is_done && scenario.running.each().any(refers)
             }
+            Self::KeptForNext => !state.marks.kept.is_empty(),
+            Self::MadeDirect => state.revisions.each().any(|(b, number)| {
+                let before = scenario.next(state, b, number - 1);
+                before.is_some_and(|old| state.tombs.has(old) && scenario.next(state, b, number) != Some(old))
+            }),
+            Self::OldRootGone => state.revisions.each().any(|(b, number)| {
+                !state.tombs.has(b) && !scenario.revision_root(state, b, number - 1).within(state.live)
+            }),
+            Self::RevisionLost => state.revisers.iter().flatten().any(|intent| {
+                let task = scenario.tasks[usize::from(intent.session)];
+                task.is_some_and(|task| state.revisions.get(task.of()) >= intent.number)
+            }),
+            Self::AllGone => state.live.is_empty() && state.commits().all(|b| state.tombs.has(b)),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the epoch over. What holds here holds whatever the lease does.
 
 use crate::action::Action;
+use crate::archival;
 use crate::marking::{
     FIRST_LISTED, Part, checkpoints_live, manifests_live, read_marks, replace_marks, running, written_by,
 };
@@ -24,19 +25,23 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &
             let mut next = *state;
             let view = &mut next.reclaimers[by];
             view.stage = Stage::HalfRead;
-            view.condemned.marks.rewritten = state.rewritten.both(Numbers::one(0));
+            view.alone = scenario.hands_on;
+            view.condemned.marks.revisions.set(0, state.revisions.get(0));
             view.condemned.marks.forgotten = state.tombs.both(Numbers::one(0));
             out.push((Action::ReadFirstManifest { by }, next));
         }
+        Stage::Listed | Stage::HalfRead if !sees_all(rules, state) => {}
         Stage::Listed | Stage::HalfRead => {
             let mut next = *state;
+            next.reclaimers[by].alone |= scenario.hands_on && me.stage == Stage::Listed;
             read_marks(scenario, rules, &mut next, by);
             out.push((Action::ReadMarks { by }, next));
         }
         Stage::Marked => put_condemned(rules, state, by, out),
         Stage::Announced => list_sessions(rules, state, by, out),
         Stage::Waiting => wait(scenario, rules, state, by, out),
-        Stage::Read if scenario.slow_decisions => {
+        Stage::Read | Stage::HalfListed if !me.alone && !sees_all(rules, state) => {}
+        Stage::Read if scenario.slow_decisions && !me.alone => {
             let mut next = *state;
             let view = &mut next.reclaimers[by];
             view.live |= manifests_live(scenario, rules, state, &me, Part::First);
@@ -58,6 +63,11 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &
             out.push((Action::ReplaceMarks { by }, next));
         }
     }
+}
+
+/// Whether the storage gives every revision that it has to read.
+fn sees_all(rules: Rules, state: &State) -> bool {
+    state.readable_revisions() == state.revisions || !rules.has(Rule::UnreadStops)
 }
 
 fn place(epoch: u8) -> usize {
@@ -109,7 +119,12 @@ fn put_condemned(rules: Rules, state: &State, by: usize, out: &mut Successors) {
     }
     epoch.condemned = Some(me.condemned);
     if rules.has(Rule::BarrierCoversRead) {
-        next.tombs_durable = next.tombs_durable.with(me.condemned.marks.forgotten);
+        let marks = me.condemned.marks;
+        next.tombs_durable = next.tombs_durable.with(marks.forgotten).with(marks.kept);
+        for (backup, number) in marks.revisions.each() {
+            let durable = next.revisions_durable.get(backup).max(number);
+            next.revisions_durable.set(backup, durable);
+        }
     }
     next.reclaimers[by].stage = Stage::Announced;
     out.push((Action::PutCondemned { by, epoch: me.epoch }, next));
@@ -147,6 +162,10 @@ fn wait(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut S
     }
     if all {
         let mut next = *state;
+        for s in me.wait.each() {
+            let nexts = archival::nexts(scenario, rules, state, s);
+            next.reclaimers[by].nexts = next.reclaimers[by].nexts.with(nexts);
+        }
         next.reclaimers[by].live = if rules.has(Rule::CheckpointsThenManifests) {
             checkpoints_live(scenario, rules, state, &me)
         } else {
@@ -165,11 +184,14 @@ fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
         Part::Whole
     };
     let live = me.live
-        | if rules.has(Rule::CheckpointsThenManifests) {
+        | if me.alone {
+            Slots::NONE
+        } else if rules.has(Rule::CheckpointsThenManifests) {
             manifests_live(scenario, rules, state, &me, part)
         } else {
             checkpoints_live(scenario, rules, state, &me)
         };
+    let live = live | archival::nexts_live(scenario, state, me.nexts);
     let (live, dead) = (state.settle(live), state.settle(me.condemned.dead));
     for stay in (scenario.stay & (dead - live)).subsets() {
         let mut next = *state;
@@ -177,9 +199,11 @@ fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
             for s in state.commits() {
                 next.settled.add(s);
             }
+            next.revisions_durable = state.revisions;
         }
         let decided = &mut next.reclaimers[by];
         decided.live = Slots::NONE;
+        decided.nexts = Numbers::NONE;
         decided.ended = Numbers::NONE;
         decided.stage = Stage::Decided;
         if rules.has(Rule::StaysNotListed) {
@@ -268,9 +292,7 @@ pub fn housekeeping(scenario: &Scenario, rules: Rules, state: &State, out: &mut 
         for backup in state.commits() {
             if !state.marks.covered.has(backup) && !state.tombs.has(backup) {
                 next.marks.covered.add(backup);
-                if state.rewritten.has(backup) {
-                    next.marks.rewritten.add(backup);
-                }
+                next.marks.revisions.set(backup, state.revisions.get(backup));
                 next.marks.reached |= scenario.root(state, backup);
                 if rules.has(Rule::FirstMarkOwed) {
                     next.marks.owed |= written_by(scenario, rules, state, backup);

@@ -105,6 +105,49 @@ pub enum Rule {
     NamesListed,
     /// ... and that it may yet get: places are given by the list that is executed, not by who executes it.
     PlacesListed,
+    /// A forgotten backup is marked while one that is not forgotten refers forward to it.
+    KeepNext,
+    /// ... and so is the next of a forgotten backup that is kept.
+    KeepNextOfKept,
+    /// Whether a forgotten backup is kept is decided for each epoch anew: marks cover a tombstone as dead or as kept.
+    KeptAnew,
+    /// A commit or a revision that no marks cover is live with the forgotten backups that it refers forward to.
+    UncoveredNext,
+    /// A reader declares every backup that the one it reads refers forward to.
+    ReaderPinsChain,
+    /// ... all of them from one listing.
+    ChainFromOneList,
+    /// A session that rewrites declares the backup that it rewrites.
+    RewriterPinsRewritten,
+    /// ... and those that the new root, or the old one, refers forward to.
+    RewriterPinsNext,
+    /// What a session that rewrites has declared, besides the backup that it rewrites, is live in its last revision too,
+    /// with the forgotten backups behind it.
+    DeclaredNextKept,
+    /// Manifests of a forgotten backup that is kept are not dropped.
+    NextManifestStays,
+    /// ... nor while any other, forgotten or not, refers forward to it.
+    DroppedFromFirstOn,
+    /// ... nor those of one that a running session has declared.
+    PinnedManifestStays,
+    /// What a session has rewritten is published above the roots that it read, and above no others.
+    RootsAsRead,
+    /// Its own manifest is forgotten by nobody before the backup has another root or a tombstone.
+    RewriterForgottenLast,
+    /// Its own manifest is durable before the backup's revision is put.
+    RewriterSettled,
+    /// The backup's revision is durable before the session's own tombstone is put.
+    RevisionSettled,
+    /// A look-up returns no node that refers forward.
+    LookUpNoForwards,
+    /// Nor is one taken from a parent.
+    SpliceNoForwards,
+    /// Who publishes runs a session meanwhile, so that no reclaimer is alone.
+    PublishedInSession,
+    /// A revision that the storage does not give stops a reclaimer: no lower one stands in for it.
+    UnreadStops,
+    /// ... and nobody makes a revision above it from a lower one.
+    UnreadNotRevised,
 }
 
 impl Rule {
@@ -159,18 +202,39 @@ impl Rule {
         Self::EndingKept,
         Self::NamesListed,
         Self::PlacesListed,
+        Self::KeepNext,
+        Self::KeepNextOfKept,
+        Self::KeptAnew,
+        Self::UncoveredNext,
+        Self::ReaderPinsChain,
+        Self::ChainFromOneList,
+        Self::RewriterPinsRewritten,
+        Self::RewriterPinsNext,
+        Self::DeclaredNextKept,
+        Self::NextManifestStays,
+        Self::DroppedFromFirstOn,
+        Self::PinnedManifestStays,
+        Self::RootsAsRead,
+        Self::RewriterForgottenLast,
+        Self::RewriterSettled,
+        Self::RevisionSettled,
+        Self::LookUpNoForwards,
+        Self::SpliceNoForwards,
+        Self::PublishedInSession,
+        Self::UnreadStops,
+        Self::UnreadNotRevised,
     ];
 }
 
 /// Which rules hold in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rules(u64);
+pub struct Rules(u128);
 
 impl Rules {
     /// The design.
     #[must_use]
     pub const fn all() -> Self {
-        Self(u64::MAX)
+        Self(u128::MAX)
     }
 
     /// The same rules less one.

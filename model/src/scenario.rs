@@ -1,9 +1,10 @@
 //! What one exploration is given: the store at the start, the processes, and what may happen.
 
+use crate::archival::{Forward, Task};
 use crate::properties::Witness;
 use crate::rules::{Rule, Rules};
-use crate::slots::{NODES, Numbers, Slots};
-use crate::state::{Budget, Ending, Marks, Merge, Parent, RECLAIMERS, SESSIONS, State};
+use crate::slots::{Counts, NODES, Numbers, Slots};
+use crate::state::{Budget, Ending, Marks, Merge, RECLAIMERS, SESSIONS, State};
 
 /// Bounds of one exploration. Old backups take the lowest session numbers.
 #[derive(Clone, Debug)]
@@ -40,8 +41,22 @@ pub struct Scenario {
     pub adopts: [Numbers; SESSIONS],
     /// A session may give up what it refers to.
     pub releases: bool,
+    /// What a session does that makes no backup of its own.
+    pub tasks: [Option<Task>; SESSIONS],
+    /// What is in each data slot, by number; named only where backups refer forward.
+    pub contents: [Numbers; NODES],
+    /// What nodes refer forward to at the start.
+    pub forwards: [Option<Forward>; NODES],
+    /// Processes that publish what sessions have rewritten.
+    pub revisers: usize,
+    /// A reclaimer that has been alone since it listed manifests decides by that listing.
+    pub hands_on: bool,
+    /// The storage may not give a backup's highest revision.
+    pub unread: bool,
     /// Backups that may be forgotten.
     pub forget: Numbers,
+    /// Backups that may get a revision that reaches what the one before reaches.
+    pub tags: Numbers,
     /// The root of a backup's next manifest revision, where an archival rewrite may happen.
     pub rewrite: [Option<Slots>; SESSIONS],
     /// Manifests are listed for marks in two steps, session 0 first.
@@ -128,7 +143,14 @@ impl Scenario {
             parents: [Numbers::NONE; SESSIONS],
             adopts: [Numbers::NONE; SESSIONS],
             releases: false,
+            tasks: [None; SESSIONS],
+            contents: [Numbers::NONE; NODES],
+            forwards: [None; NODES],
+            revisers: 0,
+            hands_on: false,
+            unread: false,
             forget: Numbers::NONE,
+            tags: Numbers::NONE,
             rewrite: [None; SESSIONS],
             slow_marks: false,
             slow_decisions: false,
@@ -159,6 +181,7 @@ impl Scenario {
         );
         let mut state = State {
             refs: self.refs,
+            forwards: self.forwards,
             budget: self.budget,
             ..State::default()
         };
@@ -220,32 +243,38 @@ impl Scenario {
     /// The root of the current revision of a committed backup's manifest.
     #[must_use]
     pub fn root(&self, state: &State, backup: usize) -> Slots {
-        self.revision_root(state, backup, state.rewritten.has(backup))
+        self.revision_root(state, backup, state.revisions.get(backup))
     }
 
     /// The root of one revision of a committed backup's manifest.
     #[must_use]
-    pub fn revision_root(&self, state: &State, backup: usize, rewritten: bool) -> Slots {
-        match (state.endings[backup], rewritten, self.rewrite[backup]) {
-            (Ending::Commit { .. }, true, Some(root)) => state.closure(root),
-            (Ending::Commit { root, .. }, ..) => state.settle(root),
+    pub fn revision_root(&self, state: &State, backup: usize, number: u8) -> Slots {
+        match (state.endings[backup], usize::from(number).checked_sub(1)) {
+            (Ending::Commit { .. }, Some(above)) => state.closure(state.revised[backup][above]),
+            (Ending::Commit { root, .. }, None) => state.settle(root),
             _ => Slots::NONE,
         }
     }
 
-    /// The root of the revision that a parent names.
+    /// What the revisions reach that parents name.
     #[must_use]
-    pub fn parent_root(&self, state: &State, parent: Parent) -> Slots {
-        self.revision_root(state, usize::from(parent.backup), parent.rewritten)
+    pub fn pinned(&self, state: &State, pins: Counts) -> Slots {
+        pins.each().fold(Slots::NONE, |all, (backup, number)| {
+            all | self.revision_root(state, backup, number - 1)
+        })
     }
 
-    /// The same, or with `ParentRevisionMarked` off the root of the newest revision.
+    /// What a reclaimer marks of them: with `ParentRevisionMarked` off the newest revisions.
     #[must_use]
-    pub fn marked_parent_root(&self, rules: Rules, state: &State, parent: Parent) -> Slots {
-        if rules.has(Rule::ParentRevisionMarked) {
-            self.parent_root(state, parent)
-        } else {
-            self.root(state, usize::from(parent.backup))
-        }
+    pub fn marked_pins(&self, rules: Rules, state: &State, pins: Counts) -> Slots {
+        let there = pins.each().filter(|&(backup, _)| !state.dropped.has(backup));
+        there.fold(Slots::NONE, |all, (backup, number)| {
+            let number = if rules.has(Rule::ParentRevisionMarked) {
+                number - 1
+            } else {
+                state.revisions.get(backup)
+            };
+            all | self.revision_root(state, backup, number)
+        })
     }
 }

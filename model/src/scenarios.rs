@@ -2,6 +2,8 @@
 //!
 //! Session 0, and 1 where the text says so, are old backups; the others run.
 
+mod archival;
+mod archival_large;
 mod epochs;
 mod large;
 mod sessions;
@@ -9,11 +11,18 @@ mod store;
 
 use crate::scenario::Scenario;
 use crate::slots::Numbers;
+use crate::state::SESSIONS;
 
 fn numbers(members: &[usize]) -> Numbers {
     members
         .iter()
         .fold(Numbers::NONE, |all, n| all.with(Numbers::one(*n)))
+}
+
+/// What is said of the first sessions, and nothing of the others.
+fn by_session<T: Default, const N: usize>(first: [T; N]) -> [T; SESSIONS] {
+    let mut first = first.into_iter();
+    std::array::from_fn(|_| first.next().unwrap_or_default())
 }
 
 /// Scenarios small enough for every run of the tests.
@@ -48,6 +57,24 @@ pub fn small() -> Vec<Scenario> {
         store::power_cut(),
         store::power_cut_nodes(),
         store::power_cut_reclaim(),
+        archival::optimizing(),
+        archival::two_optimizers(),
+        archival::neighbours(),
+        archival::neighbours_dropped(),
+        archival::archival_chain(),
+        archival::forgotten_middle(),
+        archival::forgotten_chain(),
+        archival::archival_housekeeping(),
+        archival::archival_look_ups(),
+        archival::archival_marks(),
+        archival::archival_decisions(),
+        archival::archival_alone(),
+        archival::archival_tags(),
+        archival::archival_unread(),
+        archival::archival_parents(),
+        archival::archival_power(),
+        archival::archival_power_fresh(),
+        archival::archival_power_middle(),
     ]
 }
 
@@ -56,5 +83,6 @@ pub fn small() -> Vec<Scenario> {
 pub fn all() -> Vec<Scenario> {
     let mut all = small();
     all.extend(large::large());
+    all.extend(archival_large::large());
     all
 }

@@ -5,10 +5,11 @@
 
 use crate::action::Action;
 use crate::adoption::adopt;
+use crate::rewriting;
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
-use crate::slots::{Numbers, Slots};
-use crate::state::{Checkpoint, Content, Ending, Parent, Phase, Process, SESSIONS, State};
+use crate::slots::{Counts, Numbers, Slots};
+use crate::state::{Checkpoint, Content, Ending, Phase, Process, SESSIONS, State};
 
 /// Steps with the states that they lead to.
 pub(crate) type Successors = Vec<(Action, State)>;
@@ -36,7 +37,12 @@ pub fn findable_nodes(rules: Rules, state: &State) -> Slots {
     } else {
         state.hooks
     };
-    found & state.live.only_nodes()
+    let found = found & state.live.only_nodes();
+    if rules.has(Rule::LookUpNoForwards) {
+        found - state.forwarding(found)
+    } else {
+        found
+    }
 }
 
 /// All steps that session `i` can take.
@@ -86,7 +92,7 @@ fn be_born(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut
         next.sessions[i].phase = Phase::ListedEarly;
         out.push((Action::ListEpochs { session: i }, next));
     }
-    if !rules.has(Rule::ParentsListedAfter) && state.sessions[i].parent.is_none() {
+    if !rules.has(Rule::ParentsListedAfter) && state.sessions[i].pins.is_empty() {
         choose_parent(scenario, state, i, out);
     }
 }
@@ -120,8 +126,13 @@ fn run(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Suc
     }
     checkpoint(scenario, rules, state, i, out);
     look_up(scenario, rules, state, i, out);
+    if let Some(task) = scenario.tasks[i] {
+        rewriting::steps(scenario, rules, state, i, task, out);
+        commit(scenario, rules, state, i, out);
+        return;
+    }
     write(scenario, rules, state, i, out);
-    if me.parent.is_none() {
+    if me.pins.is_empty() {
         choose_parent(scenario, state, i, out);
     }
     splice(scenario, rules, state, i, out);
@@ -140,7 +151,7 @@ fn run(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Suc
 fn put_revision(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {
     for backup in state
         .commits()
-        .filter(|&b| !state.tombs.has(b) && !state.rewritten.has(b))
+        .filter(|&b| !state.tombs.has(b) && state.revisions.get(b) == 0)
     {
         let Some(root) = scenario.rewrite[backup] else {
             continue;
@@ -153,7 +164,7 @@ fn put_revision(scenario: &Scenario, rules: Rules, state: &State, i: usize, out:
         };
         if ready {
             let mut next = *state;
-            next.rewritten.add(backup);
+            next.revise(backup, root);
             out.push((Action::PutRevision { session: i, backup }, next));
         }
     }
@@ -169,6 +180,10 @@ fn barrier(rules: Rules, state: &mut State, i: usize) {
             if state.named(backup).meets(me.held) {
                 state.settled.add(backup);
             }
+            if me.pins.get(backup) > 0 {
+                state.settled.add(backup);
+                state.revisions_durable.set(backup, state.revisions.get(backup));
+            }
         }
     }
     for old in 0..SESSIONS {
@@ -178,11 +193,15 @@ fn barrier(rules: Rules, state: &mut State, i: usize) {
     }
 }
 
-fn content(me: &Process, declares: bool) -> Content {
+fn content(scenario: &Scenario, rules: Rules, i: usize, me: &Process, declares: bool) -> Content {
     Content {
         refs: me.held,
         named: me.wrote.only_nodes() | me.adopted_named,
-        parent: if declares { me.parent } else { None },
+        pins: if declares {
+            rewriting::declared(scenario, rules, i, me.pins)
+        } else {
+            Counts::NONE
+        },
     }
 }
 
@@ -195,14 +214,14 @@ fn checkpoint(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &
     }
     let declares_always = rules.has(Rule::AnswerDeclaresChosen) && rules.has(Rule::ParentsDeclared);
     for declares in [true, false] {
-        let dropped_parent = !declares && me.parent.is_some();
+        let dropped_parent = !declares && !me.pins.is_empty();
         if declares && !rules.has(Rule::ParentsDeclared) || !declares && declares_always {
             continue;
         }
         if !declares && (me.declared || !dropped_parent && rules.has(Rule::ParentsDeclared)) {
             continue;
         }
-        let content = content(&me, declares);
+        let content = content(scenario, rules, i, &me, declares);
         let ever = content.refs | state.checkpoints[i].map_or(Slots::NONE, |earlier| earlier.ever);
         let put = Checkpoint {
             content,
@@ -217,7 +236,7 @@ fn checkpoint(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &
             barrier(rules, &mut next, i);
         }
         next.checkpoints[i] = Some(put);
-        next.sessions[i].declared = declares && me.parent.is_some();
+        next.sessions[i].declared = declares && !me.pins.is_empty();
         out.push((Action::Checkpoint { session: i, declares }, next));
     }
 }
@@ -300,11 +319,7 @@ fn choose_parent(scenario: &Scenario, state: &State, i: usize, out: &mut Success
     for backup in scenario.parents[i].each() {
         if state.commits().any(|b| b == backup) && !state.tombs.has(backup) {
             let mut next = *state;
-            let number = u8::try_from(backup).expect("a session's number fits a byte");
-            next.sessions[i].parent = Some(Parent {
-                backup: number,
-                rewritten: state.rewritten.has(backup),
-            });
+            next.sessions[i].pins.set(backup, state.revisions.get(backup) + 1);
             out.push((Action::ChooseParent { session: i, backup }, next));
         }
     }
@@ -312,11 +327,13 @@ fn choose_parent(scenario: &Scenario, state: &State, i: usize, out: &mut Success
 
 fn splice(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {
     let me = state.sessions[i];
-    let Some(parent) = me.parent else { return };
-    if !me.declared && rules.has(Rule::ParentsDeclared) {
+    if me.pins.is_empty() || !me.declared && rules.has(Rule::ParentsDeclared) {
         return;
     }
-    let root = scenario.parent_root(state, parent);
+    let mut root = scenario.pinned(state, me.pins);
+    if rules.has(Rule::SpliceNoForwards) {
+        root = root - state.forwarding(root);
+    }
     if !root.within(me.held) {
         let mut next = *state;
         next.sessions[i].held |= root;
@@ -334,7 +351,7 @@ fn commit(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut 
     } else {
         me.held.only_nodes().subsets().skip(1).collect()
     };
-    let named = content(&me, false).named;
+    let named = content(scenario, rules, i, &me, false).named;
     for root in roots {
         let root = state.closure(root);
         let mut next = *state;

@@ -209,3 +209,43 @@ impl fmt::Debug for Numbers {
         f.debug_set().entries(self.each()).finish()
     }
 }
+
+/// A number from 0 to 3 for each session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Counts(u16);
+
+impl Counts {
+    /// Nothing but zeros.
+    pub const NONE: Self = Self(0);
+
+    /// The number of session `n`.
+    #[must_use]
+    pub const fn get(self, n: usize) -> u8 {
+        (self.0 >> (2 * n) & 3).to_le_bytes()[0]
+    }
+
+    /// Whether all are 0.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Gives session `n` the number `count`, which is at most 3.
+    pub fn set(&mut self, n: usize, count: u8) {
+        debug_assert!(count <= 3, "two bits");
+        self.0 = self.0 & !(3 << (2 * n)) | u16::from(count) << (2 * n);
+    }
+
+    /// Sessions whose number is not 0, with it.
+    pub fn each(self) -> impl Iterator<Item = (usize, u8)> {
+        (0..8)
+            .map(move |n| (n, self.get(n)))
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.each()).finish()
+    }
+}

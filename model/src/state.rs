@@ -2,34 +2,31 @@
 //!
 //! Everything is a byte or a few, so that some hundred million states can be told apart in a few GiB.
 
+use crate::archival::{Forward, Intent};
 use crate::rules::{Rule, Rules};
-use crate::slots::{NODES, Numbers, Slots};
+use crate::slots::{Counts, NODES, Numbers, Slots};
 
 /// Sessions in the model, old backups included. A session's place is its number.
-pub const SESSIONS: usize = 4;
+pub const SESSIONS: usize = 6;
 /// Epochs in the model, numbered from 1.
 pub const EPOCHS: usize = 3;
 /// Reclaimers in the model.
 pub const RECLAIMERS: usize = 2;
 
-/// A parent: a backup and the revision of its manifest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Parent {
-    /// The backup's session number.
-    pub backup: u8,
-    /// Whether it is the revision after the rewrite.
-    pub rewritten: bool,
-}
+/// Revisions of a manifest above `.0`.
+pub const REVISIONS: usize = 2;
+/// Processes that publish revisions.
+pub const REVISERS: usize = 2;
 
-/// What a checkpoint says: references, the containers of nodes that it names, the parent.
+/// What a checkpoint says: references, the containers of nodes that it names, the parents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Content {
     /// Slots that the session refers to.
     pub refs: Slots,
     /// Nodes in the recipe containers that it names.
     pub named: Slots,
-    /// The parent, where declared.
-    pub parent: Option<Parent>,
+    /// Parents declared: for each backup the number of its revision, and one.
+    pub pins: Counts,
 }
 
 /// A session's newest checkpoint, with what the earlier ones said, and the epochs that it answers.
@@ -79,10 +76,12 @@ pub struct Marks {
     pub reached: Slots,
     /// Committed manifests covered.
     pub covered: Numbers,
-    /// Those of them whose second revision was covered.
-    pub rewritten: Numbers,
+    /// The revisions covered.
+    pub revisions: Counts,
     /// Those of them that were covered as forgotten.
     pub forgotten: Numbers,
+    /// Those of them that were forgotten, and marked for one that refers forward to them.
+    pub kept: Numbers,
     /// Slots to sweep that a first mark outside an epoch has found.
     pub owed: Slots,
     /// Backups whose group's marks were lost.
@@ -129,9 +128,9 @@ pub struct Process {
     pub wrote: Slots,
     /// What a look-up under way is about to return.
     pub pending: Slots,
-    /// The parent chosen.
-    pub parent: Option<Parent>,
-    /// Whether a checkpoint has declared it.
+    /// The parents chosen: for each backup the number of its revision, and one.
+    pub pins: Counts,
+    /// Whether a checkpoint has declared them.
     pub declared: bool,
     /// An adoption under way: the old session's number and its checkpoint k.
     pub adopting: Option<(u8, Content)>,
@@ -188,12 +187,16 @@ pub struct Reclaimer {
     pub wait: Numbers,
     /// What has proved live so far.
     pub live: Slots,
+    /// Backups that the sessions waited for may come to refer forward to.
+    pub nexts: Numbers,
     /// Sessions that the first part of the listing showed as ended.
     pub ended: Numbers,
     /// The final list.
     pub list: Slots,
     /// Slots on the list that stay in place all the same: only with `StaysNotListed` off.
     pub skip: Slots,
+    /// No session has run since it listed manifests, up to when it listed sessions: it does not list manifests again.
+    pub alone: bool,
     /// No session ran when it read marks, and yet it found less than all that nothing reaches.
     pub leaks: bool,
 }
@@ -215,8 +218,20 @@ pub struct State {
     pub tombs: Numbers,
     /// Tombstones that a power cut leaves.
     pub tombs_durable: Numbers,
-    /// Backups with a second revision.
-    pub rewritten: Numbers,
+    /// Backups whose highest revision the storage does not give.
+    pub unread: Numbers,
+    /// The highest revision of each backup.
+    pub revisions: Counts,
+    /// Those that a power cut leaves.
+    pub revisions_durable: Counts,
+    /// Roots of revisions above `.0`.
+    pub revised: [[Slots; REVISIONS]; SESSIONS],
+    /// What each node refers forward to.
+    pub forwards: [Option<Forward>; NODES],
+    /// Of a session that rewrites: the number of the revision that it read, and one, as its manifest says.
+    pub made_from: Counts,
+    /// Processes that have listed manifests and are about to publish a revision.
+    pub revisers: [Option<Intent>; REVISERS],
     /// Forgotten backups whose manifests are gone.
     pub dropped: Numbers,
     /// Session numbers claimed.
@@ -306,6 +321,15 @@ impl State {
         self.settle(set.node_numbers().fold(set, |reached, n| reached | self.refs[n]))
     }
 
+    /// The nodes of `set` that refer forward.
+    #[must_use]
+    pub fn forwarding(&self, set: Slots) -> Slots {
+        let numbers = set.node_numbers().filter(|&n| self.forwards[n].is_some());
+        numbers.fold(Slots::NONE, |all, n| {
+            all | Slots::node(u8::try_from(n).expect("a few nodes"))
+        })
+    }
+
     /// The same slots, each by the name under which it lies now.
     #[must_use]
     pub fn settle(&self, set: Slots) -> Slots {
@@ -332,6 +356,38 @@ impl State {
         } else {
             set
         }
+    }
+
+    /// The highest revision of each backup that the storage gives, or that the newest marks cover, which is not read.
+    #[must_use]
+    pub fn readable_revisions(&self) -> Counts {
+        let mut readable = self.revisions;
+        for (backup, number) in self.revisions.each() {
+            if self.unread.has(backup) && self.marks.revisions.get(backup) < number {
+                readable.set(backup, number - 1);
+            }
+        }
+        readable
+    }
+
+    /// A session runs: no reclaimer is alone that has not yet listed sessions.
+    pub fn somebody_runs(&mut self) {
+        for reclaimer in &mut self.reclaimers {
+            reclaimer.alone &= reclaimer.stage >= Stage::Waiting;
+        }
+    }
+
+    /// Whether `backup` may get another revision.
+    #[must_use]
+    pub fn has_room(&self, backup: usize) -> bool {
+        usize::from(self.revisions.get(backup)) < REVISIONS
+    }
+
+    /// Publishes the next revision of `backup`.
+    pub fn revise(&mut self, backup: usize, root: Slots) {
+        let number = self.revisions.get(backup);
+        self.revised[backup][usize::from(number)] = root;
+        self.revisions.set(backup, number + 1);
     }
 
     /// The highest epoch that exists, 0 if none.

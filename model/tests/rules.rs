@@ -13,7 +13,7 @@ use model::scenarios;
 const STATES_MAX: u64 = 4_000_000;
 
 /// Properties in `Violation`.
-const VIOLATIONS: usize = 9;
+const VIOLATIONS: usize = 10;
 
 fn scenario(name: &str) -> Scenario {
     let found = scenarios::small()

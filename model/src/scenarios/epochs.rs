@@ -1,6 +1,6 @@
 //! Marks, epochs and reclaimers: what stays in place, who finishes what, which numbers are taken.
 
-use super::numbers;
+use super::{by_session, numbers};
 use crate::properties::Witness;
 use crate::scenario::{Backup, Scenario};
 use crate::slots::{Numbers, Slots};
@@ -18,10 +18,10 @@ pub(super) fn leftovers() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0), Backup::covered(D1, NONE)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), D1, NONE, NONE],
+        owns: by_session([D0.with(N0), D1, NONE, NONE]),
         containers: vec![D0.with(D1)],
         running: numbers(&[2]),
-        look_up: [NONE, NONE, N0, NONE],
+        look_up: by_session([NONE, NONE, N0, NONE]),
         forget: numbers(&[0, 1]),
         stay: N0,
         plain_roots: true,
@@ -37,9 +37,9 @@ pub(super) fn leftovers() -> Scenario {
 pub(super) fn marks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, D0, NONE],
+        look_up: by_session([NONE, D0, D0, NONE]),
         forget: numbers(&[0]),
         extend_marks: true,
         plain_roots: true,
@@ -57,9 +57,9 @@ pub(super) fn marks() -> Scenario {
 pub(super) fn first_marks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, D1.with(N0).with(N1), NONE, NONE],
+        owns: by_session([D0, D1.with(N0).with(N1), NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0, NONE, NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
         forget: numbers(&[0]),
         extend_marks: true,
         witnesses: vec![Witness::Commit, Witness::Removal],
@@ -75,10 +75,10 @@ pub(super) fn exact_marks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE), Backup::covered(N0, N0)],
         refs: [D1, NONE, NONE, NONE],
-        owns: [D0.with(D2), N0.with(D1), NONE, NONE],
+        owns: by_session([D0.with(D2), N0.with(D1), NONE, NONE]),
         containers: vec![D0.with(D1)],
         running: numbers(&[2]),
-        look_up: [NONE, NONE, D0.with(N0), NONE],
+        look_up: by_session([NONE, NONE, D0.with(N0), NONE]),
         forget: numbers(&[0, 1]),
         plain_roots: true,
         epochs: 2,
@@ -100,10 +100,10 @@ pub(super) fn exact_marks() -> Scenario {
 pub(super) fn epoch_numbers() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE), Backup::covered(D1, NONE)],
-        owns: [D0, D1, NONE, NONE],
+        owns: by_session([D0, D1, NONE, NONE]),
         containers: vec![D0.with(D1)],
         running: numbers(&[2]),
-        look_up: [NONE, NONE, D0, NONE],
+        look_up: by_session([NONE, NONE, D0, NONE]),
         forget: numbers(&[0, 1]),
         drop_epochs: true,
         stay: D0,
@@ -122,9 +122,9 @@ pub(super) fn epoch_numbers() -> Scenario {
 pub(super) fn stale_reclaimer() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0, NONE, NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
         forget: numbers(&[0]),
         drop_epochs: true,
         stay: D0,
@@ -163,9 +163,9 @@ pub(super) fn missing_marks() -> Scenario {
             Backup::covered(N1, N0.with(N1)),
         ],
         refs: [D0, D1, NONE, NONE],
-        owns: [D0, D1.with(N0).with(N1), NONE, NONE],
+        owns: by_session([D0, D1.with(N0).with(N1), NONE, NONE]),
         running: numbers(&[2]),
-        look_up: [NONE, NONE, N0, NONE],
+        look_up: by_session([NONE, NONE, N0, NONE]),
         forget: numbers(&[0, 1]),
         plain_roots: true,
         budget: Budget {
@@ -185,9 +185,9 @@ pub(super) fn missing_marks() -> Scenario {
 /// A session that has been adopted, or expired, and does not know it, goes on writing.
 pub(super) fn late_puts() -> Scenario {
     Scenario {
-        owns: [NONE, D0.with(N0), D1, NONE],
+        owns: by_session([NONE, D0.with(N0), D1, NONE]),
         running: numbers(&[1, 2]),
-        adopts: [Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE],
+        adopts: by_session([Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE]),
         forget: numbers(&[2]),
         plain_roots: true,
         zombies: true,
@@ -205,9 +205,9 @@ pub(super) fn merging() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0), Backup::covered(D2, NONE)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), D2, NONE, NONE],
+        owns: by_session([D0.with(N0), D2, NONE, NONE]),
         running: numbers(&[2]),
-        look_up: [NONE, NONE, D0.with(D1).with(N0), NONE],
+        look_up: by_session([NONE, NONE, D0.with(D1).with(N0), NONE]),
         forget: numbers(&[0, 1]),
         merges: Some((D0, D1)),
         plain_roots: true,

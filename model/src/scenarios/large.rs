@@ -1,5 +1,6 @@
 //! Larger bounds, run by hand; `docs/protocol-model.md` has the states explored.
 
+use super::by_session;
 use crate::properties::Witness;
 use crate::scenario::{Backup, Scenario};
 use crate::slots::{Numbers, Slots};
@@ -41,9 +42,9 @@ pub(super) fn large() -> Vec<Scenario> {
 pub(super) fn two_epochs() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, D1, NONE, NONE],
+        owns: by_session([D0, D1, NONE, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, D0.with(D1), NONE],
+        look_up: by_session([NONE, D0, D0.with(D1), NONE]),
         slow_look_ups: true,
         forget: numbers(0, 1),
         plain_roots: true,
@@ -93,11 +94,11 @@ pub(super) fn two_epochs_parents() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), N1, NONE, NONE],
+        owns: by_session([D0.with(N0), N1, NONE, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, N0.with(N1), NONE],
-        parents: [Numbers::NONE, Numbers::one(0), numbers(0, 1), Numbers::NONE],
-        rewrite: [Some(D1), None, None, None],
+        look_up: by_session([NONE, D0, N0.with(N1), NONE]),
+        parents: by_session([Numbers::NONE, Numbers::one(0), numbers(0, 1), Numbers::NONE]),
+        rewrite: by_session([Some(D1), None, None, None]),
         forget: numbers(0, 1),
         stay: N0,
         epochs: 2,
@@ -117,10 +118,10 @@ pub(super) fn two_epochs_parents() -> Scenario {
 pub(super) fn two_epochs_adoption() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, N1, NONE],
+        owns: by_session([D0, N0, N1, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, D0, NONE],
-        adopts: [Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE],
+        look_up: by_session([NONE, D0, D0, NONE]),
+        adopts: by_session([Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE]),
         forget: numbers(0, 2),
         stay: D0,
         zombies: true,
@@ -140,9 +141,9 @@ pub(super) fn two_epochs_adoption() -> Scenario {
 fn two_epochs_nodes() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0.with(N1), N2, NONE],
+        owns: by_session([D0, N0.with(N1), N2, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, D0.with(N0).with(N1), NONE],
+        look_up: by_session([NONE, D0, D0.with(N0).with(N1), NONE]),
         forget: numbers(0, 1),
         stay: D0.with(N0),
         epochs: 2,
@@ -165,7 +166,7 @@ fn two_epochs_nodes_two_reclaimers() -> Scenario {
     Scenario {
         name: "two-epochs-nodes-two-reclaimers",
         about: "two sessions with nodes, two reclaimers, two epochs",
-        owns: [D0, N0, N2, NONE],
+        owns: by_session([D0, N0, N2, NONE]),
         reclaimers: 2,
         drop_manifests: false,
         ..two_epochs_nodes()
@@ -176,9 +177,9 @@ fn two_epochs_nodes_two_reclaimers() -> Scenario {
 pub(super) fn two_epochs_marks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, N1, NONE],
+        owns: by_session([D0, N0, N1, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, D0.with(N0), NONE],
+        look_up: by_session([NONE, D0, D0.with(N0), NONE]),
         forget: numbers(0, 1),
         extend_marks: true,
         stay: D0,
@@ -203,7 +204,7 @@ pub(super) fn chain_two_epochs() -> Scenario {
     Scenario {
         name: "chain-two-epochs",
         about: "a chain of adoptions over two epochs",
-        look_up: [NONE, D0, D0, NONE],
+        look_up: by_session([NONE, D0, D0, NONE]),
         stay: D0,
         epochs: 2,
         zombies: true,
@@ -222,9 +223,9 @@ pub(super) fn two_epochs_power() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), D1.with(N1), NONE, NONE],
+        owns: by_session([D0.with(N0), D1.with(N1), NONE, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, N0.with(D1).with(N1), NONE],
+        look_up: by_session([NONE, D0, N0.with(D1).with(N1), NONE]),
         full_nodes: true,
         forget: numbers(0, 1),
         stay: N0,
@@ -261,9 +262,9 @@ fn two_epochs_parents_two_reclaimers() -> Scenario {
     Scenario {
         name: "two-epochs-parents-two-reclaimers",
         about: "two sessions with parents, two reclaimers, two epochs",
-        owns: [D0.with(N0), NONE, NONE, NONE],
-        look_up: [NONE, N0, D0, NONE],
-        parents: [Numbers::NONE, Numbers::one(0), Numbers::one(0), Numbers::NONE],
+        owns: by_session([D0.with(N0), NONE, NONE, NONE]),
+        look_up: by_session([NONE, N0, D0, NONE]),
+        parents: by_session([Numbers::NONE, Numbers::one(0), Numbers::one(0), Numbers::NONE]),
         plain_roots: true,
         reclaimers: 2,
         ..two_epochs_parents()
@@ -275,8 +276,8 @@ fn three_epochs_two_reclaimers() -> Scenario {
     Scenario {
         name: "three-epochs-two-reclaimers",
         about: "two sessions, two reclaimers, three epochs",
-        owns: [D0, NONE, NONE, NONE],
-        look_up: [NONE, D0, D0, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
+        look_up: by_session([NONE, D0, D0, NONE]),
         stay: D0,
         reclaimers: 2,
         epochs: 3,
@@ -296,11 +297,11 @@ fn two_epochs_everything() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), N1, N2, NONE],
+        owns: by_session([D0.with(N0), N1, N2, NONE]),
         running: numbers(1, 2),
-        look_up: [NONE, D0, N0.with(N1), NONE],
-        parents: [Numbers::NONE, Numbers::NONE, Numbers::one(0), Numbers::NONE],
-        adopts: [Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE],
+        look_up: by_session([NONE, D0, N0.with(N1), NONE]),
+        parents: by_session([Numbers::NONE, Numbers::NONE, Numbers::one(0), Numbers::NONE]),
+        adopts: by_session([Numbers::NONE, Numbers::NONE, Numbers::one(1), Numbers::NONE]),
         forget: numbers(0, 1),
         stay: N0,
         zombies: true,
@@ -330,8 +331,8 @@ fn two_epochs_power_two_reclaimers() -> Scenario {
     Scenario {
         name: "two-epochs-power-two-reclaimers",
         about: "a power cut, two sessions, two reclaimers, two epochs",
-        owns: [D0.with(N0), D1, NONE, NONE],
-        look_up: [NONE, D0, N0.with(D1), NONE],
+        owns: by_session([D0.with(N0), D1, NONE, NONE]),
+        look_up: by_session([NONE, D0, N0.with(D1), NONE]),
         plain_roots: true,
         reclaimers: 2,
         ..two_epochs_power()
@@ -343,7 +344,7 @@ fn two_epochs_everything_two_reclaimers() -> Scenario {
     Scenario {
         name: "two-epochs-everything-two-reclaimers",
         about: "two sessions, two reclaimers, two epochs, all that sessions do",
-        owns: [D0.with(N0), N1, NONE, NONE],
+        owns: by_session([D0.with(N0), N1, NONE, NONE]),
         reclaimers: 2,
         extend_marks: false,
         slow_marks: false,

@@ -1,6 +1,6 @@
 //! Sessions beside one epoch or two: look-ups, commits, adoption, parents.
 
-use super::numbers;
+use super::{by_session, numbers};
 use crate::properties::Witness;
 use crate::scenario::{Backup, Scenario};
 use crate::slots::{Numbers, Slots};
@@ -15,9 +15,9 @@ const NONE: Slots = Slots::NONE;
 pub(super) fn look_ups() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, D0, NONE],
+        look_up: by_session([NONE, D0, D0, NONE]),
         slow_look_ups: true,
         forget: numbers(&[0]),
         plain_roots: true,
@@ -38,9 +38,9 @@ pub(super) fn look_ups() -> Scenario {
 pub(super) fn uncovered() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, D1.with(N0).with(N1), NONE, NONE],
+        owns: by_session([D0, D1.with(N0).with(N1), NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0, NONE, NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
         forget: numbers(&[0, 1]),
         epochs: 2,
         witnesses: vec![
@@ -61,10 +61,10 @@ pub(super) fn uncovered() -> Scenario {
 pub(super) fn adoption() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, D1.with(N1), NONE],
+        owns: by_session([D0, N0, D1.with(N1), NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, NONE, NONE],
-        adopts: [Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
+        adopts: by_session([Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE]),
         forget: numbers(&[0]),
         witnesses: vec![
             Witness::Commit,
@@ -90,10 +90,10 @@ pub(super) fn adopted_containers() -> Scenario {
 pub(super) fn adoption_chain() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1, 2, 3]),
-        look_up: [NONE, D0, NONE, NONE],
-        adopts: [Numbers::NONE, Numbers::NONE, numbers(&[1]), numbers(&[2])],
+        look_up: by_session([NONE, D0, NONE, NONE]),
+        adopts: by_session([Numbers::NONE, Numbers::NONE, numbers(&[1]), numbers(&[2])]),
         forget: numbers(&[0]),
         plain_roots: true,
         witnesses: vec![Witness::AdoptionCommits, Witness::Removal],
@@ -105,10 +105,10 @@ pub(super) fn adoption_chain() -> Scenario {
 pub(super) fn mutual_adoption() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, D0, NONE],
-        adopts: [Numbers::NONE, numbers(&[2]), numbers(&[1]), Numbers::NONE],
+        look_up: by_session([NONE, D0, D0, NONE]),
+        adopts: by_session([Numbers::NONE, numbers(&[2]), numbers(&[1]), Numbers::NONE]),
         plain_roots: true,
         zombies: true,
         witnesses: vec![Witness::AdoptionCommits],
@@ -121,10 +121,10 @@ pub(super) fn parents() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), NONE, NONE, NONE],
+        owns: by_session([D0.with(N0), NONE, NONE, NONE]),
         running: numbers(&[1, 2]),
-        parents: [Numbers::NONE, numbers(&[0]), numbers(&[0]), Numbers::NONE],
-        rewrite: [Some(D1), None, None, None],
+        parents: by_session([Numbers::NONE, numbers(&[0]), numbers(&[0]), Numbers::NONE]),
+        rewrite: by_session([Some(D1), None, None, None]),
         forget: numbers(&[0]),
         plain_roots: true,
         judges_leaks: false,
@@ -137,10 +137,10 @@ pub(super) fn parents() -> Scenario {
 pub(super) fn rewriting() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE), Backup::covered(D1, NONE)],
-        owns: [D0, D1, NONE, NONE],
+        owns: by_session([D0, D1, NONE, NONE]),
         running: numbers(&[2]),
-        parents: [Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE],
-        rewrite: [Some(D1), None, None, None],
+        parents: by_session([Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE]),
+        rewrite: by_session([Some(D1), None, None, None]),
         rewriter: Some(2),
         forget: numbers(&[1, 2]),
         slow_marks: true,
@@ -160,7 +160,7 @@ pub(super) fn releases() -> Scenario {
     Scenario {
         name: "releases",
         about: "a session gives up a reference that an older checkpoint of its names",
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         plain_roots: true,
         releases: true,
         ..adoption()
@@ -172,7 +172,7 @@ pub(super) fn slow_listing() -> Scenario {
     Scenario {
         name: "slow-listing",
         about: "manifests are listed in two steps while an adoption commits",
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         plain_roots: true,
         slow_decisions: true,
         ..adoption()

@@ -1,6 +1,6 @@
 //! The store itself: the index, late puts, dropped objects, power cuts.
 
-use super::numbers;
+use super::{by_session, numbers};
 use crate::properties::Witness;
 use crate::scenario::{Backup, Scenario};
 use crate::slots::{Numbers, Slots};
@@ -15,9 +15,9 @@ const NONE: Slots = Slots::NONE;
 pub(super) fn hooks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, NONE, NONE],
+        owns: by_session([D0, N0, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, N0, NONE],
+        look_up: by_session([NONE, D0, N0, NONE]),
         forget: numbers(&[0]),
         rebuild: true,
         epochs: 2,
@@ -33,9 +33,9 @@ pub(super) fn hooks() -> Scenario {
 pub(super) fn late_writer() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, NONE, NONE],
+        owns: by_session([D0, N0, NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0, NONE, NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
         forget: numbers(&[0, 1]),
         drop_epochs: true,
         epochs: 2,
@@ -53,9 +53,9 @@ pub(super) fn late_writer() -> Scenario {
 pub(super) fn dropped_manifests() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, N0, NONE, NONE],
+        owns: by_session([D0, N0, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, N0, NONE],
+        look_up: by_session([NONE, D0, N0, NONE]),
         forget: numbers(&[0, 1]),
         drop_manifests: true,
         epochs: 2,
@@ -69,10 +69,10 @@ pub(super) fn dropped_manifests() -> Scenario {
 pub(super) fn dropped_endings() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, D0, NONE, NONE],
-        adopts: [Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
+        adopts: by_session([Numbers::NONE, Numbers::NONE, numbers(&[1]), Numbers::NONE]),
         forget: numbers(&[0]),
         drop_endings: true,
         plain_roots: true,
@@ -89,9 +89,9 @@ pub(super) fn dropped_endings() -> Scenario {
 /// A session refers to what another has put and not yet made durable; the power goes.
 pub(super) fn power_cut_nodes() -> Scenario {
     Scenario {
-        owns: [NONE, D0.with(N0), N1, NONE],
+        owns: by_session([NONE, D0.with(N0), N1, NONE]),
         running: numbers(&[1, 2]),
-        look_up: [NONE, NONE, D0.with(N0), NONE],
+        look_up: by_session([NONE, NONE, D0.with(N0), NONE]),
         full_nodes: true,
         budget: Budget {
             power_cuts: 1,
@@ -111,9 +111,9 @@ pub(super) fn power_cut_reclaim() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],
         refs: [D0, NONE, NONE, NONE],
-        owns: [D0.with(N0), N1, NONE, NONE],
+        owns: by_session([D0.with(N0), N1, NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0.with(N0), NONE, NONE],
+        look_up: by_session([NONE, D0.with(N0), NONE, NONE]),
         forget: numbers(&[0]),
         reclaimers: 2,
         budget: Budget {
@@ -129,9 +129,9 @@ pub(super) fn power_cut_reclaim() -> Scenario {
 pub(super) fn old_caches() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
-        owns: [D0, NONE, NONE, NONE],
+        owns: by_session([D0, NONE, NONE, NONE]),
         running: numbers(&[1]),
-        look_up: [NONE, D0, NONE, NONE],
+        look_up: by_session([NONE, D0, NONE, NONE]),
         compacted: D0,
         cached: D0,
         forget: numbers(&[0]),
