@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use format::series::Layout;
 use reclaim::Due;
-use session::{ManifestEntry, ManifestList};
+use session::{ManifestEntry, ManifestList, Session};
 use types::{SeriesId, SessionId};
 
 use crate::error::Result;
@@ -79,8 +79,27 @@ impl Store {
             workers: request.workers.max(1),
             node_cache_bytes: self.options.node_cache_bytes,
         };
+        // Whoever puts what was rewritten in its place has a session that runs.
+        let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
+        let pulse = session.start_pulse()?;
+        let done = self.optimize_beside(&session, &options, request, monitor);
+        drop(pulse);
+        let ended = session.end();
+        let report = done?;
+        ended?;
+        Ok(report)
+    }
+
+    fn optimize_beside(
+        &self,
+        session: &Session,
+        options: &reclaim::OptimizeOptions,
+        request: &OptimizeRequest,
+        monitor: &Monitor,
+    ) -> Result<OptimizeReport> {
         let mut report = OptimizeReport::default();
-        let (completed, warnings) = self.reclaiming(None, monitor, reclaim::complete)?;
+        let complete = |context: &reclaim::Context<'_>| reclaim::complete(context, session);
+        let (completed, warnings) = self.reclaiming(None, monitor, complete)?;
         report.completed = completed;
         report.warnings = warnings;
         let all = self.find_due(request)?;
@@ -92,7 +111,7 @@ impl Store {
                 onto: due.onto,
             };
             let (done, warnings) = self.reclaiming(None, monitor, |context| {
-                reclaim::optimize(context, &options, what)
+                reclaim::optimize(context, options, what, session)
             })?;
             report.backups.push((due.id, done));
             report.warnings.extend(warnings);

@@ -91,6 +91,15 @@ pub struct Held {
     pub in_doubt: Vec<SessionId>,
 }
 
+/// What lower revisions reach may be gone where the highest is of an archival rewrite (R2): none of theirs goes above one that
+/// cannot be read.
+fn keep_archival(present: &Present<'_>) -> std::result::Result<(), SessionError> {
+    match present.may_be_archival {
+        Some(object) => Err(SessionError::Damaged(object.clone())),
+        None => Ok(()),
+    }
+}
+
 fn is_in_doubt(present: &Present<'_>) -> bool {
     present.is_in_doubt || present.may_be_forgotten || present.unread.is_some()
 }
@@ -116,6 +125,7 @@ impl Store {
             let mut in_doubt = false;
             self.manifests
                 .revise(entry.series(), entry.session(), |present| {
+                    keep_archival(present)?;
                     in_doubt |= is_in_doubt(present);
                     let is_as_wanted = present.backup.hold_until == until;
                     if is_as_wanted && !present.is_in_doubt {
@@ -183,6 +193,7 @@ impl Store {
                     if let Some(unread) = present.unread.filter(|_| !is_named) {
                         return Err(SessionError::Damaged(unread.clone()));
                     }
+                    keep_archival(present)?;
                     in_doubt |= is_in_doubt(present);
                     tags = change.applied(&present.backup.tags);
                     is_changed = tags != present.backup.tags;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
+use format::session::ARCHIVAL_SERIES;
 use session::{
     CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest,
 };
@@ -117,7 +118,7 @@ pub(crate) fn plan(
     spill: Option<&mut Spill<'_>>,
 ) -> Result<Plan> {
     ensure_readable(list, &before.in_force.covers())?;
-    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
+    let kept = Kept::of(list, context.manifests, &BTreeSet::new(), options.accept_lost)?;
     let mut planning = Planning {
         context,
         options,
@@ -137,18 +138,24 @@ pub(crate) fn plan(
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
 /// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. An archival revision
-/// lets go of what lower ones reach (R2), but nobody acts on one before it is covered by marks: of one that is, no lower one will do.
+/// lets go of what lower ones reach (R2). Nobody acts on one before it is covered by marks, so until then one that is lost for good
+/// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, where
+/// backups are rewritten: it would have lost what only it reaches by then.
 pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
 ) -> Result<()> {
+    let is_rewrite = |entry: &ManifestEntry| entry.series() == ARCHIVAL_SERIES;
+    let rewrites = list.entries.iter().any(is_rewrite);
     for object in &list.damaged {
         let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
         let is_told = session.is_some_and(|session| {
             let archival = covers.get(&session).filter(|known| known.next.is_some());
             let counts = list.get(session).map(|entry| entry.stored.revision);
-            list.has(session)
-                && archival.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision))
+            let is_as_covered =
+                archival.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision));
+            let is_final = list.get(session).is_some_and(ManifestEntry::is_forgotten);
+            list.has(session) && is_as_covered && (is_final || !(rewrites && object.is_unread))
         });
         if !is_told {
             return Err(unreadable(object));

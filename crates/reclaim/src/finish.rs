@@ -10,6 +10,7 @@ use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
 use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
+use format::session::ARCHIVAL_SERIES;
 use object::Sealer;
 use session::{
     Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionInfo,
@@ -242,11 +243,16 @@ fn wait_and_decide(
         named,
         containers,
     );
+    // By archival rewrites that run.
+    let mut declared = BTreeSet::new();
     // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing. Of
     // a session whose claim cannot be read nobody knows whether it ran and has committed since.
     if !asked.is_empty() || !census.roster.damaged.is_empty() {
         for info in &asked {
             for checkpoint in Roster::checkpoints(context.sealer, info)? {
+                if info.claim.series == ARCHIVAL_SERIES {
+                    declared.extend(checkpoint.parents.iter().map(|(_, parent, _)| *parent));
+                }
                 finder.checkpoint(info.id, &checkpoint)?;
             }
         }
@@ -256,7 +262,7 @@ fn wait_and_decide(
     }
     let list = &census.manifests;
     condemn::ensure_readable(list, &covers)?;
-    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
+    let kept = Kept::of(list, context.manifests, &declared, options.accept_lost)?;
     finder.manifests(list, &covers, &kept)?;
     let epochs = Epochs::list(context.sealer)?;
     let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;

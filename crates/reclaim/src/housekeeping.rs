@@ -13,13 +13,13 @@ use env::StorageError;
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::Removed;
+use format::session::ARCHIVAL_SERIES;
 use format::session::Checkpoint;
 use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Roster, Session, SessionError};
 use types::{Epoch, SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
 use crate::error::Result;
-use crate::kept::Kept;
 use crate::live::has_ended;
 use crate::marks::InForce;
 use crate::prune::{Context, PruneOptions};
@@ -87,8 +87,7 @@ pub(crate) fn tidy(
     let Some(declared) = declared(context, list, &others)? else {
         return Ok(());
     };
-    // A backup may have begun to refer forward to one since that was marked last.
-    let kept = Kept::of(list, context.manifests, options.accept_lost)?;
+    let named = named_as_next(context, list, &old)?;
     let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
     let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
         referred(&context.manifests.list()?)
@@ -107,7 +106,7 @@ pub(crate) fn tidy(
         let Some(entry) = list.get(id) else { continue };
         let is_covered = covers.get(&id).is_some_and(|covered| !covered.is_marked());
         let may_go = if entry.is_forgotten() {
-            is_covered && !declared.contains(&id) && !kept.has(id)
+            is_covered && !declared.contains(&id) && !named.contains(&id)
         } else {
             // Nothing is left that it wrote, and nobody rests on its checkpoint.
             let is_over = match entry.ended_by() {
@@ -125,6 +124,35 @@ pub(crate) fn tidy(
         }
     }
     Ok(())
+}
+
+/// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that says so, whoever follows it must find
+/// one (R2). Looked for among those before what may go.
+fn named_as_next(
+    context: &Context<'_>,
+    list: &ManifestList,
+    old: &BTreeSet<(SessionId, UnixNanos)>,
+) -> Result<BTreeSet<SessionId>> {
+    let is_tombstone = |id: &SessionId| list.get(*id).is_some_and(ManifestEntry::is_forgotten);
+    let known = list.as_covered.iter().filter_map(|backup| backup.covered.next);
+    let mut named: BTreeSet<SessionId> = known.collect();
+    let Some(last) = old.iter().map(|(id, _)| *id).filter(is_tombstone).max() else {
+        return Ok(named);
+    };
+    for entry in &list.entries {
+        let backup = match entry.backup() {
+            Some(backup) => backup.next,
+            None if entry.is_forgotten() && (entry.session() < last || entry.series() == ARCHIVAL_SERIES) => {
+                context
+                    .manifests
+                    .last_backup(entry)?
+                    .and_then(|(_, backup)| backup.next)
+            }
+            None => None,
+        };
+        named.extend(backup);
+    }
+    Ok(named)
 }
 
 /// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say more.

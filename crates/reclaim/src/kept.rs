@@ -4,7 +4,7 @@
 //! the chain; so forgetting a backup in the middle of its series takes nothing from those before it, whatever happens at the same
 //! time. What it keeps beyond that comes back when those before it are rewritten, or forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use session::{ManifestEntry, ManifestList, Manifests};
 use types::SessionId;
@@ -18,11 +18,17 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Of all backups of a list. With `accept_lost` a chain may lead to a backup of which nothing is left.
+    /// Of all backups of a list, and of those that a rewrite which runs has declared: what it commits will refer forward to them as
+    /// they are then, whatever revision it has declared. With `accept_lost` a chain may lead to a backup of which nothing is left.
     ///
     /// # Errors
     /// [`ReclaimError::DamagedManifest`] where it does; of the storage.
-    pub(crate) fn of(list: &ManifestList, manifests: &Manifests, accept_lost: bool) -> Result<Self> {
+    pub(crate) fn of(
+        list: &ManifestList,
+        manifests: &Manifests,
+        declared: &BTreeSet<SessionId>,
+        accept_lost: bool,
+    ) -> Result<Self> {
         let mut kept = Self::default();
         let read = list.entries.iter().filter_map(|entry| {
             let next = entry.backup()?.next?;
@@ -32,7 +38,8 @@ impl Kept {
             let covered = backup.covered;
             Some((covered.session, covered.next?))
         });
-        let mut todo: Vec<(SessionId, SessionId)> = read.chain(known).collect();
+        let declared = declared.iter().map(|id| (*id, *id));
+        let mut todo: Vec<(SessionId, SessionId)> = read.chain(known).chain(declared).collect();
         while let Some((from, to)) = todo.pop() {
             if kept.has(to) {
                 continue;

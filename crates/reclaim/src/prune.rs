@@ -276,7 +276,7 @@ fn run(
         }
         if round == 0 && reverse::has_rewrites(&known.census.manifests) {
             // Of a process that died, mostly: what it has committed keeps what it would let go of.
-            reverse::complete(context)?;
+            reverse::complete(context, session)?;
             known.look(context, None)?;
         }
         let mut limits = known.limits(options);

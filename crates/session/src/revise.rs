@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use format::manifest::{Backup, Manifest};
 use format::names;
+use format::session::ARCHIVAL_SERIES;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
@@ -52,15 +53,22 @@ pub struct Present<'a> {
     pub unread: Option<&'a DamagedObject>,
     /// A revision that cannot be read may be a tombstone, which no revision above it undoes.
     pub may_be_forgotten: bool,
+    /// A revision that cannot be read, in a store where backups are rewritten as archival ones (R2): it may have roots whose like no
+    /// lower one has, and what the lower ones reach may be gone. No revision with their roots goes above it.
+    pub may_be_archival: Option<&'a DamagedObject>,
 }
 
 impl<'a> Present<'a> {
-    fn of(list: &'a ManifestList, entry: &'a ManifestEntry) -> Option<Self> {
+    fn of(list: &'a ManifestList, entry: &'a ManifestEntry, rewrites: bool) -> Option<Self> {
+        let unread = list.unread_of(entry.series(), entry.session());
+        let is_in_doubt = entry.newer_unreadable || unread.is_some();
+        let damaged = list.damaged_of(entry.session()).next();
         Some(Self {
             backup: entry.backup()?,
             is_in_doubt: entry.newer_unreadable,
             unread: list.unread_of(entry.series(), entry.session()),
             may_be_forgotten: entry.may_be_forgotten,
+            may_be_archival: damaged.filter(|_| is_in_doubt && rewrites),
         })
     }
 }
@@ -96,7 +104,8 @@ impl Manifests {
             if entry.is_forgotten() {
                 return Err(SessionError::Forgotten { session });
             }
-            let Some(present) = Present::of(&list, entry) else {
+            let rewrites = !list.damaged.is_empty() && self.has_rewrites(&list)?;
+            let Some(present) = Present::of(&list, entry, rewrites) else {
                 return Err(no_backup(session));
             };
             let Some(next) = change(&present)? else {
@@ -108,6 +117,13 @@ impl Manifests {
             }
         }
         Err(contended(series, session))
+    }
+
+    /// Whether backups of this series, or of any lately, were rewritten as archival ones.
+    fn has_rewrites(&self, series: &ManifestList) -> Result<bool> {
+        let is_archival = |entry: &ManifestEntry| entry.backup().is_some_and(|backup| backup.next.is_some());
+        Ok(series.entries.iter().any(is_archival)
+            || !listed::list(self.objects(), &names::backups_folder(ARCHIVAL_SERIES))?.is_empty())
     }
 
     /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is

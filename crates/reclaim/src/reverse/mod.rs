@@ -80,11 +80,16 @@ pub struct Optimized {
 }
 
 /// Rewrites a backup. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
-/// streams.
+/// streams. `beside` is a session that runs all the time: whoever puts what was rewritten in its place has one.
 ///
 /// # Errors
 /// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has changed for any backup.
-pub fn optimize(context: &Context<'_>, options: &OptimizeOptions, due: Due) -> Result<Optimized> {
+pub fn optimize(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    due: Due,
+    beside: &Session,
+) -> Result<Optimized> {
     let begin = Begin {
         series: ARCHIVAL_SERIES,
         name: SeriesName {
@@ -105,7 +110,8 @@ pub fn optimize(context: &Context<'_>, options: &OptimizeOptions, due: Due) -> R
         Ok(Some(rewrite)) => {
             let mut done = rewrite.optimized;
             session.commit(rewrite.backup)?;
-            done.is_done = replace(context, session.id(), due, &rewrite.from, &rewrite.to)?;
+            let of = (due.series, due.backup);
+            done.is_done = publish(context, beside, session.id(), of, &rewrite.from, &rewrite.to)?;
             Ok(done)
         }
         nothing => {
@@ -124,54 +130,64 @@ pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
     list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite)
 }
 
-/// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may.
+/// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may, each
+/// beside a session of its own.
 ///
 /// # Errors
 /// Of the storage.
-pub fn complete(context: &Context<'_>) -> Result<u64> {
+pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let list = context.manifests.list()?;
     let mut completed = 0;
     for rewrite in list.rewrites() {
-        let Some(backup) = rewrite.backup() else { continue };
+        let Some(to) = rewrite.backup() else { continue };
         // The eldest: what it refers forward to is later.
-        let Some((of, revision)) = backup.parents.first().copied() else {
+        let Some((of, revision)) = to.parents.first().copied() else {
             continue;
         };
-        let from = list.get(of).filter(|entry| entry.backup().is_some());
-        let read = from.map(|entry| context.manifests.read(entry.series(), of, revision));
-        let (Some(entry), Some(Ok(read))) = (from, read) else {
+        let entry = list.get(of);
+        if entry.map_or_else(
+            || list.damaged_of(of).next().is_none(),
+            ManifestEntry::is_forgotten,
+        ) {
             context.manifests.forget(ARCHIVAL_SERIES, rewrite.session())?;
             continue;
+        }
+        let Some(entry) = entry else { continue };
+        let from = match context.manifests.read(entry.series(), of, revision) {
+            Ok(read) => read,
+            // It stands until that can be read.
+            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => continue,
+            Err(error) => return Err(error.into()),
         };
-        let due = Due {
-            series: entry.series(),
-            backup: of,
-            onto: backup.next.unwrap_or(of),
-        };
-        let from = crate::condemn::backup_of(&read.manifest).map_or(&[][..], |backup| &backup.streams);
-        replace(context, rewrite.session(), due, from, backup)?;
-        completed += 1;
+        let from = crate::condemn::backup_of(&from.manifest).map_or(&[][..], |backup| &backup.streams);
+        let of = (entry.series(), of);
+        completed += u64::from(publish(context, beside, rewrite.session(), of, from, to)?);
     }
     Ok(completed)
 }
 
-/// Makes the roots of a committed rewrite the backup's, where it has those that were read, and is not held; and lets go of the
-/// rewrite. Whether the backup has them now.
-fn replace(
+/// Makes the roots of a committed rewrite the backup's, where it has those that were read, and lets go of the rewrite. Whether the
+/// backup has them now. A hold has no say: it is about forgetting, and may be lifted.
+///
+/// What must hold (docs/protocol.md, "Archival revisions"): the rewrite is let go of when the backup is seen forgotten or with other
+/// roots, and not before; otherwise somebody who saw it as it was might still put them. And a session runs meanwhile, or a
+/// reclaimer might take one listing for all.
+fn publish(
     context: &Context<'_>,
+    beside: &Session,
     rewrite: SessionId,
-    due: Due,
+    (series, of): (SeriesId, SessionId),
     from: &[StreamRoot],
     to: &Backup,
 ) -> Result<bool> {
-    let mut is_done = false;
-    let revised = context.manifests.revise(due.series, due.backup, |present| {
+    beside.ensure_running()?;
+    let (mut is_done, mut is_other) = (false, false);
+    let revised = context.manifests.revise(series, of, |present| {
         is_done = present.backup.streams == to.streams && present.backup.next == to.next;
-        let may = present.backup.streams == from
-            && present.backup.hold_until.is_none()
-            && !present.may_be_forgotten
-            && present.unread.is_none();
-        if is_done || !may {
+        is_other = !is_done && present.backup.streams != from;
+        // What cannot be read for now may say of other roots; what was torn says nothing.
+        let is_unsure = present.may_be_forgotten || present.unread.is_some();
+        if is_done || is_other || is_unsure {
             return Ok(None);
         }
         is_done = true;
@@ -183,12 +199,19 @@ fn replace(
     });
     match revised {
         Ok(_) => {}
-        Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. } | SessionError::Damaged(_)) => {
-            is_done = false;
+        Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. }) => {
+            (is_done, is_other) = (false, true);
         }
+        Err(SessionError::Damaged(_)) => (is_done, is_other) = (false, false),
         Err(error) => return Err(error.into()),
     }
-    context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
+    if is_done || is_other {
+        context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
+    } else {
+        context.progress.warn(&format!(
+            "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
+        ));
+    }
     Ok(is_done)
 }
 
