@@ -30,8 +30,8 @@ use common::{
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{
-    Cap, Capping, Error, Layout, Monitor, PruneOptions, PruneUnused, ReadData, SeriesName, SessionId,
-    SettingsChange, Store,
+    Cap, Capping, Error, Layout, Monitor, OptimizeRequest, PruneOptions, PruneUnused, ReadData, SeriesName,
+    SessionId, SettingsChange, Store,
 };
 
 /// Operations of one run.
@@ -46,6 +46,7 @@ const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300, 15];
 const FORGETS: u64 = 4;
 const PRUNES: u64 = 6;
 const CLOCKS: u64 = 10;
+const OPTIMIZES: u64 = 12;
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Shorter than the silence after which a session gives up, also where its clock goes fast.
 const BETWEEN_BEATS: Duration = Duration::from_secs(10 * 60 * 60);
@@ -114,6 +115,8 @@ struct Run {
     model: Mutex<Model>,
     /// How often each of [`Stage::ALL`] took place.
     staged: Mutex<[u64; Stage::ALL.len()]>,
+    /// How many backups were made archival.
+    optimized: Mutex<u64>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,6 +157,7 @@ impl Run {
             sleeps: seed.is_multiple_of(2),
             model: Mutex::default(),
             staged: Mutex::default(),
+            optimized: Mutex::default(),
         }
     }
 
@@ -227,13 +231,14 @@ impl Run {
                 String::new()
             }
         );
-        let drawn = dice.roll(12);
+        let drawn = dice.roll(14);
         match what.unwrap_or(drawn) {
             0..=3 => self.back_up(&dice, (place, depth, number), &who, &process, &store),
             FORGETS | 5 => self.forget(&dice, depth, &who, &process, &store),
             PRUNES..=8 => self.prune(&dice, depth, &who, &process, &store),
             9 => self.restore(&dice, depth, &who, &process, &store),
             CLOCKS => self.move_clocks(&dice, depth, &who, &process),
+            OPTIMIZES | 13 => self.optimize(&dice, depth, &who, &process, &store),
             _ if depth == 0 && dice.one_in(2) => self.cut_power(&dice),
             _ => {
                 self.log(depth, format!("{who} ends"));
@@ -336,6 +341,7 @@ impl Run {
         let first: &[u64] = match dice.roll(8) {
             0..=2 => &[FORGETS, PRUNES],
             3 => &[CLOCKS, FORGETS, PRUNES],
+            5 => &[OPTIMIZES, FORGETS, PRUNES],
             4 => &[PRUNES, CLOCKS, PRUNES],
             _ => &[],
         };
@@ -435,6 +441,29 @@ impl Run {
                 let is_beside = text.contains("another prune") || is_over(&error);
                 assert!(process.storage.is_gone() || is_beside, "prune: {text}");
             }
+        }
+    }
+
+    /// What has left the live windows of hybrid series; now and then older backups of any series.
+    fn optimize(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
+        let request = OptimizeRequest {
+            live: dice.one_in(3).then_some(1),
+            ..OptimizeRequest::default()
+        };
+        self.log(depth, format!("{who} optimizes, live {:?}", request.live));
+        let done = store.optimize(&request, &Monitor::default());
+        let said = match &done {
+            Ok(report) => {
+                let done = report.backups.iter().filter(|(_, done)| done.is_done).count() as u64;
+                *locked(&self.optimized) += done;
+                let ids: Vec<_> = report.backups.iter().map(|(id, _)| *id).collect();
+                format!("{ids:?}, {done} done, {} completed", report.completed)
+            }
+            Err(error) => error.to_string(),
+        };
+        self.log(depth, said);
+        if let Err(error) = done {
+            assert!(process.storage.is_gone() || is_over(&error), "optimize: {error}");
         }
     }
 
@@ -551,6 +580,7 @@ fn random_runs() {
     let began = SystemClock.monotonic();
     let has_failed = AtomicBool::new(false);
     let staged = Mutex::new([0; Stage::ALL.len()]);
+    let optimized = Mutex::new(0);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -565,6 +595,7 @@ fn random_runs() {
                 eprintln!("{}\nONEFOLD_RANDOM_SEED={seed} plays this run again", log());
                 std::panic::resume_unwind(panic);
             }
+            *locked(&optimized) += *locked(&run.optimized);
             for (sum, count) in locked(&staged).iter_mut().zip(*locked(&run.staged)) {
                 *sum += count;
             }
@@ -586,7 +617,15 @@ fn random_runs() {
         }
     });
     let (runs, staged) = (next.into_inner() - begin, locked(&staged));
-    println!("{runs} runs; containers by {:?}: {staged:?}", Stage::ALL);
+    let optimized = *locked(&optimized);
+    println!(
+        "{runs} runs; containers by {:?}: {staged:?}; {optimized} backups made archival",
+        Stage::ALL
+    );
+    assert!(
+        optimized > 0 || runs < 15,
+        "{runs} runs, and no backup became archival"
+    );
     for ((stage, count), of_each) in Stage::ALL.iter().zip(&*staged).zip(RUNS_OF_EACH) {
         assert!(*count > 0 || runs < of_each, "{runs} runs, and none of {stage:?}");
     }
