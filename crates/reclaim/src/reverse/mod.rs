@@ -115,9 +115,15 @@ pub fn optimize(
             Ok(done)
         }
         nothing => {
+            // Who was taken for dead may miss what it had pinned: that it was ended says why.
+            let over = session.tick().err();
             // What it has put goes by its ending.
             let ended = session.end();
-            nothing?;
+            match (nothing, over) {
+                (Err(_), Some(over)) => return Err(over.into()),
+                (Err(error), None) => return Err(error),
+                (Ok(_), _) => {}
+            }
             ended?;
             Ok(Optimized::default())
         }

@@ -1,0 +1,245 @@
+//! Others that come and go whole within one optimize, one prune or one restore, at each of its operations: forgets, prunes, other
+//! optimizes.
+//!
+//! What must hold: every backup that is not forgotten restores, whatever it refers forward to was forgotten or rewritten meanwhile;
+//! and a restore that has begun ends with the bytes that it began with.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::pruning::{assert_nothing_unexplained, everything, forget, impatient, prune_after_crash};
+use common::{
+    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot,
+    try_restores_bytes,
+};
+use onefold::{Monitor, OptimizeRequest, SessionId, Store};
+
+const NAME: &str = "/image";
+
+struct Base {
+    machine: Process,
+    contents: BTreeMap<SessionId, Vec<u8>>,
+    ids: Vec<SessionId>,
+}
+
+/// Four backups of a series, each with something that only it has, and something of the next one; so many are archival already.
+fn base(seed: u64, archival: usize) -> Base {
+    let machine = Process::new(seed).striding();
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..10).map(|n| noise(seed * 10 + n, 24 << 10)).collect();
+    let (mut contents, mut ids) = (BTreeMap::new(), Vec::new());
+    for n in 0..4 {
+        let bytes: Vec<u8> = [n, 7, n + 1, 8, n + 2]
+            .iter()
+            .flat_map(|n| parts[*n].clone())
+            .collect();
+        let made = back_up_bytes(&machine.open(), NAME, &bytes, &How::plain()).unwrap();
+        contents.insert(made.id, bytes);
+        ids.push(made.id);
+        if n > 0 && n <= archival {
+            optimize(&machine.open());
+        }
+    }
+    prune_after_crash(&machine.beside(seed + 1).open(), &everything(), "base");
+    Base {
+        machine,
+        contents,
+        ids,
+    }
+}
+
+fn optimize(store: &Store) {
+    let request = OptimizeRequest {
+        live: Some(1),
+        ..OptimizeRequest::default()
+    };
+    store.optimize(&request, &Monitor::default()).unwrap();
+}
+
+impl Base {
+    fn assert_all(&self, gone: &[SessionId], when: &str) {
+        for (id, bytes) in self.contents.iter().filter(|(id, _)| !gone.contains(id)) {
+            let store = self.machine.beside(0xfe).open();
+            assert_restores_bytes(
+                &store,
+                &snapshot(&store, *id),
+                NAME,
+                bytes,
+                &format!("{when}: {id}"),
+            );
+        }
+    }
+
+    /// After it all restore, and again when all is pruned, made archival and pruned.
+    fn assert_settles(&self, gone: &[SessionId], when: &str) {
+        self.assert_all(gone, when);
+        let last = self.machine.beside(0xff).striding();
+        prune_after_crash(&last.open(), &impatient(everything()), when);
+        self.assert_all(gone, &format!("{when}, and a prune"));
+        optimize(&last.open());
+        prune_after_crash(&last.open(), &impatient(everything()), when);
+        self.assert_all(gone, &format!("{when}, all archival"));
+        prune_after_crash(&last.open(), &impatient(everything()), when);
+        assert_nothing_unexplained(&last, when);
+        assert_sound(&last.open(), when);
+    }
+}
+
+/// What happens between two operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// These backups are forgotten, by their place in the series.
+    Forget(&'static [usize]),
+    /// And what they held goes.
+    ForgetAndPrune(&'static [usize]),
+    Optimize,
+    OptimizeAndPrune,
+}
+
+impl Act {
+    fn gone(self) -> &'static [usize] {
+        match self {
+            Self::Forget(gone) | Self::ForgetAndPrune(gone) => gone,
+            Self::Optimize | Self::OptimizeAndPrune => &[],
+        }
+    }
+
+    fn happens(self, by: &Process, ids: &[SessionId]) {
+        if matches!(self, Self::Optimize | Self::OptimizeAndPrune) {
+            optimize(&by.open());
+        }
+        for place in self.gone() {
+            forget(&by.open(), ids[*place]);
+        }
+        if matches!(self, Self::ForgetAndPrune(_) | Self::OptimizeAndPrune) {
+            let pruner = by.striding();
+            // Who is in the midst of its work may be taken for dead, or be waited for: either is right.
+            let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
+            if let Err(error) = done {
+                let text = error.to_string();
+                assert!(text.contains("another prune"), "{text}");
+            }
+        }
+    }
+}
+
+/// The act before the `at`-th operation of `work` that changes something; whether it came so far.
+fn meanwhile(base: &Base, act: Act, at: usize, work: &dyn Fn(&Store) -> Result<(), onefold::Error>) -> bool {
+    let worker = base.machine.beside(3).striding();
+    let (other, ids) = (base.machine.beside(4), base.ids.clone());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    worker.watched.set_before(move |asked, _| {
+        let changes = matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim);
+        if changes && counted.fetch_add(1, Ordering::Relaxed) == at {
+            act.happens(&other, &ids);
+        }
+    });
+    let done = work(&worker.open());
+    worker.watched.clear_before();
+    if let Err(error) = done {
+        let text = error.to_string();
+        let is_over = ["was ended", "has ended already", "another prune", "is forgotten"];
+        assert!(
+            is_over.iter().any(|why| text.contains(why)),
+            "{act:?} before {at}: {text}"
+        );
+    }
+    count.load(Ordering::Relaxed) > at
+}
+
+fn at_each(act: Act, archival: usize, every: usize, work: &dyn Fn(&Store) -> Result<(), onefold::Error>) {
+    let every = if is_long() { 1 } else { every };
+    for at in (0..).step_by(every) {
+        let when = format!("{act:?} before operation {at}");
+        let base = base(20 + at as u64, archival);
+        let is_reached = meanwhile(&base, act, at, work);
+        let gone: Vec<_> = act.gone().iter().map(|place| base.ids[*place]).collect();
+        if !is_reached {
+            assert!(at > 20, "{when}: there are so few");
+            return;
+        }
+        base.assert_settles(&gone, &when);
+    }
+}
+
+fn one_optimize(store: &Store) -> Result<(), onefold::Error> {
+    let request = OptimizeRequest {
+        live: Some(1),
+        ..OptimizeRequest::default()
+    };
+    store.optimize(&request, &Monitor::default()).map(drop)
+}
+
+fn one_prune(store: &Store) -> Result<(), onefold::Error> {
+    store
+        .prune(&impatient(everything()), &Monitor::default())
+        .map(drop)
+}
+
+#[test]
+fn backups_are_forgotten_while_they_are_made_archival() {
+    for gone in [&[1][..], &[0], &[1, 2]] {
+        at_each(Act::Forget(gone), 0, 13, &one_optimize);
+        at_each(Act::ForgetAndPrune(gone), 1, 11, &one_optimize);
+    }
+}
+
+#[test]
+fn others_make_them_archival_at_the_same_time() {
+    at_each(Act::Optimize, 0, 9, &one_optimize);
+    at_each(Act::OptimizeAndPrune, 1, 11, &one_optimize);
+}
+
+#[test]
+fn backups_are_made_archival_while_another_prunes() {
+    let forgotten_before = |base: &Base| forget(&base.machine.open(), base.ids[1]);
+    let every = if is_long() { 1 } else { 3 };
+    for at in (0..).step_by(every) {
+        let when = format!("optimize before operation {at} of a prune");
+        let base = base(40 + at as u64, 2);
+        forgotten_before(&base);
+        let is_reached = meanwhile(&base, Act::Optimize, at, &one_prune);
+        if !is_reached {
+            assert!(at > 10, "{when}: there are so few");
+            return;
+        }
+        base.assert_settles(&base.ids[1..2], &when);
+    }
+}
+
+/// Each restore reads a backup that refers forward through others, which become archival and are pruned before one of its reads.
+#[test]
+fn a_restore_goes_on_across_revisions() {
+    let every = if is_long() { 1 } else { 4 };
+    for at in (1..).step_by(every) {
+        let when = format!("before read {at} of a restore");
+        let base = base(60 + at, 1);
+        let reader = base.machine.beside(3);
+        let (other, ids) = (base.machine.beside(4), base.ids.clone());
+        let reached = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&reached);
+        let store = reader.open();
+        let first = snapshot(&store, base.ids[0]);
+        reader.watched.set_once(at, move || {
+            seen.store(1, Ordering::Relaxed);
+            Act::Optimize.happens(&other, &ids);
+            Act::ForgetAndPrune(&[0, 1]).happens(&other, &ids);
+        });
+        let restored = try_restores_bytes(&store, &first, NAME, &base.contents[&base.ids[0]]);
+        if reached.load(Ordering::Relaxed) == 0 {
+            assert!(at > 8, "{when}: there are so few");
+            restored.unwrap();
+            return;
+        }
+        // Or it was forgotten before it was pinned.
+        if let Err(error) = restored {
+            assert!(error.contains("forgotten"), "{when}: {error}");
+        }
+        base.assert_settles(&base.ids[..2], &when);
+    }
+}
