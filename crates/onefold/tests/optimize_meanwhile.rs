@@ -243,3 +243,41 @@ fn a_restore_goes_on_across_revisions() {
         base.assert_settles(&base.ids[..2], &when);
     }
 }
+
+/// An epoch announces what the next backup alone had, which was forgotten, while the rewrite that will refer forward to it is about to
+/// commit: it ends without an answer, and its pins with it.
+#[test]
+fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_for_it() {
+    for archival in [0, 2] {
+        let base = base(80 + archival as u64, archival);
+        let (older, next) = (base.ids[archival], base.ids[archival + 1]);
+        let rewrites = format!("backups/{}/", "0".repeat(31) + "1");
+        let worker = base.machine.beside(3).striding();
+        let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
+        let pruned = Arc::new(std::sync::Mutex::new(None));
+        let pruning = Arc::clone(&pruned);
+        worker.watched.set_before(move |asked, name| {
+            let is_commit = asked == Asked::Put && name.starts_with(&rewrites) && name.ends_with(".0");
+            if !is_commit || pruning.lock().unwrap().is_some() {
+                return;
+            }
+            forget(&other.open(), next);
+            let by = pruner.clone();
+            *pruning.lock().unwrap() = Some(std::thread::spawn(move || {
+                by.open().prune(&everything(), &Monitor::default()).unwrap();
+            }));
+            common::wait_until("an epoch", || !other.names("condemned").is_empty());
+        });
+        one_optimize(&worker.open()).unwrap();
+        worker.watched.clear_before();
+        pruned.lock().unwrap().take().unwrap().join().unwrap();
+        let list = worker.open().snapshots().unwrap().snapshots;
+        let rewritten = list.iter().find(|snapshot| snapshot.id == older).unwrap();
+        assert_eq!(
+            rewritten.backup.next,
+            Some(next),
+            "it refers forward to what was forgotten"
+        );
+        base.assert_settles(&[next], "at the end");
+    }
+}
