@@ -2,6 +2,7 @@
 
 mod filter;
 mod idle;
+mod init;
 mod lab;
 mod optimize;
 mod prune;
@@ -14,6 +15,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use onefold::{Cap, Capping};
 
 pub(crate) use filter::{ALL, Filter, LATEST, tags};
+pub(crate) use init::Init;
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
@@ -165,34 +167,6 @@ pub(crate) struct Analyze {
     /// Cut into chunks of one length, as disk images are
     #[arg(long)]
     pub(crate) images: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Init {
-    /// Share the fingerprint domain of this store, so that copies between the two move references
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) domain_of: Option<PathBuf>,
-    /// File with the password of the store named by --domain-of (default: the same password)
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "ONEFOLD_FROM_PASSWORD_FILE",
-        requires = "domain_of"
-    )]
-    pub(crate) from_password_file: Option<PathBuf>,
-    /// Average chunk length in KiB, a power of two from 1 to 128
-    #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub(crate) chunk_kib: u32,
-    /// Target size of a container in MiB, 1 to 256
-    #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) container_mib: u32,
-    /// Space to set aside in MiB, given up when the disk is full so that pruning can begin: 1 grows with the store, up
-    /// to 64; any other size stays; 0 for none
-    #[arg(long, default_value_t = 1, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub(crate) reserve_mib: u16,
-    /// What holds for every series for which nothing else is set
-    #[command(flatten)]
-    pub(crate) series: Change,
 }
 
 /// How regions are compressed.

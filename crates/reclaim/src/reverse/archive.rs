@@ -25,7 +25,7 @@ use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 
 /// Regions of one read.
-const READ_REGIONS_MAX: usize = 8;
+const READ_REGIONS_MAX: u32 = 8;
 /// Regions that a thread holds.
 const HELD_REGIONS_MAX: usize = 32;
 
@@ -291,7 +291,7 @@ impl Reader<'_> {
         let mut end = begin + 1;
         for chunk in chunks {
             match region(chunk).filter(|_| chunk.from.container == container) {
-                Some(number) if number == end && (end - begin) < READ_REGIONS_MAX as u32 => end += 1,
+                Some(number) if number == end && (end - begin) < READ_REGIONS_MAX => end += 1,
                 Some(number) if (begin..end).contains(&number) => {}
                 _ => break,
             }
