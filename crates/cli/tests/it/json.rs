@@ -26,6 +26,7 @@ fn every_command_prints_json_lines_alone() {
         (&["check"], "summary"),
         (&["check", "--read-data"], "summary"),
         (&["stats"], "layout"),
+        (&["optimize"], "optimize_summary"),
         (&["series", "list"], "series_default"),
         (&["series", "show", "--path", "src"], "series"),
         (

@@ -17,6 +17,7 @@ mod interruptions;
 mod json;
 mod lab;
 mod main_job;
+mod optimize;
 mod passwords;
 mod picture;
 mod prune;

@@ -21,7 +21,7 @@ fn a_series_is_set_shown_and_listed() {
         shown,
         json!({
             "message_type": "series", "id": id, "hostname": "h", "paths": [path], "backups": 1,
-            "layout": "inline", "live_window": null, "segment_bytes": null, "set": "nothing",
+            "layout": "inline", "live_window": null, "segment_bytes": null, "optimize_after_backup": null, "set": "nothing",
         })
     );
 
@@ -138,7 +138,7 @@ fn a_store_may_begin_with_a_layout() {
         shown,
         json!({
             "message_type": "series_default", "id": null, "hostname": null, "paths": null, "backups": null,
-            "layout": "hybrid", "live_window": 2, "segment_bytes": 1 << 20, "set": "default",
+            "layout": "hybrid", "live_window": 2, "segment_bytes": 1 << 20, "optimize_after_backup": false, "set": "default",
         })
     );
     fs::write(bed.path("file"), "eins").unwrap();
