@@ -1,16 +1,19 @@
 //! Making older backups of a series archival, out of line (R2, R5).
 //!
 //! Which backups are live is said by the live window: the newest so many of a series. The others are due, each onto the next one
-//! that is not forgotten; so is an archival one again whose next backup was forgotten since. A held backup stays as it is.
+//! that is not forgotten. So is an archival one, wherever it stands and whatever the layout is now, whose next backup was
+//! forgotten since: onto the next that is left, or, where none is, to refer to no other. A held backup stays as it is.
 
 use std::collections::BTreeMap;
 
+use format::names;
 use format::series::Layout;
-use reclaim::Due;
+use recipe::RecipeError;
+use reclaim::{Due, ReclaimError};
 use session::{ManifestEntry, ManifestList, Session};
-use types::{SeriesId, SessionId};
+use types::{SeriesId, SessionId, UnixNanos};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
@@ -33,6 +36,8 @@ pub struct OptimizeRequest {
 pub struct OptimizeReport {
     /// What became of each backup that was due, oldest first.
     pub backups: Vec<(SessionId, Optimized)>,
+    /// Backups that cannot be rewritten, and why: they are as they were.
+    pub failed: Vec<(SessionId, String)>,
     /// Rewrites of processes that had died, which were completed or let go.
     pub completed: u64,
     /// What should be said besides.
@@ -44,8 +49,8 @@ pub struct OptimizeReport {
 pub struct DueBackup {
     /// It.
     pub id: SessionId,
-    /// The one that it will refer forward to.
-    pub onto: SessionId,
+    /// The one that it will refer forward to, if any is left.
+    pub onto: Option<SessionId>,
     /// Bytes of its streams.
     pub bytes: u64,
 }
@@ -56,7 +61,7 @@ impl Store {
     /// # Errors
     /// Of the storage.
     pub fn due(&self, request: &OptimizeRequest) -> Result<Vec<DueBackup>> {
-        let due = self.find_due(request)?;
+        let (due, _) = self.find_due(request, self.env.clock.wall())?;
         Ok(due.into_iter().map(|(_, due)| due).collect())
     }
 
@@ -64,15 +69,9 @@ impl Store {
     /// [`Self::prune`] removes.
     ///
     /// # Errors
-    /// Where a backup cannot be read, or someone asks to stop: those before it are done, and it and the others are as they were;
-    /// of the storage.
+    /// Where someone asks to stop, or of the storage: those before are done, and the others are as they were.
     pub fn optimize(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         self.ensure_writable()?;
-        let (done, _) = self.with_reserve(|_| self.optimize_once(request, monitor));
-        done
-    }
-
-    fn optimize_once(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         let options = reclaim::OptimizeOptions {
             policy: self.options.policy,
             process: self.options.process,
@@ -102,24 +101,38 @@ impl Store {
         let (completed, warnings) = self.reclaiming(None, monitor, complete)?;
         report.completed = completed;
         report.warnings = warnings;
-        let all = self.find_due(request)?;
+        let now = self.env.storage.head(&names::claim(session.id()))?.put_at;
+        let (all, damaged) = self.find_due(request, now)?;
+        report.warnings.extend(damaged);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
         for (series, due) in all {
             let what = Due {
                 series,
                 backup: due.id,
                 onto: due.onto,
+                now,
             };
-            let (done, warnings) = self.reclaiming(None, monitor, |context| {
+            let done = self.reclaiming(None, monitor, |context| {
                 reclaim::optimize(context, options, what, session)
-            })?;
-            report.backups.push((due.id, done));
-            report.warnings.extend(warnings);
+            });
+            match done {
+                Ok((done, warnings)) => {
+                    report.backups.push((due.id, done));
+                    report.warnings.extend(warnings);
+                }
+                Err(error) if is_of_backup(&error) => report.failed.push((due.id, error.to_string())),
+                Err(error) => return Err(error),
+            }
         }
         Ok(report)
     }
 
-    fn find_due(&self, request: &OptimizeRequest) -> Result<Vec<(SeriesId, DueBackup)>> {
+    /// What is due at that time of the storage, and settings that cannot be read.
+    fn find_due(
+        &self,
+        request: &OptimizeRequest,
+        now: UnixNanos,
+    ) -> Result<(Vec<(SeriesId, DueBackup)>, Vec<String>)> {
         let is_asked = |series| request.series.is_none_or(|asked| asked == series);
         let settings = match request.live {
             None => AllSettings::read(self, is_asked)?,
@@ -128,34 +141,58 @@ impl Store {
         let live = |series| {
             let (set, _) = settings.of(Some(series), None);
             let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
-            request.live.or(of_layout).filter(|_| is_asked(series))
+            request.live.or(of_layout)
         };
-        Ok(due(&self.manifests.list()?, &live))
+        let mut all = due(&self.manifests.list()?, &live, now);
+        all.retain(|(series, _)| is_asked(*series));
+        Ok((all, settings.damaged))
     }
 }
 
-/// Those that have left their live windows and do not refer forward to the next one, oldest first.
-fn due(list: &ManifestList, live: &dyn Fn(SeriesId) -> Option<u16>) -> Vec<(SeriesId, DueBackup)> {
+/// Whether it is about this backup alone: the others may be rewritten all the same.
+fn is_of_backup(error: &Error) -> bool {
+    match error {
+        Error::Reclaim(ReclaimError::NotRewritten { source, .. }) => match source {
+            RecipeError::Container(error) => error.is_damage(),
+            _ => true,
+        },
+        Error::Reclaim(ReclaimError::Container(error)) => error.is_damage(),
+        Error::Reclaim(ReclaimError::TooLarge { .. }) => true,
+        _ => false,
+    }
+}
+
+/// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was
+/// forgotten; oldest first.
+fn due(
+    list: &ManifestList,
+    live: &dyn Fn(SeriesId) -> Option<u16>,
+    now: UnixNanos,
+) -> Vec<(SeriesId, DueBackup)> {
     let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
     for entry in list.backups() {
         series.entry(entry.series()).or_default().push(entry);
     }
+    let is_there = |id| list.get(id).is_some_and(|entry| entry.backup().is_some());
     let mut all = Vec::new();
     for (series, backups) in series {
-        let Some(live) = live(series) else { continue };
-        let archival = backups.len().saturating_sub(live.max(1).into());
-        let of_window = backups.windows(2).take(archival);
-        all.extend(of_window.filter_map(|pair| {
-            let [older, later] = pair else { return None };
-            let backup = older.backup()?;
+        let live = live(series).map_or(backups.len(), |live| live.max(1).into());
+        for (n, older) in backups.iter().enumerate() {
+            let Some(backup) = older.backup() else { continue };
+            let onto = backups.get(n + 1).map(|later| later.session());
+            let is_archival = n + live < backups.len();
+            let has_lost = backup.next.is_some_and(|next| !is_there(next));
+            let is_held = backup.hold_until.is_some_and(|until| until > now);
+            if is_held || backup.next == onto || !(is_archival || has_lost) {
+                continue;
+            }
             let due = DueBackup {
                 id: older.session(),
-                onto: later.session(),
+                onto,
                 bytes: backup.streams.iter().map(|stream| stream.len).sum(),
             };
-            let is_due = backup.next != Some(due.onto) && backup.hold_until.is_none();
-            is_due.then_some((series, due))
-        }));
+            all.push((series, due));
+        }
     }
     all.sort_unstable_by_key(|(_, due)| due.id);
     all

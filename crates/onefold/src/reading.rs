@@ -11,6 +11,7 @@
 //! A store that cannot be written is read without a pin: a restore matters more. A backup that is then forgotten
 //! and pruned under the reader is told apart from damage, by listing the backups again ([`Reading::explain`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use recipe::NodeCache;
@@ -116,6 +117,20 @@ impl<'a> Reading<'a> {
         let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
         let links = self.store.manifests.chains(&self.list, chosen)?;
         Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
+    }
+
+    /// Which backup each of the chosen, and of those that they lead to, refers forward to; ascending, so a chain of them ends.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn nexts(&self) -> Result<BTreeMap<SessionId, SessionId>> {
+        let chosen = || self.chosen.iter().filter_map(|id| self.list.get(*id));
+        let links = self.store.manifests.chains(&self.list, chosen())?;
+        let own = chosen().filter_map(|entry| Some((entry.session(), entry.backup()?.next?)));
+        let of_links = links
+            .iter()
+            .filter_map(|link| Some((link.session, link.backup.next?)));
+        Ok(own.chain(of_links).filter(|(from, next)| next > from).collect())
     }
 
     /// What the chosen backups refer forward to of backups that are forgotten.

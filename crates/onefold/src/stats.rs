@@ -123,9 +123,10 @@ impl Store {
         })?;
         let current = |snapshot: &Snapshot| Snapshot::of(reading.list().get(snapshot.id)?);
         let nodes = reading.nodes()?;
+        let nexts = reading.nexts()?;
         let of = |snapshot: Snapshot| {
-            let entry = reading.list().get(snapshot.id);
-            let chain = self.manifests.chains(reading.list(), entry)?.len();
+            let next = |id: &SessionId| nexts.get(id).copied();
+            let chain = std::iter::successors(next(&snapshot.id), next).count();
             Ok(BackupLayout {
                 chain,
                 ..layout(&nodes, &snapshot, monitor)?

@@ -10,7 +10,8 @@ use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
 use format::session::ARCHIVAL_SERIES;
 use session::{
-    CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Roster, SessionError, StoredManifest,
+    CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Manifests, Roster, SessionError,
+    StoredManifest,
 };
 use types::{ContainerId, Epoch, Revision, SessionId};
 
@@ -117,15 +118,23 @@ pub(crate) fn plan(
     before: &Before<'_>,
     spill: Option<&mut Spill<'_>>,
 ) -> Result<Plan> {
-    ensure_readable(list, &before.in_force.covers())?;
-    let kept = Kept::of(list, context.manifests, &BTreeSet::new(), options.accept_lost)?;
+    let covers = before.in_force.covers();
+    ensure_readable(list, &covers, context.manifests)?;
+    let kept = Kept::of(
+        list,
+        context.manifests,
+        &covers,
+        &BTreeSet::new(),
+        options.accept_lost,
+    )?;
     let mut planning = Planning {
         context,
         options,
         list,
         before,
         spill,
-        covers: before.in_force.covers().into_keys().collect(),
+        covers: covers.into_keys().collect(),
+        kept: &kept,
         swept: BTreeSet::new(),
         plan: Plan::default(),
     };
@@ -139,23 +148,33 @@ pub(crate) fn plan(
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
 /// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. An archival revision
 /// lets go of what lower ones reach (R2). Nobody acts on one before it is covered by marks, so until then one that is lost for good
-/// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, where
-/// backups are rewritten: it would have lost what only it reaches by then.
+/// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, of a backup
+/// that was rewritten: it would have lost what only it reaches by then.
 pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
+    manifests: &Manifests,
 ) -> Result<()> {
-    let is_rewrite = |entry: &ManifestEntry| entry.series() == ARCHIVAL_SERIES;
-    let rewrites = list.entries.iter().any(is_rewrite);
+    let rewritten = if list.damaged.iter().any(|object| object.is_unread) {
+        manifests.rewritten(list)?
+    } else {
+        BTreeSet::new()
+    };
     for object in &list.damaged {
-        let session = format::names::parse_manifest(&object.name).map(|(_, session, _)| session);
+        let parsed = format::names::parse_manifest(&object.name);
+        if !object.is_unread && parsed.is_some_and(|(series, ..)| series == ARCHIVAL_SERIES) {
+            // A rewrite that nobody can read any more becomes nothing.
+            continue;
+        }
+        let session = parsed.map(|(_, session, _)| session);
         let is_told = session.is_some_and(|session| {
             let archival = covers.get(&session).filter(|known| known.next.is_some());
             let counts = list.get(session).map(|entry| entry.stored.revision);
             let is_as_covered =
                 archival.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision));
             let is_final = list.get(session).is_some_and(ManifestEntry::is_forgotten);
-            list.has(session) && is_as_covered && (is_final || !(rewrites && object.is_unread))
+            let may_come_back = object.is_unread && rewritten.contains(&session);
+            list.has(session) && is_as_covered && (is_final || !may_come_back)
         });
         if !is_told {
             return Err(unreadable(object));
@@ -165,7 +184,7 @@ pub(crate) fn ensure_readable(
 }
 
 /// A manifest that is needed: what rotted is told apart from what the storage may give later.
-fn unreadable(object: &DamagedObject) -> ReclaimError {
+pub(crate) fn unreadable(object: &DamagedObject) -> ReclaimError {
     let what = object.why.clone();
     if object.is_unread {
         ReclaimError::UnreadManifest { what }
@@ -191,6 +210,7 @@ struct Planning<'a, 's> {
     spill: Option<&'a mut Spill<'s>>,
     /// Sessions that some marks cover.
     covers: BTreeSet<SessionId>,
+    kept: &'a Kept,
     swept: BTreeSet<ContainerId>,
     plan: Plan,
 }
@@ -302,11 +322,10 @@ impl Planning<'_, '_> {
             if kept.is_some_and(|kept| kept.covers.contains(&member.covered())) {
                 continue;
             }
-            let (read, last);
+            let read;
             let backup = match member {
                 Member::Read(entry, covered) if covered.kept => {
-                    last = self.context.manifests.last_backup(entry)?;
-                    last.as_ref().map(|(_, backup)| backup)
+                    self.kept.backup(entry.session()).map(|(_, backup)| backup)
                 }
                 Member::Read(entry, _) => entry.backup(),
                 Member::AsCovered(backup) => {

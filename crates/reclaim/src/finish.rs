@@ -261,8 +261,8 @@ fn wait_and_decide(
         census = context.manifests.census(&covers)?;
     }
     let list = &census.manifests;
-    condemn::ensure_readable(list, &covers)?;
-    let kept = Kept::of(list, context.manifests, &declared, options.accept_lost)?;
+    condemn::ensure_readable(list, &covers, context.manifests)?;
+    let kept = Kept::of(list, context.manifests, &covers, &declared, options.accept_lost)?;
     finder.manifests(list, &covers, &kept)?;
     let epochs = Epochs::list(context.sealer)?;
     let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;

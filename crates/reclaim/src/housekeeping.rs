@@ -15,7 +15,9 @@ use format::names;
 use format::reclaim::Removed;
 use format::session::ARCHIVAL_SERIES;
 use format::session::Checkpoint;
-use session::{Census, EndedBy, HeldLease, ManifestEntry, ManifestList, Roster, Session, SessionError};
+use session::{
+    Census, CoveredBackup, EndedBy, HeldLease, ManifestEntry, ManifestList, Roster, Session, SessionError,
+};
 use types::{Epoch, SessionId, UnixNanos};
 
 use crate::epochs::{self, Epochs};
@@ -87,7 +89,7 @@ pub(crate) fn tidy(
     let Some(declared) = declared(context, list, &others)? else {
         return Ok(());
     };
-    let named = named_as_next(context, list, &old)?;
+    let mut named = named_as_next(context, list, &old)?;
     let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
     let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
         referred(&context.manifests.list()?)
@@ -106,7 +108,7 @@ pub(crate) fn tidy(
         let Some(entry) = list.get(id) else { continue };
         let is_covered = covers.get(&id).is_some_and(|covered| !covered.is_marked());
         let may_go = if entry.is_forgotten() {
-            is_covered && !declared.contains(&id) && !named.contains(&id)
+            is_covered && !declared.contains(&id) && !named.values().any(|next| *next == id)
         } else {
             // Nothing is left that it wrote, and nobody rests on its checkpoint.
             let is_over = match entry.ended_by() {
@@ -121,21 +123,22 @@ pub(crate) fn tidy(
         // An adopter goes after what it adopted: without it, it would look like a session that runs.
         if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
             drop_manifest(context, session, entry)?;
+            named.remove(&id);
         }
     }
     Ok(())
 }
 
 /// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that says so, whoever follows it must find
-/// one (R2). Looked for among those before what may go.
+/// one (R2). By the one that says so; looked for among those before what may go.
 fn named_as_next(
     context: &Context<'_>,
     list: &ManifestList,
     old: &BTreeSet<(SessionId, UnixNanos)>,
-) -> Result<BTreeSet<SessionId>> {
+) -> Result<BTreeMap<SessionId, SessionId>> {
     let is_tombstone = |id: &SessionId| list.get(*id).is_some_and(ManifestEntry::is_forgotten);
-    let known = list.as_covered.iter().filter_map(|backup| backup.covered.next);
-    let mut named: BTreeSet<SessionId> = known.collect();
+    let next = |backup: &CoveredBackup| Some((backup.covered.session, backup.covered.next?));
+    let mut named: BTreeMap<_, _> = list.as_covered.iter().filter_map(next).collect();
     let Some(last) = old.iter().map(|(id, _)| *id).filter(is_tombstone).max() else {
         return Ok(named);
     };
@@ -150,7 +153,7 @@ fn named_as_next(
             }
             None => None,
         };
-        named.extend(backup);
+        named.extend(backup.map(|next| (entry.session(), next)));
     }
     Ok(named)
 }

@@ -6,26 +6,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use session::{ManifestEntry, ManifestList, Manifests};
-use types::SessionId;
+use format::manifest::Backup;
+use format::reclaim::CoveredManifest;
+use session::{ManifestEntry, ManifestList, Manifests, SessionError};
+use types::{Revision, SessionId};
 
+use crate::condemn::unreadable;
 use crate::error::{ReclaimError, Result};
 
-/// The forgotten backups that are marked, each with the one that it refers forward to in turn.
+/// The forgotten backups that are marked, by the revision before the tombstone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
-    next: BTreeMap<SessionId, Option<SessionId>>,
+    backups: BTreeMap<SessionId, (Revision, Backup)>,
 }
 
 impl Kept {
     /// Of all backups of a list, and of those that a rewrite which runs has declared: what it commits will refer forward to them as
-    /// they are then, whatever revision it has declared. With `accept_lost` a chain may lead to a backup of which nothing is left.
+    /// they are then, whatever revision it has declared. `covers` is what marks cover: a lower revision does not stand in for one that they
+    /// know as archival. With `accept_lost` a chain may lead to a backup of which nothing is left.
     ///
     /// # Errors
-    /// [`ReclaimError::DamagedManifest`] where it does; of the storage.
+    /// [`ReclaimError::DamagedManifest`] where it does; `UnreadManifest`; of the storage.
     pub(crate) fn of(
         list: &ManifestList,
         manifests: &Manifests,
+        covers: &BTreeMap<SessionId, CoveredManifest>,
         declared: &BTreeSet<SessionId>,
         accept_lost: bool,
     ) -> Result<Self> {
@@ -44,51 +49,62 @@ impl Kept {
             if kept.has(to) {
                 continue;
             }
+            let is_lost = |is_lost: bool| is_lost && !accept_lost && from != to;
             let Some(entry) = list.get(to) else {
                 // One that was not read is not forgotten.
-                if list.has(to) || accept_lost {
-                    continue;
+                if is_lost(!list.has(to)) {
+                    return Err(lost(from, to));
                 }
-                return Err(lost(from, to));
+                continue;
             };
             if entry.backup().is_some() {
                 continue;
             }
-            let last = if entry.is_forgotten() {
-                manifests.last_backup(entry)?
-            } else {
-                None
+            let last = match manifests.last_backup_for_sure(entry) {
+                Err(SessionError::Damaged(object)) => return Err(unreadable(&object)),
+                last => last?.filter(|_| entry.is_forgotten()),
             };
+            let archival = covers.get(&to).and_then(|covered| covered.next);
             match last {
-                Some((_, backup)) => {
-                    kept.next.insert(to, backup.next);
-                    todo.extend(backup.next.map(|next| (to, next)));
+                Some((_, backup))
+                    if is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
+                {
+                    return Err(lost(from, to));
                 }
-                None if accept_lost => {}
-                None => return Err(lost(from, to)),
+                Some((revision, backup)) => {
+                    todo.extend(backup.next.map(|next| (to, next)));
+                    kept.backups.insert(to, (revision, backup));
+                }
+                None if is_lost(true) => return Err(lost(from, to)),
+                None => {}
             }
         }
         Ok(kept)
     }
 
+    /// What a forgotten backup that is marked was, and by which revision.
+    pub(crate) fn backup(&self, session: SessionId) -> Option<&(Revision, Backup)> {
+        self.backups.get(&session)
+    }
+
     /// Whether a forgotten backup is marked.
     pub(crate) fn has(&self, session: SessionId) -> bool {
-        self.next.contains_key(&session)
+        self.backups.contains_key(&session)
     }
 
     /// The backup that an entry refers forward to, where it is marked.
     pub(crate) fn next_of(&self, entry: &ManifestEntry) -> Option<SessionId> {
         match entry.backup() {
             Some(backup) => backup.next,
-            None => self.next.get(&entry.session()).copied().flatten(),
+            None => self.backup(entry.session()).and_then(|(_, backup)| backup.next),
         }
     }
 }
 
 fn lost(from: SessionId, to: SessionId) -> ReclaimError {
     let what = format!(
-        "backup {from} refers forward to backup {to}, of which no manifest is left (bring it back from a copy of the storage, \
-         or say --accept-lost to let go of what only that one had)"
+        "backup {from} refers forward to backup {to}, of which no manifest is left that says where that is (bring it back from a \
+         copy of the storage; or forget backup {from}; or say --accept-lost to let go of what they had from there)"
     );
     ReclaimError::DamagedManifest { what }
 }

@@ -131,7 +131,11 @@ impl<'a> Finder<'a> {
             if covers.get(&entry.session()) == Some(&covered(entry, kept)) {
                 continue;
             }
-            let Some((revision, backup)) = self.manifests.last_backup(entry)? else {
+            let last = match kept.backup(entry.session()) {
+                Some(kept) => Some(kept.clone()),
+                None => self.manifests.last_backup(entry)?,
+            };
+            let Some((revision, backup)) = last else {
                 if entry.is_forgotten() && !covers.contains_key(&entry.session()) {
                     // No revision is left that says what it reached: nobody can have taken anything from it.
                     continue;

@@ -276,7 +276,14 @@ fn run(
         }
         if round == 0 && reverse::has_rewrites(&known.census.manifests) {
             // Of a process that died, mostly: what it has committed keeps what it would let go of.
-            reverse::complete(context, session)?;
+            match reverse::complete(context, session) {
+                Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
+                // It keeps all that it needs meanwhile.
+                Err(error) => context.progress.warn(&format!(
+                    "what an optimize that died had begun could not be completed: {error}"
+                )),
+                Ok(_) => {}
+            }
             known.look(context, None)?;
         }
         let mut limits = known.limits(options);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use format::manifest::Backup;
 use types::{Revision, SeriesId, SessionId};
 
-use crate::error::Result;
+use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
 
@@ -42,8 +42,10 @@ impl Manifests {
             let mut next = first.backup().and_then(|backup| backup.next);
             while let Some(link) = next.filter(|next| *next > at && !links.contains_key(next)) {
                 let Some(entry) = list.get(link) else { break };
-                let Some((revision, backup)) = self.last_backup(entry)? else {
-                    break;
+                let (revision, backup) = match self.last_backup_for_sure(entry) {
+                    Ok(Some(last)) => last,
+                    Ok(None) | Err(SessionError::Damaged(_)) => break,
+                    Err(error) => return Err(error),
                 };
                 (at, next) = (link, backup.next);
                 let series = entry.series();

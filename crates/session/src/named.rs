@@ -96,4 +96,27 @@ impl Manifests {
         }
         Ok(None)
     }
+
+    /// As [`Self::last_backup`], for who acts on it: a revision above that the storage does not give now, and may give again, is
+    /// not passed over.
+    ///
+    /// # Errors
+    /// `Damaged` names that revision; of the storage.
+    pub fn last_backup_for_sure(&self, entry: &ManifestEntry) -> Result<Option<(Revision, Backup)>> {
+        if let Some(backup) = entry.backup() {
+            return Ok(Some((entry.stored.revision, backup.clone())));
+        }
+        for revision in entry.revisions.iter().rev() {
+            match self.fetch(entry.series(), entry.session(), *revision)? {
+                Read::Damaged(object) if object.is_unread => return Err(SessionError::Damaged(object)),
+                Read::Whole(stored) => {
+                    if let Manifest::Commit(backup) | Manifest::Revised(backup) = &stored.manifest {
+                        return Ok(Some((*revision, backup.clone())));
+                    }
+                }
+                Read::Damaged(_) | Read::Missing => {}
+            }
+        }
+        Ok(None)
+    }
 }

@@ -5,7 +5,7 @@
 //! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number of
 //! processes may do this at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use format::manifest::{Backup, Manifest};
 use format::names;
@@ -104,7 +104,7 @@ impl Manifests {
             if entry.is_forgotten() {
                 return Err(SessionError::Forgotten { session });
             }
-            let rewrites = !list.damaged.is_empty() && self.has_rewrites(&list)?;
+            let rewrites = !list.damaged.is_empty() && self.may_be_rewritten(&list, session)?;
             let Some(present) = Present::of(&list, entry, rewrites) else {
                 return Err(no_backup(session));
             };
@@ -119,11 +119,31 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// Whether backups of this series, or of any lately, were rewritten as archival ones.
-    fn has_rewrites(&self, series: &ManifestList) -> Result<bool> {
+    /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has, forgotten ones too.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn rewritten(&self, list: &ManifestList) -> Result<BTreeSet<SessionId>> {
+        let mut all = BTreeSet::new();
+        let rewrites = list
+            .entries
+            .iter()
+            .filter(|entry| entry.series() == ARCHIVAL_SERIES);
+        for rewrite in rewrites {
+            let last = self.last_backup(rewrite)?;
+            // The eldest is the one that was rewritten.
+            all.extend(last.and_then(|(_, backup)| backup.parents.first().map(|(of, _)| *of)));
+        }
+        Ok(all)
+    }
+
+    /// Whether this backup may have been rewritten as an archival one: lately, or others of its series are.
+    fn may_be_rewritten(&self, series: &ManifestList, session: SessionId) -> Result<bool> {
         let is_archival = |entry: &ManifestEntry| entry.backup().is_some_and(|backup| backup.next.is_some());
         Ok(series.entries.iter().any(is_archival)
-            || !listed::list(self.objects(), &names::backups_folder(ARCHIVAL_SERIES))?.is_empty())
+            || self
+                .rewritten(&self.list_series(ARCHIVAL_SERIES)?)?
+                .contains(&session))
     }
 
     /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is

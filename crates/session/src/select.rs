@@ -6,6 +6,7 @@
 
 use format::manifest::Backup;
 use format::names::{self, SessionObject};
+use format::session::ARCHIVAL_SERIES;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
@@ -80,6 +81,9 @@ impl ManifestList {
             let Some((series, session, _)) = names::parse_manifest(&object.name) else {
                 return false;
             };
+            if series == ARCHIVAL_SERIES {
+                return false;
+            }
             let is_over = self.get(session).is_some_and(|entry| entry.backup().is_none());
             let of_series = self.backups().filter(|entry| entry.series() == series);
             let mut passes = of_series
@@ -110,7 +114,13 @@ impl ManifestList {
             .ok()
             .and_then(|n| SessionId::new(n).ok())
             .ok_or_else(missing)?;
-        let Some(entry) = self.get(session) else {
+        // What is to become a revision of a backup is none itself, and nobody's to forget.
+        let is_rewrite = |entry: &&ManifestEntry| entry.series() == ARCHIVAL_SERIES;
+        let found = self.get(session);
+        if found.filter(is_rewrite).is_some() {
+            return Err(missing());
+        }
+        let Some(entry) = found else {
             return Err(match self.damaged_of(session).next() {
                 Some(object) => SessionError::Damaged(object.clone()),
                 None => missing(),

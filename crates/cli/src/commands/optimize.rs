@@ -1,7 +1,7 @@
 //! `onefold optimize`, and what `backup` does after a backup where its series says so.
 
 use anyhow::Result;
-use onefold::{Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
+use onefold::{Layout, Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
 use serde::Serialize;
 
 use super::{prune, series};
@@ -27,7 +27,7 @@ struct Row {
 struct Due {
     message_type: &'static str,
     snapshot_id: u64,
-    onto: u64,
+    onto: Option<u64>,
     total_bytes: u64,
 }
 
@@ -36,6 +36,8 @@ struct Summary {
     message_type: &'static str,
     dry_run: bool,
     backups: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<u64>,
     completed: u64,
     total_bytes: u64,
     bytes_archived: u64,
@@ -45,7 +47,14 @@ struct Summary {
 pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let wanted = match &args.series {
-        Some(text) => Some(series::by_id(&store.series()?, text)?.id),
+        Some(text) => {
+            let list = store.series()?;
+            let series = series::by_id(&list, text)?;
+            if series.settings.layout == Layout::Inline {
+                output.line("the layout of this series is inline: no backup leaves a live window there")?;
+            }
+            Some(series.id)
+        }
         None => None,
     };
     if args.dry_run {
@@ -53,10 +62,12 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
     }
     let report = optimize(&store, wanted, output)?;
     say(&report, output)?;
+    let failed = !report.failed.is_empty();
     if args.prune {
-        return prune::prune(&store, &prune::options(&args.limits), output);
+        let code = prune::prune(&store, &prune::options(&args.limits), output)?;
+        return Ok(if failed { Code::Failure } else { code });
     }
-    Ok(Code::Success)
+    Ok(if failed { Code::Failure } else { Code::Success })
 }
 
 /// Makes archival what is due of a series, or of all.
@@ -96,7 +107,7 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         })?;
         if !done.is_done {
             output.line(format!(
-                "backup {id} stays as it is: it was forgotten, held or rewritten meanwhile"
+                "backup {id} stays as it is: it was forgotten, held or rewritten meanwhile, or its manifest cannot be read now"
             ))?;
             continue;
         }
@@ -118,13 +129,17 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
             count(report.completed, "earlier run", "earlier runs")
         ))?;
     }
-    if report.backups.is_empty() {
+    for (id, why) in &report.failed {
+        output.warn(format!("backup {id} stays as it is: {why}"))?;
+    }
+    if report.backups.is_empty() && report.failed.is_empty() {
         output.line("nothing is due")?;
     }
     output.object(&Summary {
         message_type: "optimize_summary",
         dry_run: false,
         backups,
+        failed: report.failed.iter().map(|(id, _)| id.get()).collect(),
         completed: report.completed,
         total_bytes: total,
         bytes_archived: archived,
@@ -139,16 +154,19 @@ fn say_due(store: &Store, series: Option<SeriesId>, output: Output) -> Result<Co
         ..OptimizeRequest::default()
     })?;
     for due in &due {
+        let onto = match due.onto {
+            Some(onto) => format!("backup {onto}"),
+            None => "no other".to_owned(),
+        };
         output.result(format!(
-            "backup {} would refer forward to backup {}: {}",
+            "backup {} would refer forward to {onto}: {}",
             due.id,
-            due.onto,
             bytes(due.bytes)
         ))?;
         output.object(&Due {
             message_type: "due",
             snapshot_id: due.id.get(),
-            onto: due.onto.get(),
+            onto: due.onto.map(|onto| onto.get()),
             total_bytes: due.bytes,
         })?;
     }
@@ -159,6 +177,7 @@ fn say_due(store: &Store, series: Option<SeriesId>, output: Output) -> Result<Co
         message_type: "optimize_summary",
         dry_run: true,
         backups: due.len() as u64,
+        failed: Vec::new(),
         completed: 0,
         total_bytes: due.iter().map(|due| due.bytes).sum(),
         bytes_archived: 0,

@@ -313,7 +313,16 @@ impl Walk<'_> {
         let sound = match self.children(node) {
             Err(error) if stops(&error) => return Err(error.into()),
             Err(error) => {
-                report.find(node.location.container, error, false);
+                report.find(node.location.container, &error, false);
+                // The node itself is sound where only the way forward is not.
+                let is_its_own = !matches!(
+                    error,
+                    recipe::RecipeError::NoLaterBackup { .. } | recipe::RecipeError::BrokenForward { .. }
+                );
+                if !is_its_own {
+                    self.sound.insert(key, false);
+                    return Ok(false);
+                }
                 self.bad
                     .entry(node.location.container)
                     .or_default()

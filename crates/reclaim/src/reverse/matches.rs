@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
+use format::node::{Node, NodeEntry};
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
+use session::ReclaimView;
 use types::{ChunkLocation, Fingerprint, SlotRange};
 
 use crate::slots::SlotMap;
@@ -47,8 +49,22 @@ fn segments(
     Ok(())
 }
 
+/// Whether nothing that a segment refers to by itself is known to be damaged.
+fn is_whole(segment: &Node, view: &ReclaimView) -> bool {
+    segment.entries.iter().all(|entry| match *entry {
+        NodeEntry::Run {
+            container,
+            first,
+            count,
+            ..
+        } => SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots)),
+        NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => true,
+    })
+}
+
 impl Matches {
-    /// Of two streams; without a later one nothing matches.
+    /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
+    /// backup must not be what is left.
     ///
     /// # Errors
     /// Of nodes and catalogs.
@@ -56,6 +72,7 @@ impl Matches {
         nodes: &dyn NodeSource,
         old: &TreeRoot,
         new: Option<&TreeRoot>,
+        view: &ReclaimView,
     ) -> Result<Self, RecipeError> {
         let mut found = Self::default();
         segments(nodes, old, &mut |_, segment| {
@@ -64,8 +81,11 @@ impl Matches {
         })?;
         if let Some(new) = new {
             segments(nodes, new, &mut |offset, segment| {
-                if let Some(known) = found.segments.get_mut(&segment.fingerprint) {
-                    known.get_or_insert(offset);
+                if let Some(known) = found.segments.get_mut(&segment.fingerprint)
+                    && known.is_none()
+                    && is_whole(nodes.node(segment.location)?.as_ref(), view)
+                {
+                    *known = Some(offset);
                 }
                 Ok(())
             })?;
@@ -87,7 +107,11 @@ impl Matches {
         if let Some(new) = new.filter(|_| !found.chunks.is_empty()) {
             for reference in ChunkRefs::whole(nodes, new) {
                 let reference = reference?;
-                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint) {
+                let is_there = match reference.place {
+                    Place::At(place) => !view.is_absent(place),
+                    Place::Zeros => true,
+                };
+                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint).filter(|_| is_there) {
                     chunk.offset.get_or_insert(reference.offset);
                 }
             }

@@ -18,12 +18,14 @@ mod trees;
 use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRoot};
+use format::names;
 use format::session::ARCHIVAL_SERIES;
 use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, TreeRoot};
 use session::{
-    Begin, ChainLink, CoveredBackup, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy,
+    Begin, ChainLink, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError,
+    SessionPolicy,
 };
-use types::{ContainerId, SeriesId, SessionId};
+use types::{ContainerId, Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
@@ -43,8 +45,10 @@ pub struct Due {
     pub series: SeriesId,
     /// The backup.
     pub backup: SessionId,
-    /// The next one of the series, which it will refer forward to.
-    pub onto: SessionId,
+    /// The next one of the series, which it will refer forward to; `None`: it is to refer to no other any more.
+    pub onto: Option<SessionId>,
+    /// The storage's time: a hold until before it is over.
+    pub now: UnixNanos,
 }
 
 /// How backups are rewritten.
@@ -133,7 +137,16 @@ pub fn optimize(
 /// Whether something was committed that is to become a revision of a backup.
 pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
     let is_rewrite = |backup: &CoveredBackup| backup.series == ARCHIVAL_SERIES;
-    list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite)
+    list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite) || torn(list).next().is_some()
+}
+
+/// Commits of rewrites that cannot be read, for good.
+fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
+    let for_good = list.damaged.iter().filter(|object| !object.is_unread);
+    for_good.filter_map(|object| match names::parse_manifest(&object.name)? {
+        (ARCHIVAL_SERIES, session, Revision::FIRST) => Some((session, object)),
+        _ => None,
+    })
 }
 
 /// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may, each
@@ -143,6 +156,12 @@ pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
 /// Of the storage.
 pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let list = context.manifests.list()?;
+    for (session, object) in torn(&list) {
+        // Of a process that died committing: nobody has read it. What it stored goes.
+        if list.get(session).is_none() && context.manifests.was_cut_short(object)? {
+            context.manifests.forget(ARCHIVAL_SERIES, session)?;
+        }
+    }
     let mut completed = 0;
     for rewrite in list.rewrites() {
         let Some(to) = rewrite.backup() else { continue };
@@ -186,9 +205,9 @@ fn publish(
     from: &[StreamRoot],
     to: &Backup,
 ) -> Result<bool> {
-    beside.ensure_running()?;
     let (mut is_done, mut is_other) = (false, false);
     let revised = context.manifests.revise(series, of, |present| {
+        beside.ensure_running()?;
         is_done = present.backup.streams == to.streams && present.backup.next == to.next;
         is_other = !is_done && present.backup.streams != from;
         // What cannot be read for now may say of other roots; what was torn says nothing.
@@ -241,17 +260,19 @@ fn write(
     let both = session.choose_parents(|listed| {
         list.clone_from(listed);
         if is_due(listed, due) {
-            vec![due.backup, due.onto]
+            std::iter::once(due.backup).chain(due.onto).collect()
         } else {
             Vec::new()
         }
     })?;
-    let [older, later] = &both[..] else {
+    let Some(old) = both.first().and_then(ManifestEntry::backup) else {
         return Ok(None);
     };
-    let (Some(old), Some(new)) = (older.backup(), later.backup()) else {
-        return Ok(None);
-    };
+    let later = both.get(1);
+    let new = later
+        .and_then(ManifestEntry::backup)
+        .map_or(&[][..], |new| &new.streams);
+    let view = session.view();
     let links = context.manifests.chains(&list, &both)?;
     let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes)
         .with_streams(Arc::new(Links::of(links)));
@@ -263,14 +284,10 @@ fn write(
     let mut unmatched = SlotMap::default();
     for (number, stream) in old.streams.iter().enumerate() {
         let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
-        let later = new
-            .streams
-            .get(number)
-            .map(|other| (number, other))
-            .filter(is_same_role);
-        let later = later.or_else(|| new.streams.iter().enumerate().find(is_same_role));
+        let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
+        let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
         let root = later.map(|(_, stream)| TreeRoot::from(stream));
-        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref()).map_err(broken)?;
+        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view).map_err(broken)?;
         matches.add_unmatched(&mut unmatched);
         streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
         if context.progress.is_cancelled() {
@@ -279,14 +296,14 @@ fn write(
     }
     let others = list.backups().filter_map(|entry| {
         let backup = entry.backup()?;
-        let is_other = entry.session() != due.backup && entry.session() != due.onto;
+        let is_other = entry.session() != due.backup && Some(entry.session()) != due.onto;
         (is_other && backup.next.is_none()).then_some((entry.session(), backup))
     });
     let quiet = Context {
         progress: &OnlyCancel(context.progress),
         ..*context
     };
-    let shared = shared::of(&quiet, &unmatched, others)?;
+    let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
     drop(unmatched);
     let mut numbers = Numbers::new(session.id());
     let mut archive = Archive::new(context.packing.container_bytes);
@@ -304,8 +321,8 @@ fn write(
     let mut roots = Vec::with_capacity(streams.len());
     for (stream, matches, number) in streams {
         let name = StreamName {
-            series: later.series(),
-            backup: due.onto,
+            series: due.series,
+            backup: due.onto.unwrap_or(due.backup),
             stream: u16::try_from(number).unwrap_or(u16::MAX),
         };
         let root = trees.stream(&TreeRoot::from(stream), &matches, name)?;
@@ -327,16 +344,18 @@ fn write(
     stored += writer.stored;
     let to = Backup {
         streams: roots,
-        next: Some(due.onto),
+        next: due.onto,
         ..old.clone()
     };
-    let mut links = context.manifests.chains(&list, [later])?;
-    links.push(ChainLink {
-        series: later.series(),
-        session: due.onto,
-        revision: later.stored.revision,
-        backup: new.clone(),
-    });
+    let mut links = context.manifests.chains(&list, later)?;
+    links.extend(later.and_then(|later| {
+        Some(ChainLink {
+            series: later.series(),
+            session: later.session(),
+            revision: later.stored.revision,
+            backup: later.backup()?.clone(),
+        })
+    }));
     read_back(context, options, &to, links).map_err(broken)?;
     let optimized = Optimized {
         is_done: false,
@@ -366,16 +385,18 @@ fn write(
     }))
 }
 
-/// Whether a backup is still to be rewritten: both are there, for sure, and it does not refer to the later one yet.
+/// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it
+/// shall.
 fn is_due(list: &ManifestList, due: Due) -> bool {
     // What cannot be read of the older one was torn, or said of tags and holds; it is not forgotten.
     let older = list.get(due.backup).filter(|entry| !entry.may_be_forgotten);
-    let later = list.get(due.onto).filter(|entry| !entry.is_in_doubt());
-    let backup = |entry: Option<_>| entry.and_then(ManifestEntry::backup);
-    let (Some(old), Some(_)) = (backup(older), backup(later)) else {
+    let later = |id| list.get(id).filter(|entry| !entry.is_in_doubt());
+    let is_there = |id| later(id).and_then(ManifestEntry::backup).is_some();
+    let Some(old) = older.and_then(ManifestEntry::backup) else {
         return false;
     };
-    due.backup < due.onto && old.hold_until.is_none() && old.next != Some(due.onto)
+    let is_held = old.hold_until.is_some_and(|until| until > due.now);
+    due.onto.is_none_or(|onto| onto > due.backup && is_there(onto)) && !is_held && old.next != due.onto
 }
 
 /// What is read to find out is not counted.

@@ -5,10 +5,12 @@
 //! thousands.
 
 use format::manifest::Backup;
+use recipe::RecipeError;
 use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
 
-use crate::error::Result;
-use crate::mark::{self, Visit, Walk};
+use crate::error::{ReclaimError, Result};
+use crate::mark::{self, Visit, Walk, WalkError};
+use crate::progress::Progress;
 use crate::prune::Context;
 use crate::slots::SlotMap;
 
@@ -31,13 +33,14 @@ impl Visit for Meeting<'_> {
     }
 }
 
-/// Which of the wanted slots these backups reach. Every node of theirs is read once.
+/// Which of the wanted slots these backups reach. Every node of theirs is read once. Of one that is damaged `told` is told.
 ///
 /// # Errors
-/// `Unmarkable`, `Interrupted`; of the storage.
+/// `Interrupted`; of the storage.
 pub(super) fn of<'a>(
     context: &Context<'_>,
     wanted: &SlotMap,
+    told: &dyn Progress,
     backups: impl IntoIterator<Item = (SessionId, &'a Backup)>,
 ) -> Result<SlotMap> {
     let mut meeting = Meeting {
@@ -46,8 +49,20 @@ pub(super) fn of<'a>(
         met: SlotMap::default(),
     };
     let mut walk = Walk::new(context.nodes, context.progress);
-    for (session, backup) in backups {
-        mark::backup(&mut walk, backup, &mut meeting).map_err(|error| error.of(session))?;
+    if wanted.iter().next().is_some() {
+        for (session, backup) in backups {
+            match mark::backup(&mut walk, backup, &mut meeting) {
+                Err(WalkError::Interrupted) => return Err(ReclaimError::Interrupted),
+                Err(WalkError::Recipe(RecipeError::Container(error))) if !error.is_damage() => {
+                    return Err(error.into());
+                }
+                // What it shares with it is stored twice, perhaps.
+                Err(WalkError::Recipe(error)) => told.warn(&format!(
+                    "what backup {session} shares cannot be told: {error}; run `check`"
+                )),
+                Ok(()) => {}
+            }
+        }
     }
     Ok(meeting.met)
 }

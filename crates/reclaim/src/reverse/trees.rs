@@ -192,7 +192,12 @@ fn whole(entries: &mut Entries, old: &Node, offset: u64) {
         0
     };
     entries.zeros(before);
-    entries.forward(offset + before, old.logical_len.saturating_sub(before + after));
+    // What the old node says is not checked here: the new one is, when it is read back.
+    let ends = before.saturating_add(after);
+    entries.forward(
+        offset.saturating_add(before),
+        old.logical_len.saturating_sub(ends),
+    );
     entries.zeros(after);
 }
 
