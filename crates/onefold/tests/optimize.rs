@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use common::{How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
 use env::Storage;
+use format::names;
 use onefold::{
-    Monitor, OptimizeReport, OptimizeRequest, PruneLimits, PruneOptions, PruneReport, PruneUnused, SessionId,
-    Store,
+    Layout, Monitor, OptimizeReport, OptimizeRequest, PruneLimits, PruneOptions, PruneReport, PruneUnused,
+    ReadData, SessionId, SettingsChange, Store,
 };
 
 fn everything() -> PruneOptions {
@@ -119,6 +120,122 @@ fn older_backups_become_archival_and_all_restore() {
     // Nothing is left to do, and nothing is marked anew.
     let again = prune(&machine.open());
     assert_eq!((again.groups_marked, again.bytes_deleted), (0, 0), "{again:?}");
+}
+
+/// What is stored of a hybrid series, archival but for the newest, is about what an inline one takes.
+#[test]
+fn a_hybrid_series_takes_the_space_of_an_inline_one() {
+    let mut sizes = Vec::new();
+    for layout in [Layout::Inline, Layout::Hybrid] {
+        let machine = Process::new(5);
+        let change = SettingsChange {
+            layout: Some(layout),
+            segment_bytes: (layout == Layout::Hybrid).then_some(64 << 10),
+            ..SettingsChange::default()
+        };
+        machine.init().set_default_series_settings(&change).unwrap();
+        let series = Series::back_up(&machine, "/image", 1, 6);
+        prune(&machine.open());
+        let whole = stored(&machine);
+        let report = optimize(&machine.open(), 1);
+        assert!(report.backups.iter().all(|(_, done)| done.is_done), "{report:?}");
+        prune(&machine.open());
+        series.assert_all(&machine, &[]);
+        assert_sound(&machine);
+        sizes.push((whole, stored(&machine)));
+    }
+    let [(inline, _), (before, after)] = sizes[..] else {
+        panic!()
+    };
+    assert!(before > inline * 3 / 2, "{before} bytes hybrid, {inline} inline");
+    assert!(
+        after < inline * 21 / 20,
+        "{after} bytes hybrid at last, {inline} inline"
+    );
+}
+
+/// The newest backups are forgotten: the one before them refers to no other any more, and they go.
+#[test]
+fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
+    let machine = Process::new(6);
+    machine.init();
+    let series = Series::back_up(&machine, "/image", 1, 4);
+    optimize(&machine.open(), 1);
+    prune(&machine.open());
+    let gone = &series.ids[2..];
+    gone.iter().for_each(|id| forget(&machine, *id));
+    prune(&machine.open());
+    series.assert_all(&machine, gone);
+    // Nothing says anything of windows: it is due all the same.
+    let report = machine
+        .open()
+        .optimize(&OptimizeRequest::default(), &Monitor::default())
+        .unwrap();
+    assert_eq!(report.backups.len(), 1, "{report:?}");
+    assert_eq!(report.backups[0].0, series.ids[1]);
+    prune(&machine.open());
+    series.assert_all(&machine, gone);
+    let newest = snapshot(&machine.open(), series.ids[1]);
+    assert_eq!(newest.backup.next, None);
+    assert_eq!(
+        snapshot(&machine.open(), series.ids[0]).backup.next,
+        Some(series.ids[1])
+    );
+    assert_sound(&machine);
+    // What the forgotten ones had alone is nowhere: a second prune finds nothing.
+    let again = prune(&machine.open());
+    assert_eq!(again.bytes_deleted, 0, "{again:?}");
+}
+
+/// What is known to be damaged of the later backup is not what is left of a chunk.
+#[test]
+fn a_copy_that_is_damaged_is_not_referred_to() {
+    let machine = Process::new(7);
+    let hybrid = SettingsChange {
+        layout: Some(Layout::Hybrid),
+        segment_bytes: Some(64 << 10),
+        ..SettingsChange::default()
+    };
+    machine.init().set_default_series_settings(&hybrid).unwrap();
+    let series = Series::back_up(&machine, "/image", 1, 2);
+    let of_newer = format!("data/{:013}/", series.ids[1].get());
+    for object in machine.storage.list("data").unwrap() {
+        if object.name.as_str().starts_with(&of_newer) {
+            let spoil = |bytes: &mut Vec<u8>| bytes[100] ^= 1;
+            assert!(machine.storage.damage(&object.name, spoil));
+        }
+    }
+    let found = machine
+        .open()
+        .check(ReadData::Share(1.0), &Monitor::default())
+        .unwrap();
+    assert!(!found.is_sound());
+    optimize(&machine.open(), 1);
+    let (_, _) = machine.open().prune(&everything(), &Monitor::default()).unwrap();
+    series.assert_all(&machine, &series.ids[1..]);
+}
+
+/// One that cannot be read is told, and the others are rewritten.
+#[test]
+fn one_backup_that_cannot_be_read_stops_no_other() {
+    let machine = Process::new(8);
+    machine.init();
+    let one = Series::back_up(&machine, "/one", 1, 2);
+    let other = Series::back_up(&machine, "/other", 500, 2);
+    let root = snapshot(&machine.open(), one.ids[0]).backup.streams[0]
+        .location
+        .container;
+    for name in [
+        names::container(root, types::Generation::FIRST),
+        names::mirror(root, types::Generation::FIRST).unwrap(),
+    ] {
+        assert!(machine.storage.damage(&name, |bytes| bytes.truncate(10)));
+    }
+    let report = optimize(&machine.open(), 1);
+    assert_eq!(report.failed.len(), 1, "{report:?}");
+    assert_eq!(report.failed[0].0, one.ids[0]);
+    assert_eq!(report.backups.len(), 1, "{report:?}");
+    other.assert_all(&machine, &[]);
 }
 
 #[test]
