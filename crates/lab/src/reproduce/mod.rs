@@ -13,13 +13,16 @@ mod beyond;
 mod draw;
 mod experiment;
 mod fast13;
+mod figures;
 mod report;
 mod statistics;
 mod tee;
 #[cfg(test)]
 mod tests;
+mod tos14;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +33,7 @@ pub use report::Report;
 use crate::error::LabError;
 
 /// The papers whose experiments can be run.
-pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER, beyond::PAPER];
+pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER, tos14::PAPER, beyond::PAPER];
 
 /// A paper.
 #[derive(Clone, Copy)]
@@ -81,7 +84,8 @@ impl Paper {
         named.collect()
     }
 
-    /// Runs the experiments of some parts; `report` is handed each when it is complete.
+    /// Runs the experiments of some parts; `report` is handed each when it is complete. Stores on disk are made in a folder
+    /// of their own in `folder`, which is there, and are gone at the end.
     ///
     /// # Errors
     /// `Interrupted`; of an experiment or of `report`.
@@ -89,12 +93,14 @@ impl Paper {
         &self,
         extent: Extent,
         parts: &[Part],
+        folder: &Path,
         progress: &Progress,
         report: &mut dyn FnMut(Experiment) -> Result<(), LabError>,
     ) -> Result<(), LabError> {
         (self.run)(&mut Run {
             extent,
             parts,
+            folder,
             progress,
             report,
         })
@@ -114,6 +120,8 @@ pub enum Extent {
 pub(crate) struct Run<'a> {
     pub(crate) extent: Extent,
     parts: &'a [Part],
+    /// Where stores on disk may be made.
+    pub(crate) folder: &'a Path,
     pub(crate) progress: &'a Progress,
     report: &'a mut dyn FnMut(Experiment) -> Result<(), LabError>,
 }

@@ -154,7 +154,9 @@ fn parts_are_run_by_themselves() {
     let mut report = Report::create(folder.path(), &OTHER, Extent::Quick, &parts).unwrap();
     let progress = Progress::new(Arc::default());
     OTHER
-        .run(Extent::Quick, &parts, &progress, &mut |one| report.add(one))
+        .run(Extent::Quick, &parts, folder.path(), &progress, &mut |one| {
+            report.add(one)
+        })
         .unwrap();
     let told: Vec<String> = report.finish().unwrap().into_iter().map(|one| one.name).collect();
     assert_eq!((told, progress.total()), (vec!["figure-2".to_owned()], 1));
@@ -191,7 +193,7 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
     let mut report = Report::create(&place, &OTHER, Extent::Full, OTHER.parts).unwrap();
     let progress = Progress::new(Arc::default());
     OTHER
-        .run(Extent::Full, OTHER.parts, &progress, &mut |experiment| {
+        .run(Extent::Full, OTHER.parts, &place, &progress, &mut |experiment| {
             report.add(experiment)
         })
         .unwrap();
@@ -269,6 +271,7 @@ fn who_asks_to_stop_keeps_what_is_complete() {
     let stopped = OTHER.run(
         Extent::Quick,
         OTHER.parts,
+        Path::new(""),
         &Progress::new(cancelled),
         &mut |experiment| report.add(experiment),
     );

@@ -38,13 +38,15 @@ pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     let mut report = Report::create(&args.output, args.paper, extent, &parts)?;
     let measured = Progress::new(super::super::cancel_flag()?);
     progress::beside(output, args.paper.name, &|| status(&measured), || {
-        args.paper.run(extent, &parts, &measured, &mut |experiment| {
-            rows_at_once(&experiment, output).map_err(|source| LabError::Io {
-                what: experiment.name.clone(),
-                source,
-            })?;
-            report.add(experiment)
-        })
+        let folder = &args.output;
+        args.paper
+            .run(extent, &parts, folder, &measured, &mut |experiment| {
+                rows_at_once(&experiment, output).map_err(|source| LabError::Io {
+                    what: experiment.name.clone(),
+                    source,
+                })?;
+                report.add(experiment)
+            })
     })?;
     let experiments = report.finish()?;
     tell(args, &experiments, output)?;

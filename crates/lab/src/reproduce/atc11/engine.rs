@@ -16,6 +16,7 @@ use super::hollow::HollowStorage;
 use crate::dice::noise;
 use crate::error::LabError;
 use crate::reproduce::Progress;
+pub(super) use crate::reproduce::figures::cores;
 
 /// Bytes of a chunk, of fixed length as in the paper.
 pub(super) const CHUNK_BYTES: u32 = 4 << 10;
@@ -202,11 +203,6 @@ pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions
         capping: Some(Capping::NONE),
         ..IngestOptions::for_cores(workers)
     }
-}
-
-/// Processor cores that there are.
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// What is restored goes nowhere.

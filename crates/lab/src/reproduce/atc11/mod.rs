@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use env::SystemClock;
 
+use super::figures::{gib, median, number, percent, share};
 use super::{Extent, Paper, Run};
 use crate::error::LabError;
 
@@ -136,31 +137,6 @@ impl Size {
     }
 }
 
-/// A share, or a ratio, of two numbers; 0 where there is nothing to share.
-#[expect(clippy::cast_precision_loss, reason = "shown with four figures at most")]
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
-}
-
-/// A number, to be shown.
-fn number(n: u64) -> f64 {
-    share(n, 1)
-}
-
-/// `97.6 %`.
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
-}
-
-/// `1.5 GiB`.
-fn gib(bytes: u64) -> String {
-    format!("{} GiB", share(bytes, 1 << 30))
-}
-
 /// `3 streams`.
 fn streams(n: u64) -> String {
     if n == 1 {
@@ -178,12 +154,6 @@ fn nanos_each(took: Duration, count: u64) -> f64 {
     } else {
         took.as_nanos() as f64 / count as f64
     }
-}
-
-/// The middle one; 0 of none.
-fn median(of: &mut [f64]) -> f64 {
-    of.sort_unstable_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

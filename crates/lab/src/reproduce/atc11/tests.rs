@@ -25,6 +25,7 @@ fn tiny() -> Size {
 fn every_experiment_is_reported_with_its_rows_and_points() {
     let progress = Progress::new(std::sync::Arc::default());
     let mut told: Vec<Experiment> = Vec::new();
+    let folder = tempfile::tempdir().unwrap();
     let size = tiny();
     let mut report = |experiment| {
         told.push(experiment);
@@ -35,6 +36,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
         &mut Run {
             extent: Extent::Quick,
             parts: PAPER.parts,
+            folder: folder.path(),
             progress: &progress,
             report: &mut report,
         },

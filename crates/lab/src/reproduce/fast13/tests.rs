@@ -26,11 +26,13 @@ fn tiny() -> Extents {
 
 fn reproduced(extents: &Extents) -> Vec<Experiment> {
     let progress = Progress::new(Arc::default());
+    let folder = tempfile::tempdir().unwrap();
     let mut experiments = Vec::new();
     reproduce(
         &mut Run {
             extent: Extent::Quick,
             parts: PAPER.parts,
+            folder: folder.path(),
             progress: &progress,
             report: &mut |experiment| {
                 experiments.push(experiment);
@@ -138,8 +140,12 @@ fn memory_shrinks_with_the_data_and_never_below_a_container() {
 #[test]
 fn who_asks_to_stop_is_heard() {
     let progress = Progress::new(Arc::new(AtomicBool::new(true)));
-    let stopped = PAPER.run(Extent::Quick, PAPER.parts, &progress, &mut |_| {
-        panic!("nothing is complete")
-    });
+    let stopped = PAPER.run(
+        Extent::Quick,
+        PAPER.parts,
+        std::path::Path::new(""),
+        &progress,
+        &mut |_| panic!("nothing is complete"),
+    );
     assert!(matches!(stopped, Err(LabError::Interrupted)));
 }

@@ -1,0 +1,37 @@
+//! Shares, ratios and how they are shown.
+
+/// A share, or a ratio, of two numbers; 0 where there is nothing to share.
+#[expect(clippy::cast_precision_loss, reason = "shown with four figures at most")]
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// A number, to be shown.
+pub(super) fn number(n: u64) -> f64 {
+    share(n, 1)
+}
+
+/// `97.6 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// `1.5 GiB`.
+pub(super) fn gib(bytes: u64) -> String {
+    format!("{} GiB", share(bytes, 1 << 30))
+}
+
+/// The middle one; 0 of none.
+pub(super) fn median(of: &mut [f64]) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
+}
+
+/// Processor cores that there are.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

@@ -1,0 +1,202 @@
+//! Li, Xu, Ng and Lee, "Efficient Hybrid Inline and Out-of-Line Deduplication for Backup Storage" (`RevDedup`), ACM TOS 11(1), 2014: the
+//! evaluation, section 4 (R1-R10).
+//!
+//! What decides is the engine: layout `hybrid`, optimize and prune, against its own conventional mode, layout `inline` in
+//! chunks of 4 KiB without a cap. Containers are of 32 MiB, segments of 4 MiB, the live window is one backup, and all
+//! backups are kept, as in the paper; null chunks are left out of all figures. Images are a part of the paper's.
+
+mod baseline;
+mod cold;
+mod data;
+mod engine;
+mod expiry;
+mod look_ups;
+mod restores;
+mod savings;
+mod weeks;
+mod windows;
+
+use super::figures::{cores, median, number, percent, share};
+use super::{Extent, Paper, Part, Run};
+use crate::error::LabError;
+use crate::generate::Images;
+
+use engine::Form;
+
+/// The paper.
+pub(super) const PAPER: Paper = Paper {
+    name: "tos14",
+    title: "Y.-K. Li, M. Xu, C.-H. Ng, P. P. C. Lee, Efficient Hybrid Inline and Out-of-Line Deduplication for Backup Storage, ACM \
+            Transactions on Storage 11(1), 2014",
+    extents: [
+        "`--full`: 78 weeks; images of 1 GB for figures 5 to 8 and 10, of 500 MB for figures 4 and 9, of 8 GB as in the paper for table III; GP of 16 \
+         and machines of 20 series, images of 250 MB; under an hour on two cores, within 10 GiB of memory and 8 of disk.",
+        "Images of 500 MB and 26 weeks for figures 5 to 8 and 10 and table III, of 125 MB for figures 4 (52 weeks) and 9 (39): minutes on two \
+         cores, within 3 GiB of memory and of disk. `--full` measures larger ones.",
+    ],
+    parts: &[SAVINGS, LOOK_UPS, BASELINE, WEEKS, WINDOWS, EXPIRY],
+    run,
+};
+
+/// Figure 4.
+const SAVINGS: Part = Part("figure-4");
+/// Table III.
+const LOOK_UPS: Part = Part("table-3");
+/// Table II.
+const BASELINE: Part = Part("table-2");
+/// Figures 5 to 8.
+const WEEKS: Part = Part("figures-5-8");
+/// Figure 9.
+const WINDOWS: Part = Part("figure-9");
+/// Figure 10.
+const EXPIRY: Part = Part("figure-10");
+
+fn run(run: &mut Run<'_>) -> Result<(), LabError> {
+    run_all(&Size::of(run.extent), run)
+}
+
+fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
+    let of_weeks = [WEEKS, EXPIRY].into_iter().any(|part| run.wants(part));
+    let bytes = [
+        run.bytes_of(SAVINGS, savings::bytes(size)),
+        run.bytes_of(LOOK_UPS, look_ups::bytes(size)),
+        run.bytes_of(BASELINE, baseline::bytes(size)),
+        if of_weeks { weeks::bytes(size) } else { 0 },
+        run.bytes_of(WEEKS, restores::bytes(size)),
+        run.bytes_of(WINDOWS, windows::bytes(size)),
+        run.bytes_of(EXPIRY, expiry::bytes(size)),
+    ];
+    run.progress.expect(bytes.iter().sum());
+    let before = run.progress.done();
+    if run.wants(SAVINGS) {
+        savings::run(size, run)?;
+    }
+    if run.wants(LOOK_UPS) {
+        look_ups::run(size, run)?;
+    }
+    if run.wants(BASELINE) {
+        baseline::run(size, run)?;
+    }
+    if of_weeks {
+        let stores = weeks::build(size, run)?;
+        if run.wants(WEEKS) {
+            weeks::report(size, &stores, run)?;
+            restores::run(size, &stores, run)?;
+        }
+        if run.wants(EXPIRY) {
+            expiry::run(size, &stores, run)?;
+        }
+    }
+    if run.wants(WINDOWS) {
+        windows::run(size, run)?;
+    }
+    // How many bytes images have was estimated.
+    run.progress
+        .correct(bytes.iter().sum(), run.progress.done() - before);
+    Ok(())
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Size {
+    container_bytes: u32,
+    /// Those that are compared; the second is the default.
+    segments: [u32; 3],
+    /// Bytes of an image of SG1 to SG5 in figure 4, and their weeks.
+    savings: (u64, u32),
+    /// Bytes of an image, series and weeks of GP, and of the virtual machines.
+    groups: [(u64, u32, u32); 2],
+    /// Bytes of an image for table III.
+    look_ups_bytes: u64,
+    /// Bytes of an image of SG1 on disk, and weeks.
+    weeks: (u64, u32),
+    /// Every so manieth backup is restored, and the newest.
+    restored_every: usize,
+    /// Sizes of batches that expire.
+    batches: usize,
+    /// Bytes of an image of SG1, and weeks, for live windows of these lengths.
+    windows: (u64, u32),
+    live: [u16; 3],
+    /// Unique data, and how often it is written and read.
+    unique: (u64, usize),
+}
+
+impl Size {
+    fn of(extent: Extent) -> Self {
+        let quick = Self {
+            container_bytes: 32 << 20,
+            segments: [1 << 20, 4 << 20, 8 << 20],
+            savings: (125_000_000, 52),
+            groups: [(125_000_000, 8, 20), (125_000_000, 4, 12)],
+            look_ups_bytes: 500_000_000,
+            weeks: (500_000_000, 26),
+            restored_every: 5,
+            batches: 4,
+            windows: (125_000_000, 39),
+            live: [1, 5, 17],
+            unique: (512 << 20, 3),
+        };
+        match extent {
+            Extent::Quick => quick,
+            Extent::Full => Self {
+                savings: (500_000_000, 78),
+                groups: [(250_000_000, 16, 20), (250_000_000, 20, 12)],
+                look_ups_bytes: 8_000_000_000,
+                weeks: (1_000_000_000, 78),
+                restored_every: 11,
+                batches: 7,
+                windows: (500_000_000, 78),
+                unique: (2 << 30, 5),
+                ..quick
+            },
+        }
+    }
+
+    /// The layout that the paper has by default.
+    fn hybrid(&self) -> Form {
+        Form::Hybrid {
+            segment_bytes: self.segments[1],
+            live: 1,
+        }
+    }
+
+    /// Whether each backup of so many is restored.
+    fn is_restored(&self, backup: usize, of: usize) -> bool {
+        backup.is_multiple_of(self.restored_every) || backup + 1 == of
+    }
+}
+
+/// SG1 of so many bytes and weeks.
+fn sg1((image_bytes, weeks): (u64, u32)) -> Images {
+    let images = Images::sg(1).expect("there is a first").scaled(image_bytes);
+    Images { weeks, ..images }
+}
+
+/// What all stores have in common.
+fn setup(size: &Size) -> String {
+    format!(
+        "The engine, chunks of 4 KiB, containers of {} MiB, segments of {} MiB where nothing else is said, live window of 1 backup, all backups \
+         kept, nothing compressed; conventional: layout inline without a cap. After each backup of layout hybrid the one before is made archival, and a prune \
+         follows that may leave a twentieth unused, as by default.",
+        mib(size.container_bytes.into()),
+        mib(size.segments[1].into())
+    )
+}
+
+/// `500 MB`.
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", share(bytes, 1_000_000))
+}
+
+/// `4`, of 2^20.
+fn mib(bytes: u64) -> f64 {
+    share(bytes, 1 << 20)
+}
+
+/// Of 10^6 bytes.
+fn megabytes_a_second(bytes: u64, took: std::time::Duration) -> f64 {
+    share(bytes, 1_000_000) / took.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests;
