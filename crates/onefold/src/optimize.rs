@@ -55,6 +55,9 @@ pub struct DueBackup {
     pub bytes: u64,
 }
 
+/// With its series.
+type DueOf = (SeriesId, DueBackup);
+
 impl Store {
     /// The backups that have left their live windows and are not archival yet, oldest first.
     ///
@@ -128,11 +131,7 @@ impl Store {
     }
 
     /// What is due at that time of the storage, and settings that cannot be read.
-    fn find_due(
-        &self,
-        request: &OptimizeRequest,
-        now: UnixNanos,
-    ) -> Result<(Vec<(SeriesId, DueBackup)>, Vec<String>)> {
+    fn find_due(&self, request: &OptimizeRequest, now: UnixNanos) -> Result<(Vec<DueOf>, Vec<String>)> {
         let is_asked = |series| request.series.is_none_or(|asked| asked == series);
         let settings = match request.live {
             None => AllSettings::read(self, is_asked)?,
@@ -164,11 +163,7 @@ fn is_of_backup(error: &Error) -> bool {
 
 /// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was
 /// forgotten; oldest first.
-fn due(
-    list: &ManifestList,
-    live: &dyn Fn(SeriesId) -> Option<u16>,
-    now: UnixNanos,
-) -> Vec<(SeriesId, DueBackup)> {
+fn due(list: &ManifestList, live: &dyn Fn(SeriesId) -> Option<u16>, now: UnixNanos) -> Vec<DueOf> {
     let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
     for entry in list.backups() {
         series.entry(entry.series()).or_default().push(entry);

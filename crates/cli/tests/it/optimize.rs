@@ -34,7 +34,7 @@ fn assert_restore(bed: &Bed, contents: &[Vec<u8>]) {
     assert_eq!(ids.len(), contents.len(), "{listed:?}");
     for (id, expected) in ids.iter().zip(contents) {
         let target = format!("out-{id}");
-        let _ = fs::remove_dir_all(bed.path(&target));
+        drop(fs::remove_dir_all(bed.path(&target)));
         bed.ok(["restore", id, "-t", &target]);
         let restored = fs::read(bed.restored(&target, "src/file")).unwrap();
         assert!(restored == *expected, "backup {id}");
