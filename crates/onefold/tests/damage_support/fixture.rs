@@ -12,6 +12,7 @@ use format::frame::ObjectKind;
 use format::manifest::{Manifest, SeriesName};
 use format::names::{self, LeaseRole};
 use format::reclaim::{Condemned, ContainerSlots, Damaged, GroupId, Marks, Removed, SlotList};
+use format::series::SeriesSettings;
 use object::config::{self, NewSlot};
 use onefold::{
     Credential, Layout, Monitor, OpenOptions, ReaderSource, SessionPolicy, SettingsChange, Snapshot, Store,
@@ -166,11 +167,13 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         ..SettingsChange::default()
     };
     store.set_default_series_settings(&change).unwrap();
-    let change = SettingsChange {
-        optimize_after_backup: Some(true),
-        ..SettingsChange::default()
+    // Of layout inline this says nothing.
+    let again = SeriesSettings {
+        optimize_after_backup: true,
+        ..SeriesSettings::unset(None)
     };
-    store.set_default_series_settings(&change).unwrap();
+    let name = names::settings(None, Revision::FIRST.next());
+    sealer.put(&name, ObjectKind::Series, &again.to_bytes()).unwrap();
     let name = SeriesName {
         host: b"host".to_vec(),
         paths: vec![b"/dead".to_vec()],
