@@ -18,7 +18,7 @@ use types::{ChunkLocation, ContainerId};
 use crate::plan::{Assembler, ChunkPart, Fill, From, Next, Place, Reference, SPOT_BYTES, Step, Use, Uses};
 
 /// One part in so many of the memory is for known references.
-const REFERENCES_SHARE: u64 = 8;
+const REFERENCES_SHARE: u64 = 6;
 /// What a known reference takes on average: `Known`, and its share of the tables.
 pub const REFERENCE_BYTES: u64 = 192;
 /// What a kept chunk takes beside its bytes, here and where it waits.
