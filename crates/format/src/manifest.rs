@@ -114,6 +114,28 @@ pub struct ContainerSpan {
 }
 
 impl ContainerSpan {
+    /// Sorts containers of one session into spans.
+    #[must_use]
+    pub fn collect(containers: impl IntoIterator<Item = (ContainerKind, SequenceNumber)>) -> Vec<Self> {
+        let mut numbers: Vec<_> = containers.into_iter().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut spans: Vec<Self> = Vec::new();
+        for (kind, number) in numbers {
+            match spans.last_mut() {
+                Some(last) if last.kind == kind && last.first.get() + last.count == number.get() => {
+                    last.count += 1;
+                }
+                _ => spans.push(Self {
+                    kind,
+                    first: number,
+                    count: 1,
+                }),
+            }
+        }
+        spans
+    }
+
     /// The containers of the span, as written by `session`.
     pub fn ids(self, session: SessionId) -> impl Iterator<Item = ContainerId> {
         let first = self.first.get();

@@ -46,12 +46,7 @@ impl Ledger {
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<ContainerSpan> {
-        spans(
-            self.put
-                .iter()
-                .map(|(_, kind, number)| (*kind, *number))
-                .collect(),
-        )
+        ContainerSpan::collect(self.put.iter().map(|(_, kind, number)| (*kind, *number)))
     }
 
     /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A later
@@ -74,27 +69,8 @@ impl Ledger {
             .iter()
             .filter(|(_, kind, _)| *kind == ContainerKind::Data)
             .map(|(_, kind, number)| (*kind, *number));
-        spans(data.chain(self.answered.iter().copied()).collect())
+        ContainerSpan::collect(data.chain(self.answered.iter().copied()))
     }
-}
-
-fn spans(mut numbers: Vec<(ContainerKind, SequenceNumber)>) -> Vec<ContainerSpan> {
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut spans: Vec<ContainerSpan> = Vec::new();
-    for (kind, number) in numbers {
-        match spans.last_mut() {
-            Some(last) if last.kind == kind && last.first.get() + last.count == number.get() => {
-                last.count += 1;
-            }
-            _ => spans.push(ContainerSpan {
-                kind,
-                first: number,
-                count: 1,
-            }),
-        }
-    }
-    spans
 }
 
 /// Second copies of data catalogs, gathered into containers of their own.

@@ -25,7 +25,7 @@ use session::{
     Begin, ChainLink, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError,
     SessionPolicy,
 };
-use types::{ContainerId, Revision, SeriesId, SessionId, UnixNanos};
+use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
@@ -367,7 +367,7 @@ fn write(
         segments: counts.segments,
     };
     let backup = Backup {
-        containers: spans(put),
+        containers: ContainerSpan::collect(put.iter().map(|id| (id.kind, id.sequence))),
         adopted: Vec::new(),
         hold_until: None,
         totals: BackupTotals {
@@ -429,23 +429,4 @@ fn read_back(
         }
     }
     Ok(())
-}
-
-/// Containers as manifests name them.
-fn spans(mut put: Vec<ContainerId>) -> Vec<ContainerSpan> {
-    put.sort_unstable_by_key(|id| (id.kind, id.sequence));
-    let mut spans: Vec<ContainerSpan> = Vec::new();
-    for id in put {
-        match spans.last_mut() {
-            Some(last) if last.kind == id.kind && last.first.get() + last.count == id.sequence.get() => {
-                last.count += 1;
-            }
-            _ => spans.push(ContainerSpan {
-                kind: id.kind,
-                first: id.sequence,
-                count: 1,
-            }),
-        }
-    }
-    spans
 }
