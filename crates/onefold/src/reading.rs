@@ -12,7 +12,7 @@
 //! and pruned under the reader is told apart from damage, by listing the backups again ([`Reading::explain`]).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use recipe::NodeCache;
 use reclaim::Links;
@@ -34,6 +34,7 @@ pub(crate) struct Reading<'a> {
     pin: Option<(Session, Pulse)>,
     chosen: Vec<SessionId>,
     list: ManifestList,
+    links: OnceLock<Vec<ChainLink>>,
     notes: Vec<String>,
 }
 
@@ -48,6 +49,7 @@ impl<'a> Reading<'a> {
             pin: None,
             chosen: Vec::new(),
             list: ManifestList::default(),
+            links: OnceLock::new(),
             notes: Vec::new(),
         };
         if store.options.pin_reads {
@@ -108,14 +110,23 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// What the chosen backups refer forward to, looked up once.
+    fn links(&self) -> Result<&[ChainLink]> {
+        if let Some(links) = self.links.get() {
+            return Ok(links);
+        }
+        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
+        let links = self.store.manifests.chains(&self.list, chosen)?;
+        Ok(self.links.get_or_init(|| links))
+    }
+
     /// The store's nodes, for the backups that were chosen: what those refer forward to is read as it was listed with them, and
     /// is pinned as it was (R2).
     ///
     /// # Errors
     /// Of the storage.
     pub(crate) fn nodes(&self) -> Result<NodeCache> {
-        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
-        let links = self.store.manifests.chains(&self.list, chosen)?;
+        let links = self.links()?.to_vec();
         Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
     }
 
@@ -124,9 +135,9 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// Of the storage.
     pub(crate) fn nexts(&self) -> Result<BTreeMap<SessionId, SessionId>> {
-        let chosen = || self.chosen.iter().filter_map(|id| self.list.get(*id));
-        let links = self.store.manifests.chains(&self.list, chosen())?;
-        let own = chosen().filter_map(|entry| Some((entry.session(), entry.backup()?.next?)));
+        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
+        let links = self.links()?;
+        let own = chosen.filter_map(|entry| Some((entry.session(), entry.backup()?.next?)));
         let of_links = links
             .iter()
             .filter_map(|link| Some((link.session, link.backup.next?)));
@@ -138,8 +149,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// Of the storage.
     pub(crate) fn forgotten_links(&self) -> Result<Vec<ChainLink>> {
-        let chosen = self.chosen.iter().filter_map(|id| self.list.get(*id));
-        let mut links = self.store.manifests.chains(&self.list, chosen)?;
+        let mut links = self.links()?.to_vec();
         links.retain(|link| {
             self.list
                 .get(link.session)

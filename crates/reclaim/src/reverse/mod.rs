@@ -20,7 +20,7 @@ use std::sync::Arc;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRoot};
 use format::names;
 use format::session::ARCHIVAL_SERIES;
-use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, TreeRoot};
+use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, StreamRoots, TreeRoot};
 use session::{
     Begin, ChainLink, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError,
     SessionPolicy,
@@ -273,9 +273,21 @@ fn write(
         .and_then(ManifestEntry::backup)
         .map_or(&[][..], |new| &new.streams);
     let view = session.view();
-    let links = context.manifests.chains(&list, &both)?;
-    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes)
-        .with_streams(Arc::new(Links::of(links)));
+    let mut links = context.manifests.chains(&list, &both)?;
+    links.extend(later.and_then(|later| {
+        Some(ChainLink {
+            series: later.series(),
+            session: later.session(),
+            revision: later.stored.revision,
+            backup: later.backup()?.clone(),
+        })
+    }));
+    let links = Arc::new(Links::of(links));
+    let new_cache = || {
+        let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
+        nodes.with_streams(Arc::clone(&links) as Arc<dyn StreamRoots>)
+    };
+    let nodes = new_cache();
     let broken = |source| ReclaimError::NotRewritten {
         backup: due.backup,
         source,
@@ -347,16 +359,8 @@ fn write(
         next: due.onto,
         ..old.clone()
     };
-    let mut links = context.manifests.chains(&list, later)?;
-    links.extend(later.and_then(|later| {
-        Some(ChainLink {
-            series: later.series(),
-            session: later.session(),
-            revision: later.stored.revision,
-            backup: later.backup()?.clone(),
-        })
-    }));
-    read_back(context, options, &to, links).map_err(broken)?;
+    // What was held of it says nothing of what was written.
+    read_back(&new_cache(), &to).map_err(broken)?;
     let optimized = Optimized {
         is_done: false,
         bytes: old.streams.iter().map(|stream| stream.len).sum(),
@@ -415,16 +419,9 @@ impl Progress for OnlyCancel<'_> {
 
 /// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its
 /// references lead to now.
-fn read_back(
-    context: &Context<'_>,
-    options: &OptimizeOptions,
-    to: &Backup,
-    links: Vec<ChainLink>,
-) -> Result<(), RecipeError> {
-    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes)
-        .with_streams(Arc::new(Links::of(links)));
+fn read_back(nodes: &NodeCache, to: &Backup) -> Result<(), RecipeError> {
     for stream in &to.streams {
-        for reference in ChunkRefs::whole(&nodes, &TreeRoot::from(stream)) {
+        for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {
             reference?;
         }
     }
