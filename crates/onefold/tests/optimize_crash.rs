@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use common::How;
 use common::play::{Play, every, everything, everything_at_once, policies};
+use common::pruning::try_forget;
+use format::names;
 use onefold::{Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
+use types::ObjectName;
 
 /// Every series has this live window.
 fn try_optimize(store: &Store, live: u16) -> Result<OptimizeReport, onefold::Error> {
@@ -100,6 +103,18 @@ fn what_was_committed_and_not_put_in_its_place_is_completed() {
         assert_eq!(committed.load(std::sync::atomic::Ordering::Relaxed), 1);
         dying.watched.clear_before();
         let store = play.process.open();
+        // It is nobody's to name.
+        let rewrites = format!("backups/{}1", "0".repeat(31));
+        let pending = play.process.names(&rewrites);
+        let pending = ObjectName::new(pending[0].clone()).unwrap();
+        let (_, rewrite, _) = names::parse_manifest(&pending).unwrap();
+        try_forget(&store, rewrite).unwrap_err();
+        assert!(
+            store
+                .find(&rewrite.to_string(), &onefold::Filter::default())
+                .is_err()
+        );
+        assert_eq!(play.process.names(&rewrites).len(), 1);
         if prunes {
             play.prune(&everything());
         } else {
