@@ -30,7 +30,7 @@ pub enum Manifest {
     },
     /// A later revision: forgotten. Final, whatever follows.
     Forgotten,
-    /// A later revision: the backup with other tags, hold, or the roots of an archival rewrite (R2).
+    /// A later revision: the backup with other tags, hold, or the roots of a rewrite (R2).
     Revised(Backup),
 }
 
@@ -61,6 +61,9 @@ pub struct Backup {
     pub parents: Vec<(SessionId, Revision)>,
     /// Of an archival backup, the later one of its series that its recipes refer forward to (R2): the only one that they name.
     pub next: Option<SessionId>,
+    /// Of a backup whose references were rewritten and that refers forward to none: the plain bytes that were copied for its
+    /// layout. 0 where others' were, or where it was archival.
+    pub rewritten: Option<u64>,
     /// What the backup counted.
     pub totals: BackupTotals,
 }

@@ -155,6 +155,8 @@ pub struct CoveredManifest {
     pub kept: bool,
     /// The backup of its series that it refers forward to, where it is marked and archival (R2).
     pub next: Option<SessionId>,
+    /// Whether it is marked, refers forward to none, and its references were rewritten ([`crate::manifest::Backup::rewritten`]).
+    pub rewritten: bool,
 }
 
 impl CoveredManifest {
@@ -162,6 +164,12 @@ impl CoveredManifest {
     #[must_use]
     pub const fn is_marked(&self) -> bool {
         !self.forgotten || self.kept
+    }
+
+    /// Whether lower revisions may refer to what is gone.
+    #[must_use]
+    pub const fn is_rewritten(&self) -> bool {
+        self.next.is_some() || self.rewritten
     }
 }
 
@@ -295,6 +303,7 @@ impl Payload for Marks {
 const COVERED_FORGOTTEN: u8 = 1;
 const COVERED_KEPT: u8 = 2;
 const COVERED_NEXT: u8 = 4;
+const COVERED_REWRITTEN: u8 = 8;
 
 fn write_covered(w: &mut Writer<'_>, covered: &CoveredManifest) {
     w.session(covered.session);
@@ -303,7 +312,8 @@ fn write_covered(w: &mut Writer<'_>, covered: &CoveredManifest) {
     let flag = |is: bool, bit| if is { bit } else { 0 };
     w.u8(flag(covered.forgotten, COVERED_FORGOTTEN)
         | flag(covered.kept, COVERED_KEPT)
-        | flag(covered.next.is_some(), COVERED_NEXT));
+        | flag(covered.next.is_some(), COVERED_NEXT)
+        | flag(covered.rewritten, COVERED_REWRITTEN));
     if let Some(next) = covered.next {
         w.session(next);
     }
@@ -313,7 +323,7 @@ fn read_covered(r: &mut Reader<'_>) -> Result<CoveredManifest> {
     let (session, revision, digest) = (r.session()?, r.revision()?, r.u128()?);
     let unknown = r.fault("what a manifest is covered as is not known");
     let flags = r.u8()?;
-    if flags & !(COVERED_FORGOTTEN | COVERED_KEPT | COVERED_NEXT) != 0 {
+    if flags & !(COVERED_FORGOTTEN | COVERED_KEPT | COVERED_NEXT | COVERED_REWRITTEN) != 0 {
         return Err(unknown);
     }
     let next = if flags & COVERED_NEXT == 0 {
@@ -328,6 +338,7 @@ fn read_covered(r: &mut Reader<'_>) -> Result<CoveredManifest> {
         forgotten: flags & COVERED_FORGOTTEN != 0,
         kept: flags & COVERED_KEPT != 0,
         next,
+        rewritten: flags & COVERED_REWRITTEN != 0,
     })
 }
 
@@ -339,6 +350,14 @@ fn covered_rules(covered: &CoveredManifest) -> Result<(), &'static str> {
     rule(
         covered.next.is_none() || covered.is_marked(),
         "a forgotten manifest refers forward and is not kept",
+    )?;
+    rule(
+        !covered.rewritten || covered.next.is_none(),
+        "a manifest refers forward and was rewritten to refer forward to none",
+    )?;
+    rule(
+        !covered.rewritten || covered.is_marked(),
+        "a forgotten manifest was rewritten and is not kept",
     )
 }
 

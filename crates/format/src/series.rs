@@ -36,6 +36,9 @@ pub struct SeriesSettings {
     pub segment_bytes: u32,
     /// Whether what has become due is done after each backup, by who made it.
     pub optimize_after_backup: bool,
+    /// Of layout inline: how many bytes layout repair may copy for the newest backup, in percent of what backups of the series
+    /// have stored anew since the last repair; 0: none.
+    pub repair_percent: u16,
 }
 
 impl SeriesSettings {
@@ -51,7 +54,14 @@ impl SeriesSettings {
             live_window: 1,
             segment_bytes: Self::SEGMENT_BYTES,
             optimize_after_backup: false,
+            repair_percent: 0,
         }
+    }
+
+    /// Whether anything may be due out of line after a backup.
+    #[must_use]
+    pub fn is_optimized(&self) -> bool {
+        self.layout == Layout::Hybrid || self.repair_percent > 0
     }
 }
 
@@ -93,6 +103,7 @@ impl Payload for SeriesSettings {
         w.u16(self.live_window);
         w.u32(self.segment_bytes);
         w.flag(self.optimize_after_backup);
+        w.u16(self.repair_percent);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -106,6 +117,7 @@ impl Payload for SeriesSettings {
             live_window: r.u16()?,
             segment_bytes: r.u32()?,
             optimize_after_backup: r.flag()?,
+            repair_percent: r.u16()?,
         })
     }
 

@@ -207,6 +207,7 @@ fn commit(
         containers,
         adopted: Vec::new(),
         next: None,
+        rewritten: None,
         parents: parent
             .transpose()?
             .into_iter()

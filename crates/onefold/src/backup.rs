@@ -371,6 +371,7 @@ impl<'a> Run<'a> {
             adopted: Vec::new(),
             parents: Vec::new(),
             next: None,
+            rewritten: None,
             totals,
         })?;
         let taken_over = self.session.adopted();

@@ -1,15 +1,19 @@
-//! Making older backups of a series archival, out of line (R2, R5).
+//! What is done to backups out of line, to restore the newest fast: older ones become archival (R2, R5), or the newest is put in order
+//! (L9).
 //!
 //! Which backups are live is said by the live window: the newest so many of a series. The others are due, each onto the next one
 //! that is not forgotten. So is an archival one, wherever it stands and whatever the layout is now, whose next backup was
 //! forgotten since: onto the next that is left, or, where none is, to refer to no other. A held backup stays as it is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use format::manifest::Backup;
 use format::names;
 use format::series::Layout;
+use index::Index;
 use recipe::RecipeError;
-use reclaim::{Due, ReclaimError};
+use reclaim::{Due, ReclaimError, Repair};
 use session::{ManifestEntry, ManifestList, Session};
 use types::{SeriesId, SessionId, UnixNanos};
 
@@ -18,15 +22,17 @@ use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
 
-pub use reclaim::Optimized;
+pub use reclaim::{Optimized, Repaired};
 
-/// What is to be made archival.
+/// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
 pub struct OptimizeRequest {
-    /// Backups of this series alone; `None`: of every series whose layout is `hybrid`.
+    /// Backups of this series alone; `None`: of every series whose settings say so.
     pub series: Option<SeriesId>,
     /// A live window instead of the one that is set; then the layout has no say either.
     pub live: Option<u16>,
+    /// What layout repair may copy, in percent, instead of what is set; then the layout has no say either.
+    pub repair: Option<u16>,
     /// Threads that read and write containers; 0: one.
     pub workers: usize,
 }
@@ -36,6 +42,8 @@ pub struct OptimizeRequest {
 pub struct OptimizeReport {
     /// What became of each backup that was due, oldest first.
     pub backups: Vec<(SessionId, Optimized)>,
+    /// What became of the layout of each backup that was to be repaired.
+    pub repaired: Vec<(SessionId, Repaired)>,
     /// Backups that cannot be rewritten, and why: they are as they were.
     pub failed: Vec<(SessionId, String)>,
     /// Rewrites of processes that had died, which were completed or let go.
@@ -55,6 +63,17 @@ pub struct DueBackup {
     pub bytes: u64,
 }
 
+/// A backup whose layout is to be repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueRepair {
+    /// It.
+    pub id: SessionId,
+    /// Bytes of its streams.
+    pub bytes: u64,
+    /// Plain bytes that may be copied.
+    pub budget: u64,
+}
+
 /// With its series.
 type DueOf = (SeriesId, DueBackup);
 
@@ -68,7 +87,17 @@ impl Store {
         Ok(due.into_iter().map(|(_, due)| due).collect())
     }
 
-    /// Makes those backups archival that have left their live windows. Frees nothing by itself: what they let go of
+    /// The backups whose layout is to be repaired: of each series whose settings say so the newest, if it was not, and if it is no
+    /// incremental one.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn due_repairs(&self, request: &OptimizeRequest) -> Result<Vec<DueRepair>> {
+        let (due, _) = self.find_repairs(request, self.env.clock.wall())?;
+        Ok(due.into_iter().map(|(_, due)| due).collect())
+    }
+
+    /// Makes those backups archival that have left their live windows, and repairs the layout of the newest ones. Frees nothing by itself: what they let go of
     /// [`Self::prune`] removes.
     ///
     /// # Errors
@@ -100,8 +129,9 @@ impl Store {
         monitor: &Monitor,
     ) -> Result<OptimizeReport> {
         let mut report = OptimizeReport::default();
+        let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
         let complete = |context: &reclaim::Context<'_>| reclaim::complete(context, session);
-        let (completed, warnings) = self.reclaiming(None, monitor, complete)?;
+        let (completed, warnings) = self.reclaiming(Some(&index), monitor, complete)?;
         report.completed = completed;
         report.warnings = warnings;
         let now = self.env.storage.head(&names::claim(session.id()))?.put_at;
@@ -127,7 +157,52 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
+        let (repairs, damaged) = self.find_repairs(request, now)?;
+        report
+            .warnings
+            .extend(damaged.into_iter().filter(|_| request.live.is_some()));
+        for (series, due) in repairs {
+            let what = Repair {
+                series,
+                backup: due.id,
+                budget: due.budget,
+                now,
+            };
+            monitor.begin_part(WorkUnit::Bytes, due.bytes);
+            let done = self.reclaiming(Some(&index), monitor, |context| {
+                reclaim::repair(context, options, what, session)
+            });
+            match done {
+                Ok((done, warnings)) => {
+                    report.repaired.push((due.id, done));
+                    report.warnings.extend(warnings);
+                }
+                Err(error) if is_of_backup(&error) => report.failed.push((due.id, error.to_string())),
+                Err(error) => return Err(error),
+            }
+        }
         Ok(report)
+    }
+
+    /// What is to be repaired at that time of the storage, and settings that cannot be read.
+    fn find_repairs(
+        &self,
+        request: &OptimizeRequest,
+        now: UnixNanos,
+    ) -> Result<(Vec<(SeriesId, DueRepair)>, Vec<String>)> {
+        let is_asked = |series| request.series.is_none_or(|asked| asked == series);
+        let settings = match request.repair {
+            None => AllSettings::read(self, is_asked)?,
+            Some(_) => AllSettings::default(),
+        };
+        let percent = |series| {
+            let (set, _) = settings.of(Some(series), None);
+            let of_layout = (set.layout == Layout::Inline).then_some(set.repair_percent);
+            request.repair.or(of_layout).unwrap_or(0)
+        };
+        let mut all = due_repairs(&self.manifests.list()?, &percent, now);
+        all.retain(|(series, _)| is_asked(*series));
+        Ok((all, settings.damaged))
     }
 
     /// What is due at that time of the storage, and settings that cannot be read.
@@ -151,7 +226,9 @@ impl Store {
 /// Whether it is about this backup alone: the others may be rewritten all the same.
 fn is_of_backup(error: &Error) -> bool {
     match error {
-        Error::Reclaim(ReclaimError::NotRewritten { source, .. }) => match source {
+        Error::Reclaim(
+            ReclaimError::NotRewritten { source, .. } | ReclaimError::NotRepaired { source, .. },
+        ) => match source {
             RecipeError::Container(error) => error.is_damage(),
             _ => true,
         },
@@ -159,6 +236,43 @@ fn is_of_backup(error: &Error) -> bool {
         Error::Reclaim(ReclaimError::TooLarge { .. }) => true,
         _ => false,
     }
+}
+
+/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
+/// have stored anew since the last one that was. A backup that is shorter than half of the longest one is taken for an incremental
+/// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
+fn due_repairs(
+    list: &ManifestList,
+    percent: &dyn Fn(SeriesId) -> u16,
+    now: UnixNanos,
+) -> Vec<(SeriesId, DueRepair)> {
+    let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
+    for entry in list.backups() {
+        series.entry(entry.series()).or_default().push(entry);
+    }
+    let len = |backup: &Backup| backup.streams.iter().map(|stream| stream.len).sum::<u64>();
+    let mut all = Vec::new();
+    for (series, backups) in series {
+        let (mut bytes, mut longest, mut last) = (0u64, 0u64, None);
+        for entry in backups {
+            let Some(backup) = entry.backup() else { continue };
+            longest = longest.max(len(backup));
+            bytes = match backup.rewritten {
+                Some(copied) if copied > 0 => 0,
+                _ => bytes.saturating_add(backup.totals.bytes_new),
+            };
+            last = Some((entry.session(), backup));
+        }
+        let Some((id, newest)) = last else { continue };
+        let budget = u128::from(bytes) * u128::from(percent(series)) / 100;
+        let budget = u64::try_from(budget).unwrap_or(u64::MAX);
+        let is_held = newest.hold_until.is_some_and(|until| until > now);
+        if budget > 0 && newest.next.is_none() && !is_held && len(newest) >= longest.div_ceil(2) {
+            let bytes = len(newest);
+            all.push((series, DueRepair { id, bytes, budget }));
+        }
+    }
+    all
 }
 
 /// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was

@@ -68,6 +68,8 @@ pub struct SettingsChange {
     pub segment_bytes: Option<u32>,
     /// Whether what has become due is done after each backup.
     pub optimize_after_backup: Option<bool>,
+    /// What layout repair may copy, in percent of what is stored anew; 0: nothing.
+    pub repair_percent: Option<u16>,
 }
 
 /// The settings that a store has, the highest readable ones of each series.
@@ -143,6 +145,7 @@ impl SettingsChange {
             live_window: self.live_window.unwrap_or(to.live_window),
             segment_bytes: self.segment_bytes.unwrap_or(to.segment_bytes),
             optimize_after_backup: self.optimize_after_backup.unwrap_or(to.optimize_after_backup),
+            repair_percent: self.repair_percent.unwrap_or(to.repair_percent),
         }
     }
 
@@ -159,17 +162,25 @@ impl SettingsChange {
             let idle = [
                 (self.live_window.is_some(), "a live window"),
                 (self.segment_bytes.is_some(), "a segment length"),
-                (
-                    self.optimize_after_backup.is_some(),
-                    "whether backups are followed by optimize",
-                ),
             ];
             if let Some((_, what)) = idle.iter().find(|(is_said, _)| *is_said) {
                 return Err(Error::Setting(format!(
                     "{what} says nothing for layout inline; set layout hybrid, too"
                 )));
             }
+            if self.optimize_after_backup.is_some() && settings.repair_percent == 0 {
+                return Err(Error::Setting(
+                    "whether backups are followed by optimize says nothing for layout inline without repair; set layout \
+                     hybrid, or what repair may copy, too"
+                        .to_owned(),
+                ));
+            }
             return Ok(settings);
+        }
+        if self.repair_percent.is_some() {
+            return Err(Error::Setting(
+                "what repair may copy says nothing for layout hybrid; set layout inline, too".to_owned(),
+            ));
         }
         let segment = settings.segment_bytes;
         let least = SEGMENT_BYTES_MIN.max(chunk_avg_bytes.saturating_mul(NODE_AVG_CHILDREN_MIN));

@@ -33,6 +33,7 @@ const HYBRID: SettingsChange = SettingsChange {
     live_window: None,
     segment_bytes: Some(SEGMENT_BYTES),
     optimize_after_backup: None,
+    repair_percent: None,
 };
 const INLINE: SettingsChange = SettingsChange {
     layout: Some(Layout::Inline),

@@ -117,6 +117,7 @@ fn settings_that_no_series_can_have_are_refused() {
         live_window,
         segment_bytes,
         optimize_after_backup: None,
+        repair_percent: None,
     };
     let layout = Some(Layout::Hybrid);
     for (change, says) in [

@@ -146,7 +146,7 @@ pub(crate) fn plan(
 }
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
-/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. An archival revision
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. One that a rewrite made
 /// lets go of what lower ones reach (R2). Nobody acts on one before it is covered by marks, so until then one that is lost for good
 /// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, of a backup
 /// that was rewritten: it would have lost what only it reaches by then.
@@ -168,10 +168,10 @@ pub(crate) fn ensure_readable(
         }
         let session = parsed.map(|(_, session, _)| session);
         let is_told = session.is_some_and(|session| {
-            let archival = covers.get(&session).filter(|known| known.next.is_some());
+            let covered = covers.get(&session).filter(|known| known.is_rewritten());
             let counts = list.get(session).map(|entry| entry.stored.revision);
             let is_as_covered =
-                archival.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision));
+                covered.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision));
             let is_final = list.get(session).is_some_and(ManifestEntry::is_forgotten);
             let may_come_back = object.is_unread && rewritten.contains(&session);
             list.has(session) && is_as_covered && (is_final || !may_come_back)

@@ -47,9 +47,17 @@ pub enum ReclaimError {
         /// What is wrong.
         source: RecipeError,
     },
+    /// A backup whose layout was to be repaired, or one that shares chunks with it.
+    #[error("the layout stays as it is, for backup {backup} cannot be rewritten: {source}; run `check`")]
+    NotRepaired {
+        /// The backup.
+        backup: SessionId,
+        /// What is wrong.
+        source: RecipeError,
+    },
     /// More chunks or nodes than one session may write.
     #[error(
-        "backup {backup} is left as it is: what it has alone needs more containers than one session may write"
+        "backup {backup} is left as it is: rewriting it needs more containers than one session may write"
     )]
     TooLarge {
         /// The backup.

@@ -99,6 +99,15 @@ impl Kept {
             None => self.backup(entry.session()).and_then(|(_, backup)| backup.next),
         }
     }
+
+    /// Whether an entry, where it is marked, was rewritten to refer forward to none.
+    pub(crate) fn is_rewritten(&self, entry: &ManifestEntry) -> bool {
+        let kept = || self.backup(entry.session()).map(|(_, backup)| backup);
+        entry
+            .backup()
+            .or_else(kept)
+            .is_some_and(|backup| backup.rewritten.is_some())
+    }
 }
 
 fn lost(from: SessionId, to: SessionId) -> ReclaimError {

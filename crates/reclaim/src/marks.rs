@@ -300,6 +300,7 @@ pub(crate) fn covered(entry: &ManifestEntry, kept: &Kept) -> CoveredManifest {
         forgotten: entry.is_forgotten(),
         kept: kept.has(entry.session()),
         next: kept.next_of(entry),
+        rewritten: kept.is_rewritten(entry),
     }
 }
 

@@ -98,3 +98,17 @@ impl Progress for () {
         false
     }
 }
+
+/// What is read to find out is not counted.
+pub(crate) struct OnlyCancel<'a>(pub(crate) &'a dyn Progress);
+
+impl Progress for OnlyCancel<'_> {
+    fn add_nodes(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
+    fn add_done(&self, _: u64) {}
+    fn waits_for(&self, _: &[Waiting]) {}
+    fn warn(&self, _: &str) {}
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}

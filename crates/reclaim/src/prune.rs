@@ -24,7 +24,7 @@ use crate::known::Known;
 use crate::marks::{self, InForce};
 use crate::plan::Limits;
 use crate::progress::{Progress, Waiting, WaitingRole};
-use crate::reverse;
+use crate::rewrite;
 use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
@@ -274,9 +274,9 @@ fn run(
             // What they left goes by their endings.
             known.look(context, None)?;
         }
-        if round == 0 && reverse::has_rewrites(&known.census.manifests) {
+        if round == 0 && rewrite::has_rewrites(&known.census.manifests) {
             // Of a process that died, mostly: what it has committed keeps what it would let go of.
-            match reverse::complete(context, session) {
+            match rewrite::complete(context, session) {
                 Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
                 // It keeps all that it needs meanwhile.
                 Err(error) => context.progress.warn(&format!(

@@ -131,15 +131,24 @@ impl Manifests {
             .filter(|entry| entry.series() == ARCHIVAL_SERIES);
         for rewrite in rewrites {
             let last = self.last_backup(rewrite)?;
-            // The eldest is the one that was rewritten.
-            all.extend(last.and_then(|(_, backup)| backup.parents.first().map(|(of, _)| *of)));
+            let Some((_, rewrite)) = last else { continue };
+            // Of an archival rewrite the eldest; layout repair rewrites all.
+            let of = if rewrite.rewritten.is_some() {
+                rewrite.parents.len()
+            } else {
+                1
+            };
+            all.extend(rewrite.parents.iter().take(of).map(|(of, _)| *of));
         }
         Ok(all)
     }
 
     /// Whether this backup may have been rewritten as an archival one: lately, or others of its series are.
     fn may_be_rewritten(&self, series: &ManifestList, session: SessionId) -> Result<bool> {
-        let is_archival = |entry: &ManifestEntry| entry.backup().is_some_and(|backup| backup.next.is_some());
+        let is_archival = |entry: &ManifestEntry| {
+            let backup = entry.backup();
+            backup.is_some_and(|backup| backup.next.is_some() || backup.rewritten.is_some())
+        };
         Ok(series.entries.iter().any(is_archival)
             || self
                 .rewritten(&self.list_series(ARCHIVAL_SERIES)?)?

@@ -261,6 +261,7 @@ fn plain_backup(series_number: u8) -> Backup {
         adopted: Vec::new(),
         parents: Vec::new(),
         next: None,
+        rewritten: None,
         totals: BackupTotals::default(),
     }
 }

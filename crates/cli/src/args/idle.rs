@@ -80,11 +80,16 @@ impl Command {
             Self::Init(init)
                 if init.series.is_of_hybrid() && init.series.layout != Some(LayoutMode::Hybrid) =>
             {
-                let why = "--live, --segment and --optimize-after-backup say nothing without --layout hybrid";
+                let why = "--live and --segment say nothing without --layout hybrid";
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
+            }
+            Self::Init(init) if init.series.is_idle_after() => {
+                let why = "--optimize-after-backup says nothing without --layout hybrid or --repair";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Series(Series::Set(set)) if !set.change.is_given() => {
-                let why = "what is to be set? --layout, --live, --segment or --optimize-after-backup";
+                let why =
+                    "what is to be set? --layout, --live, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {

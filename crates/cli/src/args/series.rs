@@ -59,7 +59,11 @@ pub(crate) struct Change {
     /// 256M (4M unless set)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
     pub(crate) segment: Option<u32>,
-    /// Of layout hybrid: whether each backup is followed by `optimize` of its series (no unless set)
+    /// Of layout inline: let `optimize` repair the layout of the newest backup, and copy for it at most so many percent of
+    /// the bytes that were stored anew since the last repair; 0: no repair (0 unless set)
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) repair: Option<u16>,
+    /// Of layout hybrid, or with repair: whether each backup is followed by `optimize` of its series (no unless set)
     #[arg(long, value_enum, value_name = "ANSWER")]
     pub(crate) optimize_after_backup: Option<Answer>,
 }
@@ -76,12 +80,22 @@ pub(crate) enum Answer {
 impl Change {
     /// Whether anything is to be set.
     pub(crate) fn is_given(&self) -> bool {
-        self.layout.is_some() || self.is_of_hybrid()
+        self.layout.is_some()
+            || self.repair.is_some()
+            || self.is_of_hybrid()
+            || self.optimize_after_backup.is_some()
     }
 
     /// Whether something is to be set that layout hybrid has alone.
     pub(crate) fn is_of_hybrid(&self) -> bool {
-        self.live.is_some() || self.segment.is_some() || self.optimize_after_backup.is_some()
+        self.live.is_some() || self.segment.is_some()
+    }
+
+    /// Whether `optimize` would follow backups and have nothing to do, were nothing else set.
+    pub(crate) fn is_idle_after(&self) -> bool {
+        let does_something =
+            self.layout == Some(LayoutMode::Hybrid) || self.repair.is_some_and(|percent| percent > 0);
+        self.optimize_after_backup.is_some() && !does_something
     }
 
     /// As the library has it.
@@ -91,6 +105,7 @@ impl Change {
             live_window: self.live,
             segment_bytes: self.segment,
             optimize_after_backup: self.optimize_after_backup.map(|answer| answer == Answer::Yes),
+            repair_percent: self.repair,
         }
     }
 }

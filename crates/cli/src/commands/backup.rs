@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, bail};
 use onefold::{
     BackupOptions, BackupReport, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource, IngestOptions,
-    Layout, LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
+    LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
     })?;
     print(output, &report)?;
-    if report.settings.optimize_after_backup && report.settings.layout == Layout::Hybrid {
+    if report.settings.optimize_after_backup && report.settings.is_optimized() {
         optimize_after(&store, &report, output)?;
     }
     Ok(if report.totals.files_failed > 0 {
@@ -138,10 +138,10 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
     let Some(name) = &report.settings.name else {
         return Ok(());
     };
-    match optimize::optimize(store, Some(store.series_id(name)), output) {
+    match optimize::optimize(store, Some(store.series_id(name)), None, output) {
         Ok(done) => optimize::say(&done, output),
         Err(error) => Ok(output.warn(format!(
-            "backup {} is safe; those before it could not be made archival: {error:#}; `onefold optimize` tries again",
+            "backup {} is safe; what was to be optimized after it was not: {error:#}; `onefold optimize` tries again",
             report.id
         ))?),
     }

@@ -1,7 +1,7 @@
 //! `onefold optimize`, and what `backup` does after a backup where its series says so.
 
 use anyhow::Result;
-use onefold::{Layout, Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
+use onefold::{Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
 use serde::Serialize;
 
 use super::{prune, series};
@@ -24,6 +24,29 @@ struct Row {
 }
 
 #[derive(Serialize)]
+struct Repaired {
+    message_type: &'static str,
+    snapshot_id: u64,
+    is_done: bool,
+    total_bytes: u64,
+    bytes_budget: u64,
+    bytes_copied: u64,
+    bytes_stored: u64,
+    containers_before: u64,
+    containers_after: u64,
+    containers_least: u64,
+    backups: u64,
+}
+
+#[derive(Serialize)]
+struct DueRepair {
+    message_type: &'static str,
+    snapshot_id: u64,
+    total_bytes: u64,
+    bytes_budget: u64,
+}
+
+#[derive(Serialize)]
 struct Due {
     message_type: &'static str,
     snapshot_id: u64,
@@ -40,7 +63,9 @@ struct Summary {
     failed: Vec<u64>,
     completed: u64,
     total_bytes: u64,
+    repaired: u64,
     bytes_archived: u64,
+    bytes_copied: u64,
     bytes_stored: u64,
 }
 
@@ -50,17 +75,20 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
         Some(text) => {
             let list = store.series()?;
             let series = series::by_id(&list, text)?;
-            if series.settings.layout == Layout::Inline {
-                output.line("the layout of this series is inline: no backup leaves a live window there")?;
+            if !series.settings.is_optimized() && args.repair.is_none() {
+                output.line(
+                    "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
+                     order",
+                )?;
             }
             Some(series.id)
         }
         None => None,
     };
     if args.dry_run {
-        return say_due(&store, wanted, output);
+        return say_due(&store, wanted, args.repair, output);
     }
-    let report = optimize(&store, wanted, output)?;
+    let report = optimize(&store, wanted, args.repair, output)?;
     say(&report, output)?;
     let failed = !report.failed.is_empty();
     if args.prune {
@@ -70,13 +98,19 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
     Ok(if failed { Code::Failure } else { Code::Success })
 }
 
-/// Makes archival what is due of a series, or of all.
-pub(crate) fn optimize(store: &Store, series: Option<SeriesId>, output: Output) -> Result<OptimizeReport> {
+/// Does what is due of a series, or of all.
+pub(crate) fn optimize(
+    store: &Store,
+    series: Option<SeriesId>,
+    repair: Option<u16>,
+    output: Output,
+) -> Result<OptimizeReport> {
     let monitor = Monitor::new(super::cancel_flag()?);
     let status = || Status::of(&monitor);
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let request = OptimizeRequest {
         series,
+        repair,
         workers,
         ..OptimizeRequest::default()
     };
@@ -123,6 +157,7 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         stored += done.bytes_stored;
         backups += 1;
     }
+    let (repaired, copied) = say_repaired(report, output)?;
     if report.completed > 0 {
         output.line(format!(
             "completed what {} had begun",
@@ -132,7 +167,7 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
     for (id, why) in &report.failed {
         output.warn(format!("backup {id} stays as it is: {why}"))?;
     }
-    if report.backups.is_empty() && report.failed.is_empty() {
+    if report.backups.is_empty() && report.repaired.is_empty() && report.failed.is_empty() {
         output.line("nothing is due")?;
     }
     output.object(&Summary {
@@ -142,17 +177,68 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         failed: report.failed.iter().map(|(id, _)| id.get()).collect(),
         completed: report.completed,
         total_bytes: total,
+        repaired,
         bytes_archived: archived,
-        bytes_stored: stored,
+        bytes_copied: copied,
+        bytes_stored: stored
+            + report
+                .repaired
+                .iter()
+                .map(|(_, done)| done.bytes_stored)
+                .sum::<u64>(),
     })?;
     Ok(())
 }
 
-fn say_due(store: &Store, series: Option<SeriesId>, output: Output) -> Result<Code> {
-    let due = store.due(&OptimizeRequest {
+/// Says what came of repairs: how many were done, and the bytes that they copied.
+fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
+    let (mut repaired, mut copied) = (0, 0);
+    for (id, done) in &report.repaired {
+        output.object(&Repaired {
+            message_type: "repaired",
+            snapshot_id: id.get(),
+            is_done: done.is_done,
+            total_bytes: done.bytes,
+            bytes_budget: done.bytes_budget,
+            bytes_copied: done.bytes_copied,
+            bytes_stored: done.bytes_stored,
+            containers_before: done.containers_before,
+            containers_after: done.containers_after,
+            containers_least: done.containers_least,
+            backups: done.backups,
+        })?;
+        if !done.is_done {
+            output.line(format!(
+                "backup {id} stays as it is: it needs {} of at least {}, and little can be gained by copying {}",
+                count(done.containers_before, "container", "containers"),
+                done.containers_least,
+                bytes(done.bytes_budget)
+            ))?;
+            continue;
+        }
+        output.line(format!(
+            "backup {id} needs {} instead of {}, of at least {}: {} were copied, of {} that might be; {} share them",
+            count(done.containers_after, "container", "containers"),
+            done.containers_before,
+            done.containers_least,
+            bytes(done.bytes_copied),
+            bytes(done.bytes_budget),
+            count(done.backups, "other backup", "other backups"),
+        ))?;
+        repaired += 1;
+        copied += done.bytes_copied;
+    }
+    Ok((repaired, copied))
+}
+
+fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output: Output) -> Result<Code> {
+    let request = OptimizeRequest {
         series,
+        repair,
         ..OptimizeRequest::default()
-    })?;
+    };
+    let due = store.due(&request)?;
+    let repairs = store.due_repairs(&request)?;
     for due in &due {
         let onto = match due.onto {
             Some(onto) => format!("backup {onto}"),
@@ -170,7 +256,21 @@ fn say_due(store: &Store, series: Option<SeriesId>, output: Output) -> Result<Co
             total_bytes: due.bytes,
         })?;
     }
-    if due.is_empty() {
+    for repair in &repairs {
+        output.result(format!(
+            "backup {} would be put in order: {}, of which {} might be copied",
+            repair.id,
+            bytes(repair.bytes),
+            bytes(repair.budget)
+        ))?;
+        output.object(&DueRepair {
+            message_type: "due_repair",
+            snapshot_id: repair.id.get(),
+            total_bytes: repair.bytes,
+            bytes_budget: repair.budget,
+        })?;
+    }
+    if due.is_empty() && repairs.is_empty() {
         output.line("nothing is due")?;
     }
     output.object(&Summary {
@@ -180,7 +280,9 @@ fn say_due(store: &Store, series: Option<SeriesId>, output: Output) -> Result<Co
         failed: Vec::new(),
         completed: 0,
         total_bytes: due.iter().map(|due| due.bytes).sum(),
+        repaired: 0,
         bytes_archived: 0,
+        bytes_copied: 0,
         bytes_stored: 0,
     })?;
     Ok(Code::Success)

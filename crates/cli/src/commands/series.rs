@@ -22,6 +22,7 @@ struct Row {
     live_window: Option<u16>,
     segment_bytes: Option<u32>,
     optimize_after_backup: Option<bool>,
+    repair_percent: Option<u16>,
     set: &'static str,
 }
 
@@ -133,24 +134,30 @@ fn row(told: &Told) -> Row {
         layout: settings.layout.word(),
         live_window: is_hybrid.then_some(settings.live_window),
         segment_bytes: is_hybrid.then_some(settings.segment_bytes),
-        optimize_after_backup: is_hybrid.then_some(settings.optimize_after_backup),
+        optimize_after_backup: settings.is_optimized().then_some(settings.optimize_after_backup),
+        repair_percent: (!is_hybrid).then_some(settings.repair_percent),
         set: word(told.source),
     }
 }
 
 fn layout(settings: &SeriesSettings) -> String {
+    let after = if settings.optimize_after_backup {
+        ", optimized"
+    } else {
+        ""
+    };
     match settings.layout {
-        Layout::Inline => settings.layout.word().to_owned(),
+        Layout::Inline if settings.repair_percent == 0 => settings.layout.word().to_owned(),
+        Layout::Inline => format!(
+            "{}, repair {} %{after}",
+            settings.layout.word(),
+            settings.repair_percent
+        ),
         Layout::Hybrid => format!(
-            "{}, {} live, {}{}",
+            "{}, {} live, {}{after}",
             settings.layout.word(),
             settings.live_window,
             bytes(settings.segment_bytes.into()),
-            if settings.optimize_after_backup {
-                ", optimized"
-            } else {
-                ""
-            }
         ),
     }
 }

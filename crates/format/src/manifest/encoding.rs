@@ -24,6 +24,9 @@ const TAG_REVISED: u8 = 4;
 /// Of an archival backup: which one it refers forward to comes first.
 const TAG_COMMIT_ARCHIVAL: u8 = 5;
 const TAG_REVISED_ARCHIVAL: u8 = 6;
+/// Of a backup whose references were rewritten: how many bytes were copied for it comes first.
+const TAG_COMMIT_REWRITTEN: u8 = 7;
+const TAG_REVISED_REWRITTEN: u8 = 8;
 
 payload!(Manifest);
 
@@ -34,7 +37,7 @@ impl Payload for Manifest {
     fn write(&self, w: &mut Writer<'_>) {
         match self {
             Self::Commit(backup) => {
-                write_tagged(w, backup, TAG_COMMIT, TAG_COMMIT_ARCHIVAL);
+                write_tagged(w, backup, [TAG_COMMIT, TAG_COMMIT_ARCHIVAL, TAG_COMMIT_REWRITTEN]);
             }
             Self::Expired { by } => {
                 w.u8(TAG_EXPIRED);
@@ -46,7 +49,11 @@ impl Payload for Manifest {
             }
             Self::Forgotten => w.u8(TAG_FORGOTTEN),
             Self::Revised(backup) => {
-                write_tagged(w, backup, TAG_REVISED, TAG_REVISED_ARCHIVAL);
+                write_tagged(
+                    w,
+                    backup,
+                    [TAG_REVISED, TAG_REVISED_ARCHIVAL, TAG_REVISED_REWRITTEN],
+                );
             }
         }
     }
@@ -54,16 +61,18 @@ impl Payload for Manifest {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let unknown = r.fault("the manifest's tag is not known");
         Ok(match r.u8()? {
-            TAG_COMMIT => Self::Commit(read_backup(r, None)?),
+            TAG_COMMIT => Self::Commit(read_backup(r, None, None)?),
             TAG_COMMIT_ARCHIVAL => Self::Commit(read_archival(r)?),
+            TAG_COMMIT_REWRITTEN => Self::Commit(read_rewritten(r)?),
             TAG_EXPIRED => Self::Expired { by: r.session()? },
             TAG_ADOPTED => {
                 let (by, checkpoint) = read_adopted(r)?;
                 Self::Adopted { by, checkpoint }
             }
             TAG_FORGOTTEN => Self::Forgotten,
-            TAG_REVISED => Self::Revised(read_backup(r, None)?),
+            TAG_REVISED => Self::Revised(read_backup(r, None, None)?),
             TAG_REVISED_ARCHIVAL => Self::Revised(read_archival(r)?),
+            TAG_REVISED_REWRITTEN => Self::Revised(read_rewritten(r)?),
             _ => return Err(unknown),
         })
     }
@@ -127,12 +136,16 @@ impl StreamRole {
     }
 }
 
-fn write_tagged(w: &mut Writer<'_>, backup: &Backup, tag: u8, archival: u8) {
-    match backup.next {
-        None => w.u8(tag),
-        Some(next) => {
+fn write_tagged(w: &mut Writer<'_>, backup: &Backup, [tag, archival, rewritten]: [u8; 3]) {
+    match (backup.next, backup.rewritten) {
+        (None, None) => w.u8(tag),
+        (Some(next), _) => {
             w.u8(archival);
             w.session(next);
+        }
+        (None, Some(bytes)) => {
+            w.u8(rewritten);
+            w.varint(bytes);
         }
     }
     write_backup(w, backup);
@@ -140,7 +153,12 @@ fn write_tagged(w: &mut Writer<'_>, backup: &Backup, tag: u8, archival: u8) {
 
 fn read_archival(r: &mut Reader<'_>) -> Result<Backup> {
     let next = r.session()?;
-    read_backup(r, Some(next))
+    read_backup(r, Some(next), None)
+}
+
+fn read_rewritten(r: &mut Reader<'_>) -> Result<Backup> {
+    let bytes = r.varint()?;
+    read_backup(r, None, Some(bytes))
 }
 
 fn write_backup(w: &mut Writer<'_>, b: &Backup) {
@@ -163,7 +181,7 @@ fn write_backup(w: &mut Writer<'_>, b: &Backup) {
     }
 }
 
-fn read_backup(r: &mut Reader<'_>, next: Option<SessionId>) -> Result<Backup> {
+fn read_backup(r: &mut Reader<'_>, next: Option<SessionId>, rewritten: Option<u64>) -> Result<Backup> {
     Ok(Backup {
         series: read_series_name(r)?,
         source_time: r.nanos()?,
@@ -177,6 +195,7 @@ fn read_backup(r: &mut Reader<'_>, next: Option<SessionId>) -> Result<Backup> {
         adopted: r.list(2, read_adopted)?,
         parents: r.list(2, |r| Ok((r.session()?, r.revision()?)))?,
         next,
+        rewritten,
         totals: read_totals(r)?,
     })
 }
@@ -194,6 +213,10 @@ fn backup_rules(b: &Backup) -> Result<(), &'static str> {
     )?;
     rule(ascends(&b.tags), "the tags are not sorted, or one stands twice")?;
     rule(b.streams.len() <= STREAMS_MAX, "there are too many streams")?;
+    rule(
+        b.next.is_none() || b.rewritten.is_none(),
+        "a backup refers forward and was rewritten to refer forward to none",
+    )?;
     for root in &b.streams {
         let holds_nodes = matches!(
             root.location.container.kind,

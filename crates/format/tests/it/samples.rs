@@ -375,6 +375,7 @@ pub(crate) fn backup() -> Backup {
         adopted: vec![(session(40), Some(3)), (session(41), None)],
         parents: vec![(session(39), revision(1))],
         next: None,
+        rewritten: None,
         totals: BackupTotals {
             files: 1,
             folders: 2,
@@ -446,6 +447,7 @@ pub(crate) fn series_settings() -> SeriesSettings {
         live_window: 513,
         segment_bytes: 8 << 20,
         optimize_after_backup: true,
+        repair_percent: 150,
     }
 }
 
@@ -545,6 +547,7 @@ pub(crate) fn marks() -> Marks {
         forgotten: true,
         kept: false,
         next: None,
+        rewritten: false,
     }];
     Marks {
         group: group(),
@@ -563,6 +566,7 @@ pub(crate) fn archival_marks() -> Marks {
         forgotten,
         kept: forgotten,
         next,
+        rewritten: next.is_none(),
     };
     Marks {
         covers: vec![
@@ -578,6 +582,22 @@ pub(crate) fn archival_marks() -> Marks {
 pub(crate) fn archival() -> Manifest {
     Manifest::Revised(Backup {
         next: Some(session(44)),
+        ..backup()
+    })
+}
+
+/// The revision that layout repair made.
+pub(crate) fn repaired() -> Manifest {
+    Manifest::Revised(Backup {
+        rewritten: Some(70_000),
+        ..backup()
+    })
+}
+
+/// What is to become revisions of several backups.
+pub(crate) fn repair() -> Manifest {
+    Manifest::Commit(Backup {
+        rewritten: Some(70_000),
         ..backup()
     })
 }
@@ -706,6 +726,8 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
             .to_bytes(),
         ),
         ("manifest-archival", archival().to_bytes()),
+        ("manifest-repaired", repaired().to_bytes()),
+        ("manifest-repair", repair().to_bytes()),
         ("manifest-rewrite", rewrite().to_bytes()),
         ("claim", claim().to_bytes()),
         ("claim-read", read_claim().to_bytes()),

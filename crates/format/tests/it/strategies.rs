@@ -461,12 +461,17 @@ fn backup() -> impl Strategy<Value = Backup> {
     let tags = btree_set(".{0,10}", 0..4).prop_map(|set| set.into_iter().collect());
     let what = (tags, option::of(nanos()), vec(root(), 0..4), vec(span(), 0..5));
     let parents = vec((session(), revision()), 0..3);
-    let links = (adopted(), parents, option::of(session()), totals());
+    let links = (
+        adopted(),
+        parents,
+        (option::of(session()), option::of(number(u64::MAX))),
+        totals(),
+    );
     (who, what, links).prop_map(
         |(
             (series, source_time, elapsed_nanos, user, program),
             (tags, hold_until, streams, containers),
-            (adopted, parents, next, totals),
+            (adopted, parents, (next, rewritten), totals),
         )| Backup {
             series,
             source_time,
@@ -480,6 +485,7 @@ fn backup() -> impl Strategy<Value = Backup> {
             adopted,
             parents,
             next,
+            rewritten: rewritten.filter(|_| next.is_none()),
             totals,
         },
     )
@@ -549,14 +555,16 @@ pub(crate) fn series_settings() -> impl Strategy<Value = SeriesSettings> {
         live_window,
         segment,
         any::<bool>(),
+        any::<u16>(),
     )
         .prop_map(
-            |(name, layout, live_window, segment, optimize_after_backup)| SeriesSettings {
+            |(name, layout, live_window, segment, optimize_after_backup, repair_percent)| SeriesSettings {
                 name,
                 layout,
                 live_window,
                 segment_bytes: 1 << segment,
                 optimize_after_backup,
+                repair_percent,
             },
         )
 }
@@ -665,15 +673,16 @@ fn moved() -> impl Strategy<Value = Vec<Moved>> {
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {
-    let standing = (any::<bool>(), any::<bool>(), option::of(session()));
+    let standing = (any::<bool>(), any::<bool>(), option::of(session()), any::<bool>());
     let covered = (session(), revision(), any::<u128>(), standing).prop_map(
-        |(session, revision, digest, (forgotten, kept, next))| CoveredManifest {
+        |(session, revision, digest, (forgotten, kept, next, rewritten))| CoveredManifest {
             session,
             revision,
             digest,
             forgotten,
             kept: forgotten && kept,
             next: next.filter(|_| !forgotten || kept),
+            rewritten: rewritten && next.is_none() && (!forgotten || kept),
         },
     );
     (group(), option::of(epoch()), vec(covered, 0..5), slot_lists()).prop_map(

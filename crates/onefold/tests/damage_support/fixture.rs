@@ -170,6 +170,7 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
     // Of layout inline this says nothing.
     let again = SeriesSettings {
         optimize_after_backup: true,
+        repair_percent: 90,
         ..SeriesSettings::unset(None)
     };
     let name = names::settings(None, Revision::FIRST.next());

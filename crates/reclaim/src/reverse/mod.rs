@@ -1,41 +1,26 @@
 //! Reverse deduplication: an older backup is rewritten to refer forward to a later one of its series, and keeps apart what only it has
 //! [RevDedup 2.4, 2.5] (R2, R3, R4).
-//!
-//! Out of line, beside backups, restores and prunes. A session of a reserved series pins both backups, writes archive containers and
-//! the nodes of the new trees, reads them back, and commits them; then the backup's next manifest revision has the new roots, and
-//! what was committed is forgotten. Nothing is removed here: what the backup has let go of, [`crate::prune`] finds as ever.
-//!
-//! What must hold (docs/protocol.md, "Archival revisions"): until the revision is there, what it will reach is kept by the commit of
-//! the rewrite; the revision is made only of the roots that were read; a process that dies leaves a session to end, or a commit
-//! that whoever comes next completes.
+//! Written as [`crate::rewrite`] says.
 
-mod archive;
 mod matches;
-mod nodes;
 mod shared;
 mod trees;
 
 use std::sync::Arc;
 
-use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRoot};
-use format::names;
-use format::session::ARCHIVAL_SERIES;
+use format::manifest::{Backup, BackupTotals, ContainerSpan, StreamRoot};
 use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, StreamRoots, TreeRoot};
-use session::{
-    Begin, ChainLink, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError,
-    SessionPolicy,
-};
-use types::{Revision, SeriesId, SessionId, UnixNanos};
+use session::{ChainLink, ManifestEntry, ManifestList, Session};
+use types::{ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
-use crate::progress::{Progress, Waiting};
+use crate::progress::OnlyCancel;
 use crate::prune::Context;
+use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 use crate::slots::SlotMap;
 
-use archive::{Archive, Numbers};
 use matches::Matches;
-use nodes::NodeWriter;
 use trees::{Counts, Trees};
 
 /// A backup that is to become archival.
@@ -49,19 +34,6 @@ pub struct Due {
     pub onto: Option<SessionId>,
     /// The storage's time: a hold until before it is over.
     pub now: UnixNanos,
-}
-
-/// How backups are rewritten.
-#[derive(Debug, Clone)]
-pub struct OptimizeOptions {
-    /// The times that sessions go by.
-    pub policy: SessionPolicy,
-    /// The process id that the session shows, for messages only.
-    pub process: u32,
-    /// Threads that read and write containers; at least 1.
-    pub workers: usize,
-    /// Memory for nodes, in bytes.
-    pub node_cache_bytes: u64,
 }
 
 /// What became of one backup.
@@ -94,160 +66,15 @@ pub fn optimize(
     due: Due,
     beside: &Session,
 ) -> Result<Optimized> {
-    let begin = Begin {
-        series: ARCHIVAL_SERIES,
-        name: SeriesName {
-            host: Vec::new(),
-            paths: Vec::new(),
-        },
-        process: options.process,
-        policy: options.policy,
-    };
-    let session = Session::begin(context.sealer, begin)?;
-    context.containers.know_moved(session.view().moved());
-    let pulse = session.start_pulse()?;
-    // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
-    context.sealer.barrier()?;
-    let written = write(context, options, due, &session);
-    drop(pulse);
-    match written {
-        Ok(Some(rewrite)) => {
-            let mut done = rewrite.optimized;
-            session.commit(rewrite.backup)?;
-            let of = (due.series, due.backup);
-            done.is_done = publish(context, beside, session.id(), of, &rewrite.from, &rewrite.to)?;
-            Ok(done)
-        }
-        nothing => {
-            // Who was taken for dead may miss what it had pinned: that it was ended says why.
-            let over = session.tick().err();
-            // What it has put goes by its ending.
-            let ended = session.end();
-            match (nothing, over) {
-                (Err(_), Some(over)) => return Err(over.into()),
-                (Err(error), None) => return Err(error),
-                (Ok(_), _) => {}
-            }
-            ended?;
-            Ok(Optimized::default())
-        }
-    }
-}
-
-/// Whether something was committed that is to become a revision of a backup.
-pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
-    let is_rewrite = |backup: &CoveredBackup| backup.series == ARCHIVAL_SERIES;
-    list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite) || torn(list).next().is_some()
-}
-
-/// Commits of rewrites that cannot be read, for good.
-fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
-    let for_good = list.damaged.iter().filter(|object| !object.is_unread);
-    for_good.filter_map(|object| match names::parse_manifest(&object.name)? {
-        (ARCHIVAL_SERIES, session, Revision::FIRST) => Some((session, object)),
-        _ => None,
-    })
-}
-
-/// Completes what processes that died had committed and not put in its place; how many there were. Any number of processes may, each
-/// beside a session of its own.
-///
-/// # Errors
-/// Of the storage.
-pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
-    let list = context.manifests.list()?;
-    for (session, object) in torn(&list) {
-        // Of a process that died committing: nobody has read it. What it stored goes.
-        if list.get(session).is_none() && context.manifests.was_cut_short(object)? {
-            context.manifests.forget(ARCHIVAL_SERIES, session)?;
-        }
-    }
-    let mut completed = 0;
-    for rewrite in list.rewrites() {
-        let Some(to) = rewrite.backup() else { continue };
-        // The eldest: what it refers forward to is later.
-        let Some((of, revision)) = to.parents.first().copied() else {
-            continue;
-        };
-        let entry = list.get(of);
-        if entry.map_or_else(
-            || list.damaged_of(of).next().is_none(),
-            ManifestEntry::is_forgotten,
-        ) {
-            context.manifests.forget(ARCHIVAL_SERIES, rewrite.session())?;
-            continue;
-        }
-        let Some(entry) = entry else { continue };
-        let from = match context.manifests.read(entry.series(), of, revision) {
-            Ok(read) => read,
-            // It stands until that can be read.
-            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let from = crate::condemn::backup_of(&from.manifest).map_or(&[][..], |backup| &backup.streams);
-        let of = (entry.series(), of);
-        completed += u64::from(publish(context, beside, rewrite.session(), of, from, to)?);
-    }
-    Ok(completed)
-}
-
-/// Makes the roots of a committed rewrite the backup's, where it has those that were read, and lets go of the rewrite. Whether the
-/// backup has them now. A hold has no say: it is about forgetting, and may be lifted.
-///
-/// What must hold (docs/protocol.md, "Archival revisions"): the rewrite is let go of when the backup is seen forgotten or with other
-/// roots, and not before; otherwise somebody who saw it as it was might still put them. And a session runs meanwhile, or a
-/// reclaimer might take one listing for all.
-fn publish(
-    context: &Context<'_>,
-    beside: &Session,
-    rewrite: SessionId,
-    (series, of): (SeriesId, SessionId),
-    from: &[StreamRoot],
-    to: &Backup,
-) -> Result<bool> {
-    let (mut is_done, mut is_other) = (false, false);
-    let revised = context.manifests.revise(series, of, |present| {
-        beside.ensure_running()?;
-        is_done = present.backup.streams == to.streams && present.backup.next == to.next;
-        is_other = !is_done && present.backup.streams != from;
-        // What cannot be read for now may say of other roots; what was torn says nothing.
-        let is_unsure = present.may_be_forgotten || present.unread.is_some();
-        if is_done || is_other || is_unsure {
-            return Ok(None);
-        }
-        is_done = true;
-        Ok(Some(Backup {
-            streams: to.streams.clone(),
-            next: to.next,
-            ..present.backup.clone()
-        }))
-    });
-    match revised {
-        Ok(_) => {}
-        Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. }) => {
-            (is_done, is_other) = (false, true);
-        }
-        Err(SessionError::Damaged(_)) => (is_done, is_other) = (false, false),
-        Err(error) => return Err(error.into()),
-    }
-    if is_done || is_other {
-        context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
-    } else {
-        context.progress.warn(&format!(
-            "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
-        ));
-    }
-    Ok(is_done)
-}
-
-/// A rewrite that is stored, and not committed.
-struct Rewrite {
-    /// The streams that were read.
-    from: Vec<StreamRoot>,
-    to: Backup,
-    /// As the session commits it.
-    backup: Backup,
-    optimized: Optimized,
+    let done = rewrite::run(context, options, beside, |session| {
+        write(context, options, due, session)
+    })?;
+    Ok(
+        done.map_or_else(Optimized::default, |(is_done, found)| Optimized {
+            is_done: is_done.contains(&true),
+            ..found
+        }),
+    )
 }
 
 fn write(
@@ -255,7 +82,7 @@ fn write(
     options: &OptimizeOptions,
     due: Due,
     session: &Session,
-) -> Result<Option<Rewrite>> {
+) -> Result<Option<(Rewrite, Optimized)>> {
     let mut list = ManifestList::default();
     let both = session.choose_parents(|listed| {
         list.clone_from(listed);
@@ -318,7 +145,7 @@ fn write(
     let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
     drop(unmatched);
     let mut numbers = Numbers::new(session.id());
-    let mut archive = Archive::new(context.packing.container_bytes);
+    let mut archive = Copies::new(ContainerKind::Archive, context.packing.container_bytes);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
         nodes: &nodes,
@@ -357,6 +184,7 @@ fn write(
     let to = Backup {
         streams: roots,
         next: due.onto,
+        rewritten: None,
         ..old.clone()
     };
     // What was held of it says nothing of what was written.
@@ -381,12 +209,16 @@ fn write(
         },
         ..to.clone()
     };
-    Ok(Some(Rewrite {
+    let target = Target {
+        series: due.series,
+        of: due.backup,
         from: old.streams.clone(),
-        to,
-        backup,
-        optimized,
-    }))
+        streams: to.streams,
+        next: due.onto,
+        rewritten: no_next(due.onto),
+    };
+    let targets = vec![target];
+    Ok(Some((Rewrite { backup, targets }, optimized)))
 }
 
 /// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it
@@ -401,20 +233,6 @@ fn is_due(list: &ManifestList, due: Due) -> bool {
     };
     let is_held = old.hold_until.is_some_and(|until| until > due.now);
     due.onto.is_none_or(|onto| onto > due.backup && is_there(onto)) && !is_held && old.next != due.onto
-}
-
-/// What is read to find out is not counted.
-struct OnlyCancel<'a>(&'a dyn Progress);
-
-impl Progress for OnlyCancel<'_> {
-    fn add_nodes(&self, _: u64) {}
-    fn set_total(&self, _: u64) {}
-    fn add_done(&self, _: u64) {}
-    fn waits_for(&self, _: &[Waiting]) {}
-    fn warn(&self, _: &str) {}
-    fn is_cancelled(&self) -> bool {
-        self.0.is_cancelled()
-    }
 }
 
 /// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its

@@ -15,11 +15,10 @@ use recipe::{
 };
 use types::{ChunkLocation, ContainerKind, Fingerprint, Level};
 
-use super::archive::{Archive, Numbers};
 use super::matches::Matches;
-use super::nodes::NodeWriter;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
+use crate::rewrite::{Copies, NodeWriter, Numbers};
 use crate::slots::SlotMap;
 
 /// Bytes of stream by what became of them.
@@ -35,7 +34,7 @@ pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
     pub(super) shared: &'a SlotMap,
     pub(super) numbers: &'a mut Numbers,
-    pub(super) archive: &'a mut Archive,
+    pub(super) archive: &'a mut Copies,
     pub(super) writer: &'a mut NodeWriter<'b>,
     pub(super) counts: Counts,
     pub(super) of: types::SessionId,
@@ -169,9 +168,10 @@ impl Trees<'_, '_> {
         } else {
             let too_large = ReclaimError::TooLarge { backup: self.of };
             let len = u32::try_from(child.logical_len);
-            let added = len
-                .ok()
-                .and_then(|len| self.archive.add(self.numbers, child.fingerprint, len, place));
+            let added = len.ok().and_then(|len| {
+                self.archive
+                    .add(self.numbers, child.fingerprint, len, place, len.into())
+            });
             added.ok_or(too_large)?
         };
         entries.chunk(at, child.logical_len);

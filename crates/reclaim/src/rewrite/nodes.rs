@@ -1,4 +1,4 @@
-//! The recipe containers of an archival rewrite.
+//! The recipe containers of a rewrite.
 //!
 //! Nodes are put in the order in which they come, children before what refers to them; a container that is full is put at once.
 
@@ -6,12 +6,12 @@ use container::{ContainerBuilder, Containers, PendingEntry, compress_region};
 use format::node::Node;
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SessionId, Slot};
 
-use super::archive::Numbers;
+use super::Numbers;
 use crate::compact::Packing;
 use crate::error::{ReclaimError, Result};
 
 /// Writes nodes.
-pub(super) struct NodeWriter<'a> {
+pub(crate) struct NodeWriter<'a> {
     containers: &'a Containers,
     packing: Packing,
     of: SessionId,
@@ -19,14 +19,14 @@ pub(super) struct NodeWriter<'a> {
     plain: Vec<u8>,
     entries: Vec<PendingEntry>,
     /// Containers that were put.
-    pub(super) put: Vec<ContainerId>,
+    pub(crate) put: Vec<ContainerId>,
     /// Bytes that they take, mirrors included.
-    pub(super) stored: u64,
+    pub(crate) stored: u64,
 }
 
 impl<'a> NodeWriter<'a> {
     /// For the rewrite of the backup `of`.
-    pub(super) const fn new(containers: &'a Containers, packing: Packing, of: SessionId) -> Self {
+    pub(crate) const fn new(containers: &'a Containers, packing: Packing, of: SessionId) -> Self {
         Self {
             containers,
             packing,
@@ -43,7 +43,7 @@ impl<'a> NodeWriter<'a> {
     ///
     /// # Errors
     /// `TooLarge`; of the storage.
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         numbers: &mut Numbers,
         fingerprint: &Fingerprint,
@@ -88,7 +88,7 @@ impl<'a> NodeWriter<'a> {
     ///
     /// # Errors
     /// Of the storage.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.close_region();
         if let Some(open) = self.open.take() {
             let sealed = open.seal(self.containers)?;

@@ -1,6 +1,7 @@
-//! Archive containers: what only one archival backup has, in the order of its stream [RevDedup 2.4.3, 2.5] (R4).
+//! Chunks that are copied to containers of a rewrite, in the order of a stream: what only one archival backup has [RevDedup 2.4.3,
+//! 2.5] (R4), or what the newest backup has scattered.
 //!
-//! Where each chunk goes is settled before any is read, by plain lengths: so trees are written beside, and containers are filled by
+//! Where each chunk goes is settled before any is read, by lengths: so trees are written beside, and containers are filled by
 //! several threads, each reading what one container needs and putting it.
 //!
 //! What must hold: no rot is copied. Each chunk is compared with its fingerprint where it is read. Memory: for each chunk some
@@ -31,18 +32,18 @@ const HELD_REGIONS_MAX: usize = 32;
 
 /// Gives out a session's container numbers.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     session: SessionId,
     next: u32,
 }
 
 impl Numbers {
-    pub(super) const fn new(session: SessionId) -> Self {
+    pub(crate) const fn new(session: SessionId) -> Self {
         Self { session, next: 0 }
     }
 
     /// `None`: a session may have no more.
-    pub(super) fn next(&mut self, kind: ContainerKind) -> Option<ContainerId> {
+    pub(crate) fn next(&mut self, kind: ContainerKind) -> Option<ContainerId> {
         let sequence = SequenceNumber::new(self.next).ok()?;
         self.next += 1;
         Some(ContainerId {
@@ -66,23 +67,26 @@ struct Copied {
 struct Planned {
     id: ContainerId,
     chunks: Vec<Copied>,
-    bytes: u64,
+    /// Bytes that they are thought to take.
+    weight: u64,
 }
 
 /// What is to be copied, and where to.
 #[derive(Debug)]
-pub(super) struct Archive {
+pub(crate) struct Copies {
+    kind: ContainerKind,
     container_bytes: u64,
     containers: Vec<Planned>,
     known: HashMap<Fingerprint, ChunkLocation>,
     /// Plain bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
-impl Archive {
-    /// Containers of so many plain bytes.
-    pub(super) fn new(container_bytes: u64) -> Self {
+impl Copies {
+    /// To containers of a kind, of so many bytes.
+    pub(crate) fn new(kind: ContainerKind, container_bytes: u64) -> Self {
         Self {
+            kind,
             container_bytes,
             containers: Vec::new(),
             known: HashMap::new(),
@@ -90,25 +94,26 @@ impl Archive {
         }
     }
 
-    /// Where a chunk will be; each content goes once. `None`: there is no room for it.
-    pub(super) fn add(
+    /// Where a chunk will be, which is thought to take `weight` bytes there; each content goes once. `None`: there is no room for it.
+    pub(crate) fn add(
         &mut self,
         numbers: &mut Numbers,
         fingerprint: Fingerprint,
         len: u32,
         from: ChunkLocation,
+        weight: u64,
     ) -> Option<ChunkLocation> {
         if let Some(known) = self.known.get(&fingerprint) {
             return Some(*known);
         }
         let is_full = |open: &Planned| {
-            open.bytes >= self.container_bytes || open.chunks.len() > Slot::MAX.get() as usize
+            open.weight >= self.container_bytes || open.chunks.len() > Slot::MAX.get() as usize
         };
         if self.containers.last().is_none_or(is_full) {
             self.containers.push(Planned {
-                id: numbers.next(ContainerKind::Archive)?,
+                id: numbers.next(self.kind)?,
                 chunks: Vec::new(),
-                bytes: 0,
+                weight: 0,
             });
         }
         let open = self.containers.last_mut()?;
@@ -118,7 +123,7 @@ impl Archive {
             fingerprint,
             len,
         });
-        open.bytes += u64::from(len);
+        open.weight += weight;
         self.bytes += u64::from(len);
         let at = ChunkLocation {
             container: open.id,
@@ -133,7 +138,7 @@ impl Archive {
     ///
     /// # Errors
     /// Of the storage; `Interrupted`; what is wrong with the first chunk that no copy has whole.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         containers: &Containers,
         numbers: &mut Numbers,
@@ -171,7 +176,7 @@ impl Archive {
                 // What the system has no thread for this one does.
                 drop(
                     thread::Builder::new()
-                        .name("archive".to_owned())
+                        .name("copies".to_owned())
                         .spawn_scoped(scope, work),
                 );
             }

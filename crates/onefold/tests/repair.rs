@@ -1,0 +1,304 @@
+//! Layout repair: the newest backup of an inline series is put in order, and nothing is stored twice for it (L9).
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::{everything, forget, prune_after_crash};
+use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use env::Storage;
+use onefold::{
+    HoldEnd, Monitor, OptimizeReport, OptimizeRequest, Repaired, SessionId, SettingsChange, Store,
+};
+use types::UnixNanos;
+
+const NAME: &str = "/image";
+/// A piece of a backup: several chunks of a tiny store.
+const PIECE: usize = 6 << 10;
+
+fn try_repair(store: &Store, percent: u16) -> Result<OptimizeReport, onefold::Error> {
+    let request = OptimizeRequest {
+        repair: Some(percent),
+        workers: 2,
+        ..OptimizeRequest::default()
+    };
+    store.optimize(&request, &Monitor::default())
+}
+
+fn repair(store: &Store, percent: u16) -> OptimizeReport {
+    try_repair(store, percent).unwrap()
+}
+
+/// What became of the one backup that was due.
+fn only(report: &OptimizeReport) -> (SessionId, Repaired) {
+    assert!(report.failed.is_empty(), "{report:?}");
+    assert_eq!(report.repaired.len(), 1, "{report:?}");
+    report.repaired[0]
+}
+
+fn hold(machine: &Process, id: SessionId) {
+    let end = HoldEnd::At(UnixNanos::new(i64::MAX));
+    machine.open().hold(&[id.to_string()], Some(end)).unwrap();
+}
+
+fn stored(machine: &Process) -> u64 {
+    ["data", "archive", "recipe", "small", "catalog"]
+        .iter()
+        .flat_map(|folder| machine.storage.list(folder).unwrap())
+        .map(|object| object.len)
+        .sum()
+}
+
+/// Backups of which each replaces some pieces, here and there, of the one before.
+struct Scattered {
+    name: &'static str,
+    seed: u64,
+    pieces: Vec<u64>,
+    next: u64,
+    made: Vec<(SessionId, Vec<u8>)>,
+}
+
+impl Scattered {
+    fn new(name: &'static str, seed: u64, pieces: u64) -> Self {
+        Self {
+            name,
+            seed,
+            pieces: (0..pieces).collect(),
+            next: pieces,
+            made: Vec::new(),
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let piece = |n: &u64| noise(self.seed + n, PIECE);
+        self.pieces.iter().flat_map(piece).collect()
+    }
+
+    fn back_up(&mut self, machine: &Process) -> SessionId {
+        let bytes = self.bytes();
+        let made = back_up_bytes(&machine.open(), self.name, &bytes, &How::plain()).unwrap();
+        self.made.push((made.id, bytes));
+        made.id
+    }
+
+    /// Every so many-th piece is another now.
+    fn change(&mut self, every: usize, from: usize) {
+        for n in (from..self.pieces.len()).step_by(every) {
+            self.pieces[n] = self.next;
+            self.next += 1;
+        }
+    }
+
+    fn assert_all(&self, machine: &Process, gone: &[SessionId], when: &str) {
+        for (id, bytes) in self.made.iter().filter(|(id, _)| !gone.contains(id)) {
+            let store = machine.open();
+            assert_restores_bytes(&store, &snapshot(&store, *id), self.name, bytes, when);
+        }
+    }
+}
+
+fn scattered(machine: &Process, count: usize) -> Scattered {
+    let mut series = Scattered::new(NAME, 1000, 60);
+    for n in 0..count {
+        if n > 0 {
+            series.change(11, n * 3 % 11);
+        }
+        series.back_up(machine);
+    }
+    series
+}
+
+#[test]
+fn the_newest_backup_is_put_in_order_and_nothing_is_stored_twice() {
+    let machine = Process::new(1);
+    machine.init();
+    let mut series = scattered(&machine, 8);
+    prune_after_crash(&machine.open(), &everything(), "before");
+    let before = stored(&machine);
+    let (id, done) = only(&repair(&machine.open(), 100));
+    assert_eq!(id, series.made.last().unwrap().0);
+    assert!(done.is_done && done.backups > 0, "{done:?}");
+    assert!(
+        done.bytes_copied > 0 && done.bytes_copied <= done.bytes_budget,
+        "{done:?}"
+    );
+    assert!(done.containers_after < done.containers_before, "{done:?}");
+    assert!(done.containers_after <= done.containers_least + 2, "{done:?}");
+    series.assert_all(&machine, &[], "repaired");
+    assert_sound(&machine.open(), "repaired");
+    // It is not repaired again, and what it let go of goes.
+    assert!(repair(&machine.open(), 100).repaired.is_empty());
+    prune_after_crash(&machine.open(), &everything(), "after");
+    series.assert_all(&machine, &[], "pruned");
+    assert_sound(&machine.open(), "pruned");
+    let after = stored(&machine);
+    assert!(after < before + before / 50, "{before} bytes became {after}");
+    // The next backup finds everything where it is now.
+    let bytes = series.bytes();
+    let same = back_up_bytes(&machine.open(), NAME, &bytes, &How::plain()).unwrap();
+    assert_eq!(same.totals.bytes_new, 0, "{:?}", same.totals);
+    series.made.push((same.id, bytes.clone()));
+    let elsewhere = back_up_bytes(&machine.open(), "/elsewhere", &bytes, &How::plain()).unwrap();
+    assert_eq!(elsewhere.totals.bytes_new, 0, "{:?}", elsewhere.totals);
+    series.assert_all(&machine, &[], "at the end");
+}
+
+#[test]
+fn no_more_is_copied_than_may_be() {
+    let mut copied = Vec::new();
+    for percent in [1, 20, 100, 1000] {
+        let machine = Process::new(2);
+        machine.init();
+        let mut series = scattered(&machine, 6);
+        let first = repair(&machine.open(), 100);
+        assert!(only(&first).1.is_done, "{first:?}");
+        series.change(7, 3);
+        series.back_up(&machine);
+        let new = {
+            let store = machine.open();
+            let last = snapshot(&store, series.made.last().unwrap().0);
+            last.backup.totals.bytes_new
+        };
+        let (_, done) = only(&repair(&machine.open(), percent));
+        // What was stored before the repair counts no more.
+        assert_eq!(done.bytes_budget, new * u64::from(percent) / 100);
+        assert!(done.bytes_copied <= done.bytes_budget, "{done:?}");
+        copied.push(done.bytes_copied);
+        series.assert_all(&machine, &[], "repaired");
+    }
+    assert!(copied.is_sorted() && copied[0] < copied[3], "{copied:?}");
+}
+
+/// Chunks that several series share are copied once for all of them, and the old ones go.
+#[test]
+fn backups_of_other_series_refer_to_the_copies_too() {
+    let machine = Process::new(3);
+    machine.init();
+    let series = scattered(&machine, 8);
+    let mut other = Scattered::new("/other", 1000, 60);
+    other.pieces.clone_from(&series.pieces);
+    other.back_up(&machine);
+    prune_after_crash(&machine.open(), &everything(), "before");
+    let before = stored(&machine);
+    let report = {
+        let store = machine.open();
+        let id = store.series().unwrap();
+        let of = id
+            .series
+            .iter()
+            .find(|series| series.name.paths == [NAME.as_bytes()]);
+        let request = OptimizeRequest {
+            series: Some(of.unwrap().id),
+            repair: Some(100),
+            workers: 1,
+            ..OptimizeRequest::default()
+        };
+        store.optimize(&request, &Monitor::default()).unwrap()
+    };
+    let (_, done) = only(&report);
+    assert!(done.is_done && done.backups >= 2, "{done:?}");
+    prune_after_crash(&machine.open(), &everything(), "after");
+    let after = stored(&machine);
+    assert!(after < before + before / 50, "{before} bytes became {after}");
+    series.assert_all(&machine, &[], "repaired");
+    other.assert_all(&machine, &[], "of the other series");
+    assert_sound(&machine.open(), "repaired");
+}
+
+/// An incremental backup is not put in order; what was stored for it counts for the next full one.
+#[test]
+fn a_short_backup_is_not_repaired() {
+    let machine = Process::new(4);
+    machine.init();
+    let mut series = scattered(&machine, 5);
+    let whole = series.pieces.clone();
+    series.pieces.truncate(20);
+    series.change(3, 0);
+    series.back_up(&machine);
+    assert!(repair(&machine.open(), 100).repaired.is_empty());
+    series.pieces = whole;
+    series.back_up(&machine);
+    let (_, done) = only(&repair(&machine.open(), 100));
+    assert!(done.is_done, "{done:?}");
+    series.assert_all(&machine, &[], "repaired");
+}
+
+#[test]
+fn what_is_set_for_a_series_is_done() {
+    let machine = Process::new(5);
+    machine.init();
+    scattered(&machine, 6);
+    let plain = OptimizeRequest::default();
+    let store = machine.open();
+    assert!(
+        store
+            .optimize(&plain, &Monitor::default())
+            .unwrap()
+            .repaired
+            .is_empty()
+    );
+    let change = SettingsChange {
+        repair_percent: Some(50),
+        ..SettingsChange::default()
+    };
+    store.set_default_series_settings(&change).unwrap();
+    let due = store.due_repairs(&plain).unwrap();
+    let report = store.optimize(&plain, &Monitor::default()).unwrap();
+    let (id, done) = only(&report);
+    assert_eq!((due[0].id, due[0].budget), (id, done.bytes_budget));
+    assert!(store.due_repairs(&plain).unwrap().is_empty());
+}
+
+/// A backup that is held stays as it is, and keeps what it has.
+#[test]
+fn a_held_backup_stays_as_it_is() {
+    let machine = Process::new(6);
+    machine.init();
+    let series = scattered(&machine, 7);
+    let (held, _) = series.made[2];
+    hold(&machine, held);
+    let roots = |id| snapshot(&machine.open(), id).backup.streams.clone();
+    let before = roots(held);
+    let (_, done) = only(&repair(&machine.open(), 100));
+    assert!(done.is_done, "{done:?}");
+    assert_eq!(roots(held), before);
+    prune_after_crash(&machine.open(), &everything(), "after");
+    series.assert_all(&machine, &[], "repaired");
+    // The newest one is not repaired while it is held.
+    let mut series = series;
+    series.change(5, 2);
+    let last = series.back_up(&machine);
+    hold(&machine, last);
+    assert!(repair(&machine.open(), 100).repaired.is_empty());
+}
+
+/// Repair after each backup, and forgetting of the oldest: the newest stays in order.
+#[test]
+fn repair_after_each_backup() {
+    let machine = Process::new(7);
+    machine.init();
+    let mut series = scattered(&machine, 1);
+    let (mut gone, mut copied, mut new) = (Vec::new(), 0, 0);
+    let mut last = Repaired::default();
+    for n in 0..14usize {
+        series.change(13, n * 5 % 13);
+        let id = series.back_up(&machine);
+        new += snapshot(&machine.open(), id).backup.totals.bytes_new;
+        let report = repair(&machine.open(), 100);
+        if let Some((_, done)) = report.repaired.first() {
+            copied += done.bytes_copied;
+            last = *done;
+        }
+        if n >= 5 {
+            forget(&machine.open(), series.made[n - 5].0);
+            gone.push(series.made[n - 5].0);
+        }
+        prune_after_crash(&machine.open(), &everything(), "each");
+        series.assert_all(&machine, &gone, "each");
+    }
+    assert!(
+        copied <= new + (60 * PIECE) as u64,
+        "{copied} bytes were copied, {new} were new"
+    );
+    assert!(last.containers_after <= last.containers_least + 3, "{last:?}");
+    assert_sound(&machine.open(), "at the end");
+}

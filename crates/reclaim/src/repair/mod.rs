@@ -1,0 +1,317 @@
+//! Layout repair: the newest backup of an inline series is put in order, and nothing is stored twice for it (L9, 02-reclaim, "Beyond both
+//! papers").
+//!
+//! Inline deduplication leaves what a backup has in common with older ones where those have it; so the newest backup, which is restored
+//! most, needs a little of many containers. Repair copies what it needs of those that hold least of it into new containers, in the
+//! order of its streams, within a budget of bytes. Capping does that while a backup comes, and stores twice what it copies
+//! [Lillibridge 5]; here the newest backup *and all others* refer to the copies afterwards. What they let go of, [`crate::prune`] frees.
+//!
+//! What must hold: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so do archival ones, whose recipes
+//! refer forward; what they have of the old places stays there for them.
+
+mod choose;
+mod trees;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
+use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
+use session::{ManifestEntry, ManifestList, ReclaimView, Session};
+use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
+
+use crate::error::{ReclaimError, Result};
+use crate::progress::OnlyCancel;
+use crate::prune::Context;
+use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
+
+use choose::{Need, choose};
+use trees::{Done, Needs, Trees};
+
+/// A backup whose layout is to be repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// Its series.
+    pub series: SeriesId,
+    /// The backup: the newest of the series.
+    pub backup: SessionId,
+    /// How many plain bytes may be copied.
+    pub budget: u64,
+    /// The storage's time: a hold until before it is over.
+    pub now: UnixNanos,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Whether it was repaired. Otherwise there was nothing to gain, or it was not due any more.
+    pub is_done: bool,
+    /// Bytes of its streams.
+    pub bytes: u64,
+    /// Plain bytes that might be copied.
+    pub bytes_budget: u64,
+    /// Plain bytes that were.
+    pub bytes_copied: u64,
+    /// Bytes written: containers of chunks and of nodes, copies of catalogs.
+    pub bytes_stored: u64,
+    /// Containers that it needed chunks of.
+    pub containers_before: u64,
+    /// Containers that it needs now.
+    pub containers_after: u64,
+    /// Containers that its chunks would fill, each stored once.
+    pub containers_least: u64,
+    /// Other backups that refer to the copies now.
+    pub backups: u64,
+}
+
+/// Repairs the layout of a backup. It and all others are as readable as before at any moment, and after any error. What is done is
+/// counted in bytes of streams. `beside` is a session that runs all the time.
+///
+/// # Errors
+/// `NotRepaired` where a backup cannot be read; `Container` where a chunk cannot; `Interrupted`; of the storage. Nothing has changed for any
+/// backup, or what was committed is completed by the next.
+pub fn repair(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    due: Repair,
+    beside: &Session,
+) -> Result<Repaired> {
+    let mut unchanged = Repaired::default();
+    let done = rewrite::run(context, options, beside, |session| {
+        write(context, options, due, session, &mut unchanged)
+    })?;
+    Ok(done.map_or(unchanged, |(is_done, found)| {
+        let others = is_done.iter().skip(1);
+        Repaired {
+            is_done: is_done.first() == Some(&true),
+            backups: others.filter(|is_done| **is_done).count() as u64,
+            ..found
+        }
+    }))
+}
+
+fn write(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    due: Repair,
+    session: &Session,
+    unchanged: &mut Repaired,
+) -> Result<Option<(Rewrite, Repaired)>> {
+    let mut full_bytes = context.packing.container_bytes;
+    let all = session.choose_parents(|list| {
+        let of_series = list.backups().filter(|entry| entry.series() == due.series);
+        let totals = of_series.filter_map(|entry| Some(entry.backup()?.totals));
+        full_bytes = plain_bytes(context.packing.container_bytes, totals);
+        chosen(list, due)
+    })?;
+    let Some((newest, others)) = all.split_first() else {
+        return Ok(None);
+    };
+    let Some(backup) = newest.backup() else {
+        return Ok(None);
+    };
+    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
+    let broken = |source| ReclaimError::NotRepaired {
+        backup: due.backup,
+        source,
+    };
+    let mut needs = Needs::default();
+    for stream in &backup.streams {
+        needs
+            .add(&nodes, &TreeRoot::from(stream), context.progress)
+            .map_err(broken)?;
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+    }
+    let (physical, choice) = choice(&needs, &session.view(), full_bytes, due.budget);
+    let needed: u64 = needs.bytes.values().sum();
+    let mut found = Repaired {
+        is_done: false,
+        bytes: backup.streams.iter().map(|stream| stream.len).sum(),
+        bytes_budget: due.budget,
+        containers_before: physical,
+        containers_after: physical,
+        containers_least: needed.div_ceil(full_bytes),
+        ..Repaired::default()
+    };
+    *unchanged = found;
+    if choice.is_empty() {
+        return Ok(None);
+    }
+    let others = others.iter().filter_map(ManifestEntry::backup);
+    let others: u64 = others
+        .flat_map(|other| &other.streams)
+        .map(|stream| stream.len)
+        .sum();
+    context.progress.set_total(found.bytes.saturating_add(others));
+    let mut numbers = Numbers::new(session.id());
+    let mut copies = Copies::new(ContainerKind::Data, context.packing.container_bytes);
+    let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
+    let mut trees = Trees {
+        containers: context.containers,
+        nodes: &nodes,
+        chosen: &choice,
+        numbers: &mut numbers,
+        copies: &mut copies,
+        writer: &mut writer,
+        progress: context.progress,
+        of: due.backup,
+        is_repaired: true,
+        done: Done::default(),
+    };
+    let mut targets = Vec::new();
+    for entry in &all {
+        targets.extend(target(&mut trees, entry)?);
+        trees.is_repaired = false;
+    }
+    let written = trees.done.written;
+    let Some(first) = targets.first_mut().filter(|first| first.of == due.backup) else {
+        return Ok(None);
+    };
+    first.rewritten = Some(copies.bytes);
+    writer.finish()?;
+    let quiet = OnlyCancel(context.progress);
+    let (mut put, mut stored) = copies.write(
+        context.containers,
+        &mut numbers,
+        context.packing,
+        options.workers.max(1),
+        &quiet,
+    )?;
+    let filled = put.iter().filter(|id| id.kind == ContainerKind::Data).count() as u64;
+    let moved: BTreeSet<ContainerId> = choice.iter().map(|id| now(&session.view(), *id)).collect();
+    found.containers_after = physical - moved.len() as u64 + filled;
+    put.append(&mut writer.put);
+    stored += writer.stored;
+    // What was held of them says nothing of what was written.
+    read_back(context, options, &written).map_err(broken)?;
+    found.bytes_copied = copies.bytes;
+    found.bytes_stored = stored;
+    let backup = Backup {
+        streams: targets
+            .iter()
+            .flat_map(|target| target.streams.iter().cloned())
+            .collect(),
+        containers: ContainerSpan::collect(put.iter().map(|id| (id.kind, id.sequence))),
+        adopted: Vec::new(),
+        hold_until: None,
+        next: None,
+        rewritten: Some(copies.bytes),
+        totals: BackupTotals {
+            bytes_stored: stored,
+            bytes_new: copies.bytes,
+            ..backup.totals
+        },
+        ..backup.clone()
+    };
+    Ok(Some((Rewrite { backup, targets }, found)))
+}
+
+/// A backup with what becomes of its streams, if anything does.
+fn target(trees: &mut Trees<'_, '_>, entry: &ManifestEntry) -> Result<Option<Target>> {
+    let Some(backup) = entry.backup() else {
+        return Ok(None);
+    };
+    trees.of = entry.session();
+    let mut streams = Vec::with_capacity(backup.streams.len());
+    for stream in &backup.streams {
+        let root = trees.root(&TreeRoot::from(stream))?;
+        streams.push(StreamRoot {
+            location: root.location,
+            ..stream.clone()
+        });
+    }
+    Ok((streams != backup.streams).then(|| Target {
+        series: entry.series(),
+        of: entry.session(),
+        from: backup.streams.clone(),
+        streams,
+        next: None,
+        rewritten: no_next(None),
+    }))
+}
+
+/// The backup that is due, and the others that may refer to what it needs, the newest first: as many as one manifest has room for
+/// the streams of. None where it is not due any more.
+fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
+    let is_free = |entry: &&ManifestEntry| {
+        let free =
+            |backup: &Backup| backup.next.is_none() && backup.hold_until.is_none_or(|until| until <= due.now);
+        !entry.is_in_doubt() && entry.backup().is_some_and(free)
+    };
+    let newest = list.backups().rfind(|entry| entry.series() == due.series);
+    let is_due = newest
+        .filter(is_free)
+        .is_some_and(|entry| entry.session() == due.backup);
+    if !is_due {
+        return Vec::new();
+    }
+    let streams = |id: &SessionId| {
+        let backup = list.get(*id).and_then(ManifestEntry::backup);
+        backup.map_or(0, |backup| backup.streams.len())
+    };
+    let others = list.backups().rev().filter(is_free).map(ManifestEntry::session);
+    let mut room = STREAMS_MAX - streams(&due.backup).min(STREAMS_MAX);
+    let others = others.filter(|id| *id != due.backup).take_while(|id| {
+        let (is_room, left) = (streams(id) <= room, room.saturating_sub(streams(id)));
+        room = left;
+        is_room
+    });
+    std::iter::once(due.backup).chain(others).collect()
+}
+
+/// The container that has the slots of one now.
+fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
+    view.moved_to(container).unwrap_or(container)
+}
+
+/// How many containers the backup needs, and which it leaves, by all their names. One that is known to be damaged is not touched.
+fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u64, BTreeSet<ContainerId>) {
+    let mut physical: BTreeMap<ContainerId, (u64, bool)> = BTreeMap::new();
+    for (container, bytes) in &needs.bytes {
+        let of_one = physical.entry(now(view, *container)).or_insert((0, true));
+        of_one.0 += bytes;
+        of_one.1 &= needs
+            .slots_of(*container)
+            .all(|slots| view.is_whole(*container, slots));
+    }
+    let list: Vec<Need> = physical
+        .iter()
+        .filter(|(_, (_, is_whole))| *is_whole)
+        .map(|(container, (bytes, _))| Need {
+            container: *container,
+            bytes: *bytes,
+        })
+        .collect();
+    let choice = choose(&list, full_bytes, budget);
+    let names = needs.bytes.keys().copied();
+    let chosen = names.filter(|name| choice.containers.contains(&now(view, *name)));
+    (physical.len() as u64, chosen.collect())
+}
+
+/// How many plain bytes a full container has, by what backups have stored.
+fn plain_bytes(container_bytes: u64, totals: impl Iterator<Item = BackupTotals>) -> u64 {
+    let (plain, stored) = totals.fold((0u64, 0u64), |(plain, stored), totals| {
+        (
+            plain.saturating_add(totals.bytes_new),
+            stored.saturating_add(totals.bytes_stored),
+        )
+    });
+    let scaled = u128::from(container_bytes) * u128::from(plain) / u128::from(stored.max(1));
+    u64::try_from(scaled)
+        .unwrap_or(container_bytes)
+        .max(container_bytes)
+}
+
+/// Reads the new nodes: each has the fingerprint of the one that it replaces, by what its references lead to now.
+fn read_back(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    written: &[TreeRoot],
+) -> Result<(), RecipeError> {
+    let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
+    for node in written {
+        open_node(&nodes, node)?;
+    }
+    Ok(())
+}

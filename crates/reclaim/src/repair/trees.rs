@@ -1,0 +1,279 @@
+//! Trees that refer to what was copied where it is now: equal to those that they replace, fingerprint by fingerprint.
+//!
+//! First those of the backup whose layout is repaired: what they need of the chosen containers is copied, in the order of their
+//! streams. Then those of all other backups, which refer to the copies wherever they referred to what was copied. A node of which
+//! nothing changes stays; nodes that backups share are looked at once, for all of them.
+//!
+//! Memory: of each chunk that is copied its two places; of each node that changes some 100 bytes; of others a bit.
+
+use std::collections::{BTreeSet, HashMap};
+
+use container::Containers;
+use format::node::{Node, NodeEntry};
+use recipe::{
+    Child, NodeCache, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node, segment_node,
+};
+use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, SlotRange};
+
+use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
+use crate::rewrite::{Copies, NodeWriter, Numbers};
+use crate::slots::SlotMap;
+
+/// Rewrites trees.
+pub(super) struct Trees<'a, 'b> {
+    pub(super) containers: &'a Containers,
+    pub(super) nodes: &'a NodeCache,
+    /// What the repaired backup needs of these is copied.
+    pub(super) chosen: &'a BTreeSet<ContainerId>,
+    pub(super) numbers: &'a mut Numbers,
+    pub(super) copies: &'a mut Copies,
+    pub(super) writer: &'a mut NodeWriter<'b>,
+    pub(super) progress: &'a dyn Progress,
+    /// The backup that is looked at.
+    pub(super) of: SessionId,
+    /// Whether its layout is repaired.
+    pub(super) is_repaired: bool,
+    pub(super) done: Done,
+}
+
+/// What was looked at.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Where copied chunks are now.
+    moved: HashMap<ChunkLocation, ChunkLocation>,
+    /// Nodes that stay.
+    same: SlotMap,
+    /// Nodes that are replaced.
+    replaced: HashMap<ChunkLocation, Child>,
+    /// The nodes that were written.
+    pub(super) written: Vec<TreeRoot>,
+    /// Of each container that is copied from, the plain and the stored bytes.
+    packed: HashMap<ContainerId, (u64, u64)>,
+}
+
+impl Trees<'_, '_> {
+    /// The root of a stream, which may be the one that it has.
+    ///
+    /// # Errors
+    /// `NotRepaired`, `TooLarge`, `Interrupted`; of the storage.
+    pub(super) fn root(&mut self, root: &TreeRoot) -> Result<TreeRoot> {
+        let child = self.node(root)?;
+        let location = child.and_then(|child| child.location()).unwrap_or(root.location);
+        Ok(TreeRoot { location, ..*root })
+    }
+
+    fn broken(&self, source: RecipeError) -> ReclaimError {
+        ReclaimError::NotRepaired {
+            backup: self.of,
+            source,
+        }
+    }
+
+    /// The node that stands for this one; `None`: it stays.
+    fn node(&mut self, at: &TreeRoot) -> Result<Option<Child>> {
+        if self.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+        let known = self.done.replaced.get(&at.location).copied();
+        if known.is_some() || self.done.same.contains(at.location.container, at.location.slot) {
+            self.progress.add_done(at.len);
+            return Ok(known);
+        }
+        let new = if at.level.get() == 1 {
+            let new = self.segment(at)?;
+            self.progress.add_done(at.len);
+            new
+        } else {
+            self.inner(at)?
+        };
+        let Some(node) = new else {
+            let slot = SlotRange::one(at.location.slot);
+            self.done.same.insert(at.location.container, slot);
+            return Ok(None);
+        };
+        let location = self.writer.store(self.numbers, &at.fingerprint, &node)?;
+        let child = Child {
+            fingerprint: at.fingerprint,
+            logical_len: at.len,
+            level: at.level,
+            place: Place::At(location),
+            containers_max: node.containers_max,
+        };
+        self.done.written.push(TreeRoot { location, ..*at });
+        self.done.replaced.insert(at.location, child);
+        Ok(Some(child))
+    }
+
+    fn inner(&mut self, at: &TreeRoot) -> Result<Option<Node>> {
+        let below = child_nodes(self.nodes, at).map_err(|error| self.broken(error))?;
+        let mut children = Vec::with_capacity(below.len());
+        let mut is_same = true;
+        for node in &below {
+            let child = match self.node(node)? {
+                Some(new) => {
+                    is_same = false;
+                    new
+                }
+                None => self.unchanged(node)?,
+            };
+            children.push(child);
+        }
+        Ok((!is_same).then(|| segment_node(&children)))
+    }
+
+    fn unchanged(&self, node: &TreeRoot) -> Result<Child> {
+        let stays = self
+            .nodes
+            .node(node.location)
+            .map_err(|error| self.broken(error))?;
+        Ok(Child {
+            fingerprint: node.fingerprint,
+            logical_len: node.len,
+            level: node.level,
+            place: Place::At(node.location),
+            containers_max: stays.containers_max,
+        })
+    }
+
+    fn segment(&mut self, at: &TreeRoot) -> Result<Option<Node>> {
+        let old = self.nodes.node(at.location).map_err(|error| self.broken(error))?;
+        let is_chosen = |entry: &NodeEntry| match entry {
+            NodeEntry::Run { container, .. } => self.chosen.contains(container),
+            NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => false,
+        };
+        if !old.entries.iter().any(is_chosen) {
+            return Ok(None);
+        }
+        let mut children = open_node(self.nodes, at).map_err(|error| self.broken(error))?;
+        let mut is_same = true;
+        for child in &mut children {
+            let Place::At(place) = child.place else { continue };
+            if let Some(now) = self.moved(child, place)? {
+                child.place = Place::At(now);
+                is_same = false;
+            }
+        }
+        Ok((!is_same).then(|| segment_node(&children)))
+    }
+
+    /// Where a chunk is now; `None`: where it was.
+    fn moved(&mut self, child: &Child, place: ChunkLocation) -> Result<Option<ChunkLocation>> {
+        if let Some(now) = self.done.moved.get(&place) {
+            return Ok(Some(*now));
+        }
+        if !self.is_repaired || !self.chosen.contains(&place.container) {
+            return Ok(None);
+        }
+        let weight = self.weight(place.container, child.logical_len)?;
+        let too_large = ReclaimError::TooLarge { backup: self.of };
+        let len = u32::try_from(child.logical_len).ok();
+        let now = len.and_then(|len| {
+            self.copies
+                .add(self.numbers, child.fingerprint, len, place, weight)
+        });
+        let now = now.ok_or(too_large)?;
+        self.done.moved.insert(place, now);
+        Ok(Some(now))
+    }
+
+    /// What so many bytes of a container take: as much as all of it on average.
+    fn weight(&mut self, container: ContainerId, len: u64) -> Result<u64> {
+        let known = self.done.packed.get(&container).copied();
+        let (plain, stored) = match known {
+            Some(known) => known,
+            None => {
+                let view = match self.containers.catalog(container) {
+                    Ok(view) => view,
+                    Err(error) => return Err(self.broken(error.into())),
+                };
+                let plain: u64 = view.entries().iter().map(|entry| u64::from(entry.len)).sum();
+                let of_one = (plain.max(1), view.stored_bytes());
+                self.done.packed.insert(container, of_one);
+                of_one
+            }
+        };
+        Ok((u128::from(len) * u128::from(stored) / u128::from(plain))
+            .try_into()
+            .unwrap_or(len)
+            .min(len))
+    }
+}
+
+/// Kinds of containers that hold chunks of live backups.
+const HOLD_CHUNKS: [ContainerKind; 2] = [ContainerKind::Data, ContainerKind::Small];
+
+/// What a backup needs of each container, in plain bytes, each chunk once.
+#[derive(Default)]
+pub(super) struct Needs {
+    slots: SlotMap,
+    pub(super) bytes: HashMap<ContainerId, u64>,
+    seen: SlotMap,
+}
+
+impl Needs {
+    /// Adds those of a stream. Of a run of which a part was met before, a share of its bytes is counted.
+    ///
+    /// # Errors
+    /// Of nodes.
+    pub(super) fn add(
+        &mut self,
+        nodes: &NodeCache,
+        root: &TreeRoot,
+        progress: &dyn Progress,
+    ) -> Result<(), RecipeError> {
+        let mut todo = vec![*root];
+        while let Some(at) = todo.pop() {
+            let slot = SlotRange::one(at.location.slot);
+            if progress.is_cancelled() || !self.seen.insert(at.location.container, slot) {
+                continue;
+            }
+            if at.level.get() > 1 {
+                todo.extend(child_nodes(nodes, &at)?.into_iter().rev());
+                continue;
+            }
+            for entry in &nodes.node(at.location)?.entries {
+                self.add_entry(entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, entry: &NodeEntry) {
+        let NodeEntry::Run {
+            container,
+            first,
+            count,
+            logical_len,
+        } = *entry
+        else {
+            return;
+        };
+        let Some(slots) = SlotRange::new(first, count).filter(|_| HOLD_CHUNKS.contains(&container.kind))
+        else {
+            return;
+        };
+        let known = self.slots.get(container).map_or(0, |known| {
+            known
+                .within(slots)
+                .ranges()
+                .map(|range| u64::from(range.count()))
+                .sum()
+        });
+        if known < u64::from(count) {
+            let new = (u128::from(logical_len) * u128::from(u64::from(count) - known) / u128::from(count))
+                .try_into()
+                .unwrap_or(logical_len);
+            *self.bytes.entry(container).or_default() += new;
+            self.slots.insert(container, slots);
+        }
+    }
+
+    /// The slots of a container that it needs.
+    pub(super) fn slots_of(&self, container: ContainerId) -> impl Iterator<Item = SlotRange> + '_ {
+        self.slots
+            .get(container)
+            .into_iter()
+            .flat_map(|slots| slots.ranges())
+    }
+}

@@ -1,0 +1,306 @@
+//! Rewrites of backups: other references to the same bytes, for reverse deduplication and for layout repair (R2, 02-reclaim).
+//!
+//! Out of line, beside backups, restores and prunes. A session of a reserved series pins the backups, writes containers and the nodes
+//! of the new trees, reads them back, and commits them; then each backup's next manifest revision has its new roots, and what was
+//! committed is forgotten. Nothing is removed here: what backups have let go of, [`crate::prune`] finds as ever.
+//!
+//! What must hold (docs/protocol.md, "Archival revisions"): until the revisions are there, what they will reach is kept by the commit of
+//! the rewrite; each is made only of the roots that were read; a process that dies leaves a session to end, or a commit
+//! that whoever comes next completes.
+
+mod copies;
+mod nodes;
+
+use format::manifest::{Backup, SeriesName, StreamRoot};
+use format::names;
+use format::session::ARCHIVAL_SERIES;
+use session::{
+    Begin, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy,
+};
+use types::{ContainerId, ContainerKind, Revision, SeriesId, SessionId};
+
+use crate::error::Result;
+use crate::prune::Context;
+use crate::sweep;
+
+pub(crate) use copies::{Copies, Numbers};
+pub(crate) use nodes::NodeWriter;
+
+/// How backups are rewritten.
+#[derive(Debug, Clone)]
+pub struct OptimizeOptions {
+    /// The times that sessions go by.
+    pub policy: SessionPolicy,
+    /// The process id that the session shows, for messages only.
+    pub process: u32,
+    /// Threads that read and write containers; at least 1.
+    pub workers: usize,
+    /// Memory for nodes, in bytes.
+    pub node_cache_bytes: u64,
+}
+
+/// A rewrite that is stored, and not committed.
+pub(crate) struct Rewrite {
+    /// As the session commits it: with the streams of all targets, one target after another.
+    pub(crate) backup: Backup,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// A backup that is rewritten.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) series: SeriesId,
+    pub(crate) of: SessionId,
+    /// The streams that were read.
+    pub(crate) from: Vec<StreamRoot>,
+    /// What becomes of them.
+    pub(crate) streams: Vec<StreamRoot>,
+    pub(crate) next: Option<SessionId>,
+    pub(crate) rewritten: Option<u64>,
+}
+
+/// How a target stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has the new roots.
+    Done,
+    /// It is forgotten, or has other roots than those that were read: it gets none of these.
+    Other,
+    /// Its newest revision cannot be read now.
+    Waits,
+}
+
+/// Rewrites backups in a session of its own, if `write` finds anything to do; which of the targets have their new roots now, in
+/// order. They are as readable as before at any moment, and after any error. `beside` is a session that runs all the time: whoever
+/// puts what was rewritten in its place has one.
+///
+/// # Errors
+/// Of `write`; of the storage. Nothing has changed for any backup, or what was committed is completed by the next.
+pub(crate) fn run<T>(
+    context: &Context<'_>,
+    options: &OptimizeOptions,
+    beside: &Session,
+    write: impl FnOnce(&Session) -> Result<Option<(Rewrite, T)>>,
+) -> Result<Option<(Vec<bool>, T)>> {
+    let begin = Begin {
+        series: ARCHIVAL_SERIES,
+        name: SeriesName {
+            host: Vec::new(),
+            paths: Vec::new(),
+        },
+        process: options.process,
+        policy: options.policy,
+    };
+    let session = Session::begin(context.sealer, begin)?;
+    context.containers.know_moved(session.view().moved());
+    let pulse = session.start_pulse()?;
+    // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
+    context.sealer.barrier()?;
+    let written = write(&session);
+    drop(pulse);
+    match written {
+        Ok(Some((rewrite, found))) => {
+            let put = of_data(&rewrite.backup, session.id());
+            session.commit(rewrite.backup)?;
+            let done = publish_all(context, beside, session.id(), &put, &rewrite.targets)?;
+            Ok(Some((done, found)))
+        }
+        nothing => {
+            // Who was taken for dead may miss what it had pinned: that it was ended says why.
+            let over = session.tick().err();
+            // What it has put goes by its ending.
+            let ended = session.end();
+            match (nothing, over) {
+                (Err(_), Some(over)) => return Err(over.into()),
+                (Err(error), None) => return Err(error),
+                (Ok(_), _) => {}
+            }
+            ended?;
+            Ok(None)
+        }
+    }
+}
+
+/// The data containers of a rewrite, which look-ups are to find.
+fn of_data(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
+    let spans = rewrite.containers.iter();
+    let of_data = spans.filter(|span| span.kind == ContainerKind::Data);
+    of_data.flat_map(|span| span.ids(session)).collect()
+}
+
+/// Whether something was committed that is to become a revision of a backup.
+pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
+    let is_rewrite = |backup: &CoveredBackup| backup.series == ARCHIVAL_SERIES;
+    list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite) || torn(list).next().is_some()
+}
+
+/// Commits of rewrites that cannot be read, for good.
+fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
+    let for_good = list.damaged.iter().filter(|object| !object.is_unread);
+    for_good.filter_map(|object| match names::parse_manifest(&object.name)? {
+        (ARCHIVAL_SERIES, session, Revision::FIRST) => Some((session, object)),
+        _ => None,
+    })
+}
+
+/// Completes what processes that died had committed and not put in its place; how many backups it was. Any number of processes may, each
+/// beside a session of its own.
+///
+/// # Errors
+/// Of the storage.
+pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
+    let list = context.manifests.list()?;
+    for (session, object) in torn(&list) {
+        // Of a process that died committing: nobody has read it. What it stored goes.
+        if list.get(session).is_none() && context.manifests.was_cut_short(object)? {
+            context.manifests.forget(ARCHIVAL_SERIES, session)?;
+        }
+    }
+    let mut completed = 0;
+    for rewrite in list.rewrites() {
+        let Some(to) = rewrite.backup() else { continue };
+        let Some(targets) = targets(context, &list, to)? else {
+            continue;
+        };
+        let put = of_data(to, rewrite.session());
+        let done = publish_all(context, beside, rewrite.session(), &put, &targets)?;
+        completed += done.into_iter().filter(|is_done| *is_done).count() as u64;
+    }
+    Ok(completed)
+}
+
+/// The backups that a committed rewrite is for, but those that are forgotten. `None`: it stands until what it was made of can be read.
+fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Result<Option<Vec<Target>>> {
+    // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of all.
+    let all = match rewrite.rewritten {
+        None => rewrite.parents.get(..1).unwrap_or_default(),
+        Some(_) => &rewrite.parents[..],
+    };
+    // The one whose layout was repaired is the newest of its series.
+    let is_of_series = |of: &SessionId| {
+        let backup = list.get(*of).and_then(ManifestEntry::backup);
+        backup.is_some_and(|backup| backup.series == rewrite.series)
+    };
+    let repaired = all.iter().map(|(of, _)| *of).rfind(is_of_series);
+    let mut targets = Vec::with_capacity(all.len());
+    for (of, revision) in all.iter().copied() {
+        let Some(entry) = list.get(of) else {
+            if list.damaged_of(of).next().is_some() {
+                return Ok(None);
+            }
+            continue;
+        };
+        if entry.is_forgotten() {
+            continue;
+        }
+        let from = match context.manifests.read(entry.series(), of, revision) {
+            Ok(read) => read,
+            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let from = crate::condemn::backup_of(&from.manifest).map_or(&[][..], |backup| &backup.streams);
+        let Some(streams) = streams_of(rewrite, from) else {
+            continue;
+        };
+        targets.push(Target {
+            series: entry.series(),
+            of,
+            from: from.to_vec(),
+            streams: streams.to_vec(),
+            next: rewrite.next,
+            rewritten: match rewrite.rewritten {
+                Some(bytes) if repaired == Some(of) => Some(bytes),
+                _ => no_next(rewrite.next),
+            },
+        });
+    }
+    Ok(Some(targets))
+}
+
+/// Of a backup that was rewritten to refer forward to none.
+pub(crate) const fn no_next(next: Option<SessionId>) -> Option<u64> {
+    match next {
+        Some(_) => None,
+        None => Some(0),
+    }
+}
+
+/// The streams of a rewrite that stand for those of a backup: they have its fingerprints, so whichever they were made for, they have its
+/// bytes.
+fn streams_of<'a>(rewrite: &'a Backup, from: &[StreamRoot]) -> Option<&'a [StreamRoot]> {
+    let known = |root: &StreamRoot| (root.role, root.level, root.fingerprint, root.len);
+    let is_equal = |some: &&[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
+    rewrite.streams.windows(from.len().max(1)).find(is_equal)
+}
+
+/// Makes the roots of a committed rewrite those of its targets, where they have those that were read, and lets go of the rewrite. Which
+/// have them now. A hold has no say: it is about forgetting, and may be lifted.
+///
+/// What must hold: the rewrite is let go of when every target is seen forgotten, or with other roots than were read, and not before;
+/// otherwise somebody who saw one as it was might still put them.
+fn publish_all(
+    context: &Context<'_>,
+    beside: &Session,
+    rewrite: SessionId,
+    put: &[ContainerId],
+    targets: &[Target],
+) -> Result<Vec<bool>> {
+    let mut stand = Vec::with_capacity(targets.len());
+    for target in targets {
+        let now = publish(context, beside, target)?;
+        if now == Standing::Waits {
+            let of = target.of;
+            context.progress.warn(&format!(
+                "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
+            ));
+        }
+        stand.push(now);
+    }
+    hook(context, rewrite, put)?;
+    if !stand.contains(&Standing::Waits) {
+        context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
+    }
+    Ok(stand.into_iter().map(|now| now == Standing::Done).collect())
+}
+
+/// A session runs meanwhile, or a reclaimer might take one listing for all.
+fn publish(context: &Context<'_>, beside: &Session, target: &Target) -> Result<Standing> {
+    let (mut is_done, mut is_other) = (false, false);
+    let revised = context.manifests.revise(target.series, target.of, |present| {
+        beside.ensure_running()?;
+        is_done = present.backup.streams == target.streams && present.backup.next == target.next;
+        is_other = !is_done && present.backup.streams != target.from;
+        // What cannot be read for now may say of other roots; what was torn says nothing.
+        let is_unsure = present.may_be_forgotten || present.unread.is_some();
+        if is_done || is_other || is_unsure {
+            return Ok(None);
+        }
+        is_done = true;
+        Ok(Some(Backup {
+            streams: target.streams.clone(),
+            next: target.next,
+            rewritten: target.rewritten,
+            ..present.backup.clone()
+        }))
+    });
+    match revised {
+        Ok(_) if is_done => Ok(Standing::Done),
+        Ok(_) if is_other => Ok(Standing::Other),
+        Ok(_) | Err(SessionError::Damaged(_)) => Ok(Standing::Waits),
+        Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. }) => Ok(Standing::Other),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Look-ups find what was copied where it is now, which is newer than where it was.
+fn hook(context: &Context<'_>, rewrite: SessionId, put: &[ContainerId]) -> Result<()> {
+    let Some(index) = context.index.filter(|_| !put.is_empty()) else {
+        return Ok(());
+    };
+    let mut views = Vec::with_capacity(put.len());
+    for id in put {
+        views.extend(sweep::catalog(context.containers, *id, context.progress)?);
+    }
+    index.add_rewritten(rewrite, views.iter().map(AsRef::as_ref))?;
+    Ok(())
+}
