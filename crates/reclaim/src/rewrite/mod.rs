@@ -279,7 +279,10 @@ fn publish(context: &Context<'_>, beside: &Session, target: &Target) -> Result<S
         Ok(Some(Backup {
             streams: target.streams.clone(),
             next: target.next,
-            rewritten: target.rewritten,
+            // One whose layout was repaired may be rewritten for another's.
+            rewritten: target
+                .rewritten
+                .map(|bytes| bytes.max(present.backup.rewritten.unwrap_or(0))),
             ..present.backup.clone()
         }))
     });
