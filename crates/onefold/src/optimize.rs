@@ -76,6 +76,7 @@ pub struct DueRepair {
 
 /// With its series.
 type DueOf = (SeriesId, DueBackup);
+type RepairOf = (SeriesId, DueRepair);
 
 impl Store {
     /// The backups that have left their live windows and are not archival yet, oldest first.
@@ -189,7 +190,7 @@ impl Store {
         &self,
         request: &OptimizeRequest,
         now: UnixNanos,
-    ) -> Result<(Vec<(SeriesId, DueRepair)>, Vec<String>)> {
+    ) -> Result<(Vec<RepairOf>, Vec<String>)> {
         let is_asked = |series| request.series.is_none_or(|asked| asked == series);
         let settings = match request.repair {
             None => AllSettings::read(self, is_asked)?,
@@ -241,11 +242,7 @@ fn is_of_backup(error: &Error) -> bool {
 /// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
 /// have stored anew since the last one that was. A backup that is shorter than half of the longest one is taken for an incremental
 /// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
-fn due_repairs(
-    list: &ManifestList,
-    percent: &dyn Fn(SeriesId) -> u16,
-    now: UnixNanos,
-) -> Vec<(SeriesId, DueRepair)> {
+fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: UnixNanos) -> Vec<RepairOf> {
     let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
     for entry in list.backups() {
         series.entry(entry.series()).or_default().push(entry);

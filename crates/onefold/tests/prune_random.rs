@@ -117,6 +117,7 @@ struct Run {
     staged: Mutex<[u64; Stage::ALL.len()]>,
     /// How many backups were made archival.
     optimized: Mutex<u64>,
+    repaired: Mutex<u64>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -158,6 +159,7 @@ impl Run {
             model: Mutex::default(),
             staged: Mutex::default(),
             optimized: Mutex::default(),
+            repaired: Mutex::default(),
         }
     }
 
@@ -444,20 +446,32 @@ impl Run {
         }
     }
 
-    /// What has left the live windows of hybrid series; now and then older backups of any series.
+    /// What has left the live windows of hybrid series; now and then older backups of any series, or the newest are put in order.
     fn optimize(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
         let request = OptimizeRequest {
             live: dice.one_in(3).then_some(1),
+            repair: dice.one_in(2).then_some(400),
             ..OptimizeRequest::default()
         };
-        self.log(depth, format!("{who} optimizes, live {:?}", request.live));
+        self.log(
+            depth,
+            format!(
+                "{who} optimizes, live {:?}, repair {:?}",
+                request.live, request.repair
+            ),
+        );
         let done = store.optimize(&request, &Monitor::default());
         let said = match &done {
             Ok(report) => {
                 let done = report.backups.iter().filter(|(_, done)| done.is_done).count() as u64;
                 *locked(&self.optimized) += done;
+                let repaired = report.repaired.iter().filter(|(_, done)| done.is_done).count() as u64;
+                *locked(&self.repaired) += repaired;
                 let ids: Vec<_> = report.backups.iter().map(|(id, _)| *id).collect();
-                format!("{ids:?}, {done} done, {} completed", report.completed)
+                format!(
+                    "{ids:?}, {done} done, {repaired} repaired, {} completed",
+                    report.completed
+                )
             }
             Err(error) => error.to_string(),
         };
@@ -580,7 +594,7 @@ fn random_runs() {
     let began = SystemClock.monotonic();
     let has_failed = AtomicBool::new(false);
     let staged = Mutex::new([0; Stage::ALL.len()]);
-    let optimized = Mutex::new(0);
+    let (optimized, repaired) = (Mutex::new(0), Mutex::new(0));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -596,6 +610,7 @@ fn random_runs() {
                 std::panic::resume_unwind(panic);
             }
             *locked(&optimized) += *locked(&run.optimized);
+            *locked(&repaired) += *locked(&run.repaired);
             for (sum, count) in locked(&staged).iter_mut().zip(*locked(&run.staged)) {
                 *sum += count;
             }
@@ -617,14 +632,18 @@ fn random_runs() {
         }
     });
     let (runs, staged) = (next.into_inner() - begin, locked(&staged));
-    let optimized = *locked(&optimized);
+    let (optimized, repaired) = (*locked(&optimized), *locked(&repaired));
     println!(
-        "{runs} runs; containers by {:?}: {staged:?}; {optimized} backups made archival",
+        "{runs} runs; containers by {:?}: {staged:?}; {optimized} backups made archival, {repaired} repaired",
         Stage::ALL
     );
     assert!(
         optimized > 0 || runs < 15,
         "{runs} runs, and no backup became archival"
+    );
+    assert!(
+        repaired > 0 || runs < 15,
+        "{runs} runs, and no backup was repaired"
     );
     for ((stage, count), of_each) in Stage::ALL.iter().zip(&*staged).zip(RUNS_OF_EACH) {
         assert!(*count > 0 || runs < of_each, "{runs} runs, and none of {stage:?}");

@@ -39,7 +39,7 @@ fn bytes(seed: u64, pieces: &[u64]) -> Vec<u8> {
 fn pieces(n: u64) -> Vec<u64> {
     (0..12)
         .map(|at| {
-            if (at + n) % 3 == 0 {
+            if (at + n).is_multiple_of(3) {
                 100 * n + at
             } else {
                 100 * (n / 2) + at
@@ -155,7 +155,9 @@ impl Act {
     }
 }
 
-type Work<'a> = &'a dyn Fn(&Store) -> Result<Option<(SessionId, &'static str, Vec<u8>)>, onefold::Error>;
+/// A backup that was made.
+type Made = (SessionId, &'static str, Vec<u8>);
+type Work<'a> = &'a dyn Fn(&Store) -> Result<Option<Made>, onefold::Error>;
 
 /// The act before the `at`-th operation of `work` that changes something; whether it came so far.
 fn meanwhile(base: &mut Base, seed: u64, act: Act, at: usize, work: Work<'_>) -> bool {
@@ -206,7 +208,7 @@ fn at_each(act: Act, every: usize, work: Work<'_>) {
     }
 }
 
-fn one_repair(store: &Store) -> Result<Option<(SessionId, &'static str, Vec<u8>)>, onefold::Error> {
+fn one_repair(store: &Store) -> Result<Option<Made>, onefold::Error> {
     try_repair(store).map(|_| None)
 }
 

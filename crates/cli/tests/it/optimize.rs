@@ -131,6 +131,90 @@ fn a_series_may_ask_for_it_after_each_backup() {
     bed.assert_sound();
 }
 
+/// Backups each of which changes a little in many places of the one before.
+fn scattered(bed: &Bed, count: u64) -> Vec<Vec<u8>> {
+    fs::create_dir(bed.path("src")).unwrap();
+    let mut bytes = noise(4 << 20, 1);
+    let mut contents = Vec::new();
+    for n in 0..count {
+        for at in 0..24usize {
+            let at = at * 160_000 + usize::try_from(n).unwrap() * 20_000;
+            bytes.splice(at..at + 12_000, noise(12_000, 100 * n + at as u64));
+        }
+        fs::write(bed.path("src/file"), &bytes).unwrap();
+        settle();
+        bed.ok(["backup", "src", "--cap", "none"]);
+        contents.push(bytes.clone());
+    }
+    contents
+}
+
+#[test]
+fn the_newest_backup_of_an_inline_series_is_put_in_order() {
+    let bed = Bed::bare();
+    bed.ok(["init", "--container-mib", "1", "--repair", "100"]);
+    let text = bed.ok(["series", "show", "--default"]).out();
+    assert!(text.contains("inline, repair 100 %"), "{text}");
+    let contents = scattered(&bed, 6);
+    let due = lines(&bed.ok(["optimize", "-n", "--json"]).out);
+    assert_eq!(due[0]["message_type"], "due_repair");
+    let before = last(&bed.ok(["stats", "--json", "latest"]));
+    let done = lines(
+        &bed.ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
+            .out,
+    );
+    let of = |name: &str| done[0][name].as_u64().unwrap();
+    assert_eq!(
+        (&done[0]["message_type"], &done[0]["is_done"]),
+        (&json!("repaired"), &json!(true))
+    );
+    assert_eq!(done[0]["bytes_budget"], due[0]["bytes_budget"]);
+    assert!(
+        of("bytes_copied") <= of("bytes_budget") && of("backups") > 0,
+        "{done:?}"
+    );
+    assert!(of("containers_after") < of("containers_before"), "{done:?}");
+    assert_eq!(
+        (&done[1]["repaired"], &done[1]["bytes_copied"]),
+        (&json!(1), &done[0]["bytes_copied"])
+    );
+    let after = last(&bed.ok(["stats", "--json", "latest"]));
+    assert_eq!(after["containers_read"], done[0]["containers_after"]);
+    assert!(
+        after["containers_read"].as_u64() < before["containers_read"].as_u64(),
+        "{before} {after}"
+    );
+    assert_restore(&bed, &contents);
+    bed.assert_sound();
+    assert!(bed.ok(["optimize"]).out().contains("nothing is due"));
+}
+
+#[test]
+fn repair_may_follow_each_backup() {
+    let bed = Bed::bare();
+    bed.ok([
+        "init",
+        "--container-mib",
+        "1",
+        "--repair",
+        "100",
+        "--optimize-after-backup",
+        "yes",
+    ]);
+    let contents = scattered(&bed, 5);
+    assert!(bed.ok(["optimize"]).out().contains("nothing is due"));
+    assert_restore(&bed, &contents);
+    bed.assert_sound();
+    // Whatever is set.
+    bed.ok(["series", "set", "--default", "--repair", "0"]);
+    fs::write(bed.path("src/file"), noise(4 << 20, 9)).unwrap();
+    settle();
+    let text = bed.ok(["backup", "src"]).out();
+    assert!(!text.contains("stays as it is"), "{text}");
+    let text = bed.ok(["optimize", "--repair", "100"]).out();
+    assert!(text.contains("stays as it is: it needs"), "{text}");
+}
+
 #[test]
 fn what_could_have_no_effect_is_refused() {
     let bed = Bed::new();
@@ -143,5 +227,17 @@ fn what_could_have_no_effect_is_refused() {
         .says(&["no series has an id"]);
     bed.run(["series", "set", "--default", "--optimize-after-backup", "yes"])
         .expect(1)
-        .says(&["says nothing for layout inline"]);
+        .says(&["says nothing for layout inline without repair"]);
+    bed.run(["optimize", "--repair", "0"]).expect(2);
+    bed.run([
+        "series",
+        "set",
+        "--default",
+        "--layout",
+        "hybrid",
+        "--repair",
+        "50",
+    ])
+    .expect(1)
+    .says(&["says nothing for layout hybrid"]);
 }

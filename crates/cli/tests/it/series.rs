@@ -21,7 +21,8 @@ fn a_series_is_set_shown_and_listed() {
         shown,
         json!({
             "message_type": "series", "id": id, "hostname": "h", "paths": [path], "backups": 1,
-            "layout": "inline", "live_window": null, "segment_bytes": null, "optimize_after_backup": null, "set": "nothing",
+            "layout": "inline", "live_window": null, "segment_bytes": null, "optimize_after_backup": null, "repair_percent": 0,
+            "set": "nothing",
         })
     );
 
@@ -138,7 +139,8 @@ fn a_store_may_begin_with_a_layout() {
         shown,
         json!({
             "message_type": "series_default", "id": null, "hostname": null, "paths": null, "backups": null,
-            "layout": "hybrid", "live_window": 2, "segment_bytes": 1 << 20, "optimize_after_backup": false, "set": "default",
+            "layout": "hybrid", "live_window": 2, "segment_bytes": 1 << 20, "optimize_after_backup": false, "repair_percent": null,
+            "set": "default",
         })
     );
     fs::write(bed.path("file"), "eins").unwrap();
@@ -153,6 +155,8 @@ fn what_would_say_nothing_is_refused() {
         &["init", "--layout", "inline", "--segment", "1M"],
         &["init", "--layout", "hybrid", "--segment", "3M"],
         &["init", "--layout", "hybrid", "--live", "0"],
+        &["init", "--optimize-after-backup", "yes"],
+        &["init", "--repair", "70000"],
     ] {
         bed.run(args).expect(2);
     }
