@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use container::ContainerError;
 use format::manifest::Backup;
 use format::names;
 use format::series::Layout;
@@ -206,7 +207,7 @@ impl Store {
         Ok((all, settings.damaged))
     }
 
-    /// What is due at that time of the storage, and settings that cannot be read.
+    /// What is due at that time of the storage; and settings that cannot be read, and backups that are not due for that reason.
     fn find_due(&self, request: &OptimizeRequest, now: UnixNanos) -> Result<(Vec<DueOf>, Vec<String>)> {
         let is_asked = |series| request.series.is_none_or(|asked| asked == series);
         let settings = match request.live {
@@ -218,9 +219,18 @@ impl Store {
             let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
             request.live.or(of_layout)
         };
-        let mut all = due(&self.manifests.list()?, &live, now);
+        let list = self.manifests.list()?;
+        let mut all = due(&list, &live, now);
         all.retain(|(series, _)| is_asked(*series));
-        Ok((all, settings.damaged))
+        let mut warnings = settings.damaged;
+        // It may say of other roots, and what lower revisions reach may be gone.
+        all.retain(|(series, due)| {
+            let unread = list.unread_of(*series, due.id);
+            warnings
+                .extend(unread.map(|unread| format!("{unread}: backup {} stays as it is for now", due.id)));
+            unread.is_none()
+        });
+        Ok((all, warnings))
     }
 }
 
@@ -230,10 +240,10 @@ fn is_of_backup(error: &Error) -> bool {
         Error::Reclaim(
             ReclaimError::NotRewritten { source, .. } | ReclaimError::NotRepaired { source, .. },
         ) => match source {
-            RecipeError::Container(error) => error.is_damage(),
+            RecipeError::Container(error) => is_gone(error),
             _ => true,
         },
-        Error::Reclaim(ReclaimError::Container(error)) => error.is_damage(),
+        Error::Reclaim(ReclaimError::Container(error)) => is_gone(error),
         Error::Reclaim(ReclaimError::TooLarge { .. }) => true,
         _ => false,
     }
@@ -270,6 +280,11 @@ fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: Unix
         }
     }
     all
+}
+
+/// Damaged; or pruned, after a backup that shares with this one was forgotten meanwhile, or was rewritten by a revision that rotted.
+fn is_gone(error: &ContainerError) -> bool {
+    error.is_damage() || matches!(error, ContainerError::NoSlot { .. })
 }
 
 /// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was

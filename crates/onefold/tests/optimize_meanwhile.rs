@@ -7,87 +7,13 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::pruning::{assert_nothing_unexplained, everything, forget, impatient, prune_after_crash};
-use common::{
-    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot,
-    try_restores_bytes,
-};
+use common::archival::{Base, NAME, is_rewrite, optimize};
+use common::pruning::{everything, forget, impatient};
+use common::{Asked, Process, is_long, snapshot, try_restores_bytes};
 use onefold::{Monitor, OptimizeRequest, SessionId, Store};
-
-const NAME: &str = "/image";
-
-struct Base {
-    machine: Process,
-    contents: BTreeMap<SessionId, Vec<u8>>,
-    ids: Vec<SessionId>,
-}
-
-/// Four backups of a series, each with something that only it has, and something of the next one; so many are archival already.
-fn base(seed: u64, archival: usize) -> Base {
-    let machine = Process::new(seed).striding();
-    machine.init();
-    let parts: Vec<Vec<u8>> = (0..10).map(|n| noise(seed * 10 + n, 24 << 10)).collect();
-    let (mut contents, mut ids) = (BTreeMap::new(), Vec::new());
-    for n in 0..4 {
-        let bytes: Vec<u8> = [n, 7, n + 1, 8, n + 2]
-            .iter()
-            .flat_map(|n| parts[*n].clone())
-            .collect();
-        let made = back_up_bytes(&machine.open(), NAME, &bytes, &How::plain()).unwrap();
-        contents.insert(made.id, bytes);
-        ids.push(made.id);
-        if n > 0 && n <= archival {
-            optimize(&machine.open());
-        }
-    }
-    prune_after_crash(&machine.beside(seed + 1).open(), &everything(), "base");
-    Base {
-        machine,
-        contents,
-        ids,
-    }
-}
-
-fn optimize(store: &Store) {
-    let request = OptimizeRequest {
-        live: Some(1),
-        ..OptimizeRequest::default()
-    };
-    store.optimize(&request, &Monitor::default()).unwrap();
-}
-
-impl Base {
-    fn assert_all(&self, gone: &[SessionId], when: &str) {
-        for (id, bytes) in self.contents.iter().filter(|(id, _)| !gone.contains(id)) {
-            let store = self.machine.beside(0xfe).open();
-            assert_restores_bytes(
-                &store,
-                &snapshot(&store, *id),
-                NAME,
-                bytes,
-                &format!("{when}: {id}"),
-            );
-        }
-    }
-
-    /// After it all restore, and again when all is pruned, made archival and pruned.
-    fn assert_settles(&self, gone: &[SessionId], when: &str) {
-        self.assert_all(gone, when);
-        let last = self.machine.beside(0xff).striding();
-        prune_after_crash(&last.open(), &impatient(everything()), when);
-        self.assert_all(gone, &format!("{when}, and a prune"));
-        optimize(&last.open());
-        prune_after_crash(&last.open(), &impatient(everything()), when);
-        self.assert_all(gone, &format!("{when}, all archival"));
-        prune_after_crash(&last.open(), &impatient(everything()), when);
-        assert_nothing_unexplained(&last, when);
-        assert_sound(&last.open(), when);
-    }
-}
 
 /// What happens between two operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +36,7 @@ impl Act {
 
     fn happens(self, by: &Process, ids: &[SessionId]) {
         if matches!(self, Self::Optimize | Self::OptimizeAndPrune) {
-            optimize(&by.open());
+            optimize(&by.open(), 1);
         }
         for place in self.gone() {
             forget(&by.open(), ids[*place]);
@@ -156,7 +82,7 @@ fn at_each(act: Act, archival: usize, every: usize, work: &dyn Fn(&Store) -> Res
     let every = if is_long() { 1 } else { every };
     for at in (0..).step_by(every) {
         let when = format!("{act:?} before operation {at}");
-        let base = base(20 + at as u64, archival);
+        let base = Base::new(20 + at as u64, archival);
         let is_reached = meanwhile(&base, act, at, work);
         let gone: Vec<_> = act.gone().iter().map(|place| base.ids[*place]).collect();
         if !is_reached {
@@ -201,7 +127,7 @@ fn backups_are_made_archival_while_another_prunes() {
     let every = if is_long() { 1 } else { 3 };
     for at in (0..).step_by(every) {
         let when = format!("optimize before operation {at} of a prune");
-        let base = base(40 + at as u64, 2);
+        let base = Base::new(40 + at as u64, 2);
         forgotten_before(&base);
         let is_reached = meanwhile(&base, Act::Optimize, at, &one_prune);
         if !is_reached {
@@ -218,7 +144,7 @@ fn a_restore_goes_on_across_revisions() {
     let every = if is_long() { 1 } else { 4 };
     for at in (1..).step_by(every) {
         let when = format!("before read {at} of a restore");
-        let base = base(60 + at, 1);
+        let base = Base::new(60 + at, 1);
         let reader = base.machine.beside(3);
         let (other, ids) = (base.machine.beside(4), base.ids.clone());
         let reached = Arc::new(AtomicUsize::new(0));
@@ -249,16 +175,14 @@ fn a_restore_goes_on_across_revisions() {
 #[test]
 fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_for_it() {
     for archival in [0, 2] {
-        let base = base(80 + archival as u64, archival);
+        let base = Base::new(80 + archival as u64, archival);
         let (older, next) = (base.ids[archival], base.ids[archival + 1]);
-        let rewrites = format!("backups/{}/", "0".repeat(31) + "1");
         let worker = base.machine.beside(3).striding();
         let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
         let pruned = Arc::new(std::sync::Mutex::new(None));
         let pruning = Arc::clone(&pruned);
         worker.watched.set_before(move |asked, name| {
-            let is_commit = asked == Asked::Put && name.starts_with(&rewrites) && name.ends_with(".0");
-            if !is_commit || pruning.lock().unwrap().is_some() {
+            if !is_rewrite(asked, name) || pruning.lock().unwrap().is_some() {
                 return;
             }
             forget(&other.open(), next);

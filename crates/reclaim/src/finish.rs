@@ -22,7 +22,7 @@ use crate::dead;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
-use crate::kept::Kept;
+use crate::kept::{self, Kept};
 use crate::list;
 use crate::live::Finder;
 use crate::marks::InForce;
@@ -243,7 +243,7 @@ fn wait_and_decide(
         named,
         containers,
     );
-    // By archival rewrites that run.
+    // By archival rewrites that run, or by whoever began when the epoch was there.
     let mut declared = BTreeSet::new();
     // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing. Of
     // a session whose claim cannot be read nobody knows whether it ran and has committed since.
@@ -262,6 +262,7 @@ fn wait_and_decide(
     }
     let list = &census.manifests;
     condemn::ensure_readable(list, &covers, context.manifests)?;
+    declared.extend(kept::forgotten_since(list, &covers));
     let kept = Kept::of(list, context.manifests, &covers, &declared, options.accept_lost)?;
     finder.manifests(list, &covers, &kept)?;
     let epochs = Epochs::list(context.sealer)?;

@@ -22,7 +22,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Of all backups of a list, and of those that a rewrite which runs has declared: what it commits will refer forward to them as
-    /// they are then, whatever revision it has declared. `covers` is what marks cover: a lower revision does not stand in for one that they
+    /// they are then, whatever revision it has declared; and so of those that it may declare yet ([`forgotten_since`]). `covers` is what marks cover: a lower revision does not stand in for one that they
     /// know as archival. With `accept_lost` a chain may lead to a backup of which nothing is left.
     ///
     /// # Errors
@@ -61,7 +61,10 @@ impl Kept {
                 continue;
             }
             let last = match manifests.last_backup_for_sure(entry) {
-                Err(SessionError::Damaged(object)) => return Err(unreadable(&object)),
+                Err(SessionError::Damaged(mut object)) => {
+                    object.why = format!("{object}, and backup {from} refers forward to that");
+                    return Err(unreadable(&object));
+                }
                 last => last?.filter(|_| entry.is_forgotten()),
             };
             let archival = covers.get(&to).and_then(|covered| covered.next);
@@ -108,6 +111,19 @@ impl Kept {
             .or_else(kept)
             .is_some_and(|backup| backup.rewritten.is_some())
     }
+}
+
+/// Backups that were forgotten since marks were made. Who has begun after the epoch was announced may have chosen them before, and
+/// reads them by their chains: what marks do not cover is live, forgotten or not, and so is what it refers forward to.
+pub(crate) fn forgotten_since(
+    list: &ManifestList,
+    covers: &BTreeMap<SessionId, CoveredManifest>,
+) -> impl Iterator<Item = SessionId> {
+    let is_covered = |id| covers.get(&id).is_some_and(|covered| covered.forgotten);
+    let forgotten = list.entries.iter().filter(|entry| entry.is_forgotten());
+    forgotten
+        .map(ManifestEntry::session)
+        .filter(move |id| !is_covered(*id))
 }
 
 fn lost(from: SessionId, to: SessionId) -> ReclaimError {

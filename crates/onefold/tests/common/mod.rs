@@ -12,6 +12,7 @@
     reason = "a helper of tests that fails is a test that fails"
 )]
 
+pub mod archival;
 pub mod beside;
 pub mod clock;
 pub mod explained;

@@ -51,8 +51,11 @@ impl Request {
 }
 
 type Before = Box<dyn FnMut(Asked, &str) + Send>;
-/// What happens before a read or listing, and how many of those come first.
-type Once = (u64, Box<dyn FnOnce() + Send>);
+/// What happens before a read or listing, and whether it is that one.
+type Once = (
+    Box<dyn FnMut(Asked, &str) -> bool + Send>,
+    Box<dyn FnOnce() + Send>,
+);
 
 /// A process' handle, watched.
 pub struct Watched {
@@ -103,15 +106,26 @@ impl Watched {
 
     /// Calls `once` ahead of the n-th read or listing from now on; the process's other threads go on meanwhile.
     pub fn set_once(&self, n: u64, once: impl FnOnce() + Send + 'static) {
-        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some((n, Box::new(once)));
+        let mut left = n;
+        let is_it = move |_: Asked, _: &str| {
+            left -= 1;
+            left == 0
+        };
+        self.set_once_at(is_it, once);
     }
 
-    fn count_down(&self) {
+    /// The same ahead of the first read or listing that this is true of.
+    pub fn set_once_at(
+        &self,
+        is_it: impl FnMut(Asked, &str) -> bool + Send + 'static,
+        once: impl FnOnce() + Send + 'static,
+    ) {
+        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some((Box::new(is_it), Box::new(once)));
+    }
+
+    fn look_for_once(&self, asked: Asked, name: &str) {
         let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((left, _)) = &mut *once {
-            *left -= 1;
-        }
-        let now = once.take_if(|(left, _)| *left == 0);
+        let now = once.take_if(|(is_it, _)| is_it(asked, name));
         drop(once);
         if let Some((_, now)) = now {
             now();
@@ -130,7 +144,7 @@ impl Watched {
             before(asked, name);
         }
         if matches!(asked, Asked::Whole | Asked::Tail | Asked::Range(_) | Asked::List) {
-            self.count_down();
+            self.look_for_once(asked, name);
         }
         self.requests
             .lock()
