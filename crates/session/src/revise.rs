@@ -7,9 +7,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use env::StorageError;
+use format::frame::ObjectKind;
 use format::manifest::{Backup, Manifest};
 use format::names;
+use format::reclaim::Marks;
 use format::session::ARCHIVAL_SERIES;
+use object::ObjectError;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
@@ -104,7 +108,7 @@ impl Manifests {
             if entry.is_forgotten() {
                 return Err(SessionError::Forgotten { session });
             }
-            let rewrites = !list.damaged.is_empty() && self.may_be_rewritten(&list, session)?;
+            let rewrites = !list.damaged.is_empty() && self.may_be_rewritten(series, &list, session)?;
             let Some(present) = Present::of(&list, entry, rewrites) else {
                 return Err(no_backup(session));
             };
@@ -143,16 +147,44 @@ impl Manifests {
         Ok(all)
     }
 
-    /// Whether this backup may have been rewritten as an archival one: lately, or others of its series are.
-    fn may_be_rewritten(&self, series: &ManifestList, session: SessionId) -> Result<bool> {
-        let is_archival = |entry: &ManifestEntry| {
+    /// Whether this backup may have been rewritten: others of its series are; or it was lately; or marks say so.
+    fn may_be_rewritten(&self, of: SeriesId, series: &ManifestList, session: SessionId) -> Result<bool> {
+        let is_rewritten = |entry: &ManifestEntry| {
             let backup = entry.backup();
             backup.is_some_and(|backup| backup.next.is_some() || backup.rewritten.is_some())
         };
-        Ok(series.entries.iter().any(is_archival)
-            || self
-                .rewritten(&self.list_series(ARCHIVAL_SERIES)?)?
-                .contains(&session))
+        if series.entries.iter().any(is_rewritten) {
+            return Ok(true);
+        }
+        let rewritten = self.rewritten(&self.list_series(ARCHIVAL_SERIES)?)?;
+        Ok(rewritten.contains(&session) || self.is_marked_as_rewritten(of, session)?)
+    }
+
+    /// Whether marks say that a backup was rewritten: an archival one has some of its own, others are among those of their series. They are
+    /// there before what tells of the rewrite goes.
+    fn is_marked_as_rewritten(&self, series: SeriesId, session: SessionId) -> Result<bool> {
+        for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
+            if group.series == ARCHIVAL_SERIES && group.first == session {
+                return Ok(true);
+            }
+            if group.series != series || group.first > session {
+                continue;
+            }
+            let name = names::marks(group, revision);
+            let is_said = |marks: &Marks| {
+                let mut covers = marks.covers.iter();
+                covers.any(|covered| covered.session == session && covered.is_rewritten())
+            };
+            match self.sealer().read(&name, ObjectKind::Marks, Marks::decode) {
+                Ok(marks) if is_said(&marks) => return Ok(true),
+                // Replaced meanwhile.
+                Ok(_) | Err(ObjectError::Storage(StorageError::NotFound { .. })) => {}
+                // What they say is not known.
+                Err(error) if error.is_damage() => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
     }
 
     /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is
