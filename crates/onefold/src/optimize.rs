@@ -23,7 +23,7 @@ use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
 
-pub use reclaim::{Optimized, Repaired};
+pub use reclaim::{Budget, Optimized, Repaired};
 
 /// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
@@ -71,8 +71,8 @@ pub struct DueRepair {
     pub id: SessionId,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Plain bytes that may be copied.
-    pub budget: u64,
+    /// Plain bytes that may be copied, and what is usual.
+    pub budget: Budget,
 }
 
 /// With its series.
@@ -250,32 +250,40 @@ fn is_of_backup(error: &Error) -> bool {
 }
 
 /// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
-/// have stored anew since the last one that was. A backup that is shorter than half of the longest one is taken for an incremental
+/// have stored anew, less what was copied for them. A backup that is shorter than half of the longest one is taken for an incremental
 /// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
 fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: UnixNanos) -> Vec<RepairOf> {
-    let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
+    let mut series: BTreeMap<SeriesId, Vec<(&ManifestEntry, &Backup)>> = BTreeMap::new();
     for entry in list.backups() {
-        series.entry(entry.series()).or_default().push(entry);
+        let backup = entry.backup().map(|backup| (entry, backup));
+        series.entry(entry.series()).or_default().extend(backup);
     }
     let len = |backup: &Backup| backup.streams.iter().map(|stream| stream.len).sum::<u64>();
     let mut all = Vec::new();
     for (series, backups) in series {
-        let (mut bytes, mut longest, mut last) = (0u64, 0u64, None);
-        for entry in backups {
-            let Some(backup) = entry.backup() else { continue };
-            longest = longest.max(len(backup));
-            bytes = match backup.rewritten {
-                Some(copied) if copied > 0 => 0,
-                _ => bytes.saturating_add(backup.totals.bytes_new),
-            };
-            last = Some((entry.session(), backup));
-        }
-        let Some((id, newest)) = last else { continue };
-        let budget = u128::from(bytes) * u128::from(percent(series)) / 100;
-        let budget = u64::try_from(budget).unwrap_or(u64::MAX);
+        let Some((entry, newest)) = backups.last().copied() else {
+            continue;
+        };
+        let longest = backups.iter().map(|(_, backup)| len(backup)).max().unwrap_or(0);
+        let is_full = |backup: &Backup| len(backup) >= longest.div_ceil(2);
+        let full = backups.iter().filter(|(_, backup)| is_full(backup)).count() as u64;
+        let new: u128 = backups
+            .iter()
+            .map(|(_, backup)| u128::from(backup.totals.bytes_new))
+            .sum();
+        let copied = backups.iter().filter_map(|(_, backup)| backup.rewritten);
+        let copied: u128 = copied.map(u128::from).sum();
+        let bytes = (new * u128::from(percent(series)) / 100).saturating_sub(copied);
+        let as_u64 = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let budget = Budget {
+            bytes: as_u64(bytes),
+            usual: as_u64(new / u128::from(full.max(1))),
+        };
         let is_held = newest.hold_until.is_some_and(|until| until > now);
-        if budget > 0 && newest.next.is_none() && !is_held && len(newest) >= longest.div_ceil(2) {
-            let bytes = len(newest);
+        let is_repaired = newest.rewritten.is_some_and(|copied| copied > 0);
+        let is_free = newest.next.is_none() && !is_held && !is_repaired && !entry.is_in_doubt();
+        if budget.bytes > 0 && is_free && is_full(newest) {
+            let (id, bytes) = (entry.session(), len(newest));
             all.push((series, DueRepair { id, bytes, budget }));
         }
     }

@@ -292,6 +292,8 @@ impl Planning<'_, '_> {
             session, revision, ..
         } = backup.covered;
         match self.context.manifests.read(backup.series, session, revision) {
+            // A lower one may refer to what is gone, and what this one has would go.
+            Err(SessionError::Damaged(object)) if backup.covered.is_rewritten() => Err(unreadable(&object)),
             Err(SessionError::Damaged(object)) => {
                 // A lower revision reaches no less, and nothing that was removed: marks cover both.
                 let list = self.context.manifests.list_series(backup.series)?;

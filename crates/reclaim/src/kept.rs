@@ -68,10 +68,17 @@ impl Kept {
                 last => last?.filter(|_| entry.is_forgotten()),
             };
             let archival = covers.get(&to).and_then(|covered| covered.next);
+            // Of one that was rewritten to refer forward to none, the highest it must be.
+            let below = entry.revisions.iter().copied();
+            let highest = below.filter(|revision| *revision < entry.stored.revision).max();
+            let is_rewritten = covers.get(&to).is_some_and(|covered| covered.rewritten);
             match last {
                 Some((_, backup))
                     if is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
                 {
+                    return Err(lost(from, to));
+                }
+                Some((revision, _)) if is_lost(is_rewritten && Some(revision) != highest) => {
                     return Err(lost(from, to));
                 }
                 Some((revision, backup)) => {

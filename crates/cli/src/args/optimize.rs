@@ -9,8 +9,8 @@ pub(crate) struct Optimize {
     /// Backups of this series alone: its id as `series list` shows it, or the beginning of it
     #[arg(value_name = "SERIES")]
     pub(crate) series: Option<String>,
-    /// Repair the layout of the newest backup and copy so many percent of the bytes that were stored anew since the last
-    /// repair, at most, whatever is set
+    /// Repair the layout of the newest backup and copy at most so many percent of the bytes that its series
+    /// has stored anew and that were not copied for before, whatever is set
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repair: Option<u16>,
     /// Say which backups are due, and change nothing

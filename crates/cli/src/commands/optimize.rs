@@ -207,6 +207,12 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             containers_least: done.containers_least,
             backups: done.backups,
         })?;
+        if !done.is_done && (done.containers_before == 0 || done.bytes_copied > 0) {
+            output.line(format!(
+                "backup {id} stays as it is: another was made, or it was forgotten, held or rewritten meanwhile"
+            ))?;
+            continue;
+        }
         if !done.is_done {
             output.line(format!(
                 "backup {id} stays as it is: it needs {} of at least {}, and little can be gained by copying {}",
@@ -261,13 +267,13 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
             "backup {} would be put in order: {}, of which {} might be copied",
             repair.id,
             bytes(repair.bytes),
-            bytes(repair.budget)
+            bytes(repair.budget.bytes)
         ))?;
         output.object(&DueRepair {
             message_type: "due_repair",
             snapshot_id: repair.id.get(),
             total_bytes: repair.bytes,
-            bytes_budget: repair.budget,
+            bytes_budget: repair.budget.bytes,
         })?;
     }
     if due.is_empty() && repairs.is_empty() {

@@ -14,6 +14,7 @@ mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use container::ContainerError;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
 use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, ReclaimView, Session};
@@ -24,8 +25,12 @@ use crate::progress::OnlyCancel;
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
+pub use choose::Budget;
 use choose::{Need, choose};
 use trees::{Done, Needs, Trees};
+
+/// Chunks of one repair: of each some 200 bytes are in memory.
+const COPIED_CHUNKS_MAX: u64 = 1 << 21;
 
 /// A backup whose layout is to be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +39,8 @@ pub struct Repair {
     pub series: SeriesId,
     /// The backup: the newest of the series.
     pub backup: SessionId,
-    /// How many plain bytes may be copied.
-    pub budget: u64,
+    /// What may be copied.
+    pub budget: Budget,
     /// The storage's time: a hold until before it is over.
     pub now: UnixNanos,
 }
@@ -123,12 +128,13 @@ fn write(
             return Err(ReclaimError::Interrupted);
         }
     }
-    let (physical, choice) = choice(&needs, &session.view(), full_bytes, due.budget);
+    let view = session.view();
+    let (physical, choice) = choice(&needs, &view, full_bytes, due.budget);
     let needed: u64 = needs.bytes.values().sum();
     let mut found = Repaired {
         is_done: false,
         bytes: backup.streams.iter().map(|stream| stream.len).sum(),
-        bytes_budget: due.budget,
+        bytes_budget: due.budget.bytes,
         containers_before: physical,
         containers_after: physical,
         containers_least: needed.div_ceil(full_bytes),
@@ -151,6 +157,7 @@ fn write(
         containers: context.containers,
         nodes: &nodes,
         chosen: &choice,
+        view: &view,
         numbers: &mut numbers,
         copies: &mut copies,
         writer: &mut writer,
@@ -161,7 +168,16 @@ fn write(
     };
     let mut targets = Vec::new();
     for entry in &all {
-        targets.extend(target(&mut trees, entry)?);
+        match target(&mut trees, entry) {
+            Ok(changed) => targets.extend(changed),
+            // It keeps what it has, as a held one does.
+            Err(ReclaimError::NotRepaired { backup, source }) if backup != due.backup && is_gone(&source) => {
+                context.progress.warn(&format!(
+                    "backup {backup} goes on referring to what it has, for it cannot be rewritten: {source}; run `check`"
+                ));
+            }
+            Err(error) => return Err(error),
+        }
         trees.is_repaired = false;
     }
     let written = trees.done.written;
@@ -179,8 +195,7 @@ fn write(
         &quiet,
     )?;
     let filled = put.iter().filter(|id| id.kind == ContainerKind::Data).count() as u64;
-    let moved: BTreeSet<ContainerId> = choice.iter().map(|id| now(&session.view(), *id)).collect();
-    found.containers_after = physical - moved.len() as u64 + filled;
+    found.containers_after = physical - choice.len() as u64 + filled;
     put.append(&mut writer.put);
     stored += writer.stored;
     // What was held of them says nothing of what was written.
@@ -265,16 +280,34 @@ fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
     view.moved_to(container).unwrap_or(container)
 }
 
-/// How many containers the backup needs, and which it leaves, by all their names. One that is known to be damaged is not touched.
-fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u64, BTreeSet<ContainerId>) {
+/// Whether what is wrong is of this backup alone, and not of the storage.
+fn is_gone(source: &RecipeError) -> bool {
+    match source {
+        RecipeError::Container(error) => error.is_damage() || matches!(error, ContainerError::NoSlot { .. }),
+        _ => true,
+    }
+}
+
+/// How many containers the backup needs, and which it leaves, as they are now. One that is known to be damaged is not touched.
+fn choice(
+    needs: &Needs,
+    view: &ReclaimView,
+    full_bytes: u64,
+    mut budget: Budget,
+) -> (u64, BTreeSet<ContainerId>) {
     let mut physical: BTreeMap<ContainerId, (u64, bool)> = BTreeMap::new();
+    let mut chunks = 0u64;
     for (container, bytes) in &needs.bytes {
         let of_one = physical.entry(now(view, *container)).or_insert((0, true));
         of_one.0 += bytes;
-        of_one.1 &= needs
-            .slots_of(*container)
-            .all(|slots| view.is_whole(*container, slots));
+        for slots in needs.slots_of(*container) {
+            of_one.1 &= view.is_whole(*container, slots);
+            chunks += u64::from(slots.count());
+        }
     }
+    // What is left of it is there for the next one.
+    let chunk_bytes = needs.bytes.values().sum::<u64>() / chunks.max(1);
+    budget.bytes = budget.bytes.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
     let list: Vec<Need> = physical
         .iter()
         .filter(|(_, (_, is_whole))| *is_whole)
@@ -283,10 +316,10 @@ fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u
             bytes: *bytes,
         })
         .collect();
-    let choice = choose(&list, full_bytes, budget);
-    let names = needs.bytes.keys().copied();
-    let chosen = names.filter(|name| choice.containers.contains(&now(view, *name)));
-    (physical.len() as u64, chosen.collect())
+    (
+        physical.len() as u64,
+        choose(&list, full_bytes, budget).containers,
+    )
 }
 
 /// How many plain bytes a full container has, by what backups have stored.

@@ -13,8 +13,10 @@ use format::node::{Node, NodeEntry};
 use recipe::{
     Child, NodeCache, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node, segment_node,
 };
+use session::ReclaimView;
 use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, SlotRange};
 
+use super::now;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::rewrite::{Copies, NodeWriter, Numbers};
@@ -24,8 +26,9 @@ use crate::slots::SlotMap;
 pub(super) struct Trees<'a, 'b> {
     pub(super) containers: &'a Containers,
     pub(super) nodes: &'a NodeCache,
-    /// What the repaired backup needs of these is copied.
+    /// What the repaired backup needs of these, as they are now, is copied.
     pub(super) chosen: &'a BTreeSet<ContainerId>,
+    pub(super) view: &'a ReclaimView,
     pub(super) numbers: &'a mut Numbers,
     pub(super) copies: &'a mut Copies,
     pub(super) writer: &'a mut NodeWriter<'b>,
@@ -40,12 +43,12 @@ pub(super) struct Trees<'a, 'b> {
 /// What was looked at.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Where copied chunks are now.
+    /// Where copied chunks are now, by where they were, whatever name a node has for that.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,
-    /// Nodes that are replaced.
-    replaced: HashMap<ChunkLocation, Child>,
+    /// Nodes that are replaced, with the bound on containers that they had.
+    replaced: HashMap<ChunkLocation, (Child, u32)>,
     /// The nodes that were written.
     pub(super) written: Vec<TreeRoot>,
     /// Of each container that is copied from, the plain and the stored bytes.
@@ -75,7 +78,7 @@ impl Trees<'_, '_> {
         if self.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
         }
-        let known = self.done.replaced.get(&at.location).copied();
+        let known = self.done.replaced.get(&at.location).map(|(child, _)| *child);
         if known.is_some() || self.done.same.contains(at.location.container, at.location.slot) {
             self.progress.add_done(at.len);
             return Ok(known);
@@ -87,7 +90,7 @@ impl Trees<'_, '_> {
         } else {
             self.inner(at)?
         };
-        let Some(node) = new else {
+        let Some((node, before)) = new else {
             let slot = SlotRange::one(at.location.slot);
             self.done.same.insert(at.location.container, slot);
             return Ok(None);
@@ -101,45 +104,44 @@ impl Trees<'_, '_> {
             containers_max: node.containers_max,
         };
         self.done.written.push(TreeRoot { location, ..*at });
-        self.done.replaced.insert(at.location, child);
+        self.done.replaced.insert(at.location, (child, before));
         Ok(Some(child))
     }
 
-    fn inner(&mut self, at: &TreeRoot) -> Result<Option<Node>> {
+    /// The node that takes its place, and the bound on containers that the old one has.
+    fn inner(&mut self, at: &TreeRoot) -> Result<Option<(Node, u32)>> {
+        let old = self.nodes.node(at.location);
+        let before = old.map_err(|error| self.broken(error))?.containers_max;
         let below = child_nodes(self.nodes, at).map_err(|error| self.broken(error))?;
         let mut children = Vec::with_capacity(below.len());
+        // Above segments the bound is a sum, so nodes that stay need not be read for it.
+        let (mut gone, mut come) = (0u32, 0u32);
         let mut is_same = true;
         for node in &below {
-            let child = match self.node(node)? {
-                Some(new) => {
-                    is_same = false;
-                    new
-                }
-                None => self.unchanged(node)?,
-            };
-            children.push(child);
+            let new = self.node(node)?;
+            if let Some(new) = &new {
+                is_same = false;
+                come = come.saturating_add(new.containers_max);
+                let of_old = self.done.replaced.get(&node.location);
+                gone = gone.saturating_add(of_old.map_or(0, |(_, before)| *before));
+            }
+            children.push(new.unwrap_or(Child {
+                fingerprint: node.fingerprint,
+                logical_len: node.len,
+                level: node.level,
+                place: Place::At(node.location),
+                containers_max: 0,
+            }));
         }
-        Ok((!is_same).then(|| segment_node(&children)))
+        let mut node = segment_node(&children);
+        node.containers_max = before.saturating_sub(gone).saturating_add(come);
+        Ok((!is_same).then_some((node, before)))
     }
 
-    fn unchanged(&self, node: &TreeRoot) -> Result<Child> {
-        let stays = self
-            .nodes
-            .node(node.location)
-            .map_err(|error| self.broken(error))?;
-        Ok(Child {
-            fingerprint: node.fingerprint,
-            logical_len: node.len,
-            level: node.level,
-            place: Place::At(node.location),
-            containers_max: stays.containers_max,
-        })
-    }
-
-    fn segment(&mut self, at: &TreeRoot) -> Result<Option<Node>> {
+    fn segment(&mut self, at: &TreeRoot) -> Result<Option<(Node, u32)>> {
         let old = self.nodes.node(at.location).map_err(|error| self.broken(error))?;
         let is_chosen = |entry: &NodeEntry| match entry {
-            NodeEntry::Run { container, .. } => self.chosen.contains(container),
+            NodeEntry::Run { container, .. } => self.chosen.contains(&now(self.view, *container)),
             NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => false,
         };
         if !old.entries.iter().any(is_chosen) {
@@ -154,15 +156,19 @@ impl Trees<'_, '_> {
                 is_same = false;
             }
         }
-        Ok((!is_same).then(|| segment_node(&children)))
+        Ok((!is_same).then(|| (segment_node(&children), old.containers_max)))
     }
 
     /// Where a chunk is now; `None`: where it was.
     fn moved(&mut self, child: &Child, place: ChunkLocation) -> Result<Option<ChunkLocation>> {
-        if let Some(now) = self.done.moved.get(&place) {
+        if !self.chosen.contains(&now(self.view, place.container)) {
+            return Ok(None);
+        }
+        let settled = self.settled(place)?;
+        if let Some(now) = self.done.moved.get(&settled) {
             return Ok(Some(*now));
         }
-        if !self.is_repaired || !self.chosen.contains(&place.container) {
+        if !self.is_repaired {
             return Ok(None);
         }
         let weight = self.weight(place.container, child.logical_len)?;
@@ -173,8 +179,22 @@ impl Trees<'_, '_> {
                 .add(self.numbers, child.fingerprint, len, place, weight)
         });
         let now = now.ok_or(too_large)?;
-        self.done.moved.insert(place, now);
+        self.done.moved.insert(settled, now);
         Ok(Some(now))
+    }
+
+    /// The place of a chunk in the container that has it now: one that was merged has two names.
+    fn settled(&self, place: ChunkLocation) -> Result<ChunkLocation> {
+        if self.view.moved_to(place.container).is_none() {
+            return Ok(place);
+        }
+        let view = self.containers.catalog(place.container);
+        let view = view.map_err(|error| self.broken(error.into()))?;
+        let entry = view.position(place.slot).and_then(|at| view.entries().get(at));
+        Ok(entry.map_or(place, |entry| ChunkLocation {
+            container: view.id(),
+            slot: entry.slot,
+        }))
     }
 
     /// What so many bytes of a container take: as much as all of it on average.
@@ -212,7 +232,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Adds those of a stream. Of a run of which a part was met before, a share of its bytes is counted.
+    /// Adds those of a stream. A run of which a part was met before counts whole: no more is copied than was thought.
     ///
     /// # Errors
     /// Of nodes.
@@ -261,10 +281,7 @@ impl Needs {
                 .sum()
         });
         if known < u64::from(count) {
-            let new = (u128::from(logical_len) * u128::from(u64::from(count) - known) / u128::from(count))
-                .try_into()
-                .unwrap_or(logical_len);
-            *self.bytes.entry(container).or_default() += new;
+            *self.bytes.entry(container).or_default() += logical_len;
             self.slots.insert(container, slots);
         }
     }

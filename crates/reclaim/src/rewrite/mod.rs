@@ -100,9 +100,13 @@ pub(crate) fn run<T>(
     drop(pulse);
     match written {
         Ok(Some((rewrite, found))) => {
-            let put = of_data(&rewrite.backup, session.id());
+            let put = looked_up(&rewrite.backup, session.id());
             session.commit(rewrite.backup)?;
-            let done = publish_all(context, beside, session.id(), &put, &rewrite.targets)?;
+            let targets = Targets {
+                all: rewrite.targets,
+                is_unsure: false,
+            };
+            let done = publish_all(context, beside, session.id(), &put, &targets)?;
             Ok(Some((done, found)))
         }
         nothing => {
@@ -121,11 +125,14 @@ pub(crate) fn run<T>(
     }
 }
 
-/// The data containers of a rewrite, which look-ups are to find.
-fn of_data(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
+/// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival backups refer forward, and are
+/// nobody's to take over.
+fn looked_up(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
+    let kinds = [ContainerKind::Data, ContainerKind::Recipe];
+    let is_repair = rewrite.rewritten.is_some();
     let spans = rewrite.containers.iter();
-    let of_data = spans.filter(|span| span.kind == ContainerKind::Data);
-    of_data.flat_map(|span| span.ids(session)).collect()
+    let found = spans.filter(|span| is_repair && kinds.contains(&span.kind));
+    found.flat_map(|span| span.ids(session)).collect()
 }
 
 /// Whether something was committed that is to become a revision of a backup.
@@ -159,35 +166,47 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let mut completed = 0;
     for rewrite in list.rewrites() {
         let Some(to) = rewrite.backup() else { continue };
-        let Some(targets) = targets(context, &list, to)? else {
-            continue;
-        };
-        let put = of_data(to, rewrite.session());
+        let targets = targets(context, &list, to)?;
+        let put = looked_up(to, rewrite.session());
         let done = publish_all(context, beside, rewrite.session(), &put, &targets)?;
         completed += done.into_iter().filter(|is_done| *is_done).count() as u64;
     }
     Ok(completed)
 }
 
-/// The backups that a committed rewrite is for, but those that are forgotten. `None`: it stands until what it was made of can be read.
-fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Result<Option<Vec<Target>>> {
+/// The backups that a rewrite is for.
+struct Targets {
+    all: Vec<Target>,
+    /// There may be others: the rewrite stands until what it was made of can be read.
+    is_unsure: bool,
+}
+
+/// The backups that a committed rewrite is for, but those that are forgotten.
+fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Result<Targets> {
     // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of all.
     let all = match rewrite.rewritten {
         None => rewrite.parents.get(..1).unwrap_or_default(),
         Some(_) => &rewrite.parents[..],
     };
-    // The one whose layout was repaired is the newest of its series.
-    let is_of_series = |of: &SessionId| {
-        let backup = list.get(*of).and_then(ManifestEntry::backup);
-        backup.is_some_and(|backup| backup.series == rewrite.series)
+    // The one whose layout was repaired is the newest of its series, and may be forgotten since.
+    let named = |entry: &&ManifestEntry| {
+        entry
+            .backup()
+            .is_some_and(|backup| backup.series == rewrite.series)
     };
-    let repaired = all.iter().map(|(of, _)| *of).rfind(is_of_series);
-    let mut targets = Vec::with_capacity(all.len());
+    let entries = || all.iter().filter_map(|(of, _)| list.get(*of));
+    let series = entries().find(named).map(ManifestEntry::series);
+    let repaired = entries()
+        .filter(|entry| Some(entry.series()) == series)
+        .map(ManifestEntry::session)
+        .max();
+    let mut targets = Targets {
+        all: Vec::with_capacity(all.len()),
+        is_unsure: false,
+    };
     for (of, revision) in all.iter().copied() {
         let Some(entry) = list.get(of) else {
-            if list.damaged_of(of).next().is_some() {
-                return Ok(None);
-            }
+            targets.is_unsure |= list.damaged_of(of).next().is_some();
             continue;
         };
         if entry.is_forgotten() {
@@ -195,14 +214,17 @@ fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Resu
         }
         let from = match context.manifests.read(entry.series(), of, revision) {
             Ok(read) => read,
-            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => return Ok(None),
+            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => {
+                targets.is_unsure = true;
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let from = crate::condemn::backup_of(&from.manifest).map_or(&[][..], |backup| &backup.streams);
         let Some(streams) = streams_of(rewrite, from) else {
             continue;
         };
-        targets.push(Target {
+        targets.all.push(Target {
             series: entry.series(),
             of,
             from: from.to_vec(),
@@ -214,7 +236,7 @@ fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Resu
             },
         });
     }
-    Ok(Some(targets))
+    Ok(targets)
 }
 
 /// Of a backup that was rewritten to refer forward to none.
@@ -243,10 +265,10 @@ fn publish_all(
     beside: &Session,
     rewrite: SessionId,
     put: &[ContainerId],
-    targets: &[Target],
+    targets: &Targets,
 ) -> Result<Vec<bool>> {
-    let mut stand = Vec::with_capacity(targets.len());
-    for target in targets {
+    let mut stand = Vec::with_capacity(targets.all.len());
+    for target in &targets.all {
         let now = publish(context, beside, target)?;
         if now == Standing::Waits {
             let of = target.of;
@@ -257,7 +279,7 @@ fn publish_all(
         stand.push(now);
     }
     hook(context, rewrite, put)?;
-    if !stand.contains(&Standing::Waits) {
+    if !targets.is_unsure && !stand.contains(&Standing::Waits) {
         context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
     }
     Ok(stand.into_iter().map(|now| now == Standing::Done).collect())
