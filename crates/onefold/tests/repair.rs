@@ -4,114 +4,17 @@
 mod common;
 
 use common::pruning::{everything, forget, prune_after_crash};
-use common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
-use env::Storage;
-use onefold::{
-    HoldEnd, Monitor, OptimizeReport, OptimizeRequest, Repaired, SessionId, SettingsChange, Store,
-};
-use types::UnixNanos;
+use common::scattered::{PIECE, Scattered, hold, only, repair, scattered, stored};
+use common::{How, Process, assert_sound, back_up_bytes, snapshot};
+use onefold::{Monitor, OptimizeRequest, Repaired, SettingsChange};
 
 const NAME: &str = "/image";
-/// A piece of a backup: several chunks of a tiny store.
-const PIECE: usize = 6 << 10;
-
-fn try_repair(store: &Store, percent: u16) -> Result<OptimizeReport, onefold::Error> {
-    let request = OptimizeRequest {
-        repair: Some(percent),
-        workers: 2,
-        ..OptimizeRequest::default()
-    };
-    store.optimize(&request, &Monitor::default())
-}
-
-fn repair(store: &Store, percent: u16) -> OptimizeReport {
-    try_repair(store, percent).unwrap()
-}
-
-/// What became of the one backup that was due.
-fn only(report: &OptimizeReport) -> (SessionId, Repaired) {
-    assert!(report.failed.is_empty(), "{report:?}");
-    assert_eq!(report.repaired.len(), 1, "{report:?}");
-    report.repaired[0]
-}
-
-fn hold(machine: &Process, id: SessionId) {
-    let end = HoldEnd::At(UnixNanos::new(i64::MAX));
-    machine.open().hold(&[id.to_string()], Some(end)).unwrap();
-}
-
-fn stored(machine: &Process) -> u64 {
-    ["data", "archive", "recipe", "small", "catalog"]
-        .iter()
-        .flat_map(|folder| machine.storage.list(folder).unwrap())
-        .map(|object| object.len)
-        .sum()
-}
-
-/// Backups of which each replaces some pieces, here and there, of the one before.
-struct Scattered {
-    name: &'static str,
-    seed: u64,
-    pieces: Vec<u64>,
-    next: u64,
-    made: Vec<(SessionId, Vec<u8>)>,
-}
-
-impl Scattered {
-    fn new(name: &'static str, seed: u64, pieces: u64) -> Self {
-        Self {
-            name,
-            seed,
-            pieces: (0..pieces).collect(),
-            next: pieces,
-            made: Vec::new(),
-        }
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let piece = |n: &u64| noise(self.seed + n, PIECE);
-        self.pieces.iter().flat_map(piece).collect()
-    }
-
-    fn back_up(&mut self, machine: &Process) -> SessionId {
-        let bytes = self.bytes();
-        let made = back_up_bytes(&machine.open(), self.name, &bytes, &How::plain()).unwrap();
-        self.made.push((made.id, bytes));
-        made.id
-    }
-
-    /// Every so many-th piece is another now.
-    fn change(&mut self, every: usize, from: usize) {
-        for n in (from..self.pieces.len()).step_by(every) {
-            self.pieces[n] = self.next;
-            self.next += 1;
-        }
-    }
-
-    fn assert_all(&self, machine: &Process, gone: &[SessionId], when: &str) {
-        for (id, bytes) in self.made.iter().filter(|(id, _)| !gone.contains(id)) {
-            let store = machine.open();
-            assert_restores_bytes(&store, &snapshot(&store, *id), self.name, bytes, when);
-        }
-    }
-}
-
-fn scattered(machine: &Process, count: usize) -> Scattered {
-    let mut series = Scattered::new(NAME, 1000, 60);
-    for n in 0..count {
-        if n > 0 {
-            series.change(11, n * 3 % 11);
-        }
-        series.back_up(machine);
-    }
-    series
-}
 
 #[test]
 fn the_newest_backup_is_put_in_order_and_nothing_is_stored_twice() {
     let machine = Process::new(1);
     machine.init();
-    let mut series = scattered(&machine, 8);
+    let mut series = scattered(&machine, NAME, 8);
     prune_after_crash(&machine.open(), &everything(), "before");
     let before = stored(&machine);
     let (id, done) = only(&repair(&machine.open(), 100));
@@ -149,7 +52,7 @@ fn no_more_is_copied_than_may_be() {
     for percent in [30, 60, 100, 1000] {
         let machine = Process::new(2);
         machine.init();
-        let mut series = scattered(&machine, 6);
+        let mut series = scattered(&machine, NAME, 6);
         let first = repair(&machine.open(), 20);
         let (_, first) = only(&first);
         assert!(first.is_done, "{first:?}");
@@ -175,7 +78,7 @@ fn no_more_is_copied_than_may_be() {
 fn backups_of_other_series_refer_to_the_copies_too() {
     let machine = Process::new(3);
     machine.init();
-    let series = scattered(&machine, 8);
+    let series = scattered(&machine, NAME, 8);
     let mut other = Scattered::new("/other", 1000, 60);
     other.pieces.clone_from(&series.pieces);
     other.back_up(&machine);
@@ -211,7 +114,7 @@ fn backups_of_other_series_refer_to_the_copies_too() {
 fn a_short_backup_is_not_repaired() {
     let machine = Process::new(4);
     machine.init();
-    let mut series = scattered(&machine, 5);
+    let mut series = scattered(&machine, NAME, 5);
     let whole = series.pieces.clone();
     series.pieces.truncate(20);
     series.change(3, 0);
@@ -228,7 +131,7 @@ fn a_short_backup_is_not_repaired() {
 fn what_is_set_for_a_series_is_done() {
     let machine = Process::new(5);
     machine.init();
-    scattered(&machine, 6);
+    scattered(&machine, NAME, 6);
     let plain = OptimizeRequest::default();
     let store = machine.open();
     assert!(
@@ -256,7 +159,7 @@ fn what_is_set_for_a_series_is_done() {
 fn a_held_backup_stays_as_it_is() {
     let machine = Process::new(6);
     machine.init();
-    let series = scattered(&machine, 7);
+    let series = scattered(&machine, NAME, 7);
     let (held, _) = series.made[2];
     hold(&machine, held);
     let roots = |id| snapshot(&machine.open(), id).backup.streams.clone();
@@ -279,7 +182,7 @@ fn a_held_backup_stays_as_it_is() {
 fn repair_after_each_backup() {
     let machine = Process::new(7);
     machine.init();
-    let mut series = scattered(&machine, 1);
+    let mut series = scattered(&machine, NAME, 1);
     let (mut gone, mut copied, mut new) = (Vec::new(), 0, 0);
     let mut last = Repaired::default();
     for n in 0..14usize {

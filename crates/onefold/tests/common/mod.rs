@@ -20,6 +20,7 @@ pub mod parts;
 pub mod play;
 pub mod pruning;
 pub mod reclaimer;
+pub mod scattered;
 pub mod storage;
 pub mod tree;
 

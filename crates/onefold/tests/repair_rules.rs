@@ -1,0 +1,255 @@
+//! Layout repair, one course of events for each rule: revisions that cannot be read, backups that cannot, containers with two names,
+//! look-ups of nodes.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::pruning::{everything, forget, leaving, prune, prune_after_crash, stubs, try_prune};
+use common::scattered::{Scattered, only, repair, scattered, stored};
+use common::{How, Process, assert_sound, back_up_bytes, noise, snapshot};
+use format::names;
+use onefold::{Monitor, OptimizeRequest, PruneOptions, PruneUnused, SessionId, TagChange, Which};
+use types::{ByteRange, Generation, ObjectName};
+
+const NAME: &str = "/image";
+
+/// The revision that counts of a backup that was rewritten.
+fn revision(machine: &Process, id: SessionId) -> ObjectName {
+    let now = snapshot(&machine.open(), id);
+    assert!(now.backup.rewritten.is_some(), "{now:?}");
+    names::manifest(now.series, id, now.revision)
+}
+
+fn take_sector(machine: &Process, name: &ObjectName) {
+    let sector = ByteRange { offset: 60, len: 1 };
+    machine.storage.make_unreadable(name, sector);
+}
+
+/// Its group is marked anew for another's sake: a lower revision, of which all may be there still, does not stand in, for what
+/// it does not reach would go.
+#[test]
+fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
+    for (options, is_rotten) in [
+        (leaving(PruneUnused::Unlimited), false),
+        (everything(), false),
+        (leaving(PruneUnused::Unlimited), true),
+    ] {
+        let machine = Process::new(11);
+        machine.init();
+        let series = scattered(&machine, NAME, 6);
+        let (newest, _) = only(&repair(&machine.open(), 1000));
+        prune(&machine.open(), &options, "marks the new revisions");
+        let bad = revision(&machine, newest);
+        if is_rotten {
+            assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));
+        } else {
+            take_sector(&machine, &bad);
+        }
+        let gone = series.made[1].0;
+        forget(&machine.open(), gone);
+        let refused = try_prune(&machine.beside(12).open(), &options)
+            .unwrap_err()
+            .to_string();
+        let says = if is_rotten {
+            "so nothing may be removed"
+        } else {
+            "cannot be told now"
+        };
+        assert!(
+            refused.contains(bad.as_str()) && refused.contains(says),
+            "{refused}"
+        );
+        if is_rotten {
+            assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));
+        } else {
+            machine.give_back(&bad);
+        }
+        prune_after_crash(&machine.beside(13).open(), &everything(), "read again");
+        series.assert_all(&machine, &[gone], "read again");
+        assert_sound(&machine.open(), "read again");
+    }
+}
+
+/// A forgotten backup that an archival one refers forward to was rewritten for another series: of it the revision that was rewritten is kept,
+/// and no lower one.
+#[test]
+fn no_lower_revision_is_kept_for_an_archival_backup() {
+    let machine = Process::new(14);
+    machine.init();
+    let series = scattered(&machine, NAME, 7);
+    let mut other = Scattered::new("/other", 1000, 60);
+    other.pieces.clone_from(&series.pieces);
+    other.change(20, 3);
+    let first = other.back_up(&machine);
+    other.pieces.clone_from(&series.pieces);
+    let second = other.back_up(&machine);
+    let archival = OptimizeRequest {
+        series: Some(snapshot(&machine.open(), second).series),
+        live: Some(1),
+        workers: 1,
+        ..OptimizeRequest::default()
+    };
+    let report = machine.open().optimize(&archival, &Monitor::default()).unwrap();
+    assert!(report.backups[0].1.is_done, "{report:?}");
+    let of_series = OptimizeRequest {
+        series: Some(snapshot(&machine.open(), series.made[0].0).series),
+        repair: Some(1000),
+        workers: 1,
+        ..OptimizeRequest::default()
+    };
+    let report = machine.open().optimize(&of_series, &Monitor::default()).unwrap();
+    assert!(only(&report).1.is_done, "{report:?}");
+    prune(&machine.open(), &everything(), "marks all of it");
+    let bad = revision(&machine, second);
+    forget(&machine.open(), second);
+    assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));
+    let refused = try_prune(&machine.beside(15).open(), &everything())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains(&format!("backup {first} refers forward to backup {second}")),
+        "{refused}"
+    );
+    let lost = PruneOptions {
+        accept_lost: true,
+        ..everything()
+    };
+    assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));
+    prune_after_crash(&machine.beside(16).open(), &lost, "read again");
+    other.assert_all(&machine, &[second], "read again");
+    series.assert_all(&machine, &[], "read again");
+}
+
+/// Marks alone tell that it was rewritten.
+#[test]
+fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
+    let machine = Process::new(17);
+    machine.init();
+    let series = scattered(&machine, NAME, 6);
+    for (id, _) in &series.made[..5] {
+        forget(&machine.open(), *id);
+    }
+    let (newest, done) = only(&repair(&machine.open(), 1000));
+    assert!(done.is_done && done.backups == 0, "{done:?}");
+    prune(&machine.open(), &everything(), "marks it");
+    // What tells of the rewrite goes in time.
+    let rewrites = format!("backups/{}1/", "0".repeat(31));
+    for name in machine.names("backups") {
+        if name.starts_with(&rewrites) {
+            assert!(machine.storage.lose(&ObjectName::new(name).unwrap()));
+        }
+    }
+    let bad = revision(&machine, newest);
+    take_sector(&machine, &bad);
+    let which = Which::Named(vec![newest.to_string()]);
+    let change = TagChange::Set(vec!["tag".to_owned()]);
+    let tagged = machine.beside(18).open().tag(&which, &change);
+    assert!(tagged.is_err(), "{tagged:?}");
+    machine.give_back(&bad);
+    machine.beside(19).open().tag(&which, &change).unwrap();
+    series.assert_all(
+        &machine,
+        &series.made[..5].iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        "tagged",
+    );
+}
+
+/// A backup that cannot be read keeps what it has; the newest is put in order all the same.
+#[test]
+fn one_backup_that_cannot_be_read_stops_no_repair() {
+    let machine = Process::new(20);
+    machine.init();
+    let series = scattered(&machine, NAME, 7);
+    let mut other = Scattered::new("/other", 1000, 60);
+    other.pieces.clone_from(&series.pieces);
+    other.change(9, 4);
+    let id = other.back_up(&machine);
+    let root = snapshot(&machine.open(), id).backup.streams[0].location.container;
+    for name in [
+        names::container(root, Generation::FIRST),
+        names::mirror(root, Generation::FIRST).unwrap(),
+    ] {
+        assert!(machine.storage.damage(&name, |bytes| bytes.truncate(10)));
+    }
+    let report = {
+        let request = OptimizeRequest {
+            series: Some(snapshot(&machine.open(), series.made[0].0).series),
+            repair: Some(1000),
+            workers: 1,
+            ..OptimizeRequest::default()
+        };
+        machine.open().optimize(&request, &Monitor::default()).unwrap()
+    };
+    let (_, done) = only(&report);
+    assert!(done.is_done && done.backups > 0, "{done:?}");
+    let told = |warning: &String| warning.contains(&format!("backup {id} goes on referring"));
+    assert!(report.warnings.iter().any(told), "{report:?}");
+    series.assert_all(&machine, &[], "repaired");
+}
+
+/// Some nodes name a container that was merged by its own name, others by that of the container that it was merged into: both refer to the
+/// copies afterwards, and the old places go.
+#[test]
+fn chunks_of_merged_containers_are_followed_by_either_name() {
+    let machine = Process::new(21);
+    machine.init();
+    let small: Vec<Vec<u8>> = (0..10).map(|n| noise(900 + n, 6 << 10)).collect();
+    for (n, bytes) in small.iter().enumerate() {
+        let name = [
+            "/s0", "/s1", "/s2", "/s3", "/s4", "/s5", "/s6", "/s7", "/s8", "/s9",
+        ][n];
+        back_up_bytes(&machine.open(), name, bytes, &How::small()).unwrap();
+    }
+    // By their own names ...
+    let first: Vec<u8> = small.concat();
+    back_up_bytes(&machine.open(), "/first", &first, &How::plain()).unwrap();
+    prune(&machine.open(), &everything(), "merges");
+    assert!(!stubs(&machine).is_empty());
+    // ... and by those of what they were merged into.
+    let rest = noise(950, 100 << 10);
+    let second: Vec<u8> = small
+        .iter()
+        .flat_map(|one| [one.as_slice(), &rest[..8 << 10]].concat())
+        .collect();
+    let made = back_up_bytes(&machine.open(), "/second", &second, &How::plain()).unwrap();
+    prune(&machine.open(), &everything(), "before");
+    let before = stored(&machine);
+    let request = OptimizeRequest {
+        series: Some(snapshot(&machine.open(), made.id).series),
+        repair: Some(10_000),
+        workers: 1,
+        ..OptimizeRequest::default()
+    };
+    let (_, done) = only(&machine.open().optimize(&request, &Monitor::default()).unwrap());
+    assert!(done.is_done && done.backups >= 11, "{done:?}");
+    prune_after_crash(&machine.open(), &everything(), "after");
+    let after = stored(&machine);
+    assert!(after < before + before / 20, "{before} bytes became {after}");
+    for (n, bytes) in small.iter().enumerate() {
+        let name = format!("/s{n}");
+        let all = machine.open().snapshots().unwrap().snapshots;
+        let of = all
+            .iter()
+            .find(|one| one.backup.series.paths == [name.as_bytes()])
+            .unwrap();
+        common::assert_restores_bytes(&machine.open(), of, &name, bytes, "repaired");
+    }
+    assert_sound(&machine.open(), "repaired");
+}
+
+/// A stream that is backed up after a repair and a prune finds its segments where they are now, and stores no recipe again.
+#[test]
+fn look_ups_find_the_new_nodes() {
+    let machine = Process::new(22);
+    machine.init();
+    let series = scattered(&machine, NAME, 8);
+    assert!(only(&repair(&machine.open(), 1000)).1.is_done);
+    prune_after_crash(&machine.open(), &everything(), "after");
+    let next = back_up_bytes(&machine.open(), "/next", &series.bytes(), &How::plain()).unwrap();
+    let totals = next.totals;
+    assert_eq!(
+        (totals.bytes_new, totals.segments_known),
+        (0, totals.segments),
+        "{totals:?}"
+    );
+}
