@@ -151,7 +151,7 @@ fn write(
         .sum();
     context.progress.set_total(found.bytes.saturating_add(others));
     let mut numbers = Numbers::new(session.id());
-    let mut copies = Copies::new(ContainerKind::Data, context.packing.container_bytes);
+    let mut copies = Copies::new(ContainerKind::Data, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
         containers: context.containers,
@@ -187,13 +187,8 @@ fn write(
     first.rewritten = Some(copies.bytes);
     writer.finish()?;
     let quiet = OnlyCancel(context.progress);
-    let (mut put, mut stored) = copies.write(
-        context.containers,
-        &mut numbers,
-        context.packing,
-        options.workers.max(1),
-        &quiet,
-    )?;
+    let (mut put, mut stored) =
+        copies.write(context.containers, &mut numbers, options.workers.max(1), &quiet)?;
     let filled = put.iter().filter(|id| id.kind == ContainerKind::Data).count() as u64;
     found.containers_after = physical - choice.len() as u64 + filled;
     put.append(&mut writer.put);

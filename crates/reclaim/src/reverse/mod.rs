@@ -145,7 +145,7 @@ fn write(
     let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
     drop(unmatched);
     let mut numbers = Numbers::new(session.id());
-    let mut archive = Copies::new(ContainerKind::Archive, context.packing.container_bytes);
+    let mut archive = Copies::new(ContainerKind::Archive, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
         nodes: &nodes,
@@ -175,7 +175,6 @@ fn write(
     let (mut put, mut stored) = archive.write(
         context.containers,
         &mut numbers,
-        context.packing,
         options.workers.max(1),
         context.progress,
     )?;

@@ -69,13 +69,15 @@ struct Planned {
     chunks: Vec<Copied>,
     /// Bytes that they are thought to take.
     weight: u64,
+    /// Plain bytes of the region that is open.
+    region: usize,
 }
 
 /// What is to be copied, and where to.
 #[derive(Debug)]
 pub(crate) struct Copies {
     kind: ContainerKind,
-    container_bytes: u64,
+    packing: Packing,
     containers: Vec<Planned>,
     known: HashMap<Fingerprint, ChunkLocation>,
     /// Plain bytes.
@@ -83,11 +85,11 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// To containers of a kind, of so many bytes.
-    pub(crate) fn new(kind: ContainerKind, container_bytes: u64) -> Self {
+    /// To containers of a kind, packed so.
+    pub(crate) fn new(kind: ContainerKind, packing: Packing) -> Self {
         Self {
             kind,
-            container_bytes,
+            packing,
             containers: Vec::new(),
             known: HashMap::new(),
             bytes: 0,
@@ -107,13 +109,16 @@ impl Copies {
             return Some(*known);
         }
         let is_full = |open: &Planned| {
-            open.weight >= self.container_bytes || open.chunks.len() > Slot::MAX.get() as usize
+            // They end where a region does, as those of a backup.
+            (open.weight >= self.packing.container_bytes && open.region == 0)
+                || open.chunks.len() > Slot::MAX.get() as usize
         };
         if self.containers.last().is_none_or(is_full) {
             self.containers.push(Planned {
                 id: numbers.next(self.kind)?,
                 chunks: Vec::new(),
                 weight: 0,
+                region: 0,
             });
         }
         let open = self.containers.last_mut()?;
@@ -124,6 +129,10 @@ impl Copies {
             len,
         });
         open.weight += weight;
+        open.region += len as usize;
+        if open.region >= self.packing.region_bytes {
+            open.region = 0;
+        }
         self.bytes += u64::from(len);
         let at = ChunkLocation {
             container: open.id,
@@ -142,7 +151,6 @@ impl Copies {
         &self,
         containers: &Containers,
         numbers: &mut Numbers,
-        packing: Packing,
         workers: usize,
         progress: &dyn Progress,
     ) -> Result<(Vec<ContainerId>, u64)> {
@@ -154,7 +162,7 @@ impl Copies {
                 let put = if progress.is_cancelled() {
                     Err(ReclaimError::Interrupted)
                 } else {
-                    fill(containers, planned, packing, progress)
+                    fill(containers, planned, self.packing, progress)
                 };
                 match put {
                     Ok(sealed) => {
@@ -191,7 +199,7 @@ impl Copies {
         let mut put: Vec<ContainerId> = views.iter().map(|(view, _)| view.id()).collect();
         let mut stored: u64 = views.iter().map(|(_, bytes)| bytes).sum();
         if let Some(id) = numbers.next(ContainerKind::Catalog).filter(|_| !views.is_empty()) {
-            let mut copies = CatalogCopies::new(containers, id, packing.compression);
+            let mut copies = CatalogCopies::new(containers, id, self.packing.compression);
             views.iter().for_each(|(view, _)| copies.add(view));
             let sealed = copies.seal(containers)?;
             containers.put(&sealed)?;
