@@ -337,6 +337,13 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
     ])
     .expect(1)
     .says(&["no part 'figure-9'", "equation-2, runs, index"]);
+    let of_versions = |paper, folder| {
+        let versions = ["--versions", folder, "--output", "r"];
+        bed.run([&["lab", "reproduce", paper][..], &versions].concat())
+            .expect(1)
+    };
+    of_versions("fast13", "full").says(&["fast13 measures no versions"]);
+    of_versions("beyond", "gone").says(&["gone: No such file"]);
     assert!(!bed.path("r").exists());
 }
 

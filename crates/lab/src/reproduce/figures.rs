@@ -25,6 +25,16 @@ pub(super) fn gib(bytes: u64) -> String {
     format!("{} GiB", share(bytes, 1 << 30))
 }
 
+/// `500 MB`.
+pub(super) fn megabytes(bytes: u64) -> String {
+    format!("{} MB", share(bytes, 1_000_000))
+}
+
+/// `4`, of 2^20.
+pub(super) fn mib(bytes: u64) -> f64 {
+    share(bytes, 1 << 20)
+}
+
 /// The middle one; 0 of none.
 pub(super) fn median(of: &mut [f64]) -> f64 {
     of.sort_unstable_by(f64::total_cmp);

@@ -16,10 +16,12 @@ mod fast13;
 mod figures;
 mod report;
 mod statistics;
+mod stores;
 mod tee;
 #[cfg(test)]
 mod tests;
 mod tos14;
+mod versions;
 
 use std::fmt;
 use std::path::Path;
@@ -46,6 +48,8 @@ pub struct Paper {
     pub extents: [&'static str; 2],
     /// What can be run by itself.
     pub parts: &'static [Part],
+    /// Those of them that measure versions of real data too, where some are given.
+    pub with_versions: &'static [Part],
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
 }
 
@@ -84,27 +88,62 @@ impl Paper {
         named.collect()
     }
 
-    /// Runs the experiments of some parts; `report` is handed each when it is complete. Stores on disk are made in a folder
+    /// Whether all that is asked for can have an effect.
+    ///
+    /// # Errors
+    /// `Settings` where versions are given to parts that measure none, or there are none; `Io`.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), LabError> {
+        let Some(folder) = request.versions else {
+            return Ok(());
+        };
+        if !self.with_versions.iter().any(|part| request.parts.contains(part)) {
+            let there_are: Vec<&str> = self.with_versions.iter().map(|part| part.0).collect();
+            return Err(LabError::Settings(if there_are.is_empty() {
+                format!("{} measures no versions of real data: leave them out", self.name)
+            } else {
+                format!(
+                    "versions of real data are measured by these parts of {} alone: {}",
+                    self.name,
+                    there_are.join(", ")
+                )
+            }));
+        }
+        versions::paths(folder).map(drop)
+    }
+
+    /// Runs the experiments that are asked for; `report` is handed each when it is complete. Stores on disk are made in a folder
     /// of their own in `folder`, which is there, and are gone at the end.
     ///
     /// # Errors
-    /// `Interrupted`; of an experiment or of `report`.
+    /// `Interrupted`; of [`Self::check`], an experiment or `report`.
     pub fn run(
         &self,
-        extent: Extent,
-        parts: &[Part],
+        request: &Request<'_>,
         folder: &Path,
         progress: &Progress,
         report: &mut dyn FnMut(Experiment) -> Result<(), LabError>,
     ) -> Result<(), LabError> {
+        self.check(request)?;
         (self.run)(&mut Run {
-            extent,
-            parts,
+            extent: request.extent,
+            parts: request.parts,
+            versions: request.versions,
             folder,
             progress,
             report,
         })
     }
+}
+
+/// What is asked of a paper.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// How much is measured.
+    pub extent: Extent,
+    /// What.
+    pub parts: &'a [Part],
+    /// A folder with versions of real data, a file or a folder each, oldest first by name.
+    pub versions: Option<&'a Path>,
 }
 
 /// How much is measured.
@@ -120,6 +159,8 @@ pub enum Extent {
 pub(crate) struct Run<'a> {
     pub(crate) extent: Extent,
     parts: &'a [Part],
+    /// Where versions of real data are, if any are given.
+    pub(crate) versions: Option<&'a Path>,
     /// Where stores on disk may be made.
     pub(crate) folder: &'a Path,
     pub(crate) progress: &'a Progress,

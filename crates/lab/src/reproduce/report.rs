@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::draw::svg;
 use super::experiment::{Experiment, Plot, Row, Verdict};
-use super::{Extent, Paper, Part};
+use super::{Extent, Paper, Request};
 use crate::error::LabError;
 
 /// A folder that experiments are written to.
@@ -47,8 +47,9 @@ impl Report {
     /// Makes the folder, or takes an empty one.
     ///
     /// # Errors
-    /// `Settings` where there is anything in it; `Io`.
-    pub fn create(folder: &Path, paper: &Paper, extent: Extent, parts: &[Part]) -> Result<Self, LabError> {
+    /// `Settings` where there is anything in it; of [`Paper::check`]; `Io`.
+    pub fn create(folder: &Path, paper: &Paper, request: &Request<'_>) -> Result<Self, LabError> {
+        paper.check(request)?;
         let failed = |source| io(folder, source);
         fs::create_dir_all(folder).map_err(failed)?;
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
@@ -59,21 +60,23 @@ impl Report {
         }
         let lines = folder.join("results.json");
         let lines = File::create_new(&lines).map_err(|source| io(&lines, source))?;
-        let (option, scale) = match extent {
+        let (option, scale) = match request.extent {
             Extent::Full => (" --full", paper.extents[0]),
             Extent::Quick => ("", paper.extents[1]),
         };
         // Of all there is no need to name them.
-        let some = parts.len() < paper.parts.len();
-        let some: String = parts
+        let some = request.parts.len() < paper.parts.len();
+        let some: String = request
+            .parts
             .iter()
             .filter(|_| some)
             .map(|part| format!(" --only {}", part.0))
             .collect();
+        let versions = request.versions.map(|_| " --versions FOLDER").unwrap_or_default();
         let report = Self {
             folder: folder.to_owned(),
             heading: format!(
-                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}{some}\n\n{scale}\n",
+                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}{some}{versions}\n\n{scale}\n",
                 paper.name, paper.title, paper.name
             ),
             experiments: Vec::new(),

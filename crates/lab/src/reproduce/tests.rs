@@ -17,6 +17,7 @@ const OTHER: Paper = Paper {
     title: "Nobody: *Nothing*.",
     extents: ["All of it.", "Some of it."],
     parts: &[FIGURE_1, FIGURE_2],
+    with_versions: &[FIGURE_2],
     run: |run| {
         run.progress
             .expect(run.bytes_of(FIGURE_1, 1) + run.bytes_of(FIGURE_2, 1));
@@ -29,6 +30,14 @@ const OTHER: Paper = Paper {
         Ok(())
     },
 };
+
+fn request(extent: Extent, parts: &[Part]) -> Request<'_> {
+    Request {
+        extent,
+        parts,
+        versions: None,
+    }
+}
 
 fn plot(x: Axis, y: Axis, points: Vec<(f64, f64)>) -> Plot {
     Plot {
@@ -151,12 +160,11 @@ fn axes_are_marked_where_people_expect_it() {
 fn parts_are_run_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let parts = OTHER.parts_named(&["figure-2".to_owned()]).unwrap();
-    let mut report = Report::create(folder.path(), &OTHER, Extent::Quick, &parts).unwrap();
+    let wanted = request(Extent::Quick, &parts);
+    let mut report = Report::create(folder.path(), &OTHER, &wanted).unwrap();
     let progress = Progress::new(Arc::default());
     OTHER
-        .run(Extent::Quick, &parts, folder.path(), &progress, &mut |one| {
-            report.add(one)
-        })
+        .run(&wanted, folder.path(), &progress, &mut |one| report.add(one))
         .unwrap();
     let told: Vec<String> = report.finish().unwrap().into_iter().map(|one| one.name).collect();
     assert_eq!((told, progress.total()), (vec!["figure-2".to_owned()], 1));
@@ -173,6 +181,29 @@ fn parts_are_run_by_themselves() {
     );
 }
 
+#[test]
+fn versions_are_taken_by_parts_that_measure_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, place) = (folder.path().join("data"), folder.path().join("report"));
+    fs::create_dir(&data).unwrap();
+    let given = |parts| Request {
+        versions: Some(&data),
+        ..request(Extent::Quick, parts)
+    };
+    let refused = |paper: &Paper, request| {
+        let error = Report::create(&place, paper, &request).unwrap_err().to_string();
+        assert!(!place.exists(), "refused before anything is made");
+        error
+    };
+    assert!(refused(&OTHER, given(&[FIGURE_1])).ends_with("of paper00 alone: figure-2"));
+    assert!(refused(&OTHER, given(OTHER.parts)).contains("data: has no versions"));
+    assert!(refused(&fast13::PAPER, given(fast13::PAPER.parts)).contains("measures no versions"));
+    fs::write(data.join("1.tar"), "one").unwrap();
+    Report::create(&place, &OTHER, &given(&[FIGURE_2])).unwrap();
+    let readme = fs::read_to_string(place.join("README.md")).unwrap();
+    assert!(readme.contains("--only figure-2 --versions FOLDER\n"), "{readme}");
+}
+
 /// Names are told apart, and by the parts of all papers something is run.
 #[test]
 fn every_paper_has_parts_of_names_of_their_own() {
@@ -183,6 +214,8 @@ fn every_paper_has_parts_of_names_of_their_own() {
             "{}",
             paper.name
         );
+        let with_versions = paper.with_versions.iter();
+        assert!(with_versions.into_iter().all(|part| paper.parts.contains(part)));
     }
 }
 
@@ -190,12 +223,11 @@ fn every_paper_has_parts_of_names_of_their_own() {
 fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("report");
-    let mut report = Report::create(&place, &OTHER, Extent::Full, OTHER.parts).unwrap();
+    let all = request(Extent::Full, OTHER.parts);
+    let mut report = Report::create(&place, &OTHER, &all).unwrap();
     let progress = Progress::new(Arc::default());
     OTHER
-        .run(Extent::Full, OTHER.parts, &place, &progress, &mut |experiment| {
-            report.add(experiment)
-        })
+        .run(&all, &place, &progress, &mut |experiment| report.add(experiment))
         .unwrap();
     assert_eq!((progress.done(), progress.total()), (2, 2));
     let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
@@ -248,17 +280,17 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
 #[test]
 fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
     let folder = tempfile::tempdir().unwrap();
-    Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap();
+    Report::create(folder.path(), &OTHER, &request(Extent::Quick, OTHER.parts)).unwrap();
     assert!(
         fs::read_to_string(folder.path().join("README.md"))
             .unwrap()
             .contains("Some of it.")
     );
-    let error = Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap_err();
+    let error = Report::create(folder.path(), &OTHER, &request(Extent::Quick, OTHER.parts)).unwrap_err();
     assert!(error.to_string().contains("is not empty"), "{error}");
     let file = folder.path().join("README.md");
     assert!(matches!(
-        Report::create(&file, &OTHER, Extent::Quick, OTHER.parts),
+        Report::create(&file, &OTHER, &request(Extent::Quick, OTHER.parts)),
         Err(LabError::Io { .. })
     ));
 }
@@ -266,11 +298,10 @@ fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
 #[test]
 fn who_asks_to_stop_keeps_what_is_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let mut report = Report::create(folder.path(), &OTHER, Extent::Quick, OTHER.parts).unwrap();
+    let mut report = Report::create(folder.path(), &OTHER, &request(Extent::Quick, OTHER.parts)).unwrap();
     let cancelled = Arc::new(AtomicBool::new(true));
     let stopped = OTHER.run(
-        Extent::Quick,
-        OTHER.parts,
+        &request(Extent::Quick, OTHER.parts),
         Path::new(""),
         &Progress::new(cancelled),
         &mut |experiment| report.add(experiment),

@@ -20,6 +20,9 @@ pub(crate) struct Reproduce {
     /// Measure this part of the paper alone, or these; a name that it has not is refused with those that it has
     #[arg(long, value_name = "PART")]
     pub(crate) only: Vec<String>,
+    /// Measure versions of real data too, where a part does: each file or folder in this one is a version, oldest first by name
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) versions: Option<PathBuf>,
 }
 
 /// One of the papers that there are.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use lab::LabError;
-use lab::reproduce::{Experiment, Extent, Progress, Report, Row, Verdict};
+use lab::reproduce::{Experiment, Extent, Progress, Report, Request, Row, Verdict};
 use onefold::WorkUnit;
 use serde::Serialize;
 
@@ -35,18 +35,22 @@ struct Reproduced<'a> {
 pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     let extent = if args.full { Extent::Full } else { Extent::Quick };
     let parts = args.paper.parts_named(&args.only)?;
-    let mut report = Report::create(&args.output, args.paper, extent, &parts)?;
+    let request = Request {
+        extent,
+        parts: &parts,
+        versions: args.versions.as_deref(),
+    };
+    let mut report = Report::create(&args.output, args.paper, &request)?;
     let measured = Progress::new(super::super::cancel_flag()?);
     progress::beside(output, args.paper.name, &|| status(&measured), || {
         let folder = &args.output;
-        args.paper
-            .run(extent, &parts, folder, &measured, &mut |experiment| {
-                rows_at_once(&experiment, output).map_err(|source| LabError::Io {
-                    what: experiment.name.clone(),
-                    source,
-                })?;
-                report.add(experiment)
-            })
+        args.paper.run(&request, folder, &measured, &mut |experiment| {
+            rows_at_once(&experiment, output).map_err(|source| LabError::Io {
+                what: experiment.name.clone(),
+                source,
+            })?;
+            report.add(experiment)
+        })
     })?;
     let experiments = report.finish()?;
     tell(args, &experiments, output)?;

@@ -49,6 +49,7 @@ pub(super) const PAPER: Paper = Paper {
         sampled::RUNS,
         sampled::INDEX,
     ],
+    with_versions: &[],
     run,
 };
 

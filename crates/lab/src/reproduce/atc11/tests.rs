@@ -36,6 +36,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
         &mut Run {
             extent: Extent::Quick,
             parts: PAPER.parts,
+            versions: None,
             folder: folder.path(),
             progress: &progress,
             report: &mut report,

@@ -39,6 +39,7 @@ pub(super) const PAPER: Paper = Paper {
         WORKGROUP_CONTAINERS,
         WORKGROUP_CAPPED,
     ],
+    with_versions: &[],
     run,
 };
 

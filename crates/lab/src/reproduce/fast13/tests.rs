@@ -6,7 +6,7 @@ use restore::plan::Assembly;
 
 use super::*;
 use crate::reproduce::experiment::{Experiment, Verdict};
-use crate::reproduce::{Extent, Progress};
+use crate::reproduce::{Extent, Progress, Request};
 
 const CONTAINER: u64 = 256 << 10;
 
@@ -32,6 +32,7 @@ fn reproduced(extents: &Extents) -> Vec<Experiment> {
         &mut Run {
             extent: Extent::Quick,
             parts: PAPER.parts,
+            versions: None,
             folder: folder.path(),
             progress: &progress,
             report: &mut |experiment| {
@@ -140,12 +141,13 @@ fn memory_shrinks_with_the_data_and_never_below_a_container() {
 #[test]
 fn who_asks_to_stop_is_heard() {
     let progress = Progress::new(Arc::new(AtomicBool::new(true)));
-    let stopped = PAPER.run(
-        Extent::Quick,
-        PAPER.parts,
-        std::path::Path::new(""),
-        &progress,
-        &mut |_| panic!("nothing is complete"),
-    );
+    let request = Request {
+        extent: Extent::Quick,
+        parts: PAPER.parts,
+        versions: None,
+    };
+    let stopped = PAPER.run(&request, std::path::Path::new(""), &progress, &mut |_| {
+        panic!("nothing is complete")
+    });
     assert!(matches!(stopped, Err(LabError::Interrupted)));
 }

@@ -8,12 +8,11 @@ use env::{AlignedBuffer, Env};
 use onefold::AssembleOptions;
 use types::{ByteRange, ObjectName};
 
-use super::cold::{self, Folder};
-use super::data::Content;
-use super::engine::Engine;
 use super::{Size, cores, median, megabytes, megabytes_a_second, number, setup};
 use crate::dice::noise;
 use crate::error::LabError;
+use crate::reproduce::stores::cold::{self, Folder};
+use crate::reproduce::stores::content::Content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// Of raw rates.
@@ -136,7 +135,7 @@ fn in_threads(
 }
 
 fn engine(size: &Size, folder: &Path, content: &Content) -> Result<Rates, LabError> {
-    let engine = Engine::new(Some(folder), size.hybrid(), size.container_bytes)?;
+    let engine = size.hybrid().store(Some(folder), size.container_bytes)?;
     let bytes = content.data_bytes();
     let (write, report) = engine.back_up(content, false)?;
     let (read, _) = engine.restore(report.id, AssembleOptions::for_cores(cores()))?;

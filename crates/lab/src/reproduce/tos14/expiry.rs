@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use onefold::PruneReport;
 
-use super::cold;
-use super::engine::Engine;
 use super::weeks::{Stores, data_words};
 use super::{Size, median, mib, number, setup};
 use crate::error::LabError;
+use crate::reproduce::stores::cold;
+use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// So many times faster than reclaiming from an inline store.

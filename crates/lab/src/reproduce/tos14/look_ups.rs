@@ -1,9 +1,10 @@
 //! Look-ups for the second backup: table III.
 
-use super::data::{self, data_bytes};
-use super::engine::{Engine, Form};
+use super::data::data_bytes;
+use super::form::Form;
 use super::{Size, megabytes, megabytes_a_second, mib, number, setup, sg1, share};
 use crate::error::LabError;
+use crate::reproduce::stores::content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// Segments of the default length ask so many times less often.
@@ -34,14 +35,14 @@ pub(super) fn bytes(size: &Size) -> u64 {
 /// Backs up twice in each form.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("table III");
-    let engine = |form| Engine::new(None, form, size.container_bytes);
+    let engine = |form: Form| form.store(None, size.container_bytes);
     let engines = forms(size)
         .map(engine)
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
     let mut second = Vec::new();
     let mut bytes = 0;
-    data::each(&sg1((size.look_ups_bytes, 2)), |content| {
+    content::each(&sg1((size.look_ups_bytes, 2)), |content| {
         second.clear();
         bytes = content.data_bytes();
         for (engine, form) in engines.iter().zip(forms(size)) {

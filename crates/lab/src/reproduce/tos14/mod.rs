@@ -6,22 +6,21 @@
 //! backups are kept, as in the paper; null chunks are left out of all figures. Images are a part of the paper's.
 
 mod baseline;
-mod cold;
 mod data;
-mod engine;
 mod expiry;
+mod form;
 mod look_ups;
 mod restores;
 mod savings;
 mod weeks;
 mod windows;
 
-use super::figures::{cores, median, number, percent, share};
+use super::figures::{cores, median, megabytes, mib, number, percent, share};
 use super::{Extent, Paper, Part, Run};
 use crate::error::LabError;
 use crate::generate::Images;
 
-use engine::Form;
+use form::Form;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -35,6 +34,7 @@ pub(super) const PAPER: Paper = Paper {
          cores, within 3 GiB of memory and of disk. `--full` measures larger ones.",
     ],
     parts: &[SAVINGS, LOOK_UPS, BASELINE, WEEKS, WINDOWS, EXPIRY],
+    with_versions: &[],
     run,
 };
 
@@ -181,16 +181,6 @@ fn setup(size: &Size) -> String {
         mib(size.container_bytes.into()),
         mib(size.segments[1].into())
     )
-}
-
-/// `500 MB`.
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", share(bytes, 1_000_000))
-}
-
-/// `4`, of 2^20.
-fn mib(bytes: u64) -> f64 {
-    share(bytes, 1 << 20)
 }
 
 /// Of 10^6 bytes.

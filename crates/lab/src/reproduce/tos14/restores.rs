@@ -5,10 +5,10 @@ use std::time::Duration;
 use onefold::{AssembleOptions, AssembleStats, SessionId};
 
 use super::data::data_bytes;
-use super::engine::Engine;
 use super::weeks::{Stores, data_words};
 use super::{Size, cores, median, megabytes_a_second, mib, number, setup, sg1, share};
 use crate::error::LabError;
+use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// The newest backup: so many times fewer containers, and faster.

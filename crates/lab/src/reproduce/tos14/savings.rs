@@ -1,10 +1,12 @@
 //! What is saved: figure 4.
 
-use super::data::{self, data_bytes};
-use super::engine::{Engine, Form, Stored};
+use super::data::data_bytes;
+use super::form::Form;
 use super::{Size, megabytes, mib, percent, setup, share};
 use crate::error::LabError;
 use crate::generate::{ImageChunks, Images};
+use crate::reproduce::stores::content;
+use crate::reproduce::stores::engine::{Engine, Stored};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// At least so much is saved in the paper, and conventional deduplication no more than so many points more.
@@ -90,14 +92,14 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 }
 
 fn measure(size: &Size, images: &Images, run: &Run<'_>) -> Result<Vec<Saved>, LabError> {
-    let of_form = |form| Ok((Engine::new(None, form, size.container_bytes)?, form, 0));
+    let of_form = |form: Form| Ok((form.store(None, size.container_bytes)?, form, 0));
     let mut engines: Vec<(Engine, Form, u64)> = forms(size)
         .into_iter()
         .map(of_form)
         .collect::<Result<_, LabError>>()?;
     let is_in_blocks = images.chunks == ImageChunks::Blocks;
     let mut bytes = 0;
-    data::each(images, |content| {
+    content::each(images, |content| {
         bytes += content.data_bytes();
         for (engine, form, new) in &mut engines {
             let (_, report) = engine.back_up(content, is_in_blocks)?;

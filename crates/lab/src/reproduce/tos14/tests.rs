@@ -30,6 +30,7 @@ fn reproduced(parts: &[Part]) -> (Vec<Experiment>, Progress) {
         &mut Run {
             extent: Extent::Quick,
             parts,
+            versions: None,
             folder: folder.path(),
             progress: &progress,
             report: &mut |experiment| {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use onefold::SessionId;
 
 use super::baseline::{self, Rates};
-use super::cold::Folder;
-use super::data::{self, data_bytes};
-use super::engine::{Engine, Form};
+use super::data::data_bytes;
+use super::form::Form;
 use super::{Size, median, megabytes, megabytes_a_second, mib, number, setup, sg1};
 use crate::error::LabError;
 use crate::reproduce::statistics::mean;
+use crate::reproduce::stores::cold::Folder;
+use crate::reproduce::stores::content;
+use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// Of raw reading and writing of the same bytes.
@@ -70,10 +72,10 @@ pub(super) fn build(size: &Size, run: &Run<'_>) -> Result<Stores, LabError> {
     let raw = baseline::medians(&each.collect::<Result<Vec<_>, _>>()?);
     drop(unique);
     let [one, other] = Stores::places(&folder);
-    let conventional = Engine::new(Some(&one), Form::Conventional, size.container_bytes)?;
-    let hybrid = Engine::new(Some(&other), size.hybrid(), size.container_bytes)?;
+    let conventional = Form::Conventional.store(Some(&one), size.container_bytes)?;
+    let hybrid = size.hybrid().store(Some(&other), size.container_bytes)?;
     let mut weeks: Vec<Week> = Vec::new();
-    data::each(&sg1(size.weeks), |content| {
+    content::each(&sg1(size.weeks), |content| {
         let bytes = content.data_bytes();
         let (of_conventional, inline) = conventional.back_up(content, false)?;
         run.progress.advance(bytes)?;

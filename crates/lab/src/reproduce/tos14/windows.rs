@@ -1,10 +1,11 @@
 //! Live windows of several lengths: figure 9.
 
-use super::data::{self, data_bytes};
-use super::engine::{Engine, Form};
+use super::data::data_bytes;
+use super::form::Form;
 use super::{Size, megabytes, mib, number, percent, setup, sg1, share};
 use crate::error::LabError;
 use crate::reproduce::statistics::{is_near, mean};
+use crate::reproduce::stores::content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
 /// What the longest window costs in the paper, in percent of all backups.
@@ -38,12 +39,12 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
             segment_bytes: size.segments[1],
             live,
         };
-        Engine::new(None, form, size.container_bytes)
+        form.store(None, size.container_bytes)
     };
     let engines = size.live.map(engine).into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut saved = vec![Vec::new(); engines.len()];
     let mut lengths = Vec::new();
-    data::each(&sg1(size.windows), |content| {
+    content::each(&sg1(size.windows), |content| {
         lengths.push(content.data_bytes());
         let all = lengths.iter().sum();
         for (engine, saved) in engines.iter().zip(&mut saved) {

@@ -4,90 +4,92 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Env, MemoryStorage};
+use env::{Env, MemoryStorage, SeededEntropy};
 use ingest::{Capping, IngestOptions};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
-    ForgetWhat, InitOptions, Layout, Monitor, OpenOptions, OptimizeReport, OptimizeRequest, PruneLimits,
-    PruneOptions, PruneReport, PruneUnused, SessionId, SettingsChange, Store, StreamOutput,
+    ForgetWhat, InitOptions, Monitor, OpenOptions, OptimizeReport, OptimizeRequest, PruneLimits,
+    PruneOptions, PruneReport, PruneUnused, SessionId, Snapshot, Store, StreamOutput,
 };
 
 use super::cold;
-use super::data::Content;
+use super::content::Content;
 use crate::error::LabError;
 use crate::reproduce::figures::cores;
 
-/// Bytes of a chunk, on average or of fixed length, as in the paper.
-pub(super) const CHUNK_BYTES: u32 = 4 << 10;
-
-/// How backups are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Layout `inline`, no cap: the paper's Conv.
-    Conventional,
-    /// Layout `hybrid`.
-    Hybrid {
-        /// Bytes of a segment on average.
-        segment_bytes: u32,
-        /// Backups that stay as they were written.
-        live: u16,
-    },
-}
-
-/// A store. Chunks of 4 KiB, no compression, no password.
+/// A store. No compression, no password.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(in crate::reproduce) struct Engine {
     env: Env,
     store: Store,
     folder: Option<PathBuf>,
+    capping: Capping,
 }
 
 /// Bytes that a store takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(in crate::reproduce) struct Stored {
     /// Containers of chunks, with the catalogs in them.
-    pub(super) chunks: u64,
+    pub(in crate::reproduce) chunks: u64,
     /// Everything.
-    pub(super) all: u64,
+    pub(in crate::reproduce) all: u64,
 }
 
 /// What reverse deduplication did, and the prune after it.
 #[derive(Debug)]
-pub(super) struct Reversed {
-    pub(super) optimized: OptimizeReport,
-    pub(super) pruned: PruneReport,
-    pub(super) optimizing: Duration,
-    pub(super) pruning: Duration,
+pub(in crate::reproduce) struct Reversed {
+    pub(in crate::reproduce) optimized: OptimizeReport,
+    pub(in crate::reproduce) pruned: PruneReport,
+    pub(in crate::reproduce) optimizing: Duration,
+    pub(in crate::reproduce) pruning: Duration,
 }
 
 impl Engine {
-    /// A new store in memory, or in a folder that is made.
-    pub(super) fn new(folder: Option<&Path>, form: Form, container_bytes: u32) -> Result<Self, LabError> {
+    /// A new store in memory, or in a folder that is made, of a domain of its own or of another store: data is cut and
+    /// fingerprinted there as it is here then.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(in crate::reproduce) fn new(
+        folder: Option<&Path>,
+        init: &InitOptions,
+        domain_of: Option<&Self>,
+    ) -> Result<Self, LabError> {
         let env = match folder {
             None => Env::system(Arc::new(MemoryStorage::new())),
             Some(folder) => Env::create_local(folder).map_err(onefold::Error::from)?,
         };
-        let series = match form {
-            Form::Conventional => SettingsChange::default(),
-            Form::Hybrid { segment_bytes, live } => SettingsChange {
-                layout: Some(Layout::Hybrid),
-                live_window: Some(live),
-                segment_bytes: Some(segment_bytes),
-                ..SettingsChange::default()
-            },
+        Self::made(env, folder, init, domain_of)
+    }
+
+    /// A new store in memory, all of whose keys follow from a seed.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(in crate::reproduce) fn seeded(seed: u64, init: &InitOptions) -> Result<Self, LabError> {
+        let env = Env {
+            entropy: Arc::new(SeededEntropy::new(seed)),
+            ..Env::system(Arc::new(MemoryStorage::new()))
         };
-        let init = InitOptions {
-            container_bytes,
-            chunk_avg_bytes: CHUNK_BYTES,
-            series,
-            ..InitOptions::default()
-        };
-        Store::init(&env, &Credential::None, &init, None)?;
+        Self::made(env, None, init, None)
+    }
+
+    fn made(
+        env: Env,
+        folder: Option<&Path>,
+        init: &InitOptions,
+        domain_of: Option<&Self>,
+    ) -> Result<Self, LabError> {
+        let domain_of = domain_of.map(|other| &other.store);
+        Store::init(&env, &Credential::None, init, domain_of)?;
         Self::with(env, folder)
     }
 
     /// The store in a folder, nothing of it read before.
-    pub(super) fn open(folder: &Path) -> Result<Self, LabError> {
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(in crate::reproduce) fn open(folder: &Path) -> Result<Self, LabError> {
         let env = Env::local(folder).map_err(onefold::Error::from)?;
         Self::with(env, Some(folder))
     }
@@ -98,7 +100,13 @@ impl Engine {
             env,
             store,
             folder: folder.map(Path::to_owned),
+            capping: Capping::NONE,
         })
+    }
+
+    /// Backups have this cap, and not none.
+    pub(in crate::reproduce) fn capped(self, capping: Capping) -> Self {
+        Self { capping, ..self }
     }
 
     fn timed<T>(&self, work: impl FnOnce() -> Result<T, LabError>) -> Result<(Duration, T), LabError> {
@@ -108,7 +116,7 @@ impl Engine {
     }
 
     /// Backs up a content, in chunks that follow it or, for images of machines, in blocks. Durable at the end of the time.
-    pub(super) fn back_up(
+    pub(in crate::reproduce) fn back_up(
         &self,
         content: &Content,
         is_in_blocks: bool,
@@ -119,11 +127,11 @@ impl Engine {
             tags: Vec::new(),
             ingest: IngestOptions {
                 compression: Compression::Off,
-                capping: Some(Capping::NONE),
+                capping: Some(self.capping),
                 ..IngestOptions::for_cores(cores())
             },
         };
-        let fixed = is_in_blocks.then_some(CHUNK_BYTES);
+        let fixed = is_in_blocks.then_some(self.store.settings().chunk_avg_bytes);
         let name = Path::new(&content.series);
         self.timed(|| {
             let mut source = content.source();
@@ -136,7 +144,7 @@ impl Engine {
 
     /// Makes archival what has left its live window, and reclaims what that lets go of, as a prune does that is told nothing: a
     /// twentieth may stay unused.
-    pub(super) fn optimize(&self) -> Result<Reversed, LabError> {
+    pub(in crate::reproduce) fn optimize(&self) -> Result<Reversed, LabError> {
         let request = OptimizeRequest {
             workers: cores(),
             ..OptimizeRequest::default()
@@ -152,14 +160,21 @@ impl Engine {
     }
 
     /// Reclaims all that is free, whatever is copied for it.
-    pub(super) fn prune_all(&self) -> Result<(Duration, PruneReport), LabError> {
+    pub(in crate::reproduce) fn prune_all(&self) -> Result<(Duration, PruneReport), LabError> {
         self.prune(PruneLimits {
             unused_max: PruneUnused::Bytes(0),
             ..PruneLimits::default()
         })
     }
 
-    fn prune(&self, limits: PruneLimits) -> Result<(Duration, PruneReport), LabError> {
+    /// Reclaims within these limits.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(in crate::reproduce) fn prune(
+        &self,
+        limits: PruneLimits,
+    ) -> Result<(Duration, PruneReport), LabError> {
         let options = PruneOptions {
             limits,
             ..PruneOptions::default()
@@ -169,26 +184,35 @@ impl Engine {
     }
 
     /// Forgets these and reclaims all that is free then.
-    pub(super) fn expire(&self, backups: &[SessionId]) -> Result<(Duration, PruneReport), LabError> {
+    pub(in crate::reproduce) fn expire(
+        &self,
+        backups: &[SessionId],
+    ) -> Result<(Duration, PruneReport), LabError> {
+        let took = self.forget(backups)?;
+        let (pruning, report) = self.prune_all()?;
+        Ok((took + pruning, report))
+    }
+
+    /// Forgets these.
+    pub(in crate::reproduce) fn forget(&self, backups: &[SessionId]) -> Result<Duration, LabError> {
         let request = ForgetRequest {
             what: ForgetWhat::Named(backups.iter().map(ToString::to_string).collect()),
             is_dry_run: false,
             even_unread: false,
         };
         let (took, _) = self.timed(|| Ok(self.store.forget(&request, &Monitor::default())?))?;
-        let (pruning, report) = self.prune_all()?;
-        Ok((took + pruning, report))
+        Ok(took)
     }
 
     /// All backups, the oldest first.
-    pub(super) fn backups(&self) -> Result<Vec<SessionId>, LabError> {
+    pub(in crate::reproduce) fn backups(&self) -> Result<Vec<SessionId>, LabError> {
         let list = self.store.snapshots()?;
         Ok(list.snapshots.iter().map(|snapshot| snapshot.id).collect())
     }
 
     /// Restores a backup by a store that was opened anew, and where it is on disk from there: nothing of it is in the page cache.
     /// Nobody keeps what comes.
-    pub(super) fn restore(
+    pub(in crate::reproduce) fn restore(
         &self,
         backup: SessionId,
         options: AssembleOptions,
@@ -198,21 +222,35 @@ impl Engine {
             cold::drop_cached(folder)?;
         }
         let store = Store::open(&self.env, &Credential::None, &OpenOptions::default())?;
-        let list = store.snapshots()?;
-        let wanted = list.snapshots.iter().find(|snapshot| snapshot.id == backup);
-        let snapshot = wanted.ok_or_else(|| LabError::Settings(format!("backup {backup} is gone")))?;
-        self.timed(|| Ok(store.dump(snapshot, None, &mut Nowhere, options, &Monitor::default())?))
+        let snapshot = self.snapshot(backup)?;
+        self.timed(|| Ok(store.dump(&snapshot, None, &mut Nowhere, options, &Monitor::default())?))
     }
 
     /// Containers that each backup reads, the oldest first, with the engine's own measure: an area of 128 MiB.
-    pub(super) fn containers_read(&self) -> Result<Vec<u64>, LabError> {
+    pub(in crate::reproduce) fn containers_read(&self) -> Result<Vec<u64>, LabError> {
         let list = self.store.snapshots()?;
-        let layouts = self.store.layouts(&list.snapshots, &Monitor::default())?;
+        self.containers_read_by(&list.snapshots)
+    }
+
+    /// That of one backup.
+    pub(in crate::reproduce) fn containers_read_of(&self, backup: SessionId) -> Result<u64, LabError> {
+        let snapshot = self.snapshot(backup)?;
+        Ok(self.containers_read_by(&[snapshot])?.iter().sum())
+    }
+
+    fn containers_read_by(&self, snapshots: &[Snapshot]) -> Result<Vec<u64>, LabError> {
+        let layouts = self.store.layouts(snapshots, &Monitor::default())?;
         Ok(layouts.iter().map(|layout| layout.containers_read).collect())
     }
 
+    fn snapshot(&self, backup: SessionId) -> Result<Snapshot, LabError> {
+        let mut all = self.store.snapshots()?.snapshots.into_iter();
+        let wanted = all.find(|snapshot| snapshot.id == backup);
+        wanted.ok_or_else(|| LabError::Settings(format!("backup {backup} is gone")))
+    }
+
     /// What it takes.
-    pub(super) fn stored(&self) -> Result<Stored, LabError> {
+    pub(in crate::reproduce) fn stored(&self) -> Result<Stored, LabError> {
         let stats = self.store.stats()?;
         let of_chunks = ["data", "archive", "small"];
         let chunks = stats.kinds.iter().filter(|(kind, _)| of_chunks.contains(*kind));

@@ -9,19 +9,19 @@ use crate::error::LabError;
 
 /// A folder for stores, which is gone with this value.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(in crate::reproduce) struct Folder(PathBuf);
 
 impl Folder {
     /// Makes it.
     ///
     /// # Errors
     /// `Io`, also where it is there.
-    pub(super) fn new(place: PathBuf) -> Result<Self, LabError> {
+    pub(in crate::reproduce) fn new(place: PathBuf) -> Result<Self, LabError> {
         fs::create_dir(&place).map_err(|source| io(&place, source))?;
         Ok(Self(place))
     }
 
-    pub(super) fn join(&self, name: &str) -> PathBuf {
+    pub(in crate::reproduce) fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Folder {
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
+pub(in crate::reproduce) fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
     fs::create_dir(to).map_err(|source| io(to, source))?;
     each(from, &mut |path, is_folder| {
         let name = path.strip_prefix(from).unwrap_or(path);
@@ -55,7 +55,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn remove(folder: &Path) -> Result<(), LabError> {
+pub(in crate::reproduce) fn remove(folder: &Path) -> Result<(), LabError> {
     fs::remove_dir_all(folder).map_err(|source| io(folder, source))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), LabError> {
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn drop_cached(folder: &Path) -> Result<(), LabError> {
+pub(in crate::reproduce) fn drop_cached(folder: &Path) -> Result<(), LabError> {
     each(folder, &mut |path, is_folder| {
         if is_folder {
             return Ok(());

@@ -1,0 +1,50 @@
+//! The layouts that are compared.
+
+use std::path::Path;
+
+use onefold::{InitOptions, Layout, SettingsChange};
+
+use crate::error::LabError;
+use crate::reproduce::stores::engine::Engine;
+
+/// Bytes of a chunk, on average or of fixed length, as in the paper.
+const CHUNK_BYTES: u32 = 4 << 10;
+
+/// How backups are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Layout `inline`, no cap: the paper's Conv.
+    Conventional,
+    /// Layout `hybrid`.
+    Hybrid {
+        /// Bytes of a segment on average.
+        segment_bytes: u32,
+        /// Backups that stay as they were written.
+        live: u16,
+    },
+}
+
+impl Form {
+    /// A new store in memory, or in a folder that is made.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(super) fn store(self, folder: Option<&Path>, container_bytes: u32) -> Result<Engine, LabError> {
+        let series = match self {
+            Self::Conventional => SettingsChange::default(),
+            Self::Hybrid { segment_bytes, live } => SettingsChange {
+                layout: Some(Layout::Hybrid),
+                live_window: Some(live),
+                segment_bytes: Some(segment_bytes),
+                ..SettingsChange::default()
+            },
+        };
+        let init = InitOptions {
+            container_bytes,
+            chunk_avg_bytes: CHUNK_BYTES,
+            series,
+            ..InitOptions::default()
+        };
+        Engine::new(folder, &init, None)
+    }
+}
