@@ -9,7 +9,7 @@ use ingest::{Capping, IngestOptions};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
     ForgetWhat, InitOptions, Monitor, OpenOptions, OptimizeReport, OptimizeRequest, PruneLimits,
-    PruneOptions, PruneReport, PruneUnused, SessionId, Snapshot, Store, StreamOutput,
+    PruneOptions, PruneReport, PruneUnused, Repaired, SessionId, Snapshot, Store, StreamOutput,
 };
 
 use super::cold;
@@ -157,6 +157,25 @@ impl Engine {
             optimizing: took,
             pruning,
         })
+    }
+
+    /// Repairs the layout of the newest backup, if it is due, within so many percent of what was stored anew.
+    ///
+    /// # Errors
+    /// Of the engine; a backup that cannot be repaired is one.
+    pub(in crate::reproduce) fn repair(&self, percent: u16) -> Result<Option<Repaired>, LabError> {
+        let request = OptimizeRequest {
+            repair: Some(percent),
+            workers: cores(),
+            ..OptimizeRequest::default()
+        };
+        let report = self.store.optimize(&request, &Monitor::default())?;
+        if let Some((backup, why)) = report.failed.first() {
+            return Err(LabError::Settings(format!(
+                "the layout of backup {backup} was not repaired: {why}"
+            )));
+        }
+        Ok(report.repaired.first().map(|(_, repaired)| *repaired))
     }
 
     /// Reclaims all that is free, whatever is copied for it.

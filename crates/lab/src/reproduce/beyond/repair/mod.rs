@@ -4,7 +4,6 @@
 //! a cap, without a cap and repaired after each backup, and with the default cap; and alone into a store of its own, which is
 //! the perfect one to restore from.
 
-mod repaired;
 mod series;
 mod told;
 

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use ingest::Capping;
-use onefold::{AssembleOptions, InitOptions, MEASURED_ASSEMBLY_BYTES, PruneLimits, PruneUnused, SessionId};
+use onefold::{
+    AssembleOptions, InitOptions, MEASURED_ASSEMBLY_BYTES, PruneLimits, PruneUnused, Repaired, SessionId,
+};
 
-use super::repaired::{Repaired, repair};
 use crate::error::LabError;
 use crate::reproduce::Progress;
 use crate::reproduce::figures::cores;
@@ -64,6 +65,7 @@ pub(super) struct Step {
     pub(super) bytes_new: u64,
     /// Bytes that the prune after it copied.
     pub(super) swept: u64,
+    /// What a repair did, where one was due.
     pub(super) repaired: Option<Repaired>,
 }
 
@@ -237,7 +239,7 @@ impl Open {
             self.engine.forget(&[oldest])?;
         }
         let repaired = match self.way {
-            Way::Repair => repair(&self.engine, setting.percent)?,
+            Way::Repair => self.engine.repair(setting.percent)?,
             Way::Nothing | Way::Cap => None,
         };
         let (_, pruned) = self.engine.prune(PruneLimits {

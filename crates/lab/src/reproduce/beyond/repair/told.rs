@@ -1,6 +1,7 @@
 //! What the stores of a series say, beside what is asked of them.
 
-use super::repaired::Repaired;
+use onefold::Repaired;
+
 use super::series::{Backup, Line, Measured, Reads, Step, UNUSED_MAX, Way};
 use crate::reproduce::figures::{mib, number, percent, share};
 use crate::reproduce::statistics::mean;
