@@ -17,13 +17,14 @@ use super::content::Content;
 use crate::error::LabError;
 use crate::reproduce::figures::cores;
 
-/// A store. No compression, no password.
+/// A store. No password.
 #[derive(Debug)]
 pub(in crate::reproduce) struct Engine {
     env: Env,
     store: Store,
     folder: Option<PathBuf>,
     capping: Capping,
+    compression: Compression,
 }
 
 /// Bytes that a store takes.
@@ -101,12 +102,19 @@ impl Engine {
             store,
             folder: folder.map(Path::to_owned),
             capping: Capping::NONE,
+            compression: Compression::Off,
         })
     }
 
     /// Backups have this cap, and not none.
     pub(in crate::reproduce) fn capped(self, capping: Capping) -> Self {
         Self { capping, ..self }
+    }
+
+    /// Backups are compressed as by default, and not stored as they are: what is rewritten always is.
+    pub(in crate::reproduce) fn compressed(self) -> Self {
+        let compression = IngestOptions::for_cores(1).compression;
+        Self { compression, ..self }
     }
 
     fn timed<T>(&self, work: impl FnOnce() -> Result<T, LabError>) -> Result<(Duration, T), LabError> {
@@ -126,7 +134,7 @@ impl Engine {
             user: b"laboratory".to_vec(),
             tags: Vec::new(),
             ingest: IngestOptions {
-                compression: Compression::Off,
+                compression: self.compression,
                 capping: Some(self.capping),
                 ..IngestOptions::for_cores(cores())
             },

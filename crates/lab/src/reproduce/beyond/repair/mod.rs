@@ -33,7 +33,7 @@ struct Size {
     container_bytes: u32,
     /// Weeks whose backups are restored.
     weeks_restored: usize,
-    /// Bytes of a container for versions of real data, one after another.
+    /// Bytes of a container for versions of real data, one after another: small, as they are compressed.
     containers_of_versions: [u32; 2],
     /// Versions that are restored.
     versions_restored: usize,
@@ -45,7 +45,7 @@ impl Size {
             two_year: (256_000_000, 12),
             container_bytes: 1 << 20,
             weeks_restored: 4,
-            containers_of_versions: [1 << 20, 4 << 20],
+            containers_of_versions: [256 << 10, 1 << 20],
             versions_restored: 10,
         };
         match extent {

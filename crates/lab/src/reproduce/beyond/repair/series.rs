@@ -150,7 +150,7 @@ impl Stores {
         };
         let domain = Engine::seeded(SEED, &init)?;
         let open = |way| {
-            let engine = Engine::new(None, &init, Some(&domain))?;
+            let engine = Engine::new(None, &init, Some(&domain))?.compressed();
             Ok(Open {
                 way,
                 engine: match way {
@@ -165,7 +165,7 @@ impl Stores {
         Ok(Self {
             setting,
             open: all?,
-            exact: Engine::new(None, &init, Some(&domain))?,
+            exact: Engine::new(None, &init, Some(&domain))?.compressed(),
             exact_plain: 0,
             init,
             domain,
@@ -180,7 +180,7 @@ impl Stores {
     pub(super) fn back_up(&mut self, content: &Content, progress: &Progress) -> Result<(), LabError> {
         let left = self.setting.backups.saturating_sub(self.backups.len());
         let is_restored = left <= self.setting.restored;
-        let alone = Engine::new(None, &self.init, Some(&self.domain))?;
+        let alone = Engine::new(None, &self.init, Some(&self.domain))?.compressed();
         let (_, report) = alone.back_up(content, false)?;
         let bytes = report.totals.bytes_logical;
         self.backups.push(Backup {

@@ -29,7 +29,7 @@ pub(super) fn experiment(name: &str, what: &str, data: &str, measured: &Measured
         title: format!("layout repair, {what}"),
         seeds: vec!["L9", "R2"],
         setup: format!(
-            "{data} The engine, stores in memory, chunks of 8 KiB, containers of {container} MiB, nothing compressed. Three stores: without a cap; without a cap, and after each backup the layout of \
+            "{data} The engine, stores in memory, chunks of 8 KiB, containers of {container} MiB, compressed as by default. Three stores: without a cap; without a cap, and after each backup the layout of \
              the newest is repaired, within {} % of the bytes stored anew; with the default cap and no repair. After each backup a prune may leave {} unused. *Perfect* is the backup alone in a store \
              of the same settings. Speed factors, MiB for each container read, are of restores as by default with 128 MiB of memory, of the last {} backups, each as it was the newest. The exact ratio is of \
              a store that never had but the {} backups that are kept in the end.",
