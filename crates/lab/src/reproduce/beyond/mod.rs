@@ -19,7 +19,7 @@ pub(super) const PAPER: Paper = Paper {
     name: "beyond",
     title: "Beyond the papers: restores that look ahead with a cache of chunks, other caps, and layout repair.",
     extents: [
-        "Backups of 1 GB on every data set; for layout repair 180 of '2year', 400 MB at first, in some 14 GiB of memory.",
+        "Backups of 1 GB on every data set; for layout repair 150 of '2year', 256 MB at first, in some 8 GiB of memory.",
         "Backups of 256 MB on every data set; for layout repair 60 of '2year', 256 MB at first.",
     ],
     parts: &[LOOK_AHEAD, CAPS, DEFAULT, repair::REPAIR],

@@ -51,7 +51,7 @@ impl Size {
         match extent {
             Extent::Quick => quick,
             Extent::Full => Self {
-                two_year: (400_000_000, 36),
+                two_year: (256_000_000, 30),
                 container_bytes: 2 << 20,
                 ..quick
             },
