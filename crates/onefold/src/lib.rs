@@ -44,7 +44,7 @@ pub use ingest::{
     StageStats, StreamPiece, StreamSource,
 };
 pub use monitor::{Monitor, WorkUnit};
-pub use optimize::{Budget, DueBackup, DueRepair, OptimizeReport, OptimizeRequest, Optimized, Repaired};
+pub use optimize::{DueBackup, DueRepair, OptimizeReport, OptimizeRequest, Optimized, Repaired};
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,

@@ -23,7 +23,7 @@ use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
 
-pub use reclaim::{Budget, Optimized, Repaired};
+pub use reclaim::{Optimized, Repaired};
 
 /// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
@@ -71,8 +71,8 @@ pub struct DueRepair {
     pub id: SessionId,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Plain bytes that may be copied, and what is usual.
-    pub budget: Budget,
+    /// Plain bytes that may be copied.
+    pub budget: u64,
 }
 
 /// With its series.
@@ -266,7 +266,6 @@ fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: Unix
         };
         let longest = backups.iter().map(|(_, backup)| len(backup)).max().unwrap_or(0);
         let is_full = |backup: &Backup| len(backup) >= longest.div_ceil(2);
-        let full = backups.iter().filter(|(_, backup)| is_full(backup)).count() as u64;
         let new: u128 = backups
             .iter()
             .map(|(_, backup)| u128::from(backup.totals.bytes_new))
@@ -274,15 +273,11 @@ fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: Unix
         let copied = backups.iter().filter_map(|(_, backup)| backup.rewritten);
         let copied: u128 = copied.map(u128::from).sum();
         let bytes = (new * u128::from(percent(series)) / 100).saturating_sub(copied);
-        let as_u64 = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
-        let budget = Budget {
-            bytes: as_u64(bytes),
-            usual: as_u64(new / u128::from(full.max(1))),
-        };
+        let budget = u64::try_from(bytes).unwrap_or(u64::MAX);
         let is_held = newest.hold_until.is_some_and(|until| until > now);
         let is_repaired = newest.rewritten.is_some_and(|copied| copied > 0);
         let is_free = newest.next.is_none() && !is_held && !is_repaired && !entry.is_in_doubt();
-        if budget.bytes > 0 && is_free && is_full(newest) {
+        if budget > 0 && is_free && is_full(newest) {
             let (id, bytes) = (entry.session(), len(newest));
             all.push((series, DueRepair { id, bytes, budget }));
         }

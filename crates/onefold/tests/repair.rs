@@ -150,7 +150,7 @@ fn what_is_set_for_a_series_is_done() {
     let report = store.optimize(&plain, &Monitor::default()).unwrap();
     let (id, done) = only(&report);
     assert!(done.is_done, "{done:?}");
-    assert_eq!((due[0].id, due[0].budget.bytes), (id, done.bytes_budget));
+    assert_eq!((due[0].id, due[0].budget), (id, done.bytes_budget));
     assert!(store.due_repairs(&plain).unwrap().is_empty());
 }
 

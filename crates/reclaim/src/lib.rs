@@ -44,7 +44,7 @@ pub use plan::{Limits, Unused};
 pub use preview::{Preview, preview};
 pub use progress::{Progress, Waiting, WaitingRole};
 pub use prune::{Context, PruneOptions, PruneReport, prune};
-pub use repair::{Budget, Repair, Repaired, repair};
+pub use repair::{Repair, Repaired, repair};
 pub use reverse::{Due, Optimized, optimize};
 pub use rewrite::{OptimizeOptions, complete};
 pub mod reserve;

@@ -267,13 +267,13 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
             "backup {} would be put in order: {}, of which {} might be copied",
             repair.id,
             bytes(repair.bytes),
-            bytes(repair.budget.bytes)
+            bytes(repair.budget)
         ))?;
         output.object(&DueRepair {
             message_type: "due_repair",
             snapshot_id: repair.id.get(),
             total_bytes: repair.bytes,
-            bytes_budget: repair.budget.bytes,
+            bytes_budget: repair.budget,
         })?;
     }
     if due.is_empty() && repairs.is_empty() {

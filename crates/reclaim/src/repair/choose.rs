@@ -3,21 +3,14 @@
 //! To restore a backup, each container that it needs is read about once, however little it needs of it [Lillibridge 5]. Copying what it
 //! needs of one into a container of its own neighbours saves that read, but for the part of a container that the copy fills. So what a
 //! copied byte saves is the more the less the container holds of the backup: those that hold least go first, until what may be
-//! copied is used up, or those that are left are full enough of it.
-//!
-//! How full is enough follows what may be copied. Who spends all of it each time has none left when much has changed at once, and has spent
-//! it on containers that were nearly full; so the less is left, the emptier a container must be.
+//! copied is used up, or those that are left are nearly full of it.
 
 use std::collections::BTreeSet;
 
 use types::ContainerId;
 
-/// Containers that hold so much of the backup, in percent of a full one, are left as they are, where next to nothing may be copied ...
-const ENOUGH_PERCENT_LEAST: u64 = 60;
-/// ... and where plenty may be.
-const ENOUGH_PERCENT_MOST: u64 = 90;
-/// Plenty is so many times what a backup usually stores anew.
-const PLENTY: u64 = 16;
+/// Containers that hold so much of the backup, in percent of a full one, are left as they are.
+const NEARLY_FULL_PERCENT: u64 = 90;
 /// At least this part of the reads is to be saved, or nothing is copied.
 const GAIN_PART: u64 = 100;
 
@@ -28,24 +21,6 @@ pub(super) struct Need {
     pub(super) container: ContainerId,
     /// Plain bytes of its chunks that the backup refers to, each once.
     pub(super) bytes: u64,
-}
-
-/// What may be copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// Plain bytes.
-    pub bytes: u64,
-    /// What a backup usually stores anew, in plain bytes.
-    pub usual: u64,
-}
-
-impl Budget {
-    fn enough_percent(self) -> u64 {
-        let plenty = self.usual.saturating_mul(PLENTY).max(1);
-        let span = ENOUGH_PERCENT_MOST - ENOUGH_PERCENT_LEAST;
-        let more = u128::from(self.bytes.min(plenty)) * u128::from(span) / u128::from(plenty);
-        ENOUGH_PERCENT_LEAST + u64::try_from(more).unwrap_or(span)
-    }
 }
 
 /// What is copied.
@@ -64,15 +39,15 @@ impl Choice {
     }
 }
 
-/// What is to be copied, of containers that have `full_bytes` plain bytes when they are full, within a budget. Nothing, where that
-/// saves next to no reads.
-pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice {
-    let enough = full_bytes / 100 * budget.enough_percent();
+/// What is to be copied, of containers that have `full_bytes` plain bytes when they are full, within `budget` bytes. Nothing, where
+/// that saves next to no reads.
+pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
+    let enough = full_bytes / 100 * NEARLY_FULL_PERCENT;
     let mut least: Vec<&Need> = needs.iter().filter(|need| need.bytes < enough).collect();
     least.sort_unstable_by_key(|need| (need.bytes, need.container));
     let mut choice = Choice::default();
     for need in least {
-        if choice.bytes + need.bytes > budget.bytes {
+        if choice.bytes + need.bytes > budget {
             break;
         }
         choice.bytes += need.bytes;
@@ -107,8 +82,7 @@ mod tests {
     }
 
     fn chosen(bytes: &[u64], budget: u64) -> (Vec<u32>, u64) {
-        let usual = 0;
-        let choice = choose(&needs(bytes), FULL, Budget { bytes: budget, usual });
+        let choice = choose(&needs(bytes), FULL, budget);
         let numbers = choice.containers.iter().map(|id| id.sequence.get());
         (numbers.collect(), choice.bytes)
     }
@@ -124,18 +98,6 @@ mod tests {
     #[test]
     fn what_is_nearly_full_stays() {
         assert_eq!(chosen(&[899, 900, 10, 20, 30], 5000), (vec![0, 2, 3, 4], 959));
-    }
-
-    /// The less may be copied beside what is usual, the emptier a container must be.
-    #[test]
-    fn how_full_is_enough_follows_the_budget() {
-        let needs = needs(&[10, 20, 599, 620, 740, 760, 899]);
-        let chosen = |bytes| {
-            let choice = choose(&needs, FULL, Budget { bytes, usual: 1000 });
-            choice.containers.len()
-        };
-        // 61, 62, 68, 75 and 90 percent are enough.
-        assert_eq!([700, 1300, 4500, 8000, 16_000].map(chosen), [3, 3, 4, 5, 7]);
     }
 
     #[test]

@@ -14,7 +14,6 @@ mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use container::ContainerError;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
 use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, ReclaimView, Session};
@@ -23,9 +22,9 @@ use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 use crate::error::{ReclaimError, Result};
 use crate::progress::OnlyCancel;
 use crate::prune::Context;
+use crate::reverse::is_gone as gone;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
-pub use choose::Budget;
 use choose::{Need, choose};
 use trees::{Done, Needs, Trees};
 
@@ -39,8 +38,8 @@ pub struct Repair {
     pub series: SeriesId,
     /// The backup: the newest of the series.
     pub backup: SessionId,
-    /// What may be copied.
-    pub budget: Budget,
+    /// How many plain bytes may be copied.
+    pub budget: u64,
     /// The storage's time: a hold until before it is over.
     pub now: UnixNanos,
 }
@@ -134,7 +133,7 @@ fn write(
     let mut found = Repaired {
         is_done: false,
         bytes: backup.streams.iter().map(|stream| stream.len).sum(),
-        bytes_budget: due.budget.bytes,
+        bytes_budget: due.budget,
         containers_before: physical,
         containers_after: physical,
         containers_least: needed.div_ceil(full_bytes),
@@ -278,18 +277,13 @@ fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
 /// Whether what is wrong is of this backup alone, and not of the storage.
 fn is_gone(source: &RecipeError) -> bool {
     match source {
-        RecipeError::Container(error) => error.is_damage() || matches!(error, ContainerError::NoSlot { .. }),
+        RecipeError::Container(error) => gone(error),
         _ => true,
     }
 }
 
 /// How many containers the backup needs, and which it leaves, as they are now. One that is known to be damaged is not touched.
-fn choice(
-    needs: &Needs,
-    view: &ReclaimView,
-    full_bytes: u64,
-    mut budget: Budget,
-) -> (u64, BTreeSet<ContainerId>) {
+fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u64, BTreeSet<ContainerId>) {
     let mut physical: BTreeMap<ContainerId, (u64, bool)> = BTreeMap::new();
     let mut chunks = 0u64;
     for (container, bytes) in &needs.bytes {
@@ -302,7 +296,7 @@ fn choice(
     }
     // What is left of it is there for the next one.
     let chunk_bytes = needs.bytes.values().sum::<u64>() / chunks.max(1);
-    budget.bytes = budget.bytes.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
+    let budget = budget.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
     let list: Vec<Need> = physical
         .iter()
         .filter(|(_, (_, is_whole))| *is_whole)

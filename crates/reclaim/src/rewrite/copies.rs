@@ -321,3 +321,37 @@ impl Reader<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use container::Compression;
+
+    use super::*;
+
+    /// How many chunks of 30 bytes each container gets, of 30 that are thought to take so many bytes.
+    fn chunks_of(weight: u64) -> Vec<usize> {
+        let session = SessionId::new(1).unwrap();
+        let packing = Packing {
+            region_bytes: 100,
+            compression: Compression::Off,
+            container_bytes: 250,
+        };
+        let container = Numbers::new(session).next(ContainerKind::Data).unwrap();
+        let mut numbers = Numbers::new(SessionId::new(2).unwrap());
+        let mut copies = Copies::new(ContainerKind::Data, packing);
+        for chunk in 0..30 {
+            let slot = Slot::new(chunk.into()).unwrap();
+            let from = ChunkLocation { container, slot };
+            let fingerprint = Fingerprint::from_bytes([chunk; 32]);
+            copies.add(&mut numbers, fingerprint, 30, from, weight).unwrap();
+        }
+        copies.containers.iter().map(|one| one.chunks.len()).collect()
+    }
+
+    #[test]
+    fn a_container_closes_where_a_region_does() {
+        // Regions of four chunks.
+        assert_eq!(chunks_of(30), [12, 12, 6]);
+        assert_eq!(chunks_of(15), [20, 10]);
+    }
+}

@@ -119,7 +119,10 @@ fn ratios(measured: &Measured, line: &Line) -> Vec<Row> {
     let judged = |row: Row, value: f64| {
         let row = row.value(value);
         if line.way == Way::Repair {
-            row.met(value >= EXACT_MIN, "something is stored twice")
+            row.met(
+                value >= EXACT_MIN,
+                "something is stored twice, or packs less well",
+            )
         } else {
             row
         }
