@@ -294,7 +294,6 @@ fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u
             chunks += u64::from(slots.count());
         }
     }
-    // What is left of it is there for the next one.
     let chunk_bytes = needs.bytes.values().sum::<u64>() / chunks.max(1);
     let budget = budget.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
     let list: Vec<Need> = physical
