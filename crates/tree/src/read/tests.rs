@@ -341,7 +341,8 @@ fn a_cold_large_file_is_read_past_the_page_cache() {
     let before = cached();
     let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
     assert!(content == data);
-    assert_eq!(cached(), before);
+    // The system may have taken some of it back.
+    assert!(cached() <= before, "{:?} of {before:?}", cached());
 }
 
 #[test]
