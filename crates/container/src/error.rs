@@ -258,4 +258,11 @@ impl ContainerError {
                 | Self::Storage(StorageError::Io { .. })
         )
     }
+
+    /// Whether what was asked for is damaged, or was pruned: nobody had pinned it, and who referred to it was rewritten or forgotten
+    /// meanwhile, or a revision that rewrote it has rotted. Otherwise the storage is to be asked again.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.is_damage() || matches!(self, Self::NoSlot { .. })
+    }
 }

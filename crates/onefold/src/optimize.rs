@@ -8,12 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use container::ContainerError;
 use format::manifest::Backup;
 use format::names;
 use format::series::Layout;
 use index::Index;
-use recipe::RecipeError;
 use reclaim::{Due, ReclaimError, Repair};
 use session::{ManifestEntry, ManifestList, Session};
 use types::{SeriesId, SessionId, UnixNanos};
@@ -36,6 +34,13 @@ pub struct OptimizeRequest {
     pub repair: Option<u16>,
     /// Threads that read and write containers; 0: one.
     pub workers: usize,
+}
+
+impl OptimizeRequest {
+    /// Whether backups of this series are asked for.
+    fn is_of(&self, series: SeriesId) -> bool {
+        self.series.is_none_or(|asked| asked == series)
+    }
 }
 
 /// What was done.
@@ -85,7 +90,7 @@ impl Store {
     /// # Errors
     /// Of the storage.
     pub fn due(&self, request: &OptimizeRequest) -> Result<Vec<DueBackup>> {
-        let (due, _) = self.find_due(request, self.env.clock.wall())?;
+        let (due, _) = self.find_due(request, &self.settings_for(request)?, self.env.clock.wall())?;
         Ok(due.into_iter().map(|(_, due)| due).collect())
     }
 
@@ -95,7 +100,7 @@ impl Store {
     /// # Errors
     /// Of the storage.
     pub fn due_repairs(&self, request: &OptimizeRequest) -> Result<Vec<DueRepair>> {
-        let (due, _) = self.find_repairs(request, self.env.clock.wall())?;
+        let due = self.find_repairs(request, &self.settings_for(request)?, self.env.clock.wall())?;
         Ok(due.into_iter().map(|(_, due)| due).collect())
     }
 
@@ -137,8 +142,10 @@ impl Store {
         report.completed = completed;
         report.warnings = warnings;
         let now = self.env.storage.head(&names::claim(session.id()))?.put_at;
-        let (all, damaged) = self.find_due(request, now)?;
-        report.warnings.extend(damaged);
+        let settings = self.settings_for(request)?;
+        report.warnings.extend_from_slice(&settings.damaged);
+        let (all, unread) = self.find_due(request, &settings, now)?;
+        report.warnings.extend(unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
         for (series, due) in all {
             let what = Due {
@@ -159,11 +166,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        let (repairs, damaged) = self.find_repairs(request, now)?;
-        report
-            .warnings
-            .extend(damaged.into_iter().filter(|_| request.live.is_some()));
-        for (series, due) in repairs {
+        for (series, due) in self.find_repairs(request, &settings, now)? {
             let what = Repair {
                 series,
                 backup: due.id,
@@ -186,34 +189,38 @@ impl Store {
         Ok(report)
     }
 
-    /// What is to be repaired at that time of the storage, and settings that cannot be read.
+    /// The settings that have a say.
+    fn settings_for(&self, request: &OptimizeRequest) -> Result<AllSettings> {
+        if request.live.is_some() && request.repair.is_some() {
+            return Ok(AllSettings::default());
+        }
+        AllSettings::read(self, |series| request.is_of(series))
+    }
+
+    /// What is to be repaired at that time of the storage.
     fn find_repairs(
         &self,
         request: &OptimizeRequest,
+        settings: &AllSettings,
         now: UnixNanos,
-    ) -> Result<(Vec<RepairOf>, Vec<String>)> {
-        let is_asked = |series| request.series.is_none_or(|asked| asked == series);
-        let settings = match request.repair {
-            None => AllSettings::read(self, is_asked)?,
-            Some(_) => AllSettings::default(),
-        };
+    ) -> Result<Vec<RepairOf>> {
         let percent = |series| {
             let (set, _) = settings.of(Some(series), None);
             let of_layout = (set.layout == Layout::Inline).then_some(set.repair_percent);
             request.repair.or(of_layout).unwrap_or(0)
         };
         let mut all = due_repairs(&self.manifests.list()?, &percent, now);
-        all.retain(|(series, _)| is_asked(*series));
-        Ok((all, settings.damaged))
+        all.retain(|(series, _)| request.is_of(*series));
+        Ok(all)
     }
 
-    /// What is due at that time of the storage; and settings that cannot be read, and backups that are not due for that reason.
-    fn find_due(&self, request: &OptimizeRequest, now: UnixNanos) -> Result<(Vec<DueOf>, Vec<String>)> {
-        let is_asked = |series| request.series.is_none_or(|asked| asked == series);
-        let settings = match request.live {
-            None => AllSettings::read(self, is_asked)?,
-            Some(_) => AllSettings::default(),
-        };
+    /// What is due at that time of the storage, and what is not because it cannot be read.
+    fn find_due(
+        &self,
+        request: &OptimizeRequest,
+        settings: &AllSettings,
+        now: UnixNanos,
+    ) -> Result<(Vec<DueOf>, Vec<String>)> {
         let live = |series| {
             let (set, _) = settings.of(Some(series), None);
             let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
@@ -221,8 +228,8 @@ impl Store {
         };
         let list = self.manifests.list()?;
         let mut all = due(&list, &live, now);
-        all.retain(|(series, _)| is_asked(*series));
-        let mut warnings = settings.damaged;
+        all.retain(|(series, _)| request.is_of(*series));
+        let mut warnings = Vec::new();
         // It may say of other roots, and what lower revisions reach may be gone.
         all.retain(|(series, due)| {
             let unread = list.unread_of(*series, due.id);
@@ -239,11 +246,8 @@ fn is_of_backup(error: &Error) -> bool {
     match error {
         Error::Reclaim(
             ReclaimError::NotRewritten { source, .. } | ReclaimError::NotRepaired { source, .. },
-        ) => match source {
-            RecipeError::Container(error) => is_gone(error),
-            _ => true,
-        },
-        Error::Reclaim(ReclaimError::Container(error)) => is_gone(error),
+        ) => source.is_gone(),
+        Error::Reclaim(ReclaimError::Container(error)) => error.is_gone(),
         Error::Reclaim(ReclaimError::TooLarge { .. }) => true,
         _ => false,
     }
@@ -281,11 +285,6 @@ fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: Unix
         }
     }
     all
-}
-
-/// Damaged; or pruned, after a backup that shares with this one was forgotten meanwhile, or was rewritten by a revision that rotted.
-fn is_gone(error: &ContainerError) -> bool {
-    error.is_damage() || matches!(error, ContainerError::NoSlot { .. })
 }
 
 /// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was

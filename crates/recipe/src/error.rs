@@ -133,3 +133,14 @@ pub enum RecipeError {
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl RecipeError {
+    /// Whether what is wrong is of what was read, not of the storage: [`ContainerError::is_gone`], or nodes that are not as they should be.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Container(error) => error.is_gone(),
+            _ => true,
+        }
+    }
+}

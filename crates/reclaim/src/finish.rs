@@ -141,7 +141,7 @@ pub(crate) fn epoch(
         return Err(ReclaimError::Overtaken);
     }
     close(context, &removed, old)?;
-    hook_again(context, session, &done.kept)?;
+    hook_again(context, session.id(), &done.kept)?;
     refused.map_or(Ok(census), Err)
 }
 
@@ -150,15 +150,16 @@ fn is_open(sealer: &Sealer, epoch: Epoch) -> Result<bool> {
     Ok(Epochs::list(sealer)?.open() == Some(epoch))
 }
 
-/// Containers that were rewritten may have lost the fingerprints that led to them.
-fn hook_again(context: &Context<'_>, session: &Session, kept: &[ContainerId]) -> Result<()> {
+/// Look-ups find containers that were rewritten, which may have lost the fingerprints that led to them, and what was copied where it is
+/// now, which is newer than where it was. `by` is the session that rewrote them.
+pub(crate) fn hook_again(context: &Context<'_>, by: SessionId, rewritten: &[ContainerId]) -> Result<()> {
     let Some(index) = context.index else { return Ok(()) };
-    let mut views = Vec::with_capacity(kept.len());
-    for id in kept {
+    let mut views = Vec::with_capacity(rewritten.len());
+    for id in rewritten {
         views.extend(sweep::catalog(context.containers, *id, context.progress)?);
     }
     if !views.is_empty() {
-        index.add_rewritten(session.id(), views.iter().map(std::convert::AsRef::as_ref))?;
+        index.add_rewritten(by, views.iter().map(AsRef::as_ref))?;
     }
     Ok(())
 }

@@ -22,7 +22,6 @@ use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 use crate::error::{ReclaimError, Result};
 use crate::progress::OnlyCancel;
 use crate::prune::Context;
-use crate::reverse::is_gone as gone;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
 use choose::{Need, choose};
@@ -170,7 +169,7 @@ fn write(
         match target(&mut trees, entry) {
             Ok(changed) => targets.extend(changed),
             // It keeps what it has, as a held one does.
-            Err(ReclaimError::NotRepaired { backup, source }) if backup != due.backup && is_gone(&source) => {
+            Err(ReclaimError::NotRepaired { backup, source }) if backup != due.backup && source.is_gone() => {
                 context.progress.warn(&format!(
                     "backup {backup} goes on referring to what it has, for it cannot be rewritten: {source}; run `check`"
                 ));
@@ -272,14 +271,6 @@ fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
 /// The container that has the slots of one now.
 fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
     view.moved_to(container).unwrap_or(container)
-}
-
-/// Whether what is wrong is of this backup alone, and not of the storage.
-fn is_gone(source: &RecipeError) -> bool {
-    match source {
-        RecipeError::Container(error) => gone(error),
-        _ => true,
-    }
 }
 
 /// How many containers the backup needs, and which it leaves, as they are now. One that is known to be damaged is not touched.

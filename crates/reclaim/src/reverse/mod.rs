@@ -21,7 +21,6 @@ use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite
 use crate::slots::SlotMap;
 
 use matches::Matches;
-pub(crate) use shared::is_gone;
 use trees::{Counts, Trees};
 
 /// A backup that is to become archival.

@@ -4,7 +4,6 @@
 //! that is passed over here is stored twice, no more; so the archival backups of other series are not asked, of which there may be
 //! thousands.
 
-use container::ContainerError;
 use format::manifest::Backup;
 use recipe::RecipeError;
 use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
@@ -54,7 +53,7 @@ pub(super) fn of<'a>(
         for (session, backup) in backups {
             match mark::backup(&mut walk, backup, &mut meeting) {
                 Err(WalkError::Interrupted) => return Err(ReclaimError::Interrupted),
-                Err(WalkError::Recipe(RecipeError::Container(error))) if !is_gone(&error) => {
+                Err(WalkError::Recipe(RecipeError::Container(error))) if !error.is_gone() => {
                     return Err(error.into());
                 }
                 // What it shares with it is stored twice, perhaps.
@@ -66,9 +65,4 @@ pub(super) fn of<'a>(
         }
     }
     Ok(meeting.met)
-}
-
-/// Damaged; or pruned, for nobody has pinned it: it was rewritten or forgotten meanwhile, or a revision that rewrote it has rotted.
-pub(crate) fn is_gone(error: &ContainerError) -> bool {
-    error.is_damage() || matches!(error, ContainerError::NoSlot { .. })
 }

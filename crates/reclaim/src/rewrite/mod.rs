@@ -20,8 +20,8 @@ use session::{
 use types::{ContainerId, ContainerKind, Revision, SeriesId, SessionId};
 
 use crate::error::Result;
+use crate::finish::hook_again;
 use crate::prune::Context;
-use crate::sweep;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use nodes::NodeWriter;
@@ -278,7 +278,7 @@ fn publish_all(
         }
         stand.push(now);
     }
-    hook(context, rewrite, put)?;
+    hook_again(context, rewrite, put)?;
     if !targets.is_unsure && !stand.contains(&Standing::Waits) {
         context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;
     }
@@ -315,17 +315,4 @@ fn publish(context: &Context<'_>, beside: &Session, target: &Target) -> Result<S
         Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. }) => Ok(Standing::Other),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Look-ups find what was copied where it is now, which is newer than where it was.
-fn hook(context: &Context<'_>, rewrite: SessionId, put: &[ContainerId]) -> Result<()> {
-    let Some(index) = context.index.filter(|_| !put.is_empty()) else {
-        return Ok(());
-    };
-    let mut views = Vec::with_capacity(put.len());
-    for id in put {
-        views.extend(sweep::catalog(context.containers, *id, context.progress)?);
-    }
-    index.add_rewritten(rewrite, views.iter().map(AsRef::as_ref))?;
-    Ok(())
 }
