@@ -254,7 +254,7 @@ fn is_of_backup(error: &Error) -> bool {
 }
 
 /// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
-/// have stored anew since the last one that was. A backup that is shorter than half of the longest one is taken for an incremental
+/// have stored anew, less what was copied for them. What the first one stored counts for itself alone. A backup that is shorter than half of the longest one is taken for an incremental
 /// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
 fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: UnixNanos) -> Vec<RepairOf> {
     let mut series: BTreeMap<SeriesId, Vec<(&ManifestEntry, &Backup)>> = BTreeMap::new();
@@ -270,16 +270,21 @@ fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: Unix
         };
         let longest = backups.iter().map(|(_, backup)| len(backup)).max().unwrap_or(0);
         let is_full = |backup: &Backup| len(backup) >= longest.div_ceil(2);
-        let is_repaired = |backup: &Backup| backup.rewritten.is_some_and(|copied| copied > 0);
-        let since = backups
-            .iter()
-            .rev()
-            .take_while(|(_, backup)| !is_repaired(backup));
-        let new: u128 = since.map(|(_, backup)| u128::from(backup.totals.bytes_new)).sum();
-        let budget = u64::try_from(new * u128::from(percent(series)) / 100).unwrap_or(u64::MAX);
+        let is_repaired = newest.rewritten.is_some_and(|copied| copied > 0);
+        let percent = u128::from(percent(series));
+        let counted = if backups.len() > 1 {
+            &backups[1..]
+        } else {
+            &backups[..]
+        };
+        let budget = counted.iter().fold(0u64, |left, (_, backup)| {
+            let more = u128::from(backup.totals.bytes_new) * percent / 100;
+            let all = left.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+            all.saturating_sub(backup.rewritten.unwrap_or(0))
+        });
         let is_held = newest.hold_until.is_some_and(|until| until > now);
         let is_free = newest.next.is_none() && !is_held && !entry.is_in_doubt();
-        if budget > 0 && is_free && is_full(newest) {
+        if budget > 0 && is_free && !is_repaired && is_full(newest) {
             let (id, bytes) = (entry.session(), len(newest));
             all.push((series, DueRepair { id, bytes, budget }));
         }

@@ -205,11 +205,12 @@ fn chunks_of_merged_containers_are_followed_by_either_name() {
     back_up_bytes(&machine.open(), "/first", &first, &How::plain()).unwrap();
     prune(&machine.open(), &everything(), "merges");
     assert!(!stubs(&machine).is_empty());
-    // ... and by those of what they were merged into.
+    // ... and by those of what they were merged into: an index that is made anew knows no other.
+    machine.open().rebuild_index(&Monitor::default()).unwrap();
     let rest = noise(950, 100 << 10);
     let second: Vec<u8> = small
         .iter()
-        .flat_map(|one| [one.as_slice(), &rest[..8 << 10]].concat())
+        .flat_map(|one| [&one[..4 << 10], &rest[..8 << 10]].concat())
         .collect();
     let made = back_up_bytes(&machine.open(), "/second", &second, &How::plain()).unwrap();
     prune(&machine.open(), &everything(), "before");

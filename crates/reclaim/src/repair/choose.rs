@@ -2,15 +2,21 @@
 //!
 //! To restore a backup, each container that it needs is read about once, however little it needs of it [Lillibridge 5]. Copying what it
 //! needs of one into a container of its own neighbours saves that read, but for the part of a container that the copy fills. So what a
-//! copied byte saves is the more the less the container holds of the backup: those that hold least go first, until what may be
-//! copied is used up, or those that are left are nearly full of it.
+//! copied byte saves is the more the less the container holds of the backup: those that hold least go first. Those that are
+//! rather full save little for what they take, which may be wanted more when the next backup has scattered its own changes: they go
+//! only where more than a reserve is left. And what is copied ends where a container of copies does, or nearly: one that is
+//! hardly begun is a read for next to nothing.
 
 use std::collections::BTreeSet;
 
 use types::ContainerId;
 
 /// Containers that hold so much of the backup, in percent of a full one, are left as they are.
-const NEARLY_FULL_PERCENT: u64 = 90;
+const NEARLY_FULL_PERCENT: u64 = 95;
+/// Those that hold so much leave the reserve.
+const RATHER_FULL_PERCENT: u64 = 80;
+/// The reserve: this part of the backup.
+const RESERVE_PART: u64 = 10;
 /// At least this part of the reads is to be saved, or nothing is copied.
 const GAIN_PART: u64 = 100;
 
@@ -32,32 +38,45 @@ pub(super) struct Choice {
     pub(super) bytes: u64,
 }
 
-impl Choice {
-    /// Containers that are read less, where a full one has so many plain bytes.
-    fn saved(&self, full_bytes: u64) -> u64 {
-        (self.containers.len() as u64).saturating_sub(self.bytes.div_ceil(full_bytes.max(1)))
+/// What is to be copied, of containers that have `full_bytes` plain bytes when they are full, within `budget` bytes: as many of
+/// those that hold least as save most reads. Nothing, where that saves next to none.
+pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
+    let percent = |percent| full_bytes / 100 * percent;
+    let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
+    let all: u64 = needs.iter().map(|need| need.bytes).sum();
+    let beyond_reserve = budget.saturating_sub(all / RESERVE_PART);
+    let mut least: Vec<&Need> = needs.iter().filter(|need| need.bytes < nearly).collect();
+    least.sort_unstable_by_key(|need| (need.bytes, need.container));
+    let (mut bytes, mut best) = (0, (0, 0));
+    for (count, need) in (1..).zip(&least) {
+        bytes += need.bytes;
+        let may = if need.bytes < rather {
+            budget
+        } else {
+            beyond_reserve
+        };
+        if bytes > may {
+            break;
+        }
+        let saved = saved(count, bytes, full_bytes);
+        if saved > best.0 {
+            best = (saved, count);
+        }
+    }
+    let (saved, count) = best;
+    if saved < (needs.len() as u64 / GAIN_PART).max(1) {
+        return Choice::default();
+    }
+    let chosen = least.iter().take(count);
+    Choice {
+        containers: chosen.clone().map(|need| need.container).collect(),
+        bytes: chosen.map(|need| need.bytes).sum(),
     }
 }
 
-/// What is to be copied, of containers that have `full_bytes` plain bytes when they are full, within `budget` bytes. Nothing, where
-/// that saves next to no reads.
-pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
-    let enough = full_bytes / 100 * NEARLY_FULL_PERCENT;
-    let mut least: Vec<&Need> = needs.iter().filter(|need| need.bytes < enough).collect();
-    least.sort_unstable_by_key(|need| (need.bytes, need.container));
-    let mut choice = Choice::default();
-    for need in least {
-        if choice.bytes + need.bytes > budget {
-            break;
-        }
-        choice.bytes += need.bytes;
-        choice.containers.insert(need.container);
-    }
-    let worth = (needs.len() as u64 / GAIN_PART).max(1);
-    if choice.saved(full_bytes) < worth {
-        return Choice::default();
-    }
-    choice
+/// How many reads it saves that so many containers are left.
+fn saved(containers: usize, bytes: u64, full_bytes: u64) -> u64 {
+    (containers as u64).saturating_sub(bytes.div_ceil(full_bytes.max(1)))
 }
 
 #[cfg(test)]
@@ -89,15 +108,41 @@ mod tests {
 
     #[test]
     fn those_that_hold_least_go_first() {
-        let bytes = [1000, 300, 20, 700, 10, 400];
+        let bytes = [1000, 300, 20, 500, 10, 400];
         assert_eq!(chosen(&bytes, 500), (vec![1, 2, 4], 330));
         assert_eq!(chosen(&bytes, 730), (vec![1, 2, 4, 5], 730));
-        assert_eq!(chosen(&bytes, 5000), (vec![1, 2, 3, 4, 5], 1430));
+        assert_eq!(chosen(&bytes, 9), (vec![], 0));
     }
 
     #[test]
-    fn what_is_nearly_full_stays() {
-        assert_eq!(chosen(&[899, 900, 10, 20, 30], 5000), (vec![0, 2, 3, 4], 959));
+    fn what_is_copied_ends_where_a_container_does() {
+        // The fourth would fill a second container.
+        assert_eq!(
+            chosen(&[10, 400, 500, 510, 1000, 1000], 2000),
+            (vec![0, 1, 2], 910)
+        );
+        // Two more are worth it.
+        assert_eq!(
+            chosen(&[10, 400, 500, 510, 520, 530, 1000, 1000], 3000),
+            (vec![0, 1, 2, 3, 4], 1940)
+        );
+    }
+
+    #[test]
+    fn rather_full_ones_go_where_more_than_the_reserve_may_be_copied() {
+        // The reserve is 400 bytes.
+        let bytes = [800, 100, 50, 1000, 1000, 1050];
+        assert_eq!(chosen(&bytes, 1349), (vec![1, 2], 150));
+        assert_eq!(chosen(&bytes, 1350), (vec![0, 1, 2], 950));
+        // One that is less full leaves none.
+        let bytes = [799, 100, 50, 1000, 1000, 1051];
+        assert_eq!(chosen(&bytes, 949), (vec![0, 1, 2], 949));
+    }
+
+    #[test]
+    fn nearly_full_ones_stay() {
+        assert_eq!(chosen(&[949, 30, 20, 1000], 5000), (vec![0, 1, 2], 999));
+        assert_eq!(chosen(&[950, 30, 20, 1000], 5000), (vec![1, 2], 50));
     }
 
     #[test]
