@@ -43,7 +43,7 @@ pub(super) struct Trees<'a, 'b> {
 /// What was looked at.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Where copied chunks are now, by where they were, whatever name a node has for that.
+    /// Where copied chunks are now, by where they were: whatever name a node has for that, opening it says the container's of now.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,
@@ -164,8 +164,7 @@ impl Trees<'_, '_> {
         if !self.chosen.contains(&now(self.view, place.container)) {
             return Ok(None);
         }
-        let settled = self.settled(place)?;
-        if let Some(now) = self.done.moved.get(&settled) {
+        if let Some(now) = self.done.moved.get(&place) {
             return Ok(Some(*now));
         }
         if !self.is_repaired {
@@ -179,22 +178,8 @@ impl Trees<'_, '_> {
                 .add(self.numbers, child.fingerprint, len, place, weight)
         });
         let now = now.ok_or(too_large)?;
-        self.done.moved.insert(settled, now);
+        self.done.moved.insert(place, now);
         Ok(Some(now))
-    }
-
-    /// The place of a chunk in the container that has it now: one that was merged has two names.
-    fn settled(&self, place: ChunkLocation) -> Result<ChunkLocation> {
-        if self.view.moved_to(place.container).is_none() {
-            return Ok(place);
-        }
-        let view = self.containers.catalog(place.container);
-        let view = view.map_err(|error| self.broken(error.into()))?;
-        let entry = view.position(place.slot).and_then(|at| view.entries().get(at));
-        Ok(entry.map_or(place, |entry| ChunkLocation {
-            container: view.id(),
-            slot: entry.slot,
-        }))
     }
 
     /// What so many bytes of a container take: as much as all of it on average.
