@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use common::archival::optimize;
 use common::pruning::{Stage, assert_stages, everything, everything_apart};
 use common::reclaimer::Reclaimer;
 use common::{Asked, How, Process, Request, back_up_bytes, noise};
@@ -20,7 +21,7 @@ use onefold::{
 use session::Session;
 
 /// Requests, by kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cost {
     lists: usize,
     gets: usize,
@@ -40,6 +41,18 @@ impl Cost {
             puts: count(&|asked| asked == Asked::Put),
             deletes: count(&|asked| asked == Asked::Delete),
             barriers: count(&|asked| asked == Asked::Barrier),
+        }
+    }
+
+    /// This, and so many times something else.
+    fn and(self, times: usize, each: Self) -> Self {
+        Self {
+            lists: self.lists + times * each.lists,
+            gets: self.gets + times * each.gets,
+            others: self.others + times * each.others,
+            puts: self.puts + times * each.puts,
+            deletes: self.deletes + times * each.deletes,
+            barriers: self.barriers + times * each.barriers,
         }
     }
 }
@@ -201,6 +214,58 @@ fn forgetting_many_waits_as_long_as_forgetting_one() {
             "{cost:?}"
         );
     }
+}
+
+/// What forgetting the oldest backups of a hybrid store asks for, and the prune after it.
+fn expiry(base: &Process, count: usize) -> [Cost; 2] {
+    let machine = Process::on(base.storage.crash(CrashPolicy::KeepAll), base.clock.clone(), 14).striding();
+    let store = machine.open();
+    let backups = store.snapshots().unwrap().snapshots;
+    let ids = backups[..count].iter().map(|snapshot| snapshot.id.to_string());
+    let request = ForgetRequest {
+        what: ForgetWhat::Named(ids.collect()),
+        is_dry_run: false,
+        even_unread: false,
+    };
+    drop(machine.watched.take_requests());
+    store.forget(&request, &Monitor::default()).unwrap();
+    let forgetting = Cost::of(&machine.watched.take_requests());
+    let report = store.prune(&everything_apart(), &Monitor::default()).unwrap().0;
+    assert_eq!((report.epochs, report.bytes_copied), (1, 0), "{report:?}");
+    assert!(report.containers_removed >= count as u64, "{report:?}");
+    [forgetting, Cost::of(&machine.watched.take_requests())]
+}
+
+/// Each backup has a tombstone, marks and containers of its own; what a run waits for and looks at besides is the same.
+#[test]
+fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
+    let base = Process::new(14);
+    base.init();
+    let part = |n: u64| noise(100 + n, 24 << 10);
+    for n in 0..24 {
+        back_up(&base, "/image", &[n, n + 1, n + 2].map(part).concat());
+        optimize(&base.open(), 1);
+    }
+    prune(&base, &everything_apart());
+    let each = Cost {
+        // The folders of its containers, those of catalogs for what is dead and for what goes.
+        lists: 5,
+        gets: 1,
+        others: 3,
+        puts: 1,
+        deletes: 5,
+        barriers: 0,
+    };
+    let forgetting = Cost {
+        puts: 1,
+        ..Cost::default()
+    };
+    let [few, more, most] = [2, 11, 20].map(|count| expiry(&base, count));
+    for (at, each) in [forgetting, each].into_iter().enumerate() {
+        assert_eq!(more[at], few[at].and(9, each));
+        assert_eq!(most[at], few[at].and(18, each));
+    }
+    assert_eq!((few[0].barriers, few[1].barriers), (2, 8), "{few:?}");
 }
 
 #[test]

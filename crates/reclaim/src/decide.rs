@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use container::CatalogView;
+use container::{CatalogView, Containers};
 use env::StorageError;
 use format::names;
 use format::reclaim::{ContainerSlots, LeftSlots, Moved, SmallContainer};
@@ -111,6 +111,13 @@ pub(crate) fn decide(
             deciding.one(slots)?;
         }
     }
+    let whole = &deciding.whole;
+    let bytes = object::several(whole.len(), |at| {
+        stored_len(context.containers, whole[at].0.container)
+    })?;
+    for ((_, of_one), bytes) in deciding.whole.iter_mut().zip(bytes) {
+        *of_one = bytes;
+    }
     deciding.choose(ground.stored_bytes, ground.limits)
 }
 
@@ -119,8 +126,7 @@ impl Deciding<'_> {
         let id = condemned.container;
         let in_use = self.live.get(id);
         if condemned.slots.is_none() && in_use.is_none() {
-            let bytes = self.stored_len(id)?;
-            self.whole.push((condemned.clone(), bytes));
+            self.whole.push((condemned.clone(), 0));
             return Ok(());
         }
         if let (None, Some(known)) = (
@@ -362,29 +368,27 @@ impl Deciding<'_> {
         };
         Ok(Some(Trimmable { dead, bytes, copied }))
     }
+}
 
-    /// Stored bytes of a container, all copies; 0 where it is gone.
-    fn stored_len(&self, id: ContainerId) -> Result<u64> {
-        let storage = &self.context.containers.env().storage;
-        let len = |generation| match storage.head(&names::container(id, generation)) {
-            Ok(meta) => Ok(Some(meta.len * copies(id))),
-            Err(StorageError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        };
-        if let Some(len) = len(Generation::FIRST)? {
-            return Ok(len);
-        }
-        match self.context.containers.generations(id)?.pop() {
-            // Trimmed, there is more of it than its own object.
-            Some(generation) if !id.kind.is_mirrored() => {
-                match self.context.containers.generation(id, generation) {
-                    Ok(view) => Ok(view.stored_bytes()),
-                    Err(_) => Ok(len(generation)?.unwrap_or(0)),
-                }
-            }
-            Some(generation) => Ok(len(generation)?.unwrap_or(0)),
-            None => Ok(0),
-        }
+/// Stored bytes of a container, all copies; 0 where it is gone.
+fn stored_len(containers: &Containers, id: ContainerId) -> Result<u64> {
+    let storage = &containers.env().storage;
+    let len = |generation| match storage.head(&names::container(id, generation)) {
+        Ok(meta) => Ok(Some(meta.len * copies(id))),
+        Err(StorageError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    if let Some(len) = len(Generation::FIRST)? {
+        return Ok(len);
+    }
+    match containers.generations(id)?.pop() {
+        // Trimmed, there is more of it than its own object.
+        Some(generation) if !id.kind.is_mirrored() => match containers.generation(id, generation) {
+            Ok(view) => Ok(view.stored_bytes()),
+            Err(_) => Ok(len(generation)?.unwrap_or(0)),
+        },
+        Some(generation) => Ok(len(generation)?.unwrap_or(0)),
+        None => Ok(0),
     }
 }
 

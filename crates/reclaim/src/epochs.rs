@@ -14,6 +14,7 @@ use object::{ObjectError, Sealer};
 use types::{Epoch, ObjectName, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
+use crate::objects;
 use crate::progress::Progress;
 
 /// The epochs that have lists.
@@ -167,9 +168,11 @@ pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
     }
 }
 
-/// As [`delete`], of many.
+/// As [`delete`], of many, several at once.
 pub(crate) fn delete_all(sealer: &Sealer, names: &[ObjectName]) -> Result<()> {
-    names.iter().try_for_each(|name| delete(sealer, name))
+    let doomed: Vec<_> = names.iter().map(|name| (name.clone(), 0)).collect();
+    objects::delete(&*sealer.env().storage, &doomed)?;
+    Ok(())
 }
 
 /// Whether a higher epoch exists: then this one is void, or another has finished it.

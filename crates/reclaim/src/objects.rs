@@ -3,7 +3,7 @@
 //! Who deletes may be one of several, and may have been here before: what is gone already is fine.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use container::CatalogView;
@@ -11,10 +11,11 @@ use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, ObjectName, SessionId};
 
-/// Deletes that are worth threads of their own.
-const THREADED_MIN: usize = 32;
-/// Threads that delete: a remote storage answers them all at once, a local disk gains little.
-const THREADS: usize = 4;
+/// So many deletes are worth another thread.
+const A_THREAD_MIN: usize = 8;
+/// Threads that delete: a remote storage answers them all at once; of a local one each waits while the disk takes back what it
+/// has freed.
+const THREADS_MAX: usize = 8;
 
 /// One generation's copies, and the bytes of each that there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -155,44 +156,30 @@ pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, St
 }
 
 fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
-    if doomed.len() < THREADED_MIN {
-        return delete_some(storage, doomed, &AtomicBool::new(false));
-    }
-    let (failed, freed) = (AtomicBool::new(false), AtomicU64::new(0));
-    thread::scope(|scope| {
-        let shares = doomed.chunks(doomed.len().div_ceil(THREADS));
-        let threads: Vec<_> = shares
-            .map(|share| {
-                scope.spawn(|| {
-                    delete_some(storage, share, &failed).map(|bytes| {
-                        freed.fetch_add(bytes, Ordering::Relaxed);
-                    })
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().expect("a deleting thread does not panic"))
-    })?;
-    Ok(freed.into_inner())
-}
-
-fn delete_some(storage: &dyn Storage, doomed: &[Doomed], failed: &AtomicBool) -> Result<u64, StorageError> {
-    let mut freed = 0;
-    for (name, len) in doomed {
-        if failed.load(Ordering::Relaxed) {
-            break;
-        }
-        match storage.delete(name) {
-            Ok(()) => freed += len,
-            Err(StorageError::NotFound { .. }) => {}
-            Err(error) => {
-                failed.store(true, Ordering::Relaxed);
-                return Err(error);
+    let (next, freed) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let worker = || {
+        while let Some((name, len)) = doomed.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match storage.delete(name) {
+                Ok(()) => _ = freed.fetch_add(*len, Ordering::Relaxed),
+                Err(StorageError::NotFound { .. }) => {}
+                Err(error) => {
+                    // The others end with what they are at.
+                    next.store(doomed.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
             }
         }
-    }
-    Ok(freed)
+        Ok(())
+    };
+    let threads = (doomed.len() / A_THREAD_MIN).clamp(1, THREADS_MAX);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+        let own = worker();
+        let each = workers.into_iter();
+        let others = each.map(|worker| worker.join().expect("a deleting thread does not panic"));
+        others.fold(own, Result::and)
+    })?;
+    Ok(freed.into_inner())
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub(crate) use trimming::can_trim;
 const ROUNDS_MAX: usize = 5;
 /// Deletes that are gathered over folders.
 const DOOMED_MAX: usize = 1024;
+/// Folders that are listed before what is in them goes.
+const FOLDERS_MAX: usize = 64;
 
 /// How a list is executed.
 #[derive(Clone, Copy)]
@@ -104,6 +106,15 @@ fn folders<'a, 'b>(list: &'a [&'b ContainerSlots]) -> impl Iterator<Item = &'a [
     list.chunk_by(|a, b| (a.container.session, a.container.kind) == (b.container.session, b.container.kind))
 }
 
+/// What is stored of the containers of one folder.
+fn list_folder(storage: &dyn Storage, folder: &[&ContainerSlots]) -> Result<BTreeMap<ContainerId, Objects>> {
+    let wanted: Vec<ContainerId> = folder.iter().map(|entry| entry.container).collect();
+    let Some(first) = wanted.first() else {
+        return Ok(BTreeMap::new());
+    };
+    Ok(objects::list(storage, first.session, first.kind, &wanted)?)
+}
+
 struct Run<'a> {
     containers: &'a Containers,
     storage: &'a dyn Storage,
@@ -162,13 +173,15 @@ impl Run<'_> {
     fn remove_whole(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let whole: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_none()).copied().collect();
         let (mut doomed, mut gone) = (Vec::new(), Vec::new());
-        for folder in folders(&whole) {
+        let each: Vec<_> = folders(&whole).collect();
+        for some in each.chunks(FOLDERS_MAX) {
             self.check_cancelled()?;
-            for (id, found) in self.list(folder)? {
+            let listed = object::several(some.len(), |at| list_folder(self.storage, some[at]))?;
+            for (id, found) in listed.into_iter().flatten() {
                 doomed.extend(found.but(id, None));
                 self.out.removed += 1;
             }
-            gone.extend(folder.iter().map(|entry| entry.container));
+            gone.extend(some.iter().copied().flatten().map(|entry| entry.container));
             if doomed.len() >= DOOMED_MAX {
                 self.delete(&mut doomed, &mut gone)?;
             }
@@ -187,14 +200,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn list(&self, folder: &[&ContainerSlots]) -> Result<BTreeMap<ContainerId, Objects>> {
-        let wanted: Vec<ContainerId> = folder.iter().map(|entry| entry.container).collect();
-        let Some(first) = wanted.first() else {
-            return Ok(BTreeMap::new());
-        };
-        Ok(objects::list(self.storage, first.session, first.kind, &wanted)?)
-    }
-
     /// Rewrites the containers of which a part is listed, and looks again until nobody came between.
     fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
@@ -207,7 +212,7 @@ impl Run<'_> {
             }
             let mut again = Vec::new();
             for folder in folders(&open) {
-                let found = self.list(folder)?;
+                let found = list_folder(self.storage, folder)?;
                 for entry in folder {
                     self.check_cancelled()?;
                     let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());

@@ -221,12 +221,12 @@ pub(crate) fn dead(
     let sources = swept.iter().flat_map(|id| moves.sources(*id));
     let sources = sources.map(|moved| moved.from.session);
     let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).chain(sources).collect();
-    for session in sessions {
-        if !merged.alive.contains(&session) && is_ended(session) {
-            let copies = listed_kind(containers, session, ContainerKind::Catalog)?;
-            dead.extend(copies.into_iter().map(|id| entry(id, None)));
-        }
-    }
+    let is_over = |session: &SessionId| !merged.alive.contains(session) && is_ended(*session);
+    let over: Vec<SessionId> = sessions.into_iter().filter(is_over).collect();
+    let copies = object::several(over.len(), |at| {
+        listed_kind(containers, over[at], ContainerKind::Catalog)
+    })?;
+    dead.extend(copies.into_iter().flatten().map(|id| entry(id, None)));
     dead.sort_unstable_by_key(|slots| slots.container);
     dead.dedup_by_key(|slots| slots.container);
     Ok(Swept { dead, is_partial })

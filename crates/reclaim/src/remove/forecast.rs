@@ -11,7 +11,7 @@ use types::{ContainerId, Generation};
 
 use super::merging::{dead_of, lost_generation};
 use super::trimming::Trim;
-use super::{Executed, Execution, Run, folders, passes};
+use super::{Executed, Execution, Run, folders, list_folder, passes};
 use crate::compact::{self, Packing, Part, is_rid_of};
 use crate::decide::copies;
 use crate::error::Result;
@@ -42,7 +42,7 @@ impl Run<'_> {
     fn foresee_whole(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let whole: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_none()).copied().collect();
         for folder in folders(&whole) {
-            for (id, found) in self.list(folder)? {
+            for (id, found) in list_folder(self.storage, folder)? {
                 self.out.freed_bytes += bytes(&found.but(id, None));
                 self.out.removed += 1;
             }
@@ -142,7 +142,7 @@ impl Run<'_> {
         let is_part = |entry: &&&ContainerSlots| entry.slots.is_some() && !merged.contains(&entry.container);
         let parts: Vec<&ContainerSlots> = list.iter().filter(is_part).copied().collect();
         for folder in folders(&parts) {
-            let mut found = self.list(folder)?;
+            let mut found = list_folder(self.storage, folder)?;
             for entry in folder {
                 let objects = found.remove(&entry.container);
                 if let Some((objects, highest)) = objects.and_then(with_highest) {
