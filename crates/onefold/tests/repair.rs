@@ -5,7 +5,7 @@ mod common;
 
 use common::pruning::{everything, forget, prune_after_crash};
 use common::scattered::{PIECE, Scattered, hold, only, repair, scattered, stored};
-use common::{How, Process, assert_sound, back_up_bytes, snapshot};
+use common::{Asked, How, Process, Request, assert_sound, back_up_bytes, snapshot};
 use onefold::{Monitor, OptimizeRequest, Repaired, SettingsChange};
 
 const NAME: &str = "/image";
@@ -43,6 +43,34 @@ fn the_newest_backup_is_put_in_order_and_nothing_is_stored_twice() {
     let elsewhere = back_up_bytes(&machine.open(), "/elsewhere", &bytes, &How::plain()).unwrap();
     assert_eq!(elsewhere.totals.bytes_new, 0, "{:?}", elsewhere.totals);
     series.assert_all(&machine, &[], "at the end");
+}
+
+/// Barriers, listings of manifests, and revisions put, by a repair of a series of so many backups.
+fn published(count: usize) -> (usize, usize, usize) {
+    let machine = Process::new(3).striding();
+    machine.init();
+    scattered(&machine, NAME, count);
+    let store = machine.open();
+    drop(machine.watched.take_requests());
+    assert!(only(&repair(&store, 1000)).1.is_done);
+    let requests = machine.watched.take_requests();
+    let of = |asked: Asked| requests.iter().filter(move |request| request.asked == asked);
+    let is_revision = |request: &&Request| request.is_in("backups") && request.name.ends_with(".1");
+    let barriers = of(Asked::Barrier).count();
+    let listings = of(Asked::List).filter(|request| request.name.starts_with("backups"));
+    (
+        barriers,
+        listings.count(),
+        of(Asked::Put).filter(is_revision).count(),
+    )
+}
+
+#[test]
+fn barriers_and_listings_do_not_grow_with_the_backups_that_are_rewritten() {
+    let ((barriers, listings, few), (same_barriers, same_listings, many)) = (published(3), published(9));
+    // That of the rewrite's own tombstone is among them.
+    assert!(few >= 3 && many >= few + 4, "{few} and {many} revisions");
+    assert_eq!((barriers, listings), (same_barriers, same_listings));
 }
 
 #[test]

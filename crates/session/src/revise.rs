@@ -5,6 +5,8 @@
 //! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number of
 //! processes may do this at once.
 
+mod together;
+
 use std::collections::{BTreeSet, HashMap};
 
 use env::StorageError;
@@ -77,6 +79,14 @@ impl<'a> Present<'a> {
     }
 }
 
+/// What becomes of a backup that is revised.
+enum Next {
+    /// Nothing: the revision that counts.
+    Stays(Revision),
+    /// This, as the revision of that number.
+    Put(Revision, Box<Backup>),
+}
+
 /// What the revisions of a backup come to for who would forget it.
 enum Standing {
     /// There is a tombstone.
@@ -104,23 +114,38 @@ impl Manifests {
     ) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let list = self.list_series(series)?;
-            let entry = list.get(session).ok_or_else(|| unreadable(&list, session))?;
-            if entry.is_forgotten() {
-                return Err(SessionError::Forgotten { session });
-            }
-            let rewrites = !list.damaged.is_empty() && self.may_be_rewritten(series, &list, session)?;
-            let Some(present) = Present::of(&list, entry, rewrites) else {
-                return Err(no_backup(session));
+            let (revision, next) = match self.next(&list, series, session, &mut change)? {
+                Next::Put(revision, next) => (revision, next),
+                Next::Stays(revision) => return Ok(revision),
             };
-            let Some(next) = change(&present)? else {
-                return Ok(entry.stored.revision);
-            };
-            let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
-            if self.create(series, session, revision, &Manifest::Revised(next))? == Put::Created {
-                return self.revised(series, session, revision);
+            if self.create(series, session, revision, &Manifest::Revised(*next))? == Put::Created {
+                return self.revised(&self.list_series(series)?, series, session, revision);
             }
         }
         Err(contended(series, session))
+    }
+
+    /// What becomes of a backup by a list of its series.
+    fn next(
+        &self,
+        list: &ManifestList,
+        series: SeriesId,
+        session: SessionId,
+        change: &mut dyn FnMut(&Present<'_>) -> Result<Option<Backup>>,
+    ) -> Result<Next> {
+        let entry = list.get(session).ok_or_else(|| unreadable(list, session))?;
+        if entry.is_forgotten() {
+            return Err(SessionError::Forgotten { session });
+        }
+        let rewrites = !list.damaged.is_empty() && self.may_be_rewritten(series, list, session)?;
+        let Some(present) = Present::of(list, entry, rewrites) else {
+            return Err(no_backup(session));
+        };
+        let Some(next) = change(&present)? else {
+            return Ok(Next::Stays(entry.stored.revision));
+        };
+        let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
+        Ok(Next::Put(revision, Box::new(next)))
     }
 
     /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has, forgotten ones too.
@@ -272,16 +297,21 @@ impl Manifests {
 
     /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
     /// swept meanwhile: what it created must not bring that back. Only a listing without the revisions below
-    /// says so; that they cannot be read says nothing.
-    fn revised(&self, series: SeriesId, session: SessionId, revision: Revision) -> Result<Revision> {
-        let list = self.list_series(series)?;
+    /// says so, made since; that they cannot be read says nothing.
+    fn revised(
+        &self,
+        list: &ManifestList,
+        series: SeriesId,
+        session: SessionId,
+        revision: Revision,
+    ) -> Result<Revision> {
         let is_below = |object: &DamagedObject| {
             names::parse_manifest(&object.name).is_some_and(|(_, _, below)| below < revision)
         };
         match list.get(session) {
             Some(entry) if entry.is_forgotten() => Err(SessionError::Forgotten { session }),
             Some(entry) if entry.revisions.first() < Some(&revision) => Ok(revision),
-            None if list.damaged_of(session).any(is_below) => Err(unreadable(&list, session)),
+            None if list.damaged_of(session).any(is_below) => Err(unreadable(list, session)),
             _ => {
                 self.forget(series, session)?;
                 Err(SessionError::Forgotten { session })

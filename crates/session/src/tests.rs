@@ -11,6 +11,7 @@ mod manifests;
 mod reclaimer;
 mod rules;
 mod silence;
+mod together;
 mod views;
 
 use std::sync::Arc;

@@ -267,16 +267,13 @@ fn publish_all(
     put: &[ContainerId],
     targets: &Targets,
 ) -> Result<Vec<bool>> {
-    let mut stand = Vec::with_capacity(targets.all.len());
-    for target in &targets.all {
-        let now = publish(context, beside, target)?;
-        if now == Standing::Waits {
-            let of = target.of;
-            context.progress.warn(&format!(
-                "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
-            ));
-        }
-        stand.push(now);
+    let stand = publish(context, beside, &targets.all)?;
+    let waiting = targets.all.iter().zip(&stand);
+    for (target, _) in waiting.filter(|(_, now)| **now == Standing::Waits) {
+        let of = target.of;
+        context.progress.warn(&format!(
+            "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
+        ));
     }
     hook_again(context, rewrite, put)?;
     if !targets.is_unsure && !stand.contains(&Standing::Waits) {
@@ -285,34 +282,43 @@ fn publish_all(
     Ok(stand.into_iter().map(|now| now == Standing::Done).collect())
 }
 
-/// A session runs meanwhile, or a reclaimer might take one listing for all.
-fn publish(context: &Context<'_>, beside: &Session, target: &Target) -> Result<Standing> {
-    let (mut is_done, mut is_other) = (false, false);
-    let revised = context.manifests.revise(target.series, target.of, |present| {
-        beside.ensure_running()?;
-        is_done = present.backup.streams == target.streams && present.backup.next == target.next;
-        is_other = !is_done && present.backup.streams != target.from;
-        // What cannot be read for now may say of other roots; what was torn says nothing.
-        let is_unsure = present.may_be_forgotten || present.unread.is_some();
-        if is_done || is_other || is_unsure {
-            return Ok(None);
-        }
-        is_done = true;
-        Ok(Some(Backup {
-            streams: target.streams.clone(),
-            next: target.next,
-            // One whose layout was repaired may be rewritten for another's.
-            rewritten: target
-                .rewritten
-                .map(|bytes| bytes.max(present.backup.rewritten.unwrap_or(0))),
-            ..present.backup.clone()
-        }))
-    });
-    match revised {
-        Ok(_) if is_done => Ok(Standing::Done),
-        Ok(_) if is_other => Ok(Standing::Other),
-        Ok(_) | Err(SessionError::Damaged(_)) => Ok(Standing::Waits),
+/// A session runs meanwhile, or a reclaimer might take one listing for all. All wait together.
+fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Result<Vec<Standing>> {
+    let backups: Vec<_> = targets.iter().map(|target| (target.series, target.of)).collect();
+    let mut seen = vec![Standing::Waits; targets.len()];
+    let revised = context
+        .manifests
+        .revise_all(&backups, &|| beside.ensure_running(), |at, present| {
+            let target = &targets[at];
+            let is_done = present.backup.streams == target.streams && present.backup.next == target.next;
+            let is_other = !is_done && present.backup.streams != target.from;
+            // What cannot be read for now may say of other roots; what was torn says nothing.
+            let is_unsure = present.may_be_forgotten || present.unread.is_some();
+            seen[at] = match (is_done, is_other) {
+                (true, _) => Standing::Done,
+                (_, true) => Standing::Other,
+                _ if is_unsure => Standing::Waits,
+                _ => Standing::Done,
+            };
+            if is_done || is_other || is_unsure {
+                return Ok(None);
+            }
+            Ok(Some(Backup {
+                streams: target.streams.clone(),
+                next: target.next,
+                // One whose layout was repaired may be rewritten for another's.
+                rewritten: target
+                    .rewritten
+                    .map(|bytes| bytes.max(present.backup.rewritten.unwrap_or(0))),
+                ..present.backup.clone()
+            }))
+        })?;
+    let each = revised.into_iter().zip(seen);
+    let stand = each.map(|(revised, seen)| match revised {
+        Ok(_) => Ok(seen),
+        Err(SessionError::Damaged(_)) => Ok(Standing::Waits),
         Err(SessionError::Forgotten { .. } | SessionError::NoBackup { .. }) => Ok(Standing::Other),
         Err(error) => Err(error.into()),
-    }
+    });
+    stand.collect()
 }
