@@ -25,8 +25,10 @@ pub const REFERENCE_BYTES: u64 = 192;
 pub const KEPT_BYTES: u64 = 192;
 /// So many are always known, and so many spots always sent by one step.
 const KNOWN_MIN: u64 = 256;
-/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever their length.
-const RUN_SPOTS_SHARE: u64 = 64;
+/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever their length. All of a container
+/// of the largest usual size in small chunks are within it, with the default memory: what is not sent at once is kept, a
+/// copy each.
+const RUN_SPOTS_SHARE: u64 = 16;
 
 /// Plans with the known references and a cache of chunks.
 #[derive(Debug)]
@@ -117,13 +119,13 @@ where
     pub fn new(references: I, memory_bytes: u64) -> Self {
         let references_bytes = references_bytes(memory_bytes);
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        // What a step brings comes before what was kept has left: references, cache, the run's spots and a step are no more than
-        // twice the memory.
+        // What a step brings comes before what was kept has left: references and cache are no more than the memory, and a step with
+        // the run's spots as much again.
         let run_spots_bytes = (memory_bytes / RUN_SPOTS_SHARE).max(KNOWN_MIN * SPOT_BYTES);
         let sizes = Sizes {
             known_max: count(references_bytes / REFERENCE_BYTES),
-            cache_bytes: memory_bytes.saturating_sub(references_bytes + run_spots_bytes),
-            step_bytes: memory_bytes.max(1),
+            cache_bytes: memory_bytes.saturating_sub(references_bytes),
+            step_bytes: memory_bytes.saturating_sub(run_spots_bytes).max(1),
             run_spots: count(run_spots_bytes / SPOT_BYTES),
         };
         Self::with(references, sizes)

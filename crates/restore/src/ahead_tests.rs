@@ -172,6 +172,26 @@ fn a_chunk_that_is_needed_later_is_kept_and_its_container_read_once() {
     assert_eq!(reads(&say(&twice, with(2 * (KEPT_BYTES + 10)))).len(), 2);
 }
 
+/// With the default memory, half of which is the planner's: containers of 32 MiB in chunks of 4 KiB.
+#[test]
+fn a_stream_in_the_order_of_its_containers_is_sent_without_a_copy() {
+    const CHUNKS: u32 = (32 << 20) / 4096;
+    let slots = (1..=4).flat_map(|container| (0..CHUNKS).map(move |slot| chunk(container, slot, 4096)));
+    let mut planner = AheadPlanner::new(slots.map(Ok::<_, Infallible>), 48 << 20);
+    let mut reads = 0;
+    while let Some(next) = planner.next_action().unwrap() {
+        match next {
+            Next::Spots(_) => {}
+            Next::Uses(_) => panic!("something was kept"),
+            Next::Step(step) => {
+                reads += 1;
+                assert!(step.fills.iter().all(|fill| matches!(fill.place, Place::Spot(_))));
+            }
+        }
+    }
+    assert_eq!(reads, 4);
+}
+
 #[test]
 fn without_memory_it_goes_on_by_single_chunks() {
     let recipe = [chunk(1, 0, 10), chunk(2, 0, 10), chunk(1, 0, 10), chunk(1, 1, 10)];
