@@ -10,9 +10,11 @@
 //! refer forward; what they have of the old places stays there for them.
 
 mod choose;
+mod needs;
 mod trees;
+mod weigh;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
 use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
@@ -25,7 +27,9 @@ use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
 use choose::{Need, choose};
-use trees::{Done, Needs, Trees};
+use needs::{Needed, Needs};
+use trees::{Done, Trees};
+use weigh::{Weight, weigh};
 
 /// Chunks of one repair: of each some 200 bytes are in memory.
 const COPIED_CHUNKS_MAX: u64 = 1 << 21;
@@ -99,13 +103,7 @@ fn write(
     session: &Session,
     unchanged: &mut Repaired,
 ) -> Result<Option<(Rewrite, Repaired)>> {
-    let mut full_bytes = context.packing.container_bytes;
-    let all = session.choose_parents(|list| {
-        let of_series = list.backups().filter(|entry| entry.series() == due.series);
-        let totals = of_series.filter_map(|entry| Some(entry.backup()?.totals));
-        full_bytes = plain_bytes(context.packing.container_bytes, totals);
-        chosen(list, due)
-    })?;
+    let all = session.choose_parents(|list| chosen(list, due))?;
     let Some((newest, others)) = all.split_first() else {
         return Ok(None);
     };
@@ -117,25 +115,33 @@ fn write(
         backup: due.backup,
         source,
     };
+    let view = session.view();
     let mut needs = Needs::default();
     for stream in &backup.streams {
         needs
-            .add(&nodes, &TreeRoot::from(stream), context.progress)
+            .add(&nodes, &TreeRoot::from(stream), &view, context.progress)
             .map_err(broken)?;
         if context.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
         }
     }
-    let view = session.view();
-    let (physical, choice) = choice(&needs, &view, full_bytes, due.budget);
-    let needed: u64 = needs.bytes.values().sum();
+    let needed = needs.of;
+    let ids: Vec<ContainerId> = needed.keys().copied().collect();
+    let weights = weigh(context.containers, &ids, options.workers.max(1), context.progress)
+        .map_err(|error| broken(error.into()))?;
+    if context.progress.is_cancelled() {
+        return Err(ReclaimError::Interrupted);
+    }
+    let container_bytes = context.packing.container_bytes;
+    let choice = choice(&needed, &weights, container_bytes, due.budget);
+    let physical = needed.len() as u64;
     let mut found = Repaired {
         is_done: false,
         bytes: backup.streams.iter().map(|stream| stream.len).sum(),
         bytes_budget: due.budget,
         containers_before: physical,
         containers_after: physical,
-        containers_least: needed.div_ceil(full_bytes),
+        containers_least: least(&needed, &weights, container_bytes),
         ..Repaired::default()
     };
     *unchanged = found;
@@ -152,9 +158,9 @@ fn write(
     let mut copies = Copies::new(ContainerKind::Data, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
-        containers: context.containers,
         nodes: &nodes,
         chosen: &choice,
+        weights: &weights,
         view: &view,
         numbers: &mut numbers,
         copies: &mut copies,
@@ -273,46 +279,41 @@ fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
     view.moved_to(container).unwrap_or(container)
 }
 
-/// How many containers the backup needs, and which it leaves, as they are now. One that is known to be damaged is not touched.
-fn choice(needs: &Needs, view: &ReclaimView, full_bytes: u64, budget: u64) -> (u64, BTreeSet<ContainerId>) {
-    let mut physical: BTreeMap<ContainerId, (u64, bool)> = BTreeMap::new();
-    let mut chunks = 0u64;
-    for (container, bytes) in &needs.bytes {
-        let of_one = physical.entry(now(view, *container)).or_insert((0, true));
-        of_one.0 += bytes;
-        for slots in needs.slots_of(*container) {
-            of_one.1 &= view.is_whole(*container, slots);
-            chunks += u64::from(slots.count());
-        }
-    }
-    let chunk_bytes = needs.bytes.values().sum::<u64>() / chunks.max(1);
+/// Which containers the backup leaves: none that is damaged, as far as is known.
+fn choice(
+    needed: &BTreeMap<ContainerId, Needed>,
+    weights: &HashMap<ContainerId, Weight>,
+    container_bytes: u64,
+    budget: u64,
+) -> BTreeSet<ContainerId> {
+    let (bytes, chunks) = needed.values().fold((0, 0), |(bytes, chunks), of_one| {
+        (bytes + of_one.bytes, chunks + of_one.chunks)
+    });
+    let chunk_bytes = bytes / chunks.max(1);
     let budget = budget.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
-    let list: Vec<Need> = physical
-        .iter()
-        .filter(|(_, (_, is_whole))| *is_whole)
-        .map(|(container, (bytes, _))| Need {
+    let whole = needed.iter().filter(|(_, of_one)| of_one.is_whole);
+    let list = whole.filter_map(|(container, of_one)| {
+        Some(Need {
             container: *container,
-            bytes: *bytes,
+            bytes: of_one.bytes,
+            reads: of_one.reads,
+            stored: weights.get(container)?.of(of_one.bytes),
         })
-        .collect();
-    (
-        physical.len() as u64,
-        choose(&list, full_bytes, budget).containers,
-    )
+    });
+    choose(&list.collect::<Vec<_>>(), container_bytes, budget).containers
 }
 
-/// How many plain bytes a full container has, by what backups have stored.
-fn plain_bytes(container_bytes: u64, totals: impl Iterator<Item = BackupTotals>) -> u64 {
-    let (plain, stored) = totals.fold((0u64, 0u64), |(plain, stored), totals| {
-        (
-            plain.saturating_add(totals.bytes_new),
-            stored.saturating_add(totals.bytes_stored),
-        )
+/// How many containers all that it needs would fill, so far as is known what it takes.
+fn least(
+    needed: &BTreeMap<ContainerId, Needed>,
+    weights: &HashMap<ContainerId, Weight>,
+    container_bytes: u64,
+) -> u64 {
+    let each = needed.iter().map(|(container, of_one)| {
+        let weight = weights.get(container);
+        weight.map_or(of_one.bytes, |weight| weight.of(of_one.bytes))
     });
-    let scaled = u128::from(container_bytes) * u128::from(plain) / u128::from(stored.max(1));
-    u64::try_from(scaled)
-        .unwrap_or(container_bytes)
-        .max(container_bytes)
+    each.sum::<u64>().div_ceil(container_bytes)
 }
 
 /// Reads the new nodes: each has the fingerprint of the one that it replaces, by what its references lead to now.

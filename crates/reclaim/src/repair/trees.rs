@@ -8,15 +8,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use container::Containers;
 use format::node::{Node, NodeEntry};
 use recipe::{
     Child, NodeCache, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node, segment_node,
 };
 use session::ReclaimView;
-use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, SlotRange};
+use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
 
 use super::now;
+use super::weigh::Weight;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::rewrite::{Copies, NodeWriter, Numbers};
@@ -24,10 +24,11 @@ use crate::slots::SlotMap;
 
 /// Rewrites trees.
 pub(super) struct Trees<'a, 'b> {
-    pub(super) containers: &'a Containers,
     pub(super) nodes: &'a NodeCache,
     /// What the repaired backup needs of these, as they are now, is copied.
     pub(super) chosen: &'a BTreeSet<ContainerId>,
+    /// What they take.
+    pub(super) weights: &'a HashMap<ContainerId, Weight>,
     pub(super) view: &'a ReclaimView,
     pub(super) numbers: &'a mut Numbers,
     pub(super) copies: &'a mut Copies,
@@ -51,8 +52,6 @@ pub(super) struct Done {
     replaced: HashMap<ChunkLocation, (Child, u32)>,
     /// The nodes that were written.
     pub(super) written: Vec<TreeRoot>,
-    /// Of each container that is copied from, the plain and the stored bytes.
-    packed: HashMap<ContainerId, (u64, u64)>,
 }
 
 impl Trees<'_, '_> {
@@ -170,7 +169,8 @@ impl Trees<'_, '_> {
         if !self.is_repaired {
             return Ok(None);
         }
-        let weight = self.weight(place.container, child.logical_len)?;
+        let weight = self.weights.get(&place.container);
+        let weight = weight.map_or(child.logical_len, |weight| weight.of(child.logical_len));
         let too_large = ReclaimError::TooLarge { backup: self.of };
         let len = u32::try_from(child.logical_len).ok();
         let now = len.and_then(|len| {
@@ -180,102 +180,5 @@ impl Trees<'_, '_> {
         let now = now.ok_or(too_large)?;
         self.done.moved.insert(place, now);
         Ok(Some(now))
-    }
-
-    /// What so many bytes of a container take: as much as all of it on average.
-    fn weight(&mut self, container: ContainerId, len: u64) -> Result<u64> {
-        let known = self.done.packed.get(&container).copied();
-        let (plain, stored) = match known {
-            Some(known) => known,
-            None => {
-                let view = match self.containers.catalog(container) {
-                    Ok(view) => view,
-                    Err(error) => return Err(self.broken(error.into())),
-                };
-                let plain: u64 = view.entries().iter().map(|entry| u64::from(entry.len)).sum();
-                let of_one = (plain.max(1), view.stored_bytes());
-                self.done.packed.insert(container, of_one);
-                of_one
-            }
-        };
-        Ok((u128::from(len) * u128::from(stored) / u128::from(plain))
-            .try_into()
-            .unwrap_or(len)
-            .min(len))
-    }
-}
-
-/// Kinds of containers that hold chunks of live backups.
-const HOLD_CHUNKS: [ContainerKind; 2] = [ContainerKind::Data, ContainerKind::Small];
-
-/// What a backup needs of each container, in plain bytes, each chunk once.
-#[derive(Default)]
-pub(super) struct Needs {
-    slots: SlotMap,
-    pub(super) bytes: HashMap<ContainerId, u64>,
-    seen: SlotMap,
-}
-
-impl Needs {
-    /// Adds those of a stream. A run of which a part was met before counts whole: no more is copied than was thought.
-    ///
-    /// # Errors
-    /// Of nodes.
-    pub(super) fn add(
-        &mut self,
-        nodes: &NodeCache,
-        root: &TreeRoot,
-        progress: &dyn Progress,
-    ) -> Result<(), RecipeError> {
-        let mut todo = vec![*root];
-        while let Some(at) = todo.pop() {
-            let slot = SlotRange::one(at.location.slot);
-            if progress.is_cancelled() || !self.seen.insert(at.location.container, slot) {
-                continue;
-            }
-            if at.level.get() > 1 {
-                todo.extend(child_nodes(nodes, &at)?.into_iter().rev());
-                continue;
-            }
-            for entry in &nodes.node(at.location)?.entries {
-                self.add_entry(entry);
-            }
-        }
-        Ok(())
-    }
-
-    fn add_entry(&mut self, entry: &NodeEntry) {
-        let NodeEntry::Run {
-            container,
-            first,
-            count,
-            logical_len,
-        } = *entry
-        else {
-            return;
-        };
-        let Some(slots) = SlotRange::new(first, count).filter(|_| HOLD_CHUNKS.contains(&container.kind))
-        else {
-            return;
-        };
-        let known = self.slots.get(container).map_or(0, |known| {
-            known
-                .within(slots)
-                .ranges()
-                .map(|range| u64::from(range.count()))
-                .sum()
-        });
-        if known < u64::from(count) {
-            *self.bytes.entry(container).or_default() += logical_len;
-            self.slots.insert(container, slots);
-        }
-    }
-
-    /// The slots of a container that it needs.
-    pub(super) fn slots_of(&self, container: ContainerId) -> impl Iterator<Item = SlotRange> + '_ {
-        self.slots
-            .get(container)
-            .into_iter()
-            .flat_map(|slots| slots.ranges())
     }
 }

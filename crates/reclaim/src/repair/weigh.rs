@@ -1,0 +1,89 @@
+//! What containers take for the plain bytes they hold, as their catalogs say.
+//!
+//! Some data compresses ten times, some not at all: a container that is full has many plain bytes or few. So how much of one a
+//! backup needs is told in the bytes that it takes there.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use container::{ContainerError, Containers};
+use types::ContainerId;
+
+use crate::progress::Progress;
+
+/// The bytes of a container's chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Weight {
+    plain: u64,
+    /// And what they take in it.
+    stored: u64,
+}
+
+impl Weight {
+    /// What so many plain bytes of it take there: as much as all of it on average, and never more than they are.
+    pub(super) fn of(self, len: u64) -> u64 {
+        let stored = u128::from(len) * u128::from(self.stored) / u128::from(self.plain.max(1));
+        u64::try_from(stored).unwrap_or(len).min(len)
+    }
+}
+
+/// Those of containers, by several threads; one whose catalog no copy has whole is left out, and those not come to once the progress
+/// is cancelled.
+///
+/// # Errors
+/// Of the storage.
+pub(super) fn weigh(
+    containers: &Containers,
+    ids: &[ContainerId],
+    workers: usize,
+    progress: &dyn Progress,
+) -> Result<HashMap<ContainerId, Weight>, ContainerError> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut found = Vec::new();
+        while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if progress.is_cancelled() {
+                break;
+            }
+            match containers.catalog(*id) {
+                Ok(view) => {
+                    let plain = view.entries().iter().map(|entry| u64::from(entry.len)).sum();
+                    let stored = view.stored_bytes();
+                    found.push((*id, Weight { plain, stored }));
+                }
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    // The others end with what they are at.
+                    next.store(ids.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(found)
+    };
+    thread::scope(|scope| {
+        let others = (1..workers.min(ids.len()))
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, worker).ok())
+            .collect::<Vec<_>>();
+        let mut all: HashMap<_, _> = worker()?.into_iter().collect();
+        for other in others {
+            all.extend(other.join().expect("a weighing thread does not panic")?);
+        }
+        Ok(all)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_takes_as_much_as_all_on_average() {
+        let of = |plain, stored, len| Weight { plain, stored }.of(len);
+        assert_eq!(of(4000, 1000, 40), 10);
+        // What does not compress takes a little more for its catalog: not counted.
+        assert_eq!(of(4000, 4100, 40), 40);
+        assert_eq!(of(0, 0, 40), 0);
+    }
+}
