@@ -115,3 +115,54 @@ impl Needs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use types::{SequenceNumber, SessionId, Slot};
+
+    use super::*;
+
+    fn id(kind: ContainerKind, n: u32) -> ContainerId {
+        ContainerId {
+            session: SessionId::new(1).unwrap(),
+            kind,
+            sequence: SequenceNumber::new(n).unwrap(),
+        }
+    }
+
+    fn run(container: ContainerId, first: u32, count: u32, logical_len: u64) -> NodeEntry {
+        NodeEntry::Run {
+            container,
+            first: Slot::new(first).unwrap(),
+            count,
+            logical_len,
+        }
+    }
+
+    #[test]
+    fn a_container_counts_for_each_part_that_needs_it_and_a_chunk_once() {
+        let (one, other) = (id(ContainerKind::Data, 1), id(ContainerKind::Small, 2));
+        let entries = [
+            run(one, 0, 10, 1000),
+            run(other, 0, 1, 50),
+            // It is there already, but for two chunks.
+            run(one, 8, 4, 400),
+            run(one, 2, 5, 500),
+            NodeEntry::Zeros { len: AREA_BYTES },
+            run(one, 3, 1, 100),
+            run(one, 12, 1, 100),
+            run(id(ContainerKind::Archive, 3), 0, 1, 10),
+        ];
+        let mut needs = Needs::default();
+        let view = ReclaimView::default();
+        entries.iter().for_each(|entry| needs.add_entry(entry, &view));
+        let of = |id| {
+            let of: Needed = needs.of[&id];
+            (of.bytes, of.chunks, of.reads)
+        };
+        assert_eq!(of(one), (1500, 13, 2));
+        assert_eq!(of(other), (50, 1, 1));
+        assert_eq!(needs.of.len(), 2);
+        assert_eq!(needs.position, AREA_BYTES + 2160);
+    }
+}
