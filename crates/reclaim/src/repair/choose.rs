@@ -1,6 +1,6 @@
 //! Which containers the newest backup leaves: pure.
 //!
-//! To restore a backup, each container that it needs is read once for each part of the streams that needs it, however little it needs of it [Lillibridge 5]. Copying what it
+//! To restore a backup, each container that it needs is read about once, however little it needs of it [Lillibridge 5]. Copying what it
 //! needs of one into a container of its own neighbours saves that read, but for the part of a container that the copy fills. So what a
 //! copied byte saves is the more the less the container holds of the backup: those that hold least go first. Those that are
 //! rather full save little for what they take, which may be wanted more when the next backup has scattered its own changes: they go
@@ -29,15 +29,6 @@ pub(super) struct Need {
     pub(super) bytes: u64,
     /// What those take in it.
     pub(super) stored: u64,
-    /// How often a restore reads it.
-    pub(super) reads: u64,
-}
-
-impl Need {
-    /// What each read of it brings.
-    fn of_read(&self) -> u64 {
-        self.stored / self.reads.max(1)
-    }
 }
 
 /// What is copied.
@@ -56,14 +47,13 @@ pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
     let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
     let all: u64 = needs.iter().map(|need| need.bytes).sum();
     let beyond_reserve = budget.saturating_sub(all / RESERVE_PART);
-    let mut least: Vec<&Need> = needs.iter().filter(|need| need.of_read() < nearly).collect();
-    least.sort_unstable_by_key(|need| (need.of_read(), need.container));
-    let (mut bytes, mut stored, mut reads, mut best) = (0, 0, 0, (0, 0));
+    let mut least: Vec<&Need> = needs.iter().filter(|need| need.stored < nearly).collect();
+    least.sort_unstable_by_key(|need| (need.stored, need.container));
+    let (mut bytes, mut stored, mut best) = (0, 0, (0, 0));
     for (count, need) in (1..).zip(&least) {
         bytes += need.bytes;
         stored += need.stored;
-        reads += need.reads;
-        let may = if need.of_read() < rather {
+        let may = if need.stored < rather {
             budget
         } else {
             beyond_reserve
@@ -71,14 +61,13 @@ pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
         if bytes > may {
             break;
         }
-        let saved = saved(reads, stored, full_bytes);
+        let saved = saved(count, stored, full_bytes);
         if saved > best.0 {
             best = (saved, count);
         }
     }
     let (saved, count) = best;
-    let reads: u64 = needs.iter().map(|need| need.reads).sum();
-    if saved < (reads / GAIN_PART).max(1) {
+    if saved < (needs.len() as u64 / GAIN_PART).max(1) {
         return Choice::default();
     }
     let chosen = least.iter().take(count);
@@ -88,9 +77,9 @@ pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
     }
 }
 
-/// How many of the reads of those that are left it saves to copy what is needed of them, which takes so much.
-fn saved(reads: u64, stored: u64, full_bytes: u64) -> u64 {
-    reads.saturating_sub(stored.div_ceil(full_bytes.max(1)))
+/// How many reads it saves to copy what is needed of so many containers, which takes so much.
+fn saved(containers: usize, stored: u64, full_bytes: u64) -> u64 {
+    (containers as u64).saturating_sub(stored.div_ceil(full_bytes.max(1)))
 }
 
 #[cfg(test)]
@@ -111,7 +100,6 @@ mod tests {
             container: id(n),
             bytes: *bytes,
             stored: *stored,
-            reads: 1,
         };
         (0..).zip(bytes).map(need).collect()
     }
@@ -175,18 +163,6 @@ mod tests {
         assert_eq!(of_packed(&bytes, 5000), (vec![1, 2], 5000));
         // The budget is of plain bytes.
         assert_eq!(of_packed(&bytes, 4999), (vec![], 0));
-    }
-
-    #[test]
-    fn one_that_is_read_again_and_again_holds_less_for_each() {
-        let mut needs = needs(&[(1000, 1000), (400, 400), (500, 500)]);
-        let chosen = |needs: &[Need]| choose(needs, FULL, 1000).containers.len();
-        assert_eq!(chosen(&needs), 2);
-        // Three reads for what would be one.
-        needs[0].reads = 3;
-        let choice = choose(&needs, FULL, 1000);
-        let numbers: Vec<_> = choice.containers.iter().map(|id| id.sequence.get()).collect();
-        assert_eq!((numbers, choice.bytes), (vec![0], 1000));
     }
 
     #[test]

@@ -296,7 +296,6 @@ fn choice(
         Some(Need {
             container: *container,
             bytes: of_one.bytes,
-            reads: of_one.reads,
             stored: weights.get(container)?.of(of_one.bytes),
         })
     });

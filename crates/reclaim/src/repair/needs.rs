@@ -1,7 +1,4 @@
-//! What a backup needs of each container, and how often a restore reads that.
-//!
-//! A restore holds a part of the stream at a time: a container whose chunks are needed here and far behind is read for each part
-//! [Lillibridge 5.1]. So what it holds is told for each read.
+//! What a backup needs of each container.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +13,6 @@ use crate::slots::SlotMap;
 
 /// Kinds of containers that hold chunks of live backups.
 const HOLD_CHUNKS: [ContainerKind; 2] = [ContainerKind::Data, ContainerKind::Small];
-/// What a restore holds of a stream at a time, in bytes: as by default.
-const AREA_BYTES: u64 = 96 << 20;
 
 /// What the backup needs of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +20,8 @@ pub(super) struct Needed {
     /// Plain bytes, each chunk once.
     pub(super) bytes: u64,
     pub(super) chunks: u64,
-    /// Parts of the streams that need something of it.
-    pub(super) reads: u64,
     /// Whether none of it is known to be damaged.
     pub(super) is_whole: bool,
-    /// The part that needed it last.
-    area: u64,
 }
 
 /// What it needs of each container, as they are now.
@@ -40,13 +31,10 @@ pub(super) struct Needs {
     /// Chunks that were met, under the names that nodes have for them.
     slots: SlotMap,
     nodes: SlotMap,
-    /// Bytes of the streams so far.
-    position: u64,
 }
 
 impl Needs {
-    /// Adds those of a stream. A run of which a part was met before counts whole, so that no more is copied than was thought; of
-    /// nodes that come again the first counts alone.
+    /// Adds those of a stream. A run of which a part was met before counts whole: no more is copied than was thought.
     ///
     /// # Errors
     /// Of nodes.
@@ -60,25 +48,21 @@ impl Needs {
         let mut todo = vec![*root];
         while let Some(at) = todo.pop() {
             let slot = SlotRange::one(at.location.slot);
-            if progress.is_cancelled() {
-                return Ok(());
+            if progress.is_cancelled() || !self.nodes.insert(at.location.container, slot) {
+                continue;
             }
-            if !self.nodes.insert(at.location.container, slot) {
-                self.position += at.len;
-            } else if at.level.get() > 1 {
+            if at.level.get() > 1 {
                 todo.extend(child_nodes(nodes, &at)?.into_iter().rev());
-            } else {
-                for entry in &nodes.node(at.location)?.entries {
-                    self.add_entry(entry, view);
-                }
+                continue;
+            }
+            for entry in &nodes.node(at.location)?.entries {
+                self.add_entry(entry, view);
             }
         }
         Ok(())
     }
 
     fn add_entry(&mut self, entry: &NodeEntry, view: &ReclaimView) {
-        let area = self.position / AREA_BYTES;
-        self.position += entry.logical_len();
         let NodeEntry::Run {
             container,
             first,
@@ -95,14 +79,8 @@ impl Needs {
         let of = self.of.entry(now(view, container)).or_insert(Needed {
             bytes: 0,
             chunks: 0,
-            reads: 1,
             is_whole: true,
-            area,
         });
-        if of.area != area {
-            of.reads += 1;
-            of.area = area;
-        }
         let known = self.slots.get(container).map_or(0, |known| {
             let met = known.within(slots);
             met.ranges().map(|range| u64::from(range.count())).sum()
@@ -140,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_counts_for_each_part_that_needs_it_and_a_chunk_once() {
+    fn a_chunk_counts_once() {
         let (one, other) = (id(ContainerKind::Data, 1), id(ContainerKind::Small, 2));
         let entries = [
             run(one, 0, 10, 1000),
@@ -148,7 +126,7 @@ mod tests {
             // It is there already, but for two chunks.
             run(one, 8, 4, 400),
             run(one, 2, 5, 500),
-            NodeEntry::Zeros { len: AREA_BYTES },
+            NodeEntry::Zeros { len: 5000 },
             run(one, 3, 1, 100),
             run(one, 12, 1, 100),
             run(id(ContainerKind::Archive, 3), 0, 1, 10),
@@ -158,11 +136,11 @@ mod tests {
         entries.iter().for_each(|entry| needs.add_entry(entry, &view));
         let of = |id| {
             let of: Needed = needs.of[&id];
-            (of.bytes, of.chunks, of.reads)
+            (of.bytes, of.chunks)
         };
-        assert_eq!(of(one), (1500, 13, 2));
-        assert_eq!(of(other), (50, 1, 1));
+        assert_eq!(of(one), (1500, 13));
+        assert_eq!(of(other), (50, 1));
+        // Archival containers are no live backup's.
         assert_eq!(needs.of.len(), 2);
-        assert_eq!(needs.position, AREA_BYTES + 2160);
     }
 }
