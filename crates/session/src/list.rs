@@ -47,7 +47,7 @@ pub struct ManifestEntry {
     /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
     /// Restoring is right, removing would not be.
     pub newer_unreadable: bool,
-    /// A revision that cannot be read is as short as a tombstone, which is final: what stands above it makes nothing certain.
+    /// A revision that cannot be read is of a tombstone's length, which is final: what stands above it makes nothing certain.
     pub may_be_forgotten: bool,
 }
 

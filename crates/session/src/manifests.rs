@@ -273,7 +273,7 @@ pub(crate) fn contended(folder: &str) -> SessionError {
     }
 }
 
-/// The highest revision, and those below it that are short enough to be a tombstone; highest first.
+/// The highest revision, and those below it that are of a tombstone's length; highest first.
 fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
     let highest = revisions.keys().next_back().copied();
     revisions
@@ -283,8 +283,10 @@ fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
         .map(|(revision, _)| *revision)
 }
 
-/// Whether a revision may be a tombstone, by its length.
+/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a power cut left of something that nobody
+/// had made durable, and so was neither told nor acted on: rot leaves lengths as they were.
 fn is_short(revision: Revision, stored: &Stored) -> bool {
-    let tombstone = Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES;
-    revision != Revision::FIRST && stored.len <= tombstone as u64 + TOMBSTONE_SLACK_BYTES
+    let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
+    let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;
+    revision != Revision::FIRST && lengths.contains(&stored.len)
 }

@@ -45,6 +45,8 @@ impl Manifests {
                 Ok(Put::Created) => put.push((at, revision)),
                 Ok(Put::Taken) => lost.push(at),
                 Err(error) => {
+                    // It may be there all the same.
+                    put.push((at, revision));
                     failed = Some(error);
                     break;
                 }
@@ -104,13 +106,20 @@ impl Manifests {
         for (at, revision) in put.iter().copied() {
             lists.entry(backups[at].0).or_default().push((at, revision));
         }
+        let mut failed = Ok(());
         for (series, of_it) in lists {
-            let list: ManifestList = self.list_series(series)?;
-            for (at, revision) in of_it {
-                done.insert(at, self.revised(&list, series, backups[at].1, revision));
+            // One that cannot be listed says nothing of the others.
+            let list: Result<ManifestList> = self.list_series(series);
+            match list {
+                Ok(list) => {
+                    for (at, revision) in of_it {
+                        done.insert(at, self.revised(&list, series, backups[at].1, revision));
+                    }
+                }
+                Err(error) => failed = failed.and(Err(error)),
             }
         }
-        Ok(())
+        failed
     }
 }
 

@@ -316,6 +316,32 @@ fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
     }
 }
 
+/// A power cut left the beginning of something that nobody had made durable. A revision above it settles that.
+#[test]
+fn what_is_shorter_than_a_tombstone_is_none() {
+    let len = Manifest::Forgotten.to_bytes().len() + format::frame::FRAME_OVERHEAD_BYTES;
+    for (left, may_be_forgotten) in [(0, false), (len - 1, false), (len, true), (len + 17, false)] {
+        let host = Host::new();
+        put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
+        put(&host, 1, 1, &Manifest::Revised(tagged("torn")));
+        let name = names::manifest(series(1), id(1), revision(1));
+        assert!(host.storage.damage(&name, |bytes| bytes.truncate(left)));
+        let entry = || {
+            let list = Manifests::new(&host.sealer).list().unwrap();
+            list.get(id(1)).unwrap().clone()
+        };
+        let torn = entry();
+        assert_eq!(
+            (torn.newer_unreadable, torn.may_be_forgotten),
+            (true, may_be_forgotten)
+        );
+        let change = |_: &crate::Present<'_>| Ok(Some(tagged("above")));
+        let above = Manifests::new(&host.sealer).revise(series(1), id(1), change);
+        assert_eq!(above.unwrap(), revision(2));
+        assert_eq!(entry().is_in_doubt(), may_be_forgotten, "{left} bytes");
+    }
+}
+
 #[test]
 fn who_decides_what_is_live_gets_no_list_in_which_a_manifest_is_unread() {
     let host = Host::new();
