@@ -37,7 +37,7 @@ pub struct SeriesSettings {
     /// Whether what has become due is done after each backup, by who made it.
     pub optimize_after_backup: bool,
     /// Of layout inline: how many bytes layout repair may copy for the newest backup, in percent of what backups of the series
-    /// have stored anew since the last repair; 0: none.
+    /// have stored anew, less what earlier repairs have copied; 0: none.
     pub repair_percent: u16,
 }
 

@@ -140,6 +140,8 @@ impl RecipeError {
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Container(error) => error.is_gone(),
+            // Nobody knows here what that is of.
+            Self::Other(_) => false,
             _ => true,
         }
     }

@@ -10,7 +10,7 @@ pub(crate) struct Optimize {
     #[arg(value_name = "SERIES")]
     pub(crate) series: Option<String>,
     /// Repair the layout of the newest backup and copy at most so many percent of the bytes that its series
-    /// has stored anew since the last repair, whatever is set
+    /// has stored anew, less what earlier repairs have copied, whatever is set
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repair: Option<u16>,
     /// Say which backups are due, and change nothing

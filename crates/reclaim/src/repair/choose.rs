@@ -29,6 +29,17 @@ pub(super) struct Need {
     pub(super) bytes: u64,
     /// What those take in it.
     pub(super) stored: u64,
+    /// How many they are.
+    pub(super) chunks: u64,
+}
+
+/// How much may be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// Plain bytes.
+    pub(super) bytes: u64,
+    /// Chunks.
+    pub(super) chunks: u64,
 }
 
 /// What is copied.
@@ -40,40 +51,44 @@ pub(super) struct Choice {
     pub(super) bytes: u64,
 }
 
-/// What is to be copied, of containers that take `full_bytes` when they are full, within `budget` plain bytes: as many of
+/// What is to be copied, of containers that take `full_bytes` when they are full, within `budget`: as many of
 /// those that hold least as save most reads. Nothing, where that saves next to none.
-pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: u64) -> Choice {
+pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice {
     let percent = |percent| full_bytes / 100 * percent;
     let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
     let all: u64 = needs.iter().map(|need| need.bytes).sum();
-    let beyond_reserve = budget.saturating_sub(all / RESERVE_PART);
+    let beyond_reserve = budget.bytes.saturating_sub(all / RESERVE_PART);
     let mut least: Vec<&Need> = needs.iter().filter(|need| need.stored < nearly).collect();
     least.sort_unstable_by_key(|need| (need.stored, need.container));
-    let (mut bytes, mut stored, mut best) = (0, 0, (0, 0));
-    for (count, need) in (1..).zip(&least) {
-        bytes += need.bytes;
-        stored += need.stored;
+    let mut taken = Vec::new();
+    let (mut bytes, mut chunks, mut stored, mut best) = (0, 0, 0, (0, 0));
+    for need in least {
         let may = if need.stored < rather {
-            budget
+            budget.bytes
         } else {
             beyond_reserve
         };
-        if bytes > may {
-            break;
+        // One that takes little may have much: others may go though it does not.
+        if bytes + need.bytes > may || chunks + need.chunks > budget.chunks {
+            continue;
         }
-        let saved = saved(count, stored, full_bytes);
+        bytes += need.bytes;
+        chunks += need.chunks;
+        stored += need.stored;
+        taken.push(need);
+        let saved = saved(taken.len(), stored, full_bytes);
         if saved > best.0 {
-            best = (saved, count);
+            best = (saved, taken.len());
         }
     }
     let (saved, count) = best;
     if saved < (needs.len() as u64 / GAIN_PART).max(1) {
         return Choice::default();
     }
-    let chosen = least.iter().take(count);
+    taken.truncate(count);
     Choice {
-        containers: chosen.clone().map(|need| need.container).collect(),
-        bytes: chosen.map(|need| need.bytes).sum(),
+        containers: taken.iter().map(|need| need.container).collect(),
+        bytes: taken.iter().map(|need| need.bytes).sum(),
     }
 }
 
@@ -100,6 +115,7 @@ mod tests {
             container: id(n),
             bytes: *bytes,
             stored: *stored,
+            chunks: 10,
         };
         (0..).zip(bytes).map(need).collect()
     }
@@ -112,6 +128,10 @@ mod tests {
 
     /// Of what takes less than it is.
     fn of_packed(bytes: &[(u64, u64)], budget: u64) -> (Vec<u32>, u64) {
+        let budget = Budget {
+            bytes: budget,
+            chunks: u64::MAX,
+        };
         let choice = choose(&needs(bytes), FULL, budget);
         let numbers = choice.containers.iter().map(|id| id.sequence.get());
         (numbers.collect(), choice.bytes)
@@ -163,6 +183,19 @@ mod tests {
         assert_eq!(of_packed(&bytes, 5000), (vec![1, 2], 5000));
         // The budget is of plain bytes.
         assert_eq!(of_packed(&bytes, 4999), (vec![], 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_holds_up_no_other() {
+        // What takes least has most.
+        let bytes = [(9000, 90), (200, 100), (300, 150), (1000, 1000)];
+        assert_eq!(of_packed(&bytes, 8999), (vec![1, 2], 500));
+        let needs = needs(&bytes);
+        let of_chunks = |chunks| {
+            let bytes = u64::MAX;
+            choose(&needs, FULL, Budget { bytes, chunks }).containers.len()
+        };
+        assert_eq!([29, 30].map(of_chunks), [2, 3]);
     }
 
     #[test]

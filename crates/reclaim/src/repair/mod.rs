@@ -26,7 +26,7 @@ use crate::progress::OnlyCancel;
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
-use choose::{Need, choose};
+use choose::{Budget, Need, choose};
 use needs::{Needed, Needs};
 use trees::{Done, Trees};
 use weigh::{Weight, weigh};
@@ -286,19 +286,19 @@ fn choice(
     container_bytes: u64,
     budget: u64,
 ) -> BTreeSet<ContainerId> {
-    let (bytes, chunks) = needed.values().fold((0, 0), |(bytes, chunks), of_one| {
-        (bytes + of_one.bytes, chunks + of_one.chunks)
-    });
-    let chunk_bytes = bytes / chunks.max(1);
-    let budget = budget.min(chunk_bytes.saturating_mul(COPIED_CHUNKS_MAX));
     let whole = needed.iter().filter(|(_, of_one)| of_one.is_whole);
     let list = whole.filter_map(|(container, of_one)| {
         Some(Need {
             container: *container,
             bytes: of_one.bytes,
             stored: weights.get(container)?.of(of_one.bytes),
+            chunks: of_one.chunks,
         })
     });
+    let budget = Budget {
+        bytes: budget,
+        chunks: COPIED_CHUNKS_MAX,
+    };
     choose(&list.collect::<Vec<_>>(), container_bytes, budget).containers
 }
 

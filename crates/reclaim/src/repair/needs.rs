@@ -34,7 +34,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Adds those of a stream. A run of which a part was met before counts whole: no more is copied than was thought.
+    /// Adds those of a stream. A run of which a part was met before counts whole, and one by each name that nodes have for it: no more is
+    /// copied than was thought.
     ///
     /// # Errors
     /// Of nodes.

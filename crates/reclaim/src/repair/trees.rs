@@ -44,7 +44,8 @@ pub(super) struct Trees<'a, 'b> {
 /// What was looked at.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Where copied chunks are now, by where they were: whatever name a node has for that, opening it says the container's of now.
+    /// Where copied chunks are now, by where they were: whatever name a node has for that, opening it says the container's of now, as far as
+    /// catalogs that are held know it. A reference that was missed for that stays.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,

@@ -294,8 +294,11 @@ fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Resul
             let is_other = !is_done && present.backup.streams != target.from;
             // What cannot be read for now may say of other roots; what was torn says nothing.
             let is_unsure = present.may_be_forgotten || present.unread.is_some();
+            // Or it has the roots that were read, and what is seen instead are roots from before them.
+            let is_blind = present.unread.is_some() || present.may_be_archival.is_some();
             seen[at] = match (is_done, is_other) {
                 (true, _) => Standing::Done,
+                (_, true) if is_blind => Standing::Waits,
                 (_, true) => Standing::Other,
                 _ if is_unsure => Standing::Waits,
                 _ => Standing::Done,
