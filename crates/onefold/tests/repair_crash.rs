@@ -43,7 +43,7 @@ fn a_crash_in_layout_repair() {
     let play = Play::new(81);
     fill(&play);
     play.prune(&everything());
-    play.record(policies(), every(11));
+    play.record(policies(), every(3));
     repair(&play.process.open(), 2);
     play.verify_all();
 }

@@ -269,6 +269,11 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
         }
     }
     assert_eq!(bodies, trimmed, "{when}: bodies, and trimmed generations");
+    // Nor is what a power cut has left of the two taken from one that no epoch has had to wait for yet.
+    mirrors.retain(|name| {
+        let mirror = names::parse_mirror(&types::ObjectName::new(name.as_str()).unwrap()).unwrap();
+        !running.contains(&mirror.session)
+    });
     assert!(mirrors.is_empty(), "{when}: copies of nothing: {mirrors:?}");
     assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
     assert!(leading.is_empty(), "{when}: no way leads from {leading:?}");

@@ -160,8 +160,8 @@ impl Reclaimer {
     }
 
     /// Whatever a crash left: every data slot that a node in the store reaches stands there too (INV-9), but for nodes of a
-    /// session that has not ended: no look-up returns them, and it puts them and what they reach in any order.
-    /// Nodes go together, in any order.
+    /// session that has not ended, in containers that none of its checkpoints names: no look-up returns them, and it puts them and what
+    /// they reach in any order. Nodes go together, in any order.
     pub fn assert_no_node_dangles(&self, when: &str) {
         let ended = self.process.storage.list(names::BACKUPS_FOLDER).unwrap();
         let ended = ended.iter().filter_map(|meta| names::parse_manifest(&meta.name));
@@ -169,12 +169,19 @@ impl Reclaimer {
         // Its manifest may have been dropped, and its claim before that.
         let has_claim = |id| self.process.storage.head(&names::claim(id)).is_ok();
         let has_ended = |id| ended.contains(&id) || !has_claim(id);
+        let mut named = BTreeSet::new();
+        for info in &self.roster().running {
+            for checkpoint in Roster::checkpoints(&self.sealer, info).unwrap_or_default() {
+                let all = self.slots(info.id, &checkpoint.containers).into_iter();
+                named.extend(all.map(|location| location.container));
+            }
+        }
         for kind in [ContainerKind::Recipe, ContainerKind::Small] {
             let listed = self.process.storage.list(kind.folder()).unwrap();
             for (id, _) in listed
                 .iter()
                 .filter_map(|meta| names::parse_container(&meta.name))
-                .filter(|(id, _)| has_ended(id.session))
+                .filter(|(id, _)| has_ended(id.session) || named.contains(id))
             {
                 let Ok(view) = self.containers.catalog(id) else {
                     continue;

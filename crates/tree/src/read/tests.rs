@@ -336,13 +336,15 @@ fn a_cold_large_file_is_read_past_the_page_cache() {
     assert_eq!(cached(), Some(0));
     // Of a file that is partly cached, the rest is read past it too. The system may take back some of that meanwhile: not each time.
     let stays = || {
+        forget(&path);
         let begin = fs::File::open(&path).unwrap();
         rustix::fs::fadvise(&begin, 0, None, rustix::fs::Advice::Random).unwrap();
         begin.read_exact_at(&mut vec![0; 2 << 20], 0).unwrap();
         let before = cached();
         let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
         assert!(content == data);
-        cached() == before
+        assert!(cached() <= before, "{:?} of {before:?}", cached());
+        before == Some(2 << 20) && cached() == before
     };
     assert!((0..5).any(|_| stays()));
 }
