@@ -17,6 +17,8 @@ const NEARLY_FULL_PERCENT: u64 = 95;
 const RATHER_FULL_PERCENT: u64 = 80;
 /// The reserve: this part of the backup.
 const RESERVE_PART: u64 = 10;
+/// Those of which so many times as many plain bytes are needed as a full one has on average go last.
+const HUGE_TIMES: u128 = 8;
 /// At least this part of the reads is to be saved, or nothing is copied.
 const GAIN_PART: u64 = 100;
 
@@ -58,37 +60,38 @@ pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice 
     let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
     let all: u64 = needs.iter().map(|need| need.bytes).sum();
     let beyond_reserve = budget.bytes.saturating_sub(all / RESERVE_PART);
+    let all_stored: u64 = needs.iter().map(|need| need.stored).sum();
+    // One that takes little may have very much, and would hold up all others until there is as much to spend.
+    let plain = u128::from(full_bytes) * u128::from(all) / u128::from(all_stored.max(1));
+    let is_huge = |need: &Need| u128::from(need.bytes) > plain * HUGE_TIMES;
     let mut least: Vec<&Need> = needs.iter().filter(|need| need.stored < nearly).collect();
-    least.sort_unstable_by_key(|need| (need.stored, need.container));
-    let mut taken = Vec::new();
+    least.sort_unstable_by_key(|need| (is_huge(need), need.stored, need.container));
     let (mut bytes, mut chunks, mut stored, mut best) = (0, 0, 0, (0, 0));
-    for need in least {
+    for (count, need) in (1..).zip(&least) {
         let may = if need.stored < rather {
             budget.bytes
         } else {
             beyond_reserve
         };
-        // One that takes little may have much: others may go though it does not.
-        if bytes + need.bytes > may || chunks + need.chunks > budget.chunks {
-            continue;
-        }
         bytes += need.bytes;
         chunks += need.chunks;
         stored += need.stored;
-        taken.push(need);
-        let saved = saved(taken.len(), stored, full_bytes);
+        if bytes > may || chunks > budget.chunks {
+            break;
+        }
+        let saved = saved(count, stored, full_bytes);
         if saved > best.0 {
-            best = (saved, taken.len());
+            best = (saved, count);
         }
     }
     let (saved, count) = best;
     if saved < (needs.len() as u64 / GAIN_PART).max(1) {
         return Choice::default();
     }
-    taken.truncate(count);
+    let chosen = least.iter().take(count);
     Choice {
-        containers: taken.iter().map(|need| need.container).collect(),
-        bytes: taken.iter().map(|need| need.bytes).sum(),
+        containers: chosen.clone().map(|need| need.container).collect(),
+        bytes: chosen.map(|need| need.bytes).sum(),
     }
 }
 
@@ -186,16 +189,23 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_holds_up_no_other() {
-        // What takes least has most.
-        let bytes = [(9000, 90), (200, 100), (300, 150), (1000, 1000)];
-        assert_eq!(of_packed(&bytes, 8999), (vec![1, 2], 500));
-        let needs = needs(&bytes);
+    fn what_takes_little_and_has_very_much_goes_last() {
+        // A full one has 2000 on average.
+        let bytes = [(16_001, 15), (200, 100), (300, 150), (500, 8235)];
+        assert_eq!(of_packed(&bytes, 16_000), (vec![1, 2], 500));
+        assert_eq!(of_packed(&bytes, 16_501), (vec![0, 1, 2], 16_501));
+        let bytes = [(15_900, 15), (200, 100), (300, 150), (500, 8235)];
+        assert_eq!(of_packed(&bytes, 15_899), (vec![], 0));
+    }
+
+    #[test]
+    fn so_many_chunks_are_copied_at_most() {
+        let needs = needs(&[(200, 100), (300, 150), (400, 200), (1000, 1000)]);
         let of_chunks = |chunks| {
             let bytes = u64::MAX;
             choose(&needs, FULL, Budget { bytes, chunks }).containers.len()
         };
-        assert_eq!([29, 30].map(of_chunks), [2, 3]);
+        assert_eq!([19, 20, 29, 30].map(of_chunks), [0, 2, 2, 3]);
     }
 
     #[test]
