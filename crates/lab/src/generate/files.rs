@@ -17,6 +17,8 @@ pub(crate) struct File {
     len: u64,
     /// When it came, or changed last.
     pub(crate) day: u32,
+    /// Where it changed last.
+    place: Option<u64>,
 }
 
 impl File {
@@ -99,6 +101,8 @@ pub(crate) struct Files {
     order: Vec<usize>,
     /// Files that are still to change, in shares of one.
     owed: u64,
+    /// What has changed on this day or later goes on changing in the same place.
+    goes_on_since: u32,
     lengths: Dice,
     changes: Dice,
     maker: Maker,
@@ -112,6 +116,7 @@ impl Files {
             shape,
             order: Vec::new(),
             owed: 0,
+            goes_on_since: u32::MAX,
             lengths,
             changes,
             maker,
@@ -123,6 +128,12 @@ impl Files {
         self.files.extend_from_slice(files);
         self.bytes += files.iter().map(|file| file.len).sum::<u64>();
         self
+    }
+
+    /// A file that has changed on this day or later changes in the same place again: who works at a file for some days works at
+    /// the same part of it.
+    pub(crate) const fn go_on_since(&mut self, day: u32) {
+        self.goes_on_since = day;
     }
 
     /// Bytes of all, with headers.
@@ -147,6 +158,7 @@ impl Files {
                 slices,
                 len: self.shape.header + len,
                 day,
+                place: None,
             });
         }
     }
@@ -209,7 +221,11 @@ impl Files {
         let header = self.shape.header;
         let body = file.len - header;
         let bytes = share.of(body);
-        let from = header + self.changes.below((body - bytes).max(1));
+        let place = match file.place.filter(|_| file.day >= self.goes_on_since) {
+            Some(place) => place,
+            None => self.changes.below((body - bytes).max(1)),
+        };
+        let from = header + place;
         let until = from + bytes.max(1);
         let mut slices = Vec::with_capacity(file.slices.len() + 1);
         let (mut begin, mut lost) = (0, 0);
@@ -227,6 +243,7 @@ impl Files {
         self.maker.cut(lost, &mut slices);
         file.slices = slices;
         file.day = day;
+        file.place = Some(place);
         self.files[at] = file;
     }
 }
@@ -302,6 +319,26 @@ mod tests {
             assert_eq!(changed(&files, 4).len(), 1050, "{pick:?}");
             files.change(0, Share::percent(100.0), Share::percent(100.0), pick, 4);
         }
+    }
+
+    #[test]
+    fn what_goes_on_changing_changes_in_the_same_place() {
+        // Percent of bytes that stay as they were through two days of changes, the second on or after `since` or not.
+        let kept = |since| {
+            let mut files = files(64);
+            let before = files.files.clone();
+            for day in [1, 2] {
+                files.go_on_since(since);
+                files.change(0, Share::percent(100.0), Share::percent(10.0), Pick::Walking, day);
+            }
+            let stay = |(file, before): (&File, &File)| {
+                let stays = file.slices.iter().filter(|slice| before.slices.contains(slice));
+                stays.map(|slice| u64::from(slice.len())).sum::<u64>()
+            };
+            100 * files.files.iter().zip(&before).map(stay).sum::<u64>() / files.bytes()
+        };
+        let (same, other) = (kept(1), kept(2));
+        assert!((84..=90).contains(&same) && (74..82).contains(&other), "{same}, {other}");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! of the files, of each of which a share is overwritten in place; new files take space from the zeros while there is some. Files have
 //! whole blocks of 4 KiB. The paper does not say how long files are nor how the walk goes: here they are log-normal, 256 KiB on
 //! average, and it goes through directories of 32 neighbours each, to the k-th 1/k as often as to the
-//! first. Tables of the file system itself are left out.
+//! first. A file that changes on several days of a week changes in the same place: were each day's place another, no store of chunks could save
+//! more than 92.6 % of SG5, of which the paper's saves 93.6 % at least. Tables of the file system itself are left out.
 //!
 //! Memory: 16 to 32 bytes a chunk of all images' files.
 
@@ -212,6 +213,7 @@ impl Workload for Images {
             for (image, number) in images.iter_mut().zip(1..) {
                 // The first backup is of the image as it was prepared.
                 let days = if week == 1 { 0 } else { DAYS_A_WEEK };
+                image.go_on_since(week.saturating_sub(2) * DAYS_A_WEEK + 1);
                 for day in 1..=days {
                     let day = (week - 2) * DAYS_A_WEEK + day;
                     image.change(0, changed, overwritten, Pick::Walking, day);
