@@ -338,7 +338,10 @@ mod tests {
             100 * files.files.iter().zip(&before).map(stay).sum::<u64>() / files.bytes()
         };
         let (same, other) = (kept(1), kept(2));
-        assert!((84..=90).contains(&same) && (74..82).contains(&other), "{same}, {other}");
+        assert!(
+            (84..=90).contains(&same) && (74..82).contains(&other),
+            "{same}, {other}"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use onefold::{
     PruneOptions, PruneReport, PruneUnused, Repaired, SessionId, Snapshot, Store, StreamOutput,
 };
 
+use super::array::{DiskArray, Disks};
 use super::cold;
 use super::content::Content;
 use crate::error::LabError;
@@ -248,7 +249,34 @@ impl Engine {
             self.env.storage.barrier().map_err(onefold::Error::from)?;
             cold::drop_cached(folder)?;
         }
-        let store = Store::open(&self.env, &Credential::None, &OpenOptions::default())?;
+        self.restore_through(&self.env, backup, options)
+    }
+
+    /// The same from disks with heads, which are modelled: the store's files may be in the page cache.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(in crate::reproduce) fn restore_from(
+        &self,
+        disks: Disks,
+        backup: SessionId,
+        options: AssembleOptions,
+    ) -> Result<(Duration, AssembleStats), LabError> {
+        let storage = DiskArray::new(Arc::clone(&self.env.storage), Arc::clone(&self.env.clock), disks);
+        let env = Env {
+            storage: Arc::new(storage),
+            ..self.env.clone()
+        };
+        self.restore_through(&env, backup, options)
+    }
+
+    fn restore_through(
+        &self,
+        env: &Env,
+        backup: SessionId,
+        options: AssembleOptions,
+    ) -> Result<(Duration, AssembleStats), LabError> {
+        let store = Store::open(env, &Credential::None, &OpenOptions::default())?;
         let snapshot = self.snapshot(backup)?;
         self.timed(|| Ok(store.dump(&snapshot, None, &mut Nowhere, options, &Monitor::default())?))
     }

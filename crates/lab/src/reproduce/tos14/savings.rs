@@ -5,6 +5,7 @@ use super::form::Form;
 use super::{Size, megabytes, mib, percent, setup, share};
 use crate::error::LabError;
 use crate::generate::{ImageChunks, Images};
+use crate::reproduce::stores::cold::Folder;
 use crate::reproduce::stores::content;
 use crate::reproduce::stores::engine::{Engine, Stored};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
@@ -12,6 +13,8 @@ use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 /// At least so much is saved in the paper, and conventional deduplication no more than so many points more.
 const SAVED_MIN: f64 = 0.936;
 const POINTS_MAX: f64 = 0.03;
+/// Images of so many bytes are too many for stores in memory.
+const LARGE_BYTES: u64 = 2_000_000_000;
 
 /// A data set, and what it says in the paper.
 struct Data {
@@ -34,7 +37,7 @@ struct Saved {
 }
 
 fn data_sets(size: &Size) -> Vec<Data> {
-    let (image_bytes, weeks) = size.savings;
+    let ([most, last], weeks) = size.savings;
     let synthetic = |images| Data {
         images,
         paper: "93.6 to 97.0 %",
@@ -46,10 +49,9 @@ fn data_sets(size: &Size) -> Vec<Data> {
         weeks: of.2,
         ..images.scaled(of.0)
     };
-    let each = (1..=5).filter_map(Images::sg).map(|images| {
-        let images = images.scaled(image_bytes);
-        synthetic(Images { weeks, ..images })
-    });
+    let each = (1..=5).zip([most, most, most, most, last]);
+    let each = each.filter_map(|(number, bytes)| Some(Images::sg(number)?.scaled(bytes)));
+    let each = each.map(|images| synthetic(Images { weeks, ..images }));
     let mut all: Vec<Data> = each.collect();
     all.push(Data {
         paper_alone: "not told",
@@ -64,19 +66,26 @@ fn data_sets(size: &Size) -> Vec<Data> {
     all
 }
 
-fn forms(size: &Size) -> [Form; 3] {
+/// Those that are compared: of images as large as these two alone, one after another on disk.
+fn forms(size: &Size, images: &Images) -> (Vec<Form>, bool) {
     let [_, default, long] = size.segments;
     let hybrid = |segment_bytes| Form::Hybrid {
         segment_bytes,
         live: 1,
     };
-    [Form::Conventional, hybrid(default), hybrid(long)]
+    let is_large = images.image_bytes >= LARGE_BYTES;
+    let mut all = vec![Form::Conventional, hybrid(default)];
+    if !is_large {
+        all.push(hybrid(long));
+    }
+    (all, is_large)
 }
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size) -> u64 {
-    let each = data_sets(size).into_iter().map(|data| data_bytes(&data.images));
-    forms(size).len() as u64 * each.sum::<u64>()
+    let each = data_sets(size).into_iter();
+    let bytes = |images: &Images| forms(size, images).0.len() as u64 * data_bytes(images);
+    each.map(|data| bytes(&data.images)).sum()
 }
 
 /// Runs all data sets.
@@ -92,11 +101,28 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 }
 
 fn measure(size: &Size, images: &Images, run: &Run<'_>) -> Result<Vec<Saved>, LabError> {
-    let of_form = |form: Form| Ok((form.store(None, size.container_bytes)?, form, 0));
-    let mut engines: Vec<(Engine, Form, u64)> = forms(size)
-        .into_iter()
-        .map(of_form)
-        .collect::<Result<_, LabError>>()?;
+    let (forms, is_large) = forms(size, images);
+    if !is_large {
+        let engines = forms
+            .into_iter()
+            .map(|form| Ok((form.store(None, size.container_bytes)?, form, 0)));
+        return measure_with(images, engines.collect::<Result<_, LabError>>()?, run);
+    }
+    let mut all = Vec::new();
+    for form in forms {
+        let folder = Folder::new(run.folder.join("stores"))?;
+        let engine = form.store(Some(&folder.join("store")), size.container_bytes)?;
+        all.extend(measure_with(images, vec![(engine, form, 0)], run)?);
+    }
+    Ok(all)
+}
+
+/// With stores, their forms, and what each has stored anew.
+fn measure_with(
+    images: &Images,
+    mut engines: Vec<(Engine, Form, u64)>,
+    run: &Run<'_>,
+) -> Result<Vec<Saved>, LabError> {
     let is_in_blocks = images.chunks == ImageChunks::Blocks;
     let mut bytes = 0;
     content::each(images, |content| {
@@ -193,7 +219,7 @@ fn rows_of(data: &Data, saved: &[Saved]) -> Vec<Row> {
 }
 
 fn experiment(size: &Size, rows: Vec<Row>, points: &[(&str, Vec<Saved>)]) -> Experiment {
-    let (image_bytes, weeks) = size.savings;
+    let ([most, last], weeks) = size.savings;
     let [gp, machines] = size.groups;
     let segment = |one: &Saved| match one.form {
         Form::Hybrid { segment_bytes, .. } => mib(segment_bytes.into()),
@@ -217,10 +243,11 @@ fn experiment(size: &Size, rows: Vec<Row>, points: &[(&str, Vec<Saved>)]) -> Exp
         seeds: vec!["R1", "R2", "R8"],
         setup: format!(
             "{} Saved is of the bytes of all backups that are no zeros; containers of chunks count with their catalogs, as the engine would \
-             store them; the paper leaves metadata out. In memory. SG1 to SG5 with images of {}, {weeks} weeks; GP {} series of {}, {} weeks; virtual machines {} \
+             store them; the paper leaves metadata out. In memory, or on disk with images of 2 GB and more. SG1 to SG4 with images of {}, SG5 of {}, {weeks} weeks; GP {} series of {}, {} weeks; virtual machines {} \
              series of {}, {} weeks, blocks of 4 KiB.",
             setup(size),
-            megabytes(image_bytes),
+            megabytes(most),
+            megabytes(last),
             gp.1,
             megabytes(gp.0),
             gp.2,
@@ -232,10 +259,7 @@ fn experiment(size: &Size, rows: Vec<Row>, points: &[(&str, Vec<Saved>)]) -> Exp
         plots: vec![Plot {
             name: "figure-4".to_owned(),
             title: "What is saved, with segments of several lengths".to_owned(),
-            subtitle: format!(
-                "containers of {} MiB, in memory",
-                mib(size.container_bytes.into())
-            ),
+            subtitle: format!("containers of {} MiB", mib(size.container_bytes.into())),
             x: Axis::doubling("segment, MiB"),
             y: Axis::linear("saved, %"),
             series,

@@ -9,7 +9,7 @@ fn tiny() -> Size {
     Size {
         container_bytes: 256 << 10,
         segments: [64 << 10, 128 << 10, 256 << 10],
-        savings: (4_000_000, 5),
+        savings: ([4_000_000; 2], 5),
         groups: [(2_000_000, 2, 3), (2_000_000, 2, 3)],
         look_ups_bytes: 8_000_000,
         weeks: (6_000_000, 6),
