@@ -21,6 +21,8 @@ pub(super) enum Form {
         segment_bytes: u32,
         /// Backups that stay as they were written.
         live: u16,
+        /// What layout repair may copy for the newest one, in percent of what is stored anew.
+        repair: u16,
     },
 }
 
@@ -32,10 +34,15 @@ impl Form {
     pub(super) fn store(self, folder: Option<&Path>, container_bytes: u32) -> Result<Engine, LabError> {
         let series = match self {
             Self::Conventional => SettingsChange::default(),
-            Self::Hybrid { segment_bytes, live } => SettingsChange {
+            Self::Hybrid {
+                segment_bytes,
+                live,
+                repair,
+            } => SettingsChange {
                 layout: Some(Layout::Hybrid),
                 live_window: Some(live),
                 segment_bytes: Some(segment_bytes),
+                repair_percent: (repair > 0).then_some(repair),
                 ..SettingsChange::default()
             },
         };

@@ -23,6 +23,7 @@ fn forms(size: &Size) -> [Form; 4] {
     let hybrid = size.segments.map(|segment_bytes| Form::Hybrid {
         segment_bytes,
         live: 1,
+        repair: 0,
     });
     [Form::Conventional, hybrid[0], hybrid[1], hybrid[2]]
 }

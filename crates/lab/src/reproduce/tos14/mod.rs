@@ -61,7 +61,11 @@ fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
         run.bytes_of(SAVINGS, savings::bytes(size)),
         run.bytes_of(LOOK_UPS, look_ups::bytes(size)),
         run.bytes_of(BASELINE, baseline::bytes(size)),
-        if of_weeks { weeks::bytes(size) } else { 0 },
+        if of_weeks {
+            weeks::bytes(size, run.wants(WEEKS))
+        } else {
+            0
+        },
         run.bytes_of(WEEKS, restores::bytes(size)),
         run.bytes_of(WINDOWS, windows::bytes(size)),
         run.bytes_of(EXPIRY, expiry::bytes(size)),
@@ -78,7 +82,7 @@ fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
         baseline::run(size, run)?;
     }
     if of_weeks {
-        let stores = weeks::build(size, run)?;
+        let stores = weeks::build(size, run.wants(WEEKS), run)?;
         if run.wants(WEEKS) {
             weeks::report(size, &stores, run)?;
             restores::run(size, &stores, run)?;
@@ -157,9 +161,15 @@ impl Size {
 
     /// The layout that the paper has by default.
     fn hybrid(&self) -> Form {
+        self.hybrid_with(1, 0)
+    }
+
+    /// The same with another live window, or with layout repair.
+    fn hybrid_with(&self, live: u16, repair: u16) -> Form {
         Form::Hybrid {
             segment_bytes: self.segments[1],
-            live: 1,
+            live,
+            repair,
         }
     }
 

@@ -72,6 +72,7 @@ fn forms(size: &Size, images: &Images) -> (Vec<Form>, bool) {
     let hybrid = |segment_bytes| Form::Hybrid {
         segment_bytes,
         live: 1,
+        repair: 0,
     };
     let is_large = images.image_bytes >= LARGE_BYTES;
     let mut all = vec![Form::Conventional, hybrid(default)];

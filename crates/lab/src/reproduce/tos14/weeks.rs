@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onefold::SessionId;
-
 use super::baseline::{self, Rates};
 use super::data::data_bytes;
 use super::form::Form;
@@ -38,33 +36,59 @@ pub(super) struct Week {
     copied: u64,
 }
 
-/// Both stores with all weeks.
+/// What layout repair may copy, in percent of what is stored anew: as much.
+const REPAIR_PERCENT: u16 = 100;
+
+/// The stores with all weeks.
 pub(super) struct Stores {
     pub(super) folder: Folder,
     pub(super) conventional: Engine,
     pub(super) hybrid: Engine,
+    /// Layout `hybrid` with layout repair, where it is asked for.
+    pub(super) repaired: Option<RepairedStore>,
     pub(super) weeks: Vec<Week>,
     raw: Rates,
 }
 
+/// A store whose newest backup is put in order each week.
+pub(super) struct RepairedStore {
+    pub(super) engine: Engine,
+    /// Bytes that its backups stored anew, that repairs copied, and that prunes did.
+    pub(super) new: u64,
+    pub(super) by_repairs: u64,
+    pub(super) by_prunes: u64,
+    /// The time of optimize and prune.
+    pub(super) took: Duration,
+}
+
+impl RepairedStore {
+    fn week(&mut self, content: &content::Content) -> Result<(), LabError> {
+        let (_, report) = self.engine.back_up(content, false)?;
+        let reversed = self.engine.optimize()?;
+        let repaired = reversed.optimized.repaired.iter();
+        self.new += report.totals.bytes_new;
+        self.by_repairs += repaired.map(|(_, repaired)| repaired.bytes_copied).sum::<u64>();
+        self.by_prunes += reversed.pruned.bytes_copied;
+        self.took += reversed.optimizing + reversed.pruning;
+        Ok(())
+    }
+}
+
 impl Stores {
-    /// Where both are, conventional first.
+    /// Where the first two are, conventional first.
     pub(super) fn places(folder: &Folder) -> [PathBuf; 2] {
         ["conventional", "hybrid"].map(|name| folder.join(name))
     }
-
-    pub(super) fn backups(&self) -> Result<[Vec<SessionId>; 2], LabError> {
-        Ok([self.conventional.backups()?, self.hybrid.backups()?])
-    }
 }
 
-/// Bytes of all backups.
-pub(super) fn bytes(size: &Size) -> u64 {
-    3 * data_bytes(&sg1(size.weeks))
+/// Bytes of all backups, with a store whose layout is repaired or without.
+pub(super) fn bytes(size: &Size, with_repair: bool) -> u64 {
+    let times = if with_repair { 5 } else { 3 };
+    times * data_bytes(&sg1(size.weeks))
 }
 
-/// Backs up all weeks in both forms.
-pub(super) fn build(size: &Size, run: &Run<'_>) -> Result<Stores, LabError> {
+/// Backs up all weeks in both forms, and in a third store whose layout is repaired if it is asked for.
+pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Stores, LabError> {
     run.progress.begin("figures 5 and 7");
     let folder = Folder::new(run.folder.join("stores"))?;
     let unique = baseline::unique(RAW_BYTES.min(size.unique.0))?;
@@ -74,6 +98,17 @@ pub(super) fn build(size: &Size, run: &Run<'_>) -> Result<Stores, LabError> {
     let [one, other] = Stores::places(&folder);
     let conventional = Form::Conventional.store(Some(&one), size.container_bytes)?;
     let hybrid = size.hybrid().store(Some(&other), size.container_bytes)?;
+    let mut repaired = None;
+    if with_repair {
+        let form = size.hybrid_with(1, REPAIR_PERCENT);
+        repaired = Some(RepairedStore {
+            engine: form.store(Some(&folder.join("repaired")), size.container_bytes)?,
+            new: 0,
+            by_repairs: 0,
+            by_prunes: 0,
+            took: Duration::ZERO,
+        });
+    }
     let mut weeks: Vec<Week> = Vec::new();
     content::each(&sg1(size.weeks), |content| {
         let bytes = content.data_bytes();
@@ -94,12 +129,17 @@ pub(super) fn build(size: &Size, run: &Run<'_>) -> Result<Stores, LabError> {
             archived: backups.iter().map(|(_, done)| done.bytes_archived).sum(),
             copied: reversed.pruned.bytes_copied,
         });
+        if let Some(repaired) = &mut repaired {
+            repaired.week(content)?;
+            run.progress.advance(2 * bytes)?;
+        }
         Ok(())
     })?;
     Ok(Stores {
         folder,
         conventional,
         hybrid,
+        repaired,
         weeks,
         raw,
     })

@@ -1,7 +1,6 @@
 //! Live windows of several lengths: figure 9.
 
 use super::data::data_bytes;
-use super::form::Form;
 use super::{Size, megabytes, mib, number, percent, setup, sg1, share};
 use crate::error::LabError;
 use crate::reproduce::statistics::{is_near, mean};
@@ -34,13 +33,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
 /// Runs all windows.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("figure 9");
-    let engine = |live| {
-        let form = Form::Hybrid {
-            segment_bytes: size.segments[1],
-            live,
-        };
-        form.store(None, size.container_bytes)
-    };
+    let engine = |live| size.hybrid_with(live, 0).store(None, size.container_bytes);
     let engines = size.live.map(engine).into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut saved = vec![Vec::new(); engines.len()];
     let mut lengths = Vec::new();
