@@ -4,6 +4,8 @@
 //! that ends early has forgotten some and harmed none, and running it again does the rest. What was held or tagged
 //! between the decision and the deed stays. Forgetting frees no space.
 
+use std::collections::BTreeMap;
+
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
 use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
@@ -112,15 +114,11 @@ impl Store {
         };
         doomed.sort_by_key(|one| one.session);
         doomed.dedup_by_key(|one| one.session);
-        monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
-        let mut done = Vec::with_capacity(doomed.len());
-        if request.is_dry_run {
-            done.resize(doomed.len(), Forgetting::Done);
-            monitor.add_done(doomed.len() as u64);
-        } else if !doomed.is_empty() {
-            self.with_reserve(|_| self.put_tombstones(&doomed, &mut done, monitor))
-                .0?;
-        }
+        let done = if request.is_dry_run {
+            vec![Forgetting::Done; doomed.len()]
+        } else {
+            self.forget_all(&doomed, monitor)?
+        };
         for (one, done) in doomed.into_iter().zip(done) {
             match done {
                 Forgetting::Done => report.forgotten.push(one.session),
@@ -129,6 +127,29 @@ impl Store {
             }
         }
         Ok(report)
+    }
+
+    /// Forgets backups as they were listed, in this order, and says what became of each. Durable when it returns.
+    pub(crate) fn forget_listed(
+        &self,
+        list: &ManifestList,
+        ids: &[SessionId],
+        monitor: &Monitor,
+    ) -> Result<BTreeMap<SessionId, Forgetting>> {
+        let listed = ids.iter().filter_map(|id| list.get(*id));
+        let doomed: Vec<_> = listed.map(Doomed::of).collect();
+        let done = self.forget_all(&doomed, monitor)?;
+        Ok(doomed.into_iter().map(|one| one.session).zip(done).collect())
+    }
+
+    fn forget_all(&self, doomed: &[Doomed], monitor: &Monitor) -> Result<Vec<Forgetting>> {
+        let mut done = Vec::with_capacity(doomed.len());
+        monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
+        if !doomed.is_empty() {
+            self.with_reserve(|_| self.put_tombstones(doomed, &mut done, monitor))
+                .0?;
+        }
+        Ok(done)
     }
 
     /// Goes on after those that are `done`. The barrier before covers what was decided from, the one after all tombstones.

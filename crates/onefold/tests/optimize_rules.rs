@@ -215,8 +215,8 @@ fn due(base: &Base) -> Vec<SessionId> {
         live: Some(1),
         ..OptimizeRequest::default()
     };
-    let due = base.machine.open().due(&request).unwrap();
-    due.into_iter().map(|due| due.id).collect()
+    let due = base.machine.open().preview_optimize(&request).unwrap();
+    due.backups.into_iter().map(|due| due.id).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use onefold::{Layout, SettingsChange};
+use onefold::{ArchivalWindow, Layout, SettingsChange};
 
 use super::byte_count;
 
@@ -55,6 +55,10 @@ pub(crate) struct Change {
     /// Of layout hybrid: how many of the newest backups stay as they were written (1 unless set)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) live: Option<u16>,
+    /// Of layout hybrid: how many archival backups stay behind the live ones, or `all`; `optimize` forgets those before them,
+    /// but for held ones (all unless set)
+    #[arg(long, value_name = "COUNT", value_parser = archival)]
+    pub(crate) archival: Option<ArchivalWindow>,
     /// Of layout hybrid: average length of a segment in bytes, or with K, M or G at its end, a power of two from 64K to
     /// 256M (4M unless set)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
@@ -88,7 +92,7 @@ impl Change {
 
     /// Whether something is to be set that layout hybrid has alone.
     pub(crate) fn is_of_hybrid(&self) -> bool {
-        self.live.is_some() || self.segment.is_some()
+        self.live.is_some() || self.archival.is_some() || self.segment.is_some()
     }
 
     /// Whether `optimize` would follow backups and have nothing to do, were nothing else set.
@@ -103,6 +107,7 @@ impl Change {
         SettingsChange {
             layout: self.layout.map(LayoutMode::layout),
             live_window: self.live,
+            archival_window: self.archival,
             segment_bytes: self.segment,
             optimize_after_backup: self.optimize_after_backup.map(|answer| answer == Answer::Yes),
             repair_percent: self.repair,
@@ -127,6 +132,15 @@ impl LayoutMode {
             Self::Hybrid => Layout::Hybrid,
         }
     }
+}
+
+/// A number of backups, or all. None is not meant by anybody who wants archival backups, and may be by who wants no limit.
+fn archival(text: &str) -> Result<ArchivalWindow, String> {
+    if text == "all" {
+        return Ok(ArchivalWindow::All);
+    }
+    let count = text.parse().map(ArchivalWindow::Newest);
+    count.map_err(|_| "a number of backups from 1 to 65535, or `all`".to_owned())
 }
 
 /// Bytes of a segment; `4MiB` is `4M`.

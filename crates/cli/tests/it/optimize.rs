@@ -8,12 +8,16 @@ use crate::bed::{Bed, last, lines, noise, settle};
 
 /// Three backups of a series, of which the file changes a little each time.
 fn backups(bed: &Bed) -> Vec<Vec<u8>> {
+    some_backups(bed, 3)
+}
+
+fn some_backups(bed: &Bed, count: u8) -> Vec<Vec<u8>> {
     fs::create_dir(bed.path("src")).unwrap();
     let mut bytes = noise(3 << 20, 1);
     let mut contents = Vec::new();
-    for n in 0..3u8 {
+    for n in 0..count {
         bytes.splice(
-            usize::from(n) * 900_000..usize::from(n) * 900_000 + 40_000,
+            usize::from(n) * 600_000..usize::from(n) * 600_000 + 40_000,
             noise(50_000, 10 + u64::from(n)),
         );
         fs::write(bed.path("src/file"), &bytes).unwrap();
@@ -128,6 +132,95 @@ fn a_series_may_ask_for_it_after_each_backup() {
         .collect();
     assert_eq!(chains, [1, 0, 0]);
     assert_restore(&bed, &contents);
+    bed.assert_sound();
+}
+
+const HYBRID: [&str; 7] = [
+    "series",
+    "set",
+    "--default",
+    "--layout",
+    "hybrid",
+    "--segment",
+    "64K",
+];
+
+/// Values of one field, of the lines of that type.
+fn field(out: &[u8], message_type: &str, name: &str) -> Vec<serde_json::Value> {
+    let lines = lines(out).into_iter();
+    let of_type = lines.filter(|line| line["message_type"] == message_type);
+    of_type.map(|line| line[name].clone()).collect()
+}
+
+#[test]
+fn what_is_beyond_the_archival_window_is_forgotten() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    let contents = some_backups(&bed, 4);
+    let id = field(&bed.ok(["series", "list", "--json"]).out, "series", "id")[0].clone();
+    let id = id.as_str().unwrap();
+    let text = bed.ok(["series", "set", id, "--archival", "1"]).out();
+    assert!(
+        text.contains("hybrid, 1 live, 1 archival, ")
+            && text.contains("`onefold optimize` will forget 2 backups of it, but for held ones"),
+        "{text}"
+    );
+    let ids = bed.backups();
+    let text = bed.ok(["optimize", "-n"]).out();
+    let says = format!(
+        "backup {} would be forgotten: its series keeps 1 live and 1 archival",
+        ids[1]
+    );
+    assert!(text.contains(&says), "{text}");
+    let would = bed.ok(["optimize", "-n", "--json"]).out;
+    assert_eq!(field(&would, "expiring", "snapshot_id"), ids[..2]);
+    assert_eq!(field(&would, "due", "snapshot_id"), ids[2..3]);
+    assert_eq!(field(&would, "optimize_summary", "expired"), [json!(ids[..2])]);
+    assert_eq!(bed.backups(), ids);
+
+    bed.ok(["hold", &ids[0].to_string(), "--for", "1y"]);
+    let done = bed
+        .ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
+        .out;
+    assert_eq!(field(&done, "expired", "snapshot_id"), ids[1..2]);
+    assert_eq!(field(&done, "expired", "archival_window"), [1]);
+    assert_eq!(field(&done, "optimized", "snapshot_id"), ids[2..3]);
+    assert_eq!(field(&done, "held", "would_expire"), [true]);
+    assert_eq!(field(&done, "optimize_summary", "held"), [json!(ids[..1])]);
+    assert!(field(&done, "prune_summary", "bytes_freed")[0].as_u64() > Some(0));
+    assert_restore(&bed, &[&contents[..1], &contents[2..]].concat());
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} is held until ", ids[0]))
+            && text.contains("it has left the windows of its series and would be forgotten")
+            && !text.contains("nothing is due"),
+        "{text}"
+    );
+    bed.ok(["unhold", &ids[0].to_string()]);
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} is forgotten: ", ids[0])),
+        "{text}"
+    );
+    assert_eq!(bed.backups(), ids[2..]);
+    bed.assert_sound();
+}
+
+#[test]
+fn a_window_may_slide_with_each_backup() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    bed.ok([
+        "series",
+        "set",
+        "--default",
+        "--archival",
+        "1",
+        "--optimize-after-backup",
+        "yes",
+    ]);
+    let contents = some_backups(&bed, 4);
+    assert_restore(&bed, &contents[2..]);
     bed.assert_sound();
 }
 
