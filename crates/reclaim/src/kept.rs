@@ -18,6 +18,8 @@ use crate::error::{ReclaimError, Result};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     backups: BTreeMap<SessionId, (Revision, Backup)>,
+    /// For which backup that is not forgotten, or that is declared, each of them is.
+    by: BTreeMap<SessionId, SessionId>,
 }
 
 impl Kept {
@@ -83,6 +85,7 @@ impl Kept {
                 }
                 Some((revision, backup)) => {
                     todo.extend(backup.next.map(|next| (to, next)));
+                    kept.by.insert(to, kept.by.get(&from).copied().unwrap_or(from));
                     kept.backups.insert(to, (revision, backup));
                 }
                 None if is_lost(true) => return Err(lost(from, to)),
@@ -95,6 +98,11 @@ impl Kept {
     /// What a forgotten backup that is marked was, and by which revision.
     pub(crate) fn backup(&self, session: SessionId) -> Option<&(Revision, Backup)> {
         self.backups.get(&session)
+    }
+
+    /// The forgotten backups that are marked, each with one that is not forgotten and refers forward to it, by a chain.
+    pub(crate) fn into_keepers(self) -> BTreeMap<SessionId, SessionId> {
+        self.by
     }
 
     /// Whether a forgotten backup is marked.

@@ -175,13 +175,18 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
             ))?;
             continue;
         }
-        output.line(format!(
-            "backup {id} is archival: of {}, {} are the next backup's, {} are shared with others, {} are kept apart",
-            bytes(done.bytes),
-            bytes(done.bytes_forward),
-            bytes(done.bytes_shared),
-            bytes(done.bytes_archived),
-        ))?;
+        let (shared, apart) = (bytes(done.bytes_shared), bytes(done.bytes_archived));
+        output.line(match done.onto {
+            Some(onto) => format!(
+                "backup {id} is archival: of {}, {} are backup {onto}'s, {shared} are shared with others, {apart} are kept apart",
+                bytes(done.bytes),
+                bytes(done.bytes_forward),
+            ),
+            None => format!(
+                "backup {id} refers forward to no other any more: of {}, {shared} are shared with others, {apart} are kept apart",
+                bytes(done.bytes),
+            ),
+        })?;
         total += done.bytes;
         archived += done.bytes_archived;
         stored += done.bytes_stored;
@@ -241,9 +246,16 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             containers_least: done.containers_least,
             backups: done.backups,
         })?;
-        if !done.is_done && (done.containers_before == 0 || done.bytes_copied > 0) {
+        // Nobody has looked at it, or what was made of it came too late.
+        if !done.is_done && (done.bytes_budget == 0 || done.bytes_copied > 0) {
             output.line(format!(
                 "backup {id} stays as it is: another was made, or it was forgotten, held or rewritten meanwhile"
+            ))?;
+            continue;
+        }
+        if !done.is_done && done.containers_before == 0 {
+            output.line(format!(
+                "backup {id} stays as it is: nothing that it needs lies where repair copies from"
             ))?;
             continue;
         }

@@ -336,3 +336,58 @@ fn what_could_have_no_effect_is_refused() {
     .expect(1)
     .says(&["says nothing for layout hybrid"]);
 }
+
+#[test]
+fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    let contents = some_backups(&bed, 4);
+    let ids = bed.backups();
+    bed.ok(["optimize", "--prune", "--max-unused", "0%"]);
+    let [second, third] = [ids[1].to_string(), ids[2].to_string()];
+    let says = |id: &str, what: &str| {
+        format!(
+            "backup {id} {what} stored though it is forgotten, for backup {} refers forward to it",
+            ids[0]
+        )
+    };
+    let text = bed.ok(["forget", &second, "-n"]).out();
+    assert!(text.contains(&says(&second, "would stay")), "{text}");
+    let text = bed.ok(["forget", &second, "--prune", "--max-unused", "0%"]).out();
+    assert_eq!(text.matches(&says(&second, "stays")).count(), 1, "{text}");
+    // By a chain, of which the first link was forgotten before.
+    let told = last(&bed.ok(["forget", &third, "--json"]));
+    assert_eq!(told["kept"], json!([{"id": ids[2], "by": ids[0]}]));
+    let kept = json!([{"id": ids[1], "by": ids[0]}, {"id": ids[2], "by": ids[0]}]);
+    for args in [["prune", "-n", "--json"].as_slice(), &["prune", "--json"]] {
+        assert_eq!(last(&bed.ok(args))["kept"], kept, "{args:?}");
+    }
+    let text = bed.ok(["prune"]).out();
+    assert!(
+        text.contains(&says(&second, "stays")) && text.contains(&says(&third, "stays")),
+        "{text}"
+    );
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!(" are backup {}'s, ", ids[3])),
+        "onto the next that is left: {text}"
+    );
+    let told = last(&bed.ok(["prune", "--max-unused", "0%", "--json"]));
+    assert!(
+        told["kept"].is_null() && told["bytes_freed"].as_u64() > Some(0),
+        "{told}"
+    );
+    assert_restore(&bed, &[&contents[..1], &contents[3..]].concat());
+
+    bed.ok(["forget", &ids[3].to_string()]);
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} refers forward to no other any more", ids[0])),
+        "{text}"
+    );
+    // All that it has lies in containers of its own: nobody has made another, forgotten or held it.
+    let text = bed.ok(["optimize", "--repair", "100"]).out();
+    assert!(!text.contains("meanwhile"), "{text}");
+    assert_restore(&bed, &contents[..1]);
+    bed.assert_sound();
+}
