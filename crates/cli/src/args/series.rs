@@ -17,16 +17,25 @@ pub(crate) enum Series {
     Set(Set),
 }
 
-/// A series.
+/// A series, or the default.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("series").required(true).args(["id", "default", "path", "stdin_filename"]))]
 pub(crate) struct Which {
-    /// The series' id as `series list` shows it, or the beginning of it
-    #[arg(value_name = "ID")]
-    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: Named,
     /// What holds for every series for which nothing else is set
     #[arg(long)]
     pub(crate) default: bool,
+}
+
+/// A series, by its id or by what `backup` would make it of.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("named").args(["id", "path", "stdin_filename"]))]
+#[command(group = ArgGroup::new("source").args(["path", "stdin_filename"]))]
+pub(crate) struct Named {
+    /// The series' id as `series list` shows it, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
     /// The series that `backup` of this path makes (may be repeated: of all of them)
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathBuf>,
@@ -34,8 +43,15 @@ pub(crate) struct Which {
     #[arg(long, value_name = "NAME")]
     pub(crate) stdin_filename: Option<String>,
     /// The host of that series (default: this one)
-    #[arg(short = 'H', long, value_name = "HOST", conflicts_with_all = ["id", "default"])]
+    #[arg(short = 'H', long, value_name = "HOST", requires = "source")]
     pub(crate) host: Option<String>,
+}
+
+impl Named {
+    /// Whether any is named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.id.is_some() || !self.path.is_empty() || self.stdin_filename.is_some()
+    }
 }
 
 #[derive(Debug, Args)]

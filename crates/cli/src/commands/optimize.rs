@@ -84,6 +84,8 @@ struct Summary {
     failed: Vec<u64>,
     completed: u64,
     total_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_repairs: Option<u64>,
     repaired: u64,
     bytes_archived: u64,
     bytes_copied: u64,
@@ -92,20 +94,17 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let wanted = match &args.series {
-        Some(text) => {
-            let list = store.series()?;
-            let series = series::by_id(&list, text)?;
-            if !series.settings.is_optimized() && args.repair.is_none() {
-                output.line(
-                    "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
-                     order",
-                )?;
-            }
-            Some(series.id)
+    let mut wanted = None;
+    if args.series.is_given() {
+        let series = series::existing(&store, &args.series)?;
+        if !series.settings.is_optimized() && args.repair.is_none() {
+            output.line(
+                "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
+                 order",
+            )?;
         }
-        None => None,
-    };
+        wanted = Some(series.id);
+    }
     if args.dry_run {
         return say_due(&store, wanted, args.repair, output);
     }
@@ -116,6 +115,7 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
         let code = prune::prune(&store, &prune::options(&args.limits), output)?;
         return Ok(if failed { Code::Failure } else { code });
     }
+    say_unpruned(&report, output)?;
     Ok(if failed { Code::Failure } else { Code::Success })
 }
 
@@ -216,6 +216,7 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         failed: report.failed.iter().map(|(id, _)| id.get()).collect(),
         completed: report.completed,
         total_bytes: total,
+        due_repairs: None,
         repaired,
         bytes_archived: archived,
         bytes_copied: copied,
@@ -226,6 +227,16 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
                 .map(|(_, done)| done.bytes_stored)
                 .sum::<u64>(),
     })?;
+    Ok(())
+}
+
+/// Says how the space comes back that was let go of, where anything was.
+pub(crate) fn say_unpruned(report: &OptimizeReport, output: Output) -> Result<()> {
+    let is_rewritten = report.backups.iter().any(|(_, done)| done.is_done)
+        || report.repaired.iter().any(|(_, done)| done.is_done);
+    if is_rewritten || !report.expired.is_empty() || report.completed > 0 {
+        output.line("`onefold prune` gives back the space of what was let go of")?;
+    }
     Ok(())
 }
 
@@ -395,6 +406,7 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
         failed: Vec::new(),
         completed: 0,
         total_bytes: due.iter().map(|due| due.bytes).sum(),
+        due_repairs: Some(repairs.len() as u64),
         repaired: 0,
         bytes_archived: 0,
         bytes_copied: 0,

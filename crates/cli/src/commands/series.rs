@@ -6,7 +6,7 @@ use onefold::{
 };
 use serde::Serialize;
 
-use crate::args::{self, Global, Which};
+use crate::args::{self, Global, Named, Which};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, lossy};
 
@@ -217,32 +217,51 @@ fn find(store: &Store, which: &Which) -> Result<Told> {
             source,
         });
     }
-    let series = if let Some(text) = &which.id {
-        by_id(&list, text)?.clone()
-    } else {
-        let name = name(which)?;
-        let id = store.series_id(&name);
-        match list.series.into_iter().find(|series| series.id == id) {
-            None => {
-                let (settings, source) = store.series_settings(&name)?;
-                return Ok(Told {
-                    named: Some((id, name, 0)),
-                    settings,
-                    source,
-                });
-            }
-            Some(series) => series,
+    match listed(store, &list, &which.named)? {
+        Ok(series) => Ok(Told {
+            named: Some((series.id, series.name.clone(), series.backups)),
+            settings: series.settings.clone(),
+            source: series.source,
+        }),
+        Err(name) => {
+            let (settings, source) = store.series_settings(&name)?;
+            Ok(Told {
+                named: Some((store.series_id(&name), name, 0)),
+                settings,
+                source,
+            })
         }
-    };
-    Ok(Told {
-        named: Some((series.id, series.name, series.backups)),
-        settings: series.settings,
-        source: series.source,
-    })
+    }
+}
+
+/// The series that is meant, or what one would be called that is not there yet.
+fn listed<'a>(
+    store: &Store,
+    list: &'a SeriesList,
+    named: &Named,
+) -> Result<std::result::Result<&'a Series, SeriesName>> {
+    if let Some(text) = &named.id {
+        return by_id(list, text).map(Ok);
+    }
+    let name = name(named)?;
+    let id = store.series_id(&name);
+    let found = list.series.iter().find(|series| series.id == id);
+    Ok(found.ok_or(name))
+}
+
+/// The series that is meant, which is there.
+pub(super) fn existing(store: &Store, named: &Named) -> Result<Series> {
+    match listed(store, &store.series()?, named)? {
+        Ok(series) => Ok(series.clone()),
+        Err(name) => bail!(
+            "there is no series of {}; `onefold series list` shows them",
+            words(&name)
+        ),
+    }
 }
 
 /// The one series whose id begins so.
-pub(super) fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
+fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
     let digits = text.to_ascii_lowercase();
     let mut found = list
         .series
@@ -259,9 +278,9 @@ pub(super) fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> 
 }
 
 /// As `backup` names the series of these paths, or of this stream.
-fn name(which: &Which) -> Result<SeriesName> {
-    let host = super::host(which.host.as_deref())?;
-    if let Some(name) = &which.stdin_filename {
+fn name(named: &Named) -> Result<SeriesName> {
+    let host = super::host(named.host.as_deref())?;
+    if let Some(name) = &named.stdin_filename {
         return Ok(SeriesName {
             host,
             paths: vec![name.as_bytes().to_vec()],
@@ -270,6 +289,6 @@ fn name(which: &Which) -> Result<SeriesName> {
     let current_folder = std::env::current_dir().context("asking for the current folder")?;
     Ok(SeriesName {
         host,
-        paths: onefold::root_paths(&current_folder, &which.path),
+        paths: onefold::root_paths(&current_folder, &named.path),
     })
 }

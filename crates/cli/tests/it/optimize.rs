@@ -63,6 +63,7 @@ fn what_has_left_the_live_window_becomes_archival() {
     assert_eq!(due.last().unwrap()["backups"], 2);
     let before = last(&bed.ok(["stats", "--json", "latest"]));
     assert_eq!(before["chain"], 0);
+    assert!(!bed.ok(["snapshots"]).out().contains("next"), "none is archival");
 
     let done = lines(
         &bed.ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
@@ -86,6 +87,13 @@ fn what_has_left_the_live_window_becomes_archival() {
         .filter_map(|one| one["chain"].as_u64())
         .collect();
     assert_eq!(chains, [2, 1, 0]);
+    let ids = bed.backups();
+    let next = field(&bed.ok(["snapshots", "--json"]).out, "snapshot", "next");
+    assert_eq!(next, [json!(ids[1]), json!(ids[2]), json!(null)]);
+    let text = bed.ok(["snapshots"]).out();
+    let second = text.lines().nth(2).unwrap();
+    assert!(text.contains("stored    next  paths"), "{text}");
+    assert!(second.contains(&format!("B  {:>6}  ", ids[2])), "{text}");
     assert_restore(&bed, &contents);
     bed.assert_sound();
     let text = bed.ok(["optimize"]).out();
@@ -221,7 +229,38 @@ fn a_window_may_slide_with_each_backup() {
     ]);
     let contents = some_backups(&bed, 4);
     assert_restore(&bed, &contents[2..]);
+    fs::write(bed.path("src/more"), noise(300_000, 9)).unwrap();
+    settle();
+    let hint = "`onefold prune` gives back the space of what was let go of";
+    let text = bed.ok(["backup", "src"]).out();
+    assert!(text.contains(" is forgotten: ") && text.contains(hint), "{text}");
+    assert!(last(&bed.ok(["prune", "--json"]))["bytes_freed"].as_u64() > Some(0));
+    let text = bed.ok(["optimize", "--prune"]).out();
+    assert!(!text.contains(hint), "{text}");
     bed.assert_sound();
+}
+
+#[test]
+fn one_series_is_optimized_by_what_backup_makes_it_of() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    some_backups(&bed, 2);
+    for n in 0..2 {
+        let bytes = noise(200_000, 50 + n);
+        let dump = ["backup", "--stdin", "--stdin-filename", "dump", "--host", "h"];
+        bed.fed(dump, &bytes).expect(0);
+    }
+    let due = |more: &[&str]| {
+        let args = [&["optimize", "-n", "--json"], more].concat();
+        field(&bed.ok(args).out, "due", "snapshot_id")
+    };
+    let ids = bed.backups();
+    assert_eq!(due(&[]), [ids[0], ids[2]]);
+    assert_eq!(due(&["--path", "src"]), ids[..1]);
+    let by_name = ["--stdin-filename", "dump", "--host", "h"];
+    assert_eq!(due(&by_name), ids[2..3]);
+    bed.ok([&["optimize"], &by_name[..]].concat());
+    assert_eq!(due(&[]), ids[..1]);
 }
 
 /// Backups each of which changes a little in many places of the one before.
@@ -251,6 +290,10 @@ fn the_newest_backup_of_an_inline_series_is_put_in_order() {
     let contents = scattered(&bed, 6);
     let due = lines(&bed.ok(["optimize", "-n", "--json"]).out);
     assert_eq!(due[0]["message_type"], "due_repair");
+    assert_eq!(
+        (&due[1]["due_repairs"], &due[1]["repaired"]),
+        (&json!(1), &json!(0))
+    );
     let before = last(&bed.ok(["stats", "--json", "latest"]));
     let done = lines(
         &bed.ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
@@ -320,6 +363,16 @@ fn what_could_have_no_effect_is_refused() {
     bed.run(["optimize", "abc"])
         .expect(1)
         .says(&["no series has an id"]);
+    bed.run(["optimize", "--path", "src", "--host", "h"])
+        .expect(1)
+        .says(&[
+            "there is no series of h: ",
+            "src; `onefold series list` shows them",
+        ]);
+    bed.run(["optimize", "abc", "--path", "src"]).expect(2);
+    bed.run(["optimize", "abc", "--host", "h"]).expect(2);
+    bed.run(["optimize", "--host", "h"]).expect(2);
+    bed.run(["optimize", "--default"]).expect(2);
     bed.run(["series", "set", "--default", "--optimize-after-backup", "yes"])
         .expect(1)
         .says(&["says nothing for layout inline without repair"]);
