@@ -74,9 +74,15 @@ impl Kept {
             let below = entry.revisions.iter().copied();
             let highest = below.filter(|revision| *revision < entry.stored.revision).max();
             let is_rewritten = covers.get(&to).is_some_and(|covered| covered.rewritten);
+            // It may have been rewritten since, to refer to none: where what follows the next ones was forgotten.
+            let is_newer = |revision| {
+                let known = covers.get(&to);
+                known.is_some_and(|covered| !covered.forgotten && revision > covered.revision)
+            };
             match last {
-                Some((_, backup))
-                    if is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
+                Some((revision, backup))
+                    if !is_newer(revision)
+                        && is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
                 {
                     return Err(lost(from, to));
                 }
