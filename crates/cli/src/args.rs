@@ -20,7 +20,7 @@ pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
-pub(crate) use series::{Change, Series, Which};
+pub(crate) use series::{Change, Named, Series, Which};
 
 /// Deduplicating backups: what is equal is stored once.
 #[derive(Debug, Parser)]
@@ -141,7 +141,8 @@ pub(crate) enum Command {
     /// Say or set how the backups of a series are laid out
     #[command(subcommand)]
     Series(Series),
-    /// Make older backups of series with layout hybrid refer forward to newer ones, out of line
+    /// Lay backups out as their series are set to: with layout hybrid older ones refer forward to newer ones, and those
+    /// beyond the archival window are forgotten; with layout inline and repair the newest is copied together
     Optimize(Optimize),
     /// Look after the index
     #[command(subcommand)]

@@ -2,6 +2,8 @@
 //!
 //! Revisions, as manifests are: nothing is overwritten, and the highest that can be read counts.
 
+use std::num::NonZeroU16;
+
 use crate::error::Result;
 use crate::manifest::{SeriesName, read_series_name, series_name_rules, write_series_name};
 use crate::payload::{Payload, payload, rule};
@@ -23,6 +25,16 @@ pub enum Layout {
     Hybrid,
 }
 
+/// How many archival backups of a series stay behind its live window; both together are its retention window [RevDedup 2.1].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum ArchivalWindow {
+    /// All that nobody forgets.
+    #[default]
+    All,
+    /// The newest so many; `optimize` forgets those before them.
+    Newest(NonZeroU16),
+}
+
 /// One revision under `series/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesSettings {
@@ -32,6 +44,8 @@ pub struct SeriesSettings {
     pub layout: Layout,
     /// How many of the newest backups reverse deduplication leaves as they were written, at least 1 [RevDedup 2.1] (R5).
     pub live_window: u16,
+    /// Of layout hybrid: how many backups stay behind those.
+    pub archival_window: ArchivalWindow,
     /// Average length of a segment in bytes, a power of two within [`SEGMENT_BYTES_MIN`] and [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: u32,
     /// Whether what has become due is done after each backup, by who made it.
@@ -52,9 +66,21 @@ impl SeriesSettings {
             name,
             layout: Layout::Inline,
             live_window: 1,
+            archival_window: ArchivalWindow::All,
             segment_bytes: Self::SEGMENT_BYTES,
             optimize_after_backup: false,
             repair_percent: 0,
+        }
+    }
+
+    /// How many of the newest backups stay, the live and the archival ones; `None`: all that nobody forgets.
+    #[must_use]
+    pub fn retention_window(&self) -> Option<u32> {
+        match self.archival_window {
+            ArchivalWindow::Newest(archival) if self.layout == Layout::Hybrid => {
+                Some(u32::from(self.live_window) + u32::from(archival.get()))
+            }
+            _ => None,
         }
     }
 
@@ -88,6 +114,9 @@ impl Layout {
     }
 }
 
+/// What is added to a layout's number where an archival window follows it: settings from before there were any have none.
+const WITH_ARCHIVAL_WINDOW: u8 = 2;
+
 payload!(SeriesSettings);
 
 impl Payload for SeriesSettings {
@@ -99,7 +128,13 @@ impl Payload for SeriesSettings {
         if let Some(name) = &self.name {
             write_series_name(w, name);
         }
-        w.u8(self.layout.number());
+        match self.archival_window {
+            ArchivalWindow::All => w.u8(self.layout.number()),
+            ArchivalWindow::Newest(count) => {
+                w.u8(self.layout.number() + WITH_ARCHIVAL_WINDOW);
+                w.u16(count.get());
+            }
+        }
         w.u16(self.live_window);
         w.u32(self.segment_bytes);
         w.flag(self.optimize_after_backup);
@@ -110,10 +145,20 @@ impl Payload for SeriesSettings {
         let name = r.option(read_series_name)?;
         let unknown = r.fault("the layout is not known");
         let number = r.u8()?;
-        let layout = Layout::ALL.into_iter().find(|layout| layout.number() == number);
+        let with_window = number.checked_sub(WITH_ARCHIVAL_WINDOW);
+        let layout = Layout::ALL
+            .into_iter()
+            .find(|layout| layout.number() == with_window.unwrap_or(number));
+        let layout = layout.ok_or(unknown)?;
+        let none = r.fault("an archival window of no backup");
+        let archival_window = match with_window {
+            None => ArchivalWindow::All,
+            Some(_) => ArchivalWindow::Newest(NonZeroU16::new(r.u16()?).ok_or(none)?),
+        };
         Ok(Self {
             name,
-            layout: layout.ok_or(unknown)?,
+            layout,
+            archival_window,
             live_window: r.u16()?,
             segment_bytes: r.u32()?,
             optimize_after_backup: r.flag()?,

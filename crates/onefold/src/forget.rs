@@ -4,6 +4,8 @@
 //! that ends early has forgotten some and harmed none, and running it again does the rest. What was held or tagged
 //! between the decision and the deed stays. Forgetting frees no space.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
 use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
@@ -55,6 +57,8 @@ pub struct ForgetReport {
     /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before: they stay, and may
     /// be asked for again.
     pub revised_meanwhile: Vec<SessionId>,
+    /// Forgotten, now or before, and stored all the same, since an archival backup refers forward to them: which one does.
+    pub kept: BTreeMap<SessionId, SessionId>,
     /// Manifests that cannot be read; a policy leaves those backups alone.
     pub damaged: Vec<DamagedObject>,
 }
@@ -89,7 +93,7 @@ impl Store {
         if !request.is_dry_run {
             self.ensure_writable()?;
         }
-        let list = self.manifests.list()?;
+        let mut list = self.manifests.list()?;
         let mut report = ForgetReport::default();
         let mut doomed = match &request.what {
             ForgetWhat::Named(ids) => self.named(&list, ids, request, &mut report)?,
@@ -112,15 +116,11 @@ impl Store {
         };
         doomed.sort_by_key(|one| one.session);
         doomed.dedup_by_key(|one| one.session);
-        monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
-        let mut done = Vec::with_capacity(doomed.len());
-        if request.is_dry_run {
-            done.resize(doomed.len(), Forgetting::Done);
-            monitor.add_done(doomed.len() as u64);
-        } else if !doomed.is_empty() {
-            self.with_reserve(|_| self.put_tombstones(&doomed, &mut done, monitor))
-                .0?;
-        }
+        let done = if request.is_dry_run {
+            vec![Forgetting::Done; doomed.len()]
+        } else {
+            self.forget_all(&doomed, monitor)?
+        };
         for (one, done) in doomed.into_iter().zip(done) {
             match done {
                 Forgetting::Done => report.forgotten.push(one.session),
@@ -128,7 +128,53 @@ impl Store {
                 Forgetting::Revised => report.revised_meanwhile.push(one.session),
             }
         }
+        let gone = report.forgotten.iter().chain(&report.already_forgotten);
+        let gone: BTreeSet<_> = gone.copied().collect();
+        list.forget(&gone);
+        report.kept = self.keepers(&list);
+        report.kept.retain(|one, _| gone.contains(one));
         Ok(report)
+    }
+
+    /// The forgotten backups of a listing that others refer forward to, each with one that does, by a chain. As far as manifests can be
+    /// read: whether they are kept does not depend on what is said of it here.
+    fn keepers(&self, list: &ManifestList) -> BTreeMap<SessionId, SessionId> {
+        let is_forgotten = |id| list.get(id).is_some_and(ManifestEntry::is_forgotten);
+        let mut keepers = BTreeMap::new();
+        for entry in list.backups() {
+            let next = entry.backup().and_then(|backup| backup.next);
+            if !next.is_some_and(is_forgotten) {
+                continue;
+            }
+            let chain = self.manifests.chains(list, [entry]).unwrap_or_default();
+            let links = chain.iter().map(|link| link.session);
+            let forgotten = links.take_while(|id| is_forgotten(*id));
+            keepers.extend(forgotten.map(|id| (id, entry.session())));
+        }
+        keepers
+    }
+
+    /// Forgets backups as they were listed, in this order, and says what became of each. Durable when it returns.
+    pub(crate) fn forget_listed(
+        &self,
+        list: &ManifestList,
+        ids: &[SessionId],
+        monitor: &Monitor,
+    ) -> Result<BTreeMap<SessionId, Forgetting>> {
+        let listed = ids.iter().filter_map(|id| list.get(*id));
+        let doomed: Vec<_> = listed.map(Doomed::of).collect();
+        let done = self.forget_all(&doomed, monitor)?;
+        Ok(doomed.into_iter().map(|one| one.session).zip(done).collect())
+    }
+
+    fn forget_all(&self, doomed: &[Doomed], monitor: &Monitor) -> Result<Vec<Forgetting>> {
+        let mut done = Vec::with_capacity(doomed.len());
+        monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
+        if !doomed.is_empty() {
+            self.with_reserve(|_| self.put_tombstones(doomed, &mut done, monitor))
+                .0?;
+        }
+        Ok(done)
     }
 
     /// Goes on after those that are `done`. The barrier before covers what was decided from, the one after all tombstones.

@@ -35,7 +35,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::listing::{EntryKind, ListingEntry};
 pub use format::manifest::{BackupTotals, SeriesName};
-pub use format::series::{Layout, SeriesSettings};
+pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
@@ -44,7 +44,10 @@ pub use ingest::{
     StageStats, StreamPiece, StreamSource,
 };
 pub use monitor::{Monitor, WorkUnit};
-pub use optimize::{DueBackup, DueRepair, OptimizeReport, OptimizeRequest, Optimized, Repaired};
+pub use optimize::{
+    DueBackup, DueRepair, Expired, HeldBackup, OptimizePreview, OptimizeReport, OptimizeRequest, Optimized,
+    Repaired,
+};
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,

@@ -3,17 +3,20 @@
 //!
 //! Which backups are live is said by the live window: the newest so many of a series. The others are due, each onto the next one
 //! that is not forgotten. So is an archival one, wherever it stands and whatever the layout is now, whose next backup was
-//! forgotten since: onto the next that is left, or, where none is, to refer to no other. A held backup stays as it is.
+//! forgotten since: onto the next that is left, or, where none is, to refer to no other. A held backup stays as it is. What a series
+//! has beyond its archival window, where one is set, is forgotten before any of that.
 
-use std::collections::BTreeMap;
+mod due;
+mod window;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use format::manifest::Backup;
 use format::names;
 use format::series::Layout;
 use index::Index;
 use reclaim::{Due, ReclaimError, Repair};
-use session::{ManifestEntry, ManifestList, Session};
+use session::{ManifestList, Session};
 use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
@@ -21,14 +24,19 @@ use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
 
+use due::{DueOf, RepairOf, due, due_repairs};
+use window::Expiring;
+
+pub use due::{DueBackup, DueRepair, HeldBackup};
 pub use reclaim::{Optimized, Repaired};
+pub use window::Expired;
 
 /// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
 pub struct OptimizeRequest {
     /// Backups of this series alone; `None`: of every series whose settings say so.
     pub series: Option<SeriesId>,
-    /// A live window instead of the one that is set; then the layout has no say either.
+    /// A live window instead of the one that is set; then the layout has no say either, and nothing is forgotten.
     pub live: Option<u16>,
     /// What layout repair may copy, in percent, instead of what is set; then the layout has no say either.
     pub repair: Option<u16>,
@@ -46,10 +54,14 @@ impl OptimizeRequest {
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptimizeReport {
+    /// Backups that had left the retention windows of their series and were forgotten, oldest first.
+    pub expired: Vec<Expired>,
     /// What became of each backup that was due, oldest first.
     pub backups: Vec<(SessionId, Optimized)>,
     /// What became of the layout of each backup that was to be repaired.
     pub repaired: Vec<(SessionId, Repaired)>,
+    /// Backups that stay as they are because they are held.
+    pub held: Vec<HeldBackup>,
     /// Backups that cannot be rewritten, and why: they are as they were.
     pub failed: Vec<(SessionId, String)>,
     /// Rewrites of processes that had died, which were completed or let go.
@@ -58,54 +70,47 @@ pub struct OptimizeReport {
     pub warnings: Vec<String>,
 }
 
-/// A backup that is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueBackup {
-    /// It.
-    pub id: SessionId,
-    /// The one that it will refer forward to, if any is left.
-    pub onto: Option<SessionId>,
-    /// Bytes of its streams.
-    pub bytes: u64,
+/// What would be done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OptimizePreview {
+    /// Backups that have left the retention windows of their series, oldest first.
+    pub expiring: Vec<Expired>,
+    /// Those that have left their live windows and are not archival yet, or refer forward to what was forgotten, oldest first.
+    pub backups: Vec<DueBackup>,
+    /// Those whose layout is to be repaired: of each series whose settings say so the newest, if it was not, and if it is no
+    /// incremental one.
+    pub repairs: Vec<DueRepair>,
+    /// Backups that stay as they are because they are held.
+    pub held: Vec<HeldBackup>,
+    /// What should be said besides.
+    pub warnings: Vec<String>,
 }
-
-/// A backup whose layout is to be repaired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueRepair {
-    /// It.
-    pub id: SessionId,
-    /// Bytes of its streams.
-    pub bytes: u64,
-    /// Plain bytes that may be copied.
-    pub budget: u64,
-}
-
-/// With its series.
-type DueOf = (SeriesId, DueBackup);
-type RepairOf = (SeriesId, DueRepair);
 
 impl Store {
-    /// The backups that have left their live windows and are not archival yet, oldest first.
+    /// What [`Self::optimize`] would do. Writes nothing: whether a hold is over is judged by the clock of this host.
     ///
     /// # Errors
     /// Of the storage.
-    pub fn due(&self, request: &OptimizeRequest) -> Result<Vec<DueBackup>> {
-        let (due, _) = self.find_due(request, &self.settings_for(request)?, self.env.clock.wall())?;
-        Ok(due.into_iter().map(|(_, due)| due).collect())
+    pub fn preview_optimize(&self, request: &OptimizeRequest) -> Result<OptimizePreview> {
+        let now = self.env.clock.wall();
+        let settings = self.settings_for(request)?;
+        let mut list = self.manifests.list()?;
+        let expiring = find_expiring(request, &settings, &list, now)?;
+        list.forget(&expiring.gone.iter().map(|one| one.id).collect());
+        let found = find_due(request, &settings, &list, &expiring.held, now);
+        let repairs = find_repairs(request, &settings, &list, now);
+        let warnings = [settings.damaged, expiring.warnings, found.unread].concat();
+        Ok(OptimizePreview {
+            expiring: expiring.gone,
+            backups: found.due.into_iter().map(|(_, due)| due).collect(),
+            repairs: repairs.into_iter().map(|(_, due)| due).collect(),
+            held: found.held,
+            warnings,
+        })
     }
 
-    /// The backups whose layout is to be repaired: of each series whose settings say so the newest, if it was not, and if it is no
-    /// incremental one.
-    ///
-    /// # Errors
-    /// Of the storage.
-    pub fn due_repairs(&self, request: &OptimizeRequest) -> Result<Vec<DueRepair>> {
-        let due = self.find_repairs(request, &self.settings_for(request)?, self.env.clock.wall())?;
-        Ok(due.into_iter().map(|(_, due)| due).collect())
-    }
-
-    /// Makes those backups archival that have left their live windows, and repairs the layout of the newest ones. Frees nothing by itself: what they let go of
-    /// [`Self::prune`] removes.
+    /// Forgets those backups that have left the retention windows of their series, makes those archival that have left the live windows,
+    /// and repairs the layout of the newest ones. Frees nothing by itself: what is let go of [`Self::prune`] removes.
     ///
     /// # Errors
     /// Where someone asks to stop, or of the storage: those before are done, and the others are as they were.
@@ -144,8 +149,17 @@ impl Store {
         let now = self.env.storage.head(&names::claim(session.id()))?.put_at;
         let settings = self.settings_for(request)?;
         report.warnings.extend_from_slice(&settings.damaged);
-        let (all, unread) = self.find_due(request, &settings, now)?;
-        report.warnings.extend(unread);
+        // First, so that nothing is rewritten of what goes.
+        let list = self.manifests.list()?;
+        let expiring = find_expiring(request, &settings, &list, now)?;
+        let (expired, unsure) = self.forget_expired(&list, &expiring.gone, monitor)?;
+        report.expired = expired;
+        report.warnings.extend(expiring.warnings);
+        report.warnings.extend(unsure);
+        let found = find_due(request, &settings, &self.manifests.list()?, &expiring.held, now);
+        let all = found.due;
+        report.held = found.held;
+        report.warnings.extend(found.unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
         for (series, due) in all {
             let what = Due {
@@ -166,7 +180,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        for (series, due) in self.find_repairs(request, &settings, now)? {
+        for (series, due) in find_repairs(request, &settings, &self.manifests.list()?, now) {
             let what = Repair {
                 series,
                 backup: due.id,
@@ -196,48 +210,75 @@ impl Store {
         }
         AllSettings::read(self, |series| request.is_of(series))
     }
+}
 
-    /// What is to be repaired at that time of the storage.
-    fn find_repairs(
-        &self,
-        request: &OptimizeRequest,
-        settings: &AllSettings,
-        now: UnixNanos,
-    ) -> Result<Vec<RepairOf>> {
-        let percent = |series| {
-            let (set, _) = settings.of(Some(series), None);
-            let of_layout = (set.layout == Layout::Inline).then_some(set.repair_percent);
-            request.repair.or(of_layout).unwrap_or(0)
-        };
-        let mut all = due_repairs(&self.manifests.list()?, &percent, now);
-        all.retain(|(series, _)| request.is_of(*series));
-        Ok(all)
-    }
+/// What has left its retention window at that time of the storage. Nothing has where another live window is asked for than is set.
+fn find_expiring(
+    request: &OptimizeRequest,
+    settings: &AllSettings,
+    list: &ManifestList,
+    now: UnixNanos,
+) -> Result<Expiring> {
+    let is_asked =
+        |series: &SeriesId| request.live.is_none() && request.is_of(*series) && settings.are_sure(*series);
+    let set = |series| {
+        let asked = Some(series).filter(is_asked)?;
+        Some(settings.of(Some(asked), None).0)
+    };
+    window::expiring(list, &set, now)
+}
 
-    /// What is due at that time of the storage, and what is not because it cannot be read.
-    fn find_due(
-        &self,
-        request: &OptimizeRequest,
-        settings: &AllSettings,
-        now: UnixNanos,
-    ) -> Result<(Vec<DueOf>, Vec<String>)> {
-        let live = |series| {
-            let (set, _) = settings.of(Some(series), None);
-            let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
-            request.live.or(of_layout)
-        };
-        let list = self.manifests.list()?;
-        let mut all = due(&list, &live, now);
-        all.retain(|(series, _)| request.is_of(*series));
-        let mut warnings = Vec::new();
-        // It may say of other roots, and what lower revisions reach may be gone.
-        all.retain(|(series, due)| {
-            let unread = list.unread_of(*series, due.id);
-            warnings
-                .extend(unread.map(|unread| format!("{unread}: backup {} stays as it is for now", due.id)));
-            unread.is_none()
-        });
-        Ok((all, warnings))
+/// What is to be repaired at that time of the storage.
+fn find_repairs(
+    request: &OptimizeRequest,
+    settings: &AllSettings,
+    list: &ManifestList,
+    now: UnixNanos,
+) -> Vec<RepairOf> {
+    let percent = |series| {
+        let (set, _) = settings.of(Some(series), None);
+        let of_layout = (set.layout == Layout::Inline).then_some(set.repair_percent);
+        request.repair.or(of_layout).unwrap_or(0)
+    };
+    let mut all = due_repairs(list, &percent, now);
+    all.retain(|(series, _)| request.is_of(*series));
+    all
+}
+
+/// What is due, what is not because it is held, and what is not because it cannot be read.
+struct Found {
+    due: Vec<DueOf>,
+    held: Vec<HeldBackup>,
+    unread: Vec<String>,
+}
+
+/// What is due at that time of the storage.
+fn find_due(
+    request: &OptimizeRequest,
+    settings: &AllSettings,
+    list: &ManifestList,
+    expired: &BTreeSet<SessionId>,
+    now: UnixNanos,
+) -> Found {
+    let live = |series| {
+        let (set, _) = settings.of(Some(series), None);
+        let of_layout = (set.layout == Layout::Hybrid).then_some(set.live_window);
+        request.live.or(of_layout)
+    };
+    let (mut all, mut held) = due(list, &live, expired, now);
+    all.retain(|(series, _)| request.is_of(*series));
+    held.retain(|(series, _)| request.is_of(*series));
+    let mut unread = Vec::new();
+    // It may say of other roots, and what lower revisions reach may be gone.
+    all.retain(|(series, due)| {
+        let of_one = list.unread_of(*series, due.id);
+        unread.extend(of_one.map(|object| format!("{object}: backup {} stays as it is for now", due.id)));
+        of_one.is_none()
+    });
+    Found {
+        due: all,
+        held: held.into_iter().map(|(_, held)| held).collect(),
+        unread,
     }
 }
 
@@ -251,75 +292,4 @@ fn is_of_backup(error: &Error) -> bool {
         Error::Reclaim(ReclaimError::TooLarge { .. }) => true,
         _ => false,
     }
-}
-
-/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
-/// have stored anew, less what was copied for them. What the first one stored counts for itself alone. A backup that is shorter than half of the longest one is taken for an incremental
-/// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
-fn due_repairs(list: &ManifestList, percent: &dyn Fn(SeriesId) -> u16, now: UnixNanos) -> Vec<RepairOf> {
-    let mut series: BTreeMap<SeriesId, Vec<(&ManifestEntry, &Backup)>> = BTreeMap::new();
-    for entry in list.backups() {
-        let backup = entry.backup().map(|backup| (entry, backup));
-        series.entry(entry.series()).or_default().extend(backup);
-    }
-    let len = |backup: &Backup| backup.streams.iter().map(|stream| stream.len).sum::<u64>();
-    let mut all = Vec::new();
-    for (series, backups) in series {
-        let Some((entry, newest)) = backups.last().copied() else {
-            continue;
-        };
-        let longest = backups.iter().map(|(_, backup)| len(backup)).max().unwrap_or(0);
-        let is_full = |backup: &Backup| len(backup) >= longest.div_ceil(2);
-        let is_repaired = newest.rewritten.is_some_and(|copied| copied > 0);
-        let percent = u128::from(percent(series));
-        let counted = if backups.len() > 1 {
-            &backups[1..]
-        } else {
-            &backups[..]
-        };
-        let budget = counted.iter().fold(0u64, |left, (_, backup)| {
-            let more = u128::from(backup.totals.bytes_new) * percent / 100;
-            let all = left.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
-            all.saturating_sub(backup.rewritten.unwrap_or(0))
-        });
-        let is_held = newest.hold_until.is_some_and(|until| until > now);
-        let is_free = newest.next.is_none() && !is_held && !entry.is_in_doubt();
-        if budget > 0 && is_free && !is_repaired && is_full(newest) {
-            let (id, bytes) = (entry.session(), len(newest));
-            all.push((series, DueRepair { id, bytes, budget }));
-        }
-    }
-    all
-}
-
-/// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was
-/// forgotten; oldest first.
-fn due(list: &ManifestList, live: &dyn Fn(SeriesId) -> Option<u16>, now: UnixNanos) -> Vec<DueOf> {
-    let mut series: BTreeMap<SeriesId, Vec<&ManifestEntry>> = BTreeMap::new();
-    for entry in list.backups() {
-        series.entry(entry.series()).or_default().push(entry);
-    }
-    let is_there = |id| list.get(id).is_some_and(|entry| entry.backup().is_some());
-    let mut all = Vec::new();
-    for (series, backups) in series {
-        let live = live(series).map_or(backups.len(), |live| live.max(1).into());
-        for (n, older) in backups.iter().enumerate() {
-            let Some(backup) = older.backup() else { continue };
-            let onto = backups.get(n + 1).map(|later| later.session());
-            let is_archival = n + live < backups.len();
-            let has_lost = backup.next.is_some_and(|next| !is_there(next));
-            let is_held = backup.hold_until.is_some_and(|until| until > now);
-            if is_held || backup.next == onto || !(is_archival || has_lost) {
-                continue;
-            }
-            let due = DueBackup {
-                id: older.session(),
-                onto,
-                bytes: backup.streams.iter().map(|stream| stream.len).sum(),
-            };
-            all.push((series, due));
-        }
-    }
-    all.sort_unstable_by_key(|(_, due)| due.id);
-    all
 }

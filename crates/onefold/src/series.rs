@@ -4,7 +4,7 @@
 //! settings of its own goes by the store's default, a store without one by `inline`. What is set holds for backups that begin
 //! afterwards; those that stand stay as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
@@ -12,7 +12,7 @@ use env::StorageError;
 use format::frame::ObjectKind;
 use format::manifest::SeriesName;
 use format::names;
-use format::series::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
+use format::series::{ArchivalWindow, Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
 use object::{Next, ObjectError, Revisions};
 use tree::Roots;
 use types::{Revision, SeriesId};
@@ -64,6 +64,8 @@ pub struct SettingsChange {
     pub layout: Option<Layout>,
     /// Backups that stay as they were written.
     pub live_window: Option<u16>,
+    /// Archival backups that stay behind those.
+    pub archival_window: Option<ArchivalWindow>,
     /// Bytes of a segment on average.
     pub segment_bytes: Option<u32>,
     /// Whether what has become due is done after each backup.
@@ -76,6 +78,8 @@ pub struct SettingsChange {
 #[derive(Debug, Default)]
 pub(crate) struct AllSettings {
     of: BTreeMap<Option<SeriesId>, SeriesSettings>,
+    /// Those of which a revision above the one that counts, or every one, cannot be read.
+    unsure: BTreeSet<Option<SeriesId>>,
     pub(crate) damaged: Vec<String>,
 }
 
@@ -102,7 +106,10 @@ impl AllSettings {
                         all.of.insert(series, settings);
                         break;
                     }
-                    Err(error) if is_unreadable(&error) => all.damaged.push(error.to_string()),
+                    Err(error) if is_unreadable(&error) => {
+                        all.unsure.insert(series);
+                        all.damaged.push(error.to_string());
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -127,6 +134,13 @@ impl AllSettings {
         let name = name.cloned();
         (SeriesSettings { name, ..default }, source)
     }
+
+    /// Whether what holds for a series is sure to be what was set last: nothing is forgotten by what may be out of date.
+    pub(crate) fn are_sure(&self, series: SeriesId) -> bool {
+        let own = Some(series);
+        let counts = if self.of.contains_key(&own) { own } else { None };
+        !self.unsure.contains(&own) && !self.unsure.contains(&counts)
+    }
 }
 
 /// Whether one object alone cannot be read: a sector that the disk does not give must not keep every series from being backed
@@ -143,6 +157,7 @@ impl SettingsChange {
             name: to.name.clone(),
             layout: self.layout.unwrap_or(to.layout),
             live_window: self.live_window.unwrap_or(to.live_window),
+            archival_window: self.archival_window.unwrap_or(to.archival_window),
             segment_bytes: self.segment_bytes.unwrap_or(to.segment_bytes),
             optimize_after_backup: self.optimize_after_backup.unwrap_or(to.optimize_after_backup),
             repair_percent: self.repair_percent.unwrap_or(to.repair_percent),
@@ -161,6 +176,7 @@ impl SettingsChange {
         if settings.layout == Layout::Inline {
             let idle = [
                 (self.live_window.is_some(), "a live window"),
+                (self.archival_window.is_some(), "an archival window"),
                 (self.segment_bytes.is_some(), "a segment length"),
             ];
             if let Some((_, what)) = idle.iter().find(|(is_said, _)| *is_said) {

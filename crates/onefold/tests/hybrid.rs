@@ -31,6 +31,7 @@ const SEGMENT_BYTES: u32 = 64 << 10;
 const HYBRID: SettingsChange = SettingsChange {
     layout: Some(Layout::Hybrid),
     live_window: None,
+    archival_window: None,
     segment_bytes: Some(SEGMENT_BYTES),
     optimize_after_backup: None,
     repair_percent: None,

@@ -215,8 +215,8 @@ fn due(base: &Base) -> Vec<SessionId> {
         live: Some(1),
         ..OptimizeRequest::default()
     };
-    let due = base.machine.open().due(&request).unwrap();
-    due.into_iter().map(|due| due.id).collect()
+    let due = base.machine.open().preview_optimize(&request).unwrap();
+    due.backups.into_iter().map(|due| due.id).collect()
 }
 
 #[test]
@@ -269,4 +269,22 @@ fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
     assert_eq!((id, done), (first, Optimized::default()));
     assert_eq!(snapshot(&base.machine.open(), first).backup.next, None);
     base.assert_settles(&[], "held");
+}
+
+/// Marks know it as one that refers forward. It was rewritten to refer to none since, and forgotten before anybody marked that: its last
+/// revision is what an older one refers to, and not what marks tell of.
+#[test]
+fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
+    let base = Base::new(102, 3);
+    let store = base.machine.open();
+    let ids = &base.ids;
+    ids[2..].iter().for_each(|id| forget(&store, *id));
+    let report = optimize(&store, 1);
+    assert_eq!(report.backups.len(), 1, "{report:?}");
+    let next = |id| snapshot(&store, id).backup.next;
+    assert_eq!([next(ids[0]), next(ids[1])], [Some(ids[1]), None]);
+    forget(&store, ids[1]);
+    let report = prune(&base.machine.open(), &everything(), "in between");
+    assert_eq!(report.kept.get(&ids[1]), Some(&ids[0]));
+    base.assert_settles(&ids[1..], "at the end");
 }

@@ -177,12 +177,12 @@ fn what_is_set_for_a_series_is_done() {
         ..SettingsChange::default()
     };
     store.set_default_series_settings(&change).unwrap();
-    let due = store.due_repairs(&plain).unwrap();
+    let due = store.preview_optimize(&plain).unwrap().repairs;
     let report = store.optimize(&plain, &Monitor::default()).unwrap();
     let (id, done) = only(&report);
     assert!(done.is_done, "{done:?}");
     assert_eq!((due[0].id, due[0].budget), (id, done.bytes_budget));
-    assert!(store.due_repairs(&plain).unwrap().is_empty());
+    assert!(store.preview_optimize(&plain).unwrap().repairs.is_empty());
 }
 
 /// A backup that is held stays as it is, and keeps what it has.

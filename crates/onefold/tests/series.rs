@@ -7,7 +7,7 @@ use std::sync::Barrier;
 
 use common::{How, Process, assert_sound, back_up_bytes};
 use format::names;
-use onefold::{Layout, SeriesName, SettingsChange, SettingsOf, Store};
+use onefold::{ArchivalWindow, Layout, SeriesName, SettingsChange, SettingsOf, Store};
 use types::Revision;
 
 fn name(path: &str) -> SeriesName {
@@ -116,12 +116,21 @@ fn settings_that_no_series_can_have_are_refused() {
         layout,
         live_window,
         segment_bytes,
-        optimize_after_backup: None,
-        repair_percent: None,
+        ..SettingsChange::default()
     };
     let layout = Some(Layout::Hybrid);
+    let archival = |layout| SettingsChange {
+        layout,
+        archival_window: Some(ArchivalWindow::All),
+        ..SettingsChange::default()
+    };
     for (change, says) in [
         (with(None, Some(2), None), "inline"),
+        (
+            archival(None),
+            "an archival window says nothing for layout inline",
+        ),
+        (archival(Some(Layout::Inline)), "inline"),
         (with(Some(Layout::Inline), None, Some(4 << 20)), "inline"),
         (with(layout, Some(0), None), "at least one"),
         (with(layout, None, Some(3 << 20)), "power of two"),

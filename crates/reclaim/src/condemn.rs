@@ -43,6 +43,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: u64,
     /// Whether more may be dead of a container whose catalog the storage did not give.
     pub(crate) is_partial: bool,
+    /// Forgotten backups that are marked all the same, each with one for which it is.
+    pub(crate) kept: BTreeMap<SessionId, SessionId>,
 }
 
 impl Plan {
@@ -142,7 +144,11 @@ pub(crate) fn plan(
         planning.group(group, &entries)?;
     }
     planning.ended_by_others()?;
-    planning.sweep()
+    let plan = planning.sweep()?;
+    Ok(Plan {
+        kept: kept.into_keepers(),
+        ..plan
+    })
 }
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach

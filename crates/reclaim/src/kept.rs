@@ -18,6 +18,8 @@ use crate::error::{ReclaimError, Result};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     backups: BTreeMap<SessionId, (Revision, Backup)>,
+    /// For which backup that is not forgotten, or that is declared, each of them is.
+    by: BTreeMap<SessionId, SessionId>,
 }
 
 impl Kept {
@@ -72,9 +74,15 @@ impl Kept {
             let below = entry.revisions.iter().copied();
             let highest = below.filter(|revision| *revision < entry.stored.revision).max();
             let is_rewritten = covers.get(&to).is_some_and(|covered| covered.rewritten);
+            // It may have been rewritten since, to refer to none: where what follows the next ones was forgotten.
+            let is_newer = |revision| {
+                let known = covers.get(&to);
+                known.is_some_and(|covered| !covered.forgotten && revision > covered.revision)
+            };
             match last {
-                Some((_, backup))
-                    if is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
+                Some((revision, backup))
+                    if !is_newer(revision)
+                        && is_lost(archival.is_some_and(|next| backup.next.is_none_or(|now| now < next))) =>
                 {
                     return Err(lost(from, to));
                 }
@@ -83,6 +91,7 @@ impl Kept {
                 }
                 Some((revision, backup)) => {
                     todo.extend(backup.next.map(|next| (to, next)));
+                    kept.by.insert(to, kept.by.get(&from).copied().unwrap_or(from));
                     kept.backups.insert(to, (revision, backup));
                 }
                 None if is_lost(true) => return Err(lost(from, to)),
@@ -95,6 +104,11 @@ impl Kept {
     /// What a forgotten backup that is marked was, and by which revision.
     pub(crate) fn backup(&self, session: SessionId) -> Option<&(Revision, Backup)> {
         self.backups.get(&session)
+    }
+
+    /// The forgotten backups that are marked, each with one that is not forgotten and refers forward to it, by a chain.
+    pub(crate) fn into_keepers(self) -> BTreeMap<SessionId, SessionId> {
+        self.by
     }
 
     /// Whether a forgotten backup is marked.

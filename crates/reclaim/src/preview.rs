@@ -44,6 +44,8 @@ pub struct Preview {
     /// Of each backup that is taken for forgotten: stored bytes, about, that no other backup reaches, of those that stay or
     /// of those that go. Not of one that cannot be read.
     pub alone: BTreeMap<SessionId, u64>,
+    /// Forgotten backups that would stay stored, since an archival one refers forward to them: which one does.
+    pub kept: BTreeMap<SessionId, SessionId>,
 }
 
 /// What [`crate::prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
@@ -89,6 +91,7 @@ pub fn preview(
     let told = Preview {
         bytes_left_dead: left.iter().map(|left| left.dead_bytes).sum(),
         nodes_read: plan.nodes,
+        kept: std::mem::take(&mut plan.kept),
         alone,
         ..Preview::default()
     };

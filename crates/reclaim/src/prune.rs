@@ -1,6 +1,6 @@
 //! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,6 +162,8 @@ pub struct PruneReport {
     pub bytes_stored: u64,
     /// Sessions that were ended because they were dead or deaf.
     pub sessions_expired: Vec<SessionId>,
+    /// Forgotten backups that stay stored, since an archival one refers forward to them: which one does.
+    pub kept: BTreeMap<SessionId, SessionId>,
     /// Containers that stay as they are since they are damaged, and what is wrong.
     pub damaged: Vec<(String, String)>,
 }
@@ -364,6 +366,7 @@ fn begin_with(
     let mut plan = known.plan(context, options, &known.census.manifests, Some(spill))?;
     report.groups_marked += plan.marked.len() as u64;
     report.nodes_read += plan.nodes;
+    report.kept = std::mem::take(&mut plan.kept);
     if let Some((removed, _)) = &known.removed {
         report.bytes_stored = removed.stored_bytes;
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();

@@ -80,7 +80,7 @@ impl Command {
             Self::Init(init)
                 if init.series.is_of_hybrid() && init.series.layout != Some(LayoutMode::Hybrid) =>
             {
-                let why = "--live and --segment say nothing without --layout hybrid";
+                let why = "--live, --archival and --segment say nothing without --layout hybrid";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Init(init) if init.series.is_idle_after() => {
@@ -88,8 +88,7 @@ impl Command {
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Series(Series::Set(set)) if !set.change.is_given() => {
-                let why =
-                    "what is to be set? --layout, --live, --segment, --repair or --optimize-after-backup";
+                let why = "what is to be set? --layout, --live, --archival, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {

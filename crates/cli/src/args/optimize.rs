@@ -1,19 +1,19 @@
-//! Arguments of making backups archival, and of layout repair.
+//! Arguments of what is done out of line: windows, archival backups, layout repair.
 
 use clap::Args;
 
-use super::PruneLimits;
+use super::{Named, PruneLimits};
 
 #[derive(Debug, Args)]
 pub(crate) struct Optimize {
-    /// Backups of this series alone: its id as `series list` shows it, or the beginning of it
-    #[arg(value_name = "SERIES")]
-    pub(crate) series: Option<String>,
+    /// Backups of one series alone, where one is named
+    #[command(flatten)]
+    pub(crate) series: Named,
     /// Repair the layout of the newest backup and copy at most so many percent of the bytes that its series
     /// has stored anew, less what earlier repairs have copied, whatever is set
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repair: Option<u16>,
-    /// Say which backups are due, and change nothing
+    /// Say what is due, and change nothing
     #[arg(short = 'n', long, conflicts_with = "prune")]
     pub(crate) dry_run: bool,
     /// Reclaim afterwards what they have let go of

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use onefold::{Layout, SettingsChange};
+use onefold::{ArchivalWindow, Layout, SettingsChange};
 
 use super::byte_count;
 
@@ -17,16 +17,25 @@ pub(crate) enum Series {
     Set(Set),
 }
 
-/// A series.
+/// A series, or the default.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("series").required(true).args(["id", "default", "path", "stdin_filename"]))]
 pub(crate) struct Which {
-    /// The series' id as `series list` shows it, or the beginning of it
-    #[arg(value_name = "ID")]
-    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: Named,
     /// What holds for every series for which nothing else is set
     #[arg(long)]
     pub(crate) default: bool,
+}
+
+/// A series, by its id or by what `backup` would make it of.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("named").args(["id", "path", "stdin_filename"]))]
+#[command(group = ArgGroup::new("source").args(["path", "stdin_filename"]))]
+pub(crate) struct Named {
+    /// The series' id as `series list` shows it, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
     /// The series that `backup` of this path makes (may be repeated: of all of them)
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathBuf>,
@@ -34,8 +43,15 @@ pub(crate) struct Which {
     #[arg(long, value_name = "NAME")]
     pub(crate) stdin_filename: Option<String>,
     /// The host of that series (default: this one)
-    #[arg(short = 'H', long, value_name = "HOST", conflicts_with_all = ["id", "default"])]
+    #[arg(short = 'H', long, value_name = "HOST", requires = "source")]
     pub(crate) host: Option<String>,
+}
+
+impl Named {
+    /// Whether any is named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.id.is_some() || !self.path.is_empty() || self.stdin_filename.is_some()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -55,6 +71,10 @@ pub(crate) struct Change {
     /// Of layout hybrid: how many of the newest backups stay as they were written (1 unless set)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) live: Option<u16>,
+    /// Of layout hybrid: how many archival backups stay behind the live ones, or `all`; `optimize` forgets those before them,
+    /// but for held ones (all unless set)
+    #[arg(long, value_name = "COUNT", value_parser = archival)]
+    pub(crate) archival: Option<ArchivalWindow>,
     /// Of layout hybrid: average length of a segment in bytes, or with K, M or G at its end, a power of two from 64K to
     /// 256M (4M unless set)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
@@ -88,7 +108,7 @@ impl Change {
 
     /// Whether something is to be set that layout hybrid has alone.
     pub(crate) fn is_of_hybrid(&self) -> bool {
-        self.live.is_some() || self.segment.is_some()
+        self.live.is_some() || self.archival.is_some() || self.segment.is_some()
     }
 
     /// Whether `optimize` would follow backups and have nothing to do, were nothing else set.
@@ -103,6 +123,7 @@ impl Change {
         SettingsChange {
             layout: self.layout.map(LayoutMode::layout),
             live_window: self.live,
+            archival_window: self.archival,
             segment_bytes: self.segment,
             optimize_after_backup: self.optimize_after_backup.map(|answer| answer == Answer::Yes),
             repair_percent: self.repair,
@@ -127,6 +148,15 @@ impl LayoutMode {
             Self::Hybrid => Layout::Hybrid,
         }
     }
+}
+
+/// A number of backups, or all. None is not meant by anybody who wants archival backups, and may be by who wants no limit.
+fn archival(text: &str) -> Result<ArchivalWindow, String> {
+    if text == "all" {
+        return Ok(ArchivalWindow::All);
+    }
+    let count = text.parse().map(ArchivalWindow::Newest);
+    count.map_err(|_| "a number of backups from 1 to 65535, or `all`".to_owned())
 }
 
 /// Bytes of a segment; `4MiB` is `4M`.

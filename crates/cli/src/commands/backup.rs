@@ -139,7 +139,10 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
         return Ok(());
     };
     match optimize::optimize(store, Some(store.series_id(name)), None, output) {
-        Ok(done) => optimize::say(&done, output),
+        Ok(done) => {
+            optimize::say(&done, output)?;
+            optimize::say_unpruned(&done, output)
+        }
         Err(error) => Ok(output.warn(format!(
             "backup {} is safe; what was to be optimized after it was not: {error:#}; `onefold optimize` tries again",
             report.id

@@ -64,6 +64,8 @@ struct Summary {
     forgotten: Vec<u64>,
     already_forgotten: Vec<u64>,
     changed_meanwhile: Vec<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<prune::Kept>,
 }
 
 pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code> {
@@ -99,6 +101,10 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
         print_named(&report, alone, output)?;
     }
     let code = summarize(&report, args.dry_run, output)?;
+    // What prunes says so itself.
+    if !args.dry_run && !args.prune {
+        prune::say_kept(&report.kept, false, output)?;
+    }
     if let Some(preview) = preview {
         prune::say_preview(&preview?, output)?;
     } else if args.prune {
@@ -236,6 +242,7 @@ fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Cod
         forgotten: ids(&report.forgotten),
         already_forgotten: ids(&report.already_forgotten),
         changed_meanwhile: ids(&report.revised_meanwhile),
+        kept: prune::Kept::all(&report.kept),
     })?;
     for id in &report.revised_meanwhile {
         output.warn(format!(

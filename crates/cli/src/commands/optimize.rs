@@ -1,13 +1,13 @@
 //! `onefold optimize`, and what `backup` does after a backup where its series says so.
 
 use anyhow::Result;
-use onefold::{Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
+use onefold::{Expired, HeldBackup, Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
 use serde::Serialize;
 
 use super::{prune, series};
 use crate::args::{Global, Optimize};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count};
+use crate::output::{Output, bytes, count, local_time, utc_time};
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -15,6 +15,7 @@ struct Row {
     message_type: &'static str,
     snapshot_id: u64,
     is_done: bool,
+    onto: Option<u64>,
     total_bytes: u64,
     bytes_forward: u64,
     bytes_shared: u64,
@@ -55,14 +56,36 @@ struct Due {
 }
 
 #[derive(Serialize)]
+struct ExpiredRow {
+    message_type: &'static str,
+    snapshot_id: u64,
+    live_window: u16,
+    archival_window: u16,
+}
+
+#[derive(Serialize)]
+struct HeldRow {
+    message_type: &'static str,
+    snapshot_id: u64,
+    hold_until: String,
+    would_expire: bool,
+    would_be_archival: bool,
+    keeps: Option<u64>,
+}
+
+#[derive(Serialize)]
 struct Summary {
     message_type: &'static str,
     dry_run: bool,
+    expired: Vec<u64>,
+    held: Vec<u64>,
     backups: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<u64>,
     completed: u64,
     total_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_repairs: Option<u64>,
     repaired: u64,
     bytes_archived: u64,
     bytes_copied: u64,
@@ -71,20 +94,17 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let wanted = match &args.series {
-        Some(text) => {
-            let list = store.series()?;
-            let series = series::by_id(&list, text)?;
-            if !series.settings.is_optimized() && args.repair.is_none() {
-                output.line(
-                    "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
-                     order",
-                )?;
-            }
-            Some(series.id)
+    let mut wanted = None;
+    if args.series.is_given() {
+        let series = series::existing(&store, &args.series)?;
+        if !series.settings.is_optimized() && args.repair.is_none() {
+            output.line(
+                "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
+                 order",
+            )?;
         }
-        None => None,
-    };
+        wanted = Some(series.id);
+    }
     if args.dry_run {
         return say_due(&store, wanted, args.repair, output);
     }
@@ -95,6 +115,7 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
         let code = prune::prune(&store, &prune::options(&args.limits), output)?;
         return Ok(if failed { Code::Failure } else { code });
     }
+    say_unpruned(&report, output)?;
     Ok(if failed { Code::Failure } else { Code::Success })
 }
 
@@ -126,12 +147,21 @@ pub(crate) fn optimize(
 
 /// Says what came of it.
 pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
+    for expired in &report.expired {
+        output.line(format!(
+            "backup {} is forgotten: {}",
+            expired.id,
+            windows(expired)
+        ))?;
+        output.object(&expired_row("expired", expired))?;
+    }
     let (mut total, mut archived, mut stored, mut backups) = (0, 0, 0, 0);
     for (id, done) in &report.backups {
         output.object(&Row {
             message_type: "optimized",
             snapshot_id: id.get(),
             is_done: done.is_done,
+            onto: done.onto.map(onefold::SessionId::get),
             total_bytes: done.bytes,
             bytes_forward: done.bytes_forward,
             bytes_shared: done.bytes_shared,
@@ -145,13 +175,18 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
             ))?;
             continue;
         }
-        output.line(format!(
-            "backup {id} is archival: of {}, {} are the next backup's, {} are shared with others, {} are kept apart",
-            bytes(done.bytes),
-            bytes(done.bytes_forward),
-            bytes(done.bytes_shared),
-            bytes(done.bytes_archived),
-        ))?;
+        let (shared, apart) = (bytes(done.bytes_shared), bytes(done.bytes_archived));
+        output.line(match done.onto {
+            Some(onto) => format!(
+                "backup {id} is archival: of {}, {} are backup {onto}'s, {shared} are shared with others, {apart} are kept apart",
+                bytes(done.bytes),
+                bytes(done.bytes_forward),
+            ),
+            None => format!(
+                "backup {id} refers forward to no other any more: of {}, {shared} are shared with others, {apart} are kept apart",
+                bytes(done.bytes),
+            ),
+        })?;
         total += done.bytes;
         archived += done.bytes_archived;
         stored += done.bytes_stored;
@@ -167,16 +202,21 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
     for (id, why) in &report.failed {
         output.warn(format!("backup {id} stays as it is: {why}"))?;
     }
-    if report.backups.is_empty() && report.repaired.is_empty() && report.failed.is_empty() {
+    say_held(&report.held, output)?;
+    let has_done = !report.expired.is_empty() || !report.backups.is_empty() || !report.repaired.is_empty();
+    if !has_done && report.failed.is_empty() && report.held.is_empty() {
         output.line("nothing is due")?;
     }
     output.object(&Summary {
         message_type: "optimize_summary",
         dry_run: false,
+        expired: ids(&report.expired),
+        held: report.held.iter().map(|held| held.id.get()).collect(),
         backups,
         failed: report.failed.iter().map(|(id, _)| id.get()).collect(),
         completed: report.completed,
         total_bytes: total,
+        due_repairs: None,
         repaired,
         bytes_archived: archived,
         bytes_copied: copied,
@@ -187,6 +227,16 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
                 .map(|(_, done)| done.bytes_stored)
                 .sum::<u64>(),
     })?;
+    Ok(())
+}
+
+/// Says how the space comes back that was let go of, where anything was.
+pub(crate) fn say_unpruned(report: &OptimizeReport, output: Output) -> Result<()> {
+    let is_rewritten = report.backups.iter().any(|(_, done)| done.is_done)
+        || report.repaired.iter().any(|(_, done)| done.is_done);
+    if is_rewritten || !report.expired.is_empty() || report.completed > 0 {
+        output.line("`onefold prune` gives back the space of what was let go of")?;
+    }
     Ok(())
 }
 
@@ -207,9 +257,16 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             containers_least: done.containers_least,
             backups: done.backups,
         })?;
-        if !done.is_done && (done.containers_before == 0 || done.bytes_copied > 0) {
+        // Nobody has looked at it, or what was made of it came too late.
+        if !done.is_done && (done.bytes_budget == 0 || done.bytes_copied > 0) {
             output.line(format!(
                 "backup {id} stays as it is: another was made, or it was forgotten, held or rewritten meanwhile"
+            ))?;
+            continue;
+        }
+        if !done.is_done && done.containers_before == 0 {
+            output.line(format!(
+                "backup {id} stays as it is: nothing that it needs lies where repair copies from"
             ))?;
             continue;
         }
@@ -237,15 +294,71 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
     Ok((repaired, copied))
 }
 
+/// Why a backup expires.
+fn windows(expired: &Expired) -> String {
+    let (live, archival) = (expired.live_window, expired.archival_window);
+    format!("its series keeps {live} live and {archival} archival")
+}
+
+fn ids(expired: &[Expired]) -> Vec<u64> {
+    expired.iter().map(|one| one.id.get()).collect()
+}
+
+const fn expired_row(message_type: &'static str, expired: &Expired) -> ExpiredRow {
+    ExpiredRow {
+        message_type,
+        snapshot_id: expired.id.get(),
+        live_window: expired.live_window,
+        archival_window: expired.archival_window,
+    }
+}
+
+/// What stays as it is because it is held, and what would become of it.
+fn say_held(all: &[HeldBackup], output: Output) -> Result<()> {
+    for held in all {
+        let expires = held
+            .is_expired
+            .then(|| "it has left the windows of its series and would be forgotten".to_owned());
+        let due = (held.is_due && !held.is_expired).then(|| "it would be made archival".to_owned());
+        let keeps = held.keeps.map(|next| {
+            format!("it refers forward to backup {next}, which is forgotten and stays stored for it")
+        });
+        let what: Vec<String> = expires.into_iter().chain(due).chain(keeps).collect();
+        output.line(format!(
+            "backup {} is held until {} and stays as it is: {}",
+            held.id,
+            local_time(held.until.get()),
+            what.join(", and ")
+        ))?;
+        output.object(&HeldRow {
+            message_type: "held",
+            snapshot_id: held.id.get(),
+            hold_until: utc_time(held.until.get()),
+            would_expire: held.is_expired,
+            would_be_archival: held.is_due,
+            keeps: held.keeps.map(onefold::SessionId::get),
+        })?;
+    }
+    Ok(())
+}
+
 fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output: Output) -> Result<Code> {
     let request = OptimizeRequest {
         series,
         repair,
         ..OptimizeRequest::default()
     };
-    let due = store.due(&request)?;
-    let repairs = store.due_repairs(&request)?;
-    for due in &due {
+    let preview = store.preview_optimize(&request)?;
+    let (due, repairs) = (&preview.backups, &preview.repairs);
+    for expiring in &preview.expiring {
+        output.result(format!(
+            "backup {} would be forgotten: {}",
+            expiring.id,
+            windows(expiring)
+        ))?;
+        output.object(&expired_row("expiring", expiring))?;
+    }
+    for due in due {
         let onto = match due.onto {
             Some(onto) => format!("backup {onto}"),
             None => "no other".to_owned(),
@@ -262,7 +375,7 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
             total_bytes: due.bytes,
         })?;
     }
-    for repair in &repairs {
+    for repair in repairs {
         output.result(format!(
             "backup {} would be put in order: {}, of which {} might be copied",
             repair.id,
@@ -276,16 +389,24 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
             bytes_budget: repair.budget,
         })?;
     }
-    if due.is_empty() && repairs.is_empty() {
+    say_held(&preview.held, output)?;
+    for warning in &preview.warnings {
+        output.warn(warning)?;
+    }
+    let is_any_due = !preview.expiring.is_empty() || !due.is_empty() || !repairs.is_empty();
+    if !is_any_due && preview.held.is_empty() {
         output.line("nothing is due")?;
     }
     output.object(&Summary {
         message_type: "optimize_summary",
         dry_run: true,
+        expired: ids(&preview.expiring),
+        held: preview.held.iter().map(|held| held.id.get()).collect(),
         backups: due.len() as u64,
         failed: Vec::new(),
         completed: 0,
         total_bytes: due.iter().map(|due| due.bytes).sum(),
+        due_repairs: Some(repairs.len() as u64),
         repaired: 0,
         bytes_archived: 0,
         bytes_copied: 0,

@@ -1,6 +1,6 @@
 //! `onefold prune`, and what `forget --prune` does after forgetting.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use onefold::{Monitor, PruneOptions, PrunePreview, PruneReport, SessionId, Store};
@@ -23,10 +23,42 @@ struct Summary {
     containers_trimmed: u64,
     containers_merged: u64,
     nodes_read: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Kept>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_stored: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions_expired: Vec<u64>,
+}
+
+/// A forgotten backup that stays stored, and which one refers forward to it.
+#[derive(Serialize)]
+pub(crate) struct Kept {
+    id: u64,
+    by: u64,
+}
+
+impl Kept {
+    pub(crate) fn all(kept: &BTreeMap<SessionId, SessionId>) -> Vec<Self> {
+        let each = kept.iter();
+        each.map(|(id, by)| Self {
+            id: id.get(),
+            by: by.get(),
+        })
+        .collect()
+    }
+}
+
+/// Says which forgotten backups stay stored, and what ends that.
+pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, output: Output) -> Result<()> {
+    for (id, by) in kept {
+        output.line(format!(
+            "backup {id} {} stored though it is forgotten, for backup {by} refers forward to it; `onefold optimize` ends that, and \
+             what it alone has then goes with the next prune",
+            if would { "would stay" } else { "stays" }
+        ))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code> {
@@ -84,6 +116,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         bytes(preview.bytes_copied),
         bytes(preview.bytes_left_dead),
     ))?;
+    say_kept(&preview.kept, true, output)?;
     output.object(&Summary {
         message_type: "prune_summary",
         dry_run: true,
@@ -95,6 +128,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         containers_trimmed: preview.containers_trimmed,
         containers_merged: preview.containers_merged,
         nodes_read: preview.nodes_read,
+        kept: Kept::all(&preview.kept),
         bytes_stored: None,
         sessions_expired: Vec::new(),
     })?;
@@ -150,6 +184,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
             bytes(report.bytes_stored)
         ))?;
     }
+    say_kept(&report.kept, false, output)?;
     output.object(&Summary {
         message_type: "prune_summary",
         dry_run: false,
@@ -161,6 +196,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         containers_trimmed: report.containers_trimmed,
         containers_merged: report.containers_merged,
         nodes_read: report.nodes_read,
+        kept: Kept::all(&report.kept),
         bytes_stored: Some(report.bytes_stored),
         sessions_expired: report.sessions_expired.iter().map(|id| id.get()).collect(),
     })?;

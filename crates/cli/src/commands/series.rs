@@ -1,10 +1,12 @@
 //! `onefold series`
 
 use anyhow::{Context, Result, bail};
-use onefold::{Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store};
+use onefold::{
+    ArchivalWindow, Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store,
+};
 use serde::Serialize;
 
-use crate::args::{self, Global, Which};
+use crate::args::{self, Global, Named, Which};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, lossy};
 
@@ -20,6 +22,7 @@ struct Row {
     backups: Option<u64>,
     layout: &'static str,
     live_window: Option<u16>,
+    archival_window: Option<u16>,
     segment_bytes: Option<u32>,
     optimize_after_backup: Option<bool>,
     repair_percent: Option<u16>,
@@ -58,6 +61,12 @@ pub(crate) fn run(global: &Global, args: &args::Series, output: Output) -> Resul
             if matches!(told.named, Some((_, _, 0))) {
                 output.line("this series has no backup yet; what is set holds from its first one on")?;
             }
+            if let Some(beyond) = beyond(&told) {
+                output.line(format!(
+                    "`onefold optimize` will forget {} of it, but for held ones",
+                    count(beyond, "backup", "backups")
+                ))?;
+            }
             Ok(Code::Success)
         }
     }
@@ -78,7 +87,7 @@ fn list(store: &Store, output: Output) -> Result<Code> {
         source,
     };
     output.line(format!(
-        "{:ID_DIGITS$}  {:>7}  {:28}  {:7}  host and paths",
+        "{:ID_DIGITS$}  {:>7}  {:36}  {:7}  host and paths",
         "id", "backups", "layout", "set for"
     ))?;
     for told in rows.iter().chain([&default]) {
@@ -87,7 +96,7 @@ fn list(store: &Store, output: Output) -> Result<Code> {
             None => ("default".to_owned(), String::new(), String::new()),
         };
         output.result(format!(
-            "{id:ID_DIGITS$}  {backups:>7}  {:28}  {:7}  {what}",
+            "{id:ID_DIGITS$}  {backups:>7}  {:36}  {:7}  {what}",
             layout(&told.settings),
             word(told.source)
         ))?;
@@ -133,6 +142,7 @@ fn row(told: &Told) -> Row {
         backups: named.map(|(_, _, backups)| *backups),
         layout: settings.layout.word(),
         live_window: is_hybrid.then_some(settings.live_window),
+        archival_window: archival(settings),
         segment_bytes: is_hybrid.then_some(settings.segment_bytes),
         optimize_after_backup: settings.is_optimized().then_some(settings.optimize_after_backup),
         repair_percent: (!is_hybrid).then_some(settings.repair_percent),
@@ -154,11 +164,27 @@ fn layout(settings: &SeriesSettings) -> String {
             settings.repair_percent
         ),
         Layout::Hybrid => format!(
-            "{}, {} live, {}{after}",
+            "{}, {} live, {}{}{after}",
             settings.layout.word(),
             settings.live_window,
+            archival(settings).map_or_else(String::new, |count| format!("{count} archival, ")),
             bytes(settings.segment_bytes.into()),
         ),
+    }
+}
+
+/// How many backups a series has beyond its windows.
+fn beyond(told: &Told) -> Option<u64> {
+    let (_, _, backups) = told.named.as_ref()?;
+    let window = told.settings.retention_window()?;
+    backups.checked_sub(window.into()).filter(|beyond| *beyond > 0)
+}
+
+/// How many archival backups stay, where not all do.
+fn archival(settings: &SeriesSettings) -> Option<u16> {
+    match settings.archival_window {
+        ArchivalWindow::Newest(count) if settings.layout == Layout::Hybrid => Some(count.get()),
+        _ => None,
     }
 }
 
@@ -191,32 +217,51 @@ fn find(store: &Store, which: &Which) -> Result<Told> {
             source,
         });
     }
-    let series = if let Some(text) = &which.id {
-        by_id(&list, text)?.clone()
-    } else {
-        let name = name(which)?;
-        let id = store.series_id(&name);
-        match list.series.into_iter().find(|series| series.id == id) {
-            None => {
-                let (settings, source) = store.series_settings(&name)?;
-                return Ok(Told {
-                    named: Some((id, name, 0)),
-                    settings,
-                    source,
-                });
-            }
-            Some(series) => series,
+    match listed(store, &list, &which.named)? {
+        Ok(series) => Ok(Told {
+            named: Some((series.id, series.name.clone(), series.backups)),
+            settings: series.settings.clone(),
+            source: series.source,
+        }),
+        Err(name) => {
+            let (settings, source) = store.series_settings(&name)?;
+            Ok(Told {
+                named: Some((store.series_id(&name), name, 0)),
+                settings,
+                source,
+            })
         }
-    };
-    Ok(Told {
-        named: Some((series.id, series.name, series.backups)),
-        settings: series.settings,
-        source: series.source,
-    })
+    }
+}
+
+/// The series that is meant, or what one would be called that is not there yet.
+fn listed<'a>(
+    store: &Store,
+    list: &'a SeriesList,
+    named: &Named,
+) -> Result<std::result::Result<&'a Series, SeriesName>> {
+    if let Some(text) = &named.id {
+        return by_id(list, text).map(Ok);
+    }
+    let name = name(named)?;
+    let id = store.series_id(&name);
+    let found = list.series.iter().find(|series| series.id == id);
+    Ok(found.ok_or(name))
+}
+
+/// The series that is meant, which is there.
+pub(super) fn existing(store: &Store, named: &Named) -> Result<Series> {
+    match listed(store, &store.series()?, named)? {
+        Ok(series) => Ok(series.clone()),
+        Err(name) => bail!(
+            "there is no series of {}; `onefold series list` shows them",
+            words(&name)
+        ),
+    }
 }
 
 /// The one series whose id begins so.
-pub(super) fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
+fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
     let digits = text.to_ascii_lowercase();
     let mut found = list
         .series
@@ -233,9 +278,9 @@ pub(super) fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> 
 }
 
 /// As `backup` names the series of these paths, or of this stream.
-fn name(which: &Which) -> Result<SeriesName> {
-    let host = super::host(which.host.as_deref())?;
-    if let Some(name) = &which.stdin_filename {
+fn name(named: &Named) -> Result<SeriesName> {
+    let host = super::host(named.host.as_deref())?;
+    if let Some(name) = &named.stdin_filename {
         return Ok(SeriesName {
             host,
             paths: vec![name.as_bytes().to_vec()],
@@ -244,6 +289,6 @@ fn name(which: &Which) -> Result<SeriesName> {
     let current_folder = std::env::current_dir().context("asking for the current folder")?;
     Ok(SeriesName {
         host,
-        paths: onefold::root_paths(&current_folder, &which.path),
+        paths: onefold::root_paths(&current_folder, &named.path),
     })
 }

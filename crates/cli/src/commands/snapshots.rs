@@ -23,6 +23,7 @@ struct Row {
     stored_bytes: u64,
     program_version: String,
     hold_until: Option<String>,
+    next: Option<u64>,
 }
 
 pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code> {
@@ -34,10 +35,24 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
         .iter()
         .filter(|snapshot| filter.lets_through(&snapshot.backup))
         .collect();
+    // A column that says something of archival backups alone.
+    let has_archival = shown.iter().any(|snapshot| snapshot.backup.next.is_some());
+    let column = |text: &str| {
+        if has_archival {
+            format!("{text:>6}  ")
+        } else {
+            String::new()
+        }
+    };
     if !shown.is_empty() {
         output.line(format!(
-            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  paths",
-            "id", "time", "host", "size", "stored"
+            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}paths",
+            "id",
+            "time",
+            "host",
+            "size",
+            "stored",
+            column("next")
         ))?;
     }
     for snapshot in &shown {
@@ -53,12 +68,13 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             None => String::new(),
         };
         output.result(format!(
-            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{tags}{hold}",
+            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{}{tags}{hold}",
             snapshot.id,
             local_time(backup.source_time.get()),
             lossy(&backup.series.host),
             bytes(backup.totals.bytes_logical),
             bytes(backup.totals.bytes_stored),
+            column(&backup.next.map(|next| next.to_string()).unwrap_or_default()),
             paths.join(" "),
         ))?;
         output.object(&Row {
@@ -76,6 +92,7 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             stored_bytes: backup.totals.bytes_stored,
             program_version: backup.program.clone(),
             hold_until: backup.hold_until.map(|until| utc_time(until.get())),
+            next: backup.next.map(onefold::SessionId::get),
         })?;
     }
     output.line(count(shown.len() as u64, "backup", "backups"))?;

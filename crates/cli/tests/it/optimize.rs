@@ -8,12 +8,16 @@ use crate::bed::{Bed, last, lines, noise, settle};
 
 /// Three backups of a series, of which the file changes a little each time.
 fn backups(bed: &Bed) -> Vec<Vec<u8>> {
+    some_backups(bed, 3)
+}
+
+fn some_backups(bed: &Bed, count: u8) -> Vec<Vec<u8>> {
     fs::create_dir(bed.path("src")).unwrap();
     let mut bytes = noise(3 << 20, 1);
     let mut contents = Vec::new();
-    for n in 0..3u8 {
+    for n in 0..count {
         bytes.splice(
-            usize::from(n) * 900_000..usize::from(n) * 900_000 + 40_000,
+            usize::from(n) * 600_000..usize::from(n) * 600_000 + 40_000,
             noise(50_000, 10 + u64::from(n)),
         );
         fs::write(bed.path("src/file"), &bytes).unwrap();
@@ -59,6 +63,7 @@ fn what_has_left_the_live_window_becomes_archival() {
     assert_eq!(due.last().unwrap()["backups"], 2);
     let before = last(&bed.ok(["stats", "--json", "latest"]));
     assert_eq!(before["chain"], 0);
+    assert!(!bed.ok(["snapshots"]).out().contains("next"), "none is archival");
 
     let done = lines(
         &bed.ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
@@ -82,6 +87,13 @@ fn what_has_left_the_live_window_becomes_archival() {
         .filter_map(|one| one["chain"].as_u64())
         .collect();
     assert_eq!(chains, [2, 1, 0]);
+    let ids = bed.backups();
+    let next = field(&bed.ok(["snapshots", "--json"]).out, "snapshot", "next");
+    assert_eq!(next, [json!(ids[1]), json!(ids[2]), json!(null)]);
+    let text = bed.ok(["snapshots"]).out();
+    let second = text.lines().nth(2).unwrap();
+    assert!(text.contains("stored    next  paths"), "{text}");
+    assert!(second.contains(&format!("B  {:>6}  ", ids[2])), "{text}");
     assert_restore(&bed, &contents);
     bed.assert_sound();
     let text = bed.ok(["optimize"]).out();
@@ -131,6 +143,126 @@ fn a_series_may_ask_for_it_after_each_backup() {
     bed.assert_sound();
 }
 
+const HYBRID: [&str; 7] = [
+    "series",
+    "set",
+    "--default",
+    "--layout",
+    "hybrid",
+    "--segment",
+    "64K",
+];
+
+/// Values of one field, of the lines of that type.
+fn field(out: &[u8], message_type: &str, name: &str) -> Vec<serde_json::Value> {
+    let lines = lines(out).into_iter();
+    let of_type = lines.filter(|line| line["message_type"] == message_type);
+    of_type.map(|line| line[name].clone()).collect()
+}
+
+#[test]
+fn what_is_beyond_the_archival_window_is_forgotten() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    let contents = some_backups(&bed, 4);
+    let id = field(&bed.ok(["series", "list", "--json"]).out, "series", "id")[0].clone();
+    let id = id.as_str().unwrap();
+    let text = bed.ok(["series", "set", id, "--archival", "1"]).out();
+    assert!(
+        text.contains("hybrid, 1 live, 1 archival, ")
+            && text.contains("`onefold optimize` will forget 2 backups of it, but for held ones"),
+        "{text}"
+    );
+    let ids = bed.backups();
+    let text = bed.ok(["optimize", "-n"]).out();
+    let says = format!(
+        "backup {} would be forgotten: its series keeps 1 live and 1 archival",
+        ids[1]
+    );
+    assert!(text.contains(&says), "{text}");
+    let would = bed.ok(["optimize", "-n", "--json"]).out;
+    assert_eq!(field(&would, "expiring", "snapshot_id"), ids[..2]);
+    assert_eq!(field(&would, "due", "snapshot_id"), ids[2..3]);
+    assert_eq!(field(&would, "optimize_summary", "expired"), [json!(ids[..2])]);
+    assert_eq!(bed.backups(), ids);
+
+    bed.ok(["hold", &ids[0].to_string(), "--for", "1y"]);
+    let done = bed
+        .ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
+        .out;
+    assert_eq!(field(&done, "expired", "snapshot_id"), ids[1..2]);
+    assert_eq!(field(&done, "expired", "archival_window"), [1]);
+    assert_eq!(field(&done, "optimized", "snapshot_id"), ids[2..3]);
+    assert_eq!(field(&done, "held", "would_expire"), [true]);
+    assert_eq!(field(&done, "optimize_summary", "held"), [json!(ids[..1])]);
+    assert!(field(&done, "prune_summary", "bytes_freed")[0].as_u64() > Some(0));
+    assert_restore(&bed, &[&contents[..1], &contents[2..]].concat());
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} is held until ", ids[0]))
+            && text.contains("it has left the windows of its series and would be forgotten")
+            && !text.contains("nothing is due"),
+        "{text}"
+    );
+    bed.ok(["unhold", &ids[0].to_string()]);
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} is forgotten: ", ids[0])),
+        "{text}"
+    );
+    assert_eq!(bed.backups(), ids[2..]);
+    bed.assert_sound();
+}
+
+#[test]
+fn a_window_may_slide_with_each_backup() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    bed.ok([
+        "series",
+        "set",
+        "--default",
+        "--archival",
+        "1",
+        "--optimize-after-backup",
+        "yes",
+    ]);
+    let contents = some_backups(&bed, 4);
+    assert_restore(&bed, &contents[2..]);
+    fs::write(bed.path("src/more"), noise(300_000, 9)).unwrap();
+    settle();
+    let hint = "`onefold prune` gives back the space of what was let go of";
+    let text = bed.ok(["backup", "src"]).out();
+    assert!(text.contains(" is forgotten: ") && text.contains(hint), "{text}");
+    assert!(last(&bed.ok(["prune", "--json"]))["bytes_freed"].as_u64() > Some(0));
+    let text = bed.ok(["optimize", "--prune"]).out();
+    assert!(!text.contains(hint), "{text}");
+    bed.assert_sound();
+}
+
+#[test]
+fn one_series_is_optimized_by_what_backup_makes_it_of() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    some_backups(&bed, 2);
+    for n in 0..2 {
+        let bytes = noise(200_000, 50 + n);
+        let dump = ["backup", "--stdin", "--stdin-filename", "dump", "--host", "h"];
+        bed.fed(dump, &bytes).expect(0);
+    }
+    let due = |more: &[&str]| {
+        let args = [&["optimize", "-n", "--json"], more].concat();
+        field(&bed.ok(args).out, "due", "snapshot_id")
+    };
+    let ids = bed.backups();
+    assert_eq!(due(&[]), [ids[0], ids[2]]);
+    assert_eq!(due(&["--path", "src"]), ids[..1]);
+    let by_name = ["--stdin-filename", "dump", "--host", "h"];
+    assert_eq!(due(&by_name), ids[2..3]);
+    bed.ok([&["optimize"], &by_name[..]].concat());
+    assert_eq!(due(&[]), ids[..1]);
+}
+
 /// Backups each of which changes a little in many places of the one before.
 fn scattered(bed: &Bed, count: u64) -> Vec<Vec<u8>> {
     fs::create_dir(bed.path("src")).unwrap();
@@ -158,6 +290,10 @@ fn the_newest_backup_of_an_inline_series_is_put_in_order() {
     let contents = scattered(&bed, 6);
     let due = lines(&bed.ok(["optimize", "-n", "--json"]).out);
     assert_eq!(due[0]["message_type"], "due_repair");
+    assert_eq!(
+        (&due[1]["due_repairs"], &due[1]["repaired"]),
+        (&json!(1), &json!(0))
+    );
     let before = last(&bed.ok(["stats", "--json", "latest"]));
     let done = lines(
         &bed.ok(["optimize", "--prune", "--max-unused", "0%", "--json"])
@@ -227,6 +363,16 @@ fn what_could_have_no_effect_is_refused() {
     bed.run(["optimize", "abc"])
         .expect(1)
         .says(&["no series has an id"]);
+    bed.run(["optimize", "--path", "src", "--host", "h"])
+        .expect(1)
+        .says(&[
+            "there is no series of h: ",
+            "src; `onefold series list` shows them",
+        ]);
+    bed.run(["optimize", "abc", "--path", "src"]).expect(2);
+    bed.run(["optimize", "abc", "--host", "h"]).expect(2);
+    bed.run(["optimize", "--host", "h"]).expect(2);
+    bed.run(["optimize", "--default"]).expect(2);
     bed.run(["series", "set", "--default", "--optimize-after-backup", "yes"])
         .expect(1)
         .says(&["says nothing for layout inline without repair"]);
@@ -242,4 +388,59 @@ fn what_could_have_no_effect_is_refused() {
     ])
     .expect(1)
     .says(&["says nothing for layout hybrid"]);
+}
+
+#[test]
+fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
+    let bed = Bed::new();
+    bed.ok(HYBRID);
+    let contents = some_backups(&bed, 4);
+    let ids = bed.backups();
+    bed.ok(["optimize", "--prune", "--max-unused", "0%"]);
+    let [second, third] = [ids[1].to_string(), ids[2].to_string()];
+    let says = |id: &str, what: &str| {
+        format!(
+            "backup {id} {what} stored though it is forgotten, for backup {} refers forward to it",
+            ids[0]
+        )
+    };
+    let text = bed.ok(["forget", &second, "-n"]).out();
+    assert!(text.contains(&says(&second, "would stay")), "{text}");
+    let text = bed.ok(["forget", &second, "--prune", "--max-unused", "0%"]).out();
+    assert_eq!(text.matches(&says(&second, "stays")).count(), 1, "{text}");
+    // By a chain, of which the first link was forgotten before.
+    let told = last(&bed.ok(["forget", &third, "--json"]));
+    assert_eq!(told["kept"], json!([{"id": ids[2], "by": ids[0]}]));
+    let kept = json!([{"id": ids[1], "by": ids[0]}, {"id": ids[2], "by": ids[0]}]);
+    for args in [["prune", "-n", "--json"].as_slice(), &["prune", "--json"]] {
+        assert_eq!(last(&bed.ok(args))["kept"], kept, "{args:?}");
+    }
+    let text = bed.ok(["prune"]).out();
+    assert!(
+        text.contains(&says(&second, "stays")) && text.contains(&says(&third, "stays")),
+        "{text}"
+    );
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!(" are backup {}'s, ", ids[3])),
+        "onto the next that is left: {text}"
+    );
+    let told = last(&bed.ok(["prune", "--max-unused", "0%", "--json"]));
+    assert!(
+        told["kept"].is_null() && told["bytes_freed"].as_u64() > Some(0),
+        "{told}"
+    );
+    assert_restore(&bed, &[&contents[..1], &contents[3..]].concat());
+
+    bed.ok(["forget", &ids[3].to_string()]);
+    let text = bed.ok(["optimize"]).out();
+    assert!(
+        text.contains(&format!("backup {} refers forward to no other any more", ids[0])),
+        "{text}"
+    );
+    // All that it has lies in containers of its own: nobody has made another, forgotten or held it.
+    let text = bed.ok(["optimize", "--repair", "100"]).out();
+    assert!(!text.contains("meanwhile"), "{text}");
+    assert_restore(&bed, &contents[..1]);
+    bed.assert_sound();
 }

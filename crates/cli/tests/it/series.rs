@@ -21,7 +21,7 @@ fn a_series_is_set_shown_and_listed() {
         shown,
         json!({
             "message_type": "series", "id": id, "hostname": "h", "paths": [path], "backups": 1,
-            "layout": "inline", "live_window": null, "segment_bytes": null, "optimize_after_backup": null, "repair_percent": 0,
+            "layout": "inline", "live_window": null, "archival_window": null, "segment_bytes": null, "optimize_after_backup": null, "repair_percent": 0,
             "set": "nothing",
         })
     );
@@ -133,18 +133,32 @@ fn a_series_is_set_shown_and_listed() {
 #[test]
 fn a_store_may_begin_with_a_layout() {
     let bed = Bed::bare();
-    bed.ok(["init", "--layout", "hybrid", "--live", "2", "--segment", "1M"]);
+    bed.ok([
+        "init",
+        "--layout",
+        "hybrid",
+        "--live",
+        "2",
+        "--archival",
+        "5",
+        "--segment",
+        "1M",
+    ]);
     let shown = last(&bed.ok(["series", "show", "--default", "--json"]));
     assert_eq!(
         shown,
         json!({
             "message_type": "series_default", "id": null, "hostname": null, "paths": null, "backups": null,
-            "layout": "hybrid", "live_window": 2, "segment_bytes": 1 << 20, "optimize_after_backup": false, "repair_percent": null,
+            "layout": "hybrid", "live_window": 2, "archival_window": 5, "segment_bytes": 1 << 20, "optimize_after_backup": false, "repair_percent": null,
             "set": "default",
         })
     );
+    let text = bed.ok(["series", "list"]).out();
+    assert!(text.contains("hybrid, 2 live, 5 archival, 1.00 MiB"), "{text}");
     fs::write(bed.path("file"), "eins").unwrap();
     assert_eq!(last(&bed.ok(["backup", "file", "--json"]))["layout"], "hybrid");
+    let set = ["series", "set", "--default", "--archival", "all", "--json"];
+    assert_eq!(last(&bed.ok(set))["archival_window"], json!(null));
 }
 
 #[test]
@@ -155,6 +169,9 @@ fn what_would_say_nothing_is_refused() {
         &["init", "--layout", "inline", "--segment", "1M"],
         &["init", "--layout", "hybrid", "--segment", "3M"],
         &["init", "--layout", "hybrid", "--live", "0"],
+        &["init", "--archival", "2"],
+        &["init", "--layout", "hybrid", "--archival", "0"],
+        &["init", "--layout", "hybrid", "--archival", "65536"],
         &["init", "--optimize-after-backup", "yes"],
         &["init", "--repair", "70000"],
     ] {
@@ -195,6 +212,9 @@ fn what_would_say_nothing_is_refused() {
     bed.run(["series", "set", "--path", "file", "--live", "2"])
         .expect(1)
         .says(&["a live window says nothing for layout inline"]);
+    bed.run(["series", "set", "--path", "file", "--archival", "all"])
+        .expect(1)
+        .says(&["an archival window says nothing for layout inline; set layout hybrid, too"]);
     bed.run(["series", "show", "0123"])
         .expect(1)
         .says(&["no series has an id that begins with 0123"]);

@@ -1,5 +1,7 @@
 //! One fixed value of every kind, for the golden vectors and as seeds for mutation.
 
+use std::num::NonZeroU16;
+
 use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
 use format::container::{
     BODY_BYTES, Body, Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter,
@@ -13,7 +15,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
     Removed, SmallContainer,
 };
-use format::series::{Layout, SeriesSettings};
+use format::series::{ArchivalWindow, Layout, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
 use types::{
@@ -445,9 +447,17 @@ pub(crate) fn series_settings() -> SeriesSettings {
         name: Some(backup().series),
         layout: Layout::Hybrid,
         live_window: 513,
+        archival_window: ArchivalWindow::All,
         segment_bytes: 8 << 20,
         optimize_after_backup: true,
         repair_percent: 150,
+    }
+}
+
+pub(crate) fn windowed_settings() -> SeriesSettings {
+    SeriesSettings {
+        archival_window: ArchivalWindow::Newest(NonZeroU16::new(1027).unwrap()),
+        ..series_settings()
     }
 }
 
@@ -735,6 +745,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("checkpoint", checkpoint().to_bytes()),
         ("lease", lease().to_bytes()),
         ("series", series_settings().to_bytes()),
+        ("series-archival", windowed_settings().to_bytes()),
         ("series-default", SeriesSettings::unset(None).to_bytes()),
         ("condemned", condemned().to_bytes()),
         ("removed", removed().to_bytes()),

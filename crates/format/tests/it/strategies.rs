@@ -1,5 +1,7 @@
 //! Arbitrary values of every type that follow its rules.
 
+use std::num::NonZeroU16;
+
 use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
 use format::container::{
     Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
@@ -12,7 +14,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
     Removed, SmallContainer,
 };
-use format::series::{Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
+use format::series::{ArchivalWindow, Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -549,19 +551,31 @@ pub(crate) fn series_settings() -> impl Strategy<Value = SeriesSettings> {
     let layout = prop::sample::select(Layout::ALL.to_vec());
     let segment = SEGMENT_BYTES_MIN.ilog2()..=SEGMENT_BYTES_MAX.ilog2();
     let live_window = 1..=u16::MAX;
+    let archival_window = prop_oneof![
+        Just(ArchivalWindow::All),
+        any::<NonZeroU16>().prop_map(ArchivalWindow::Newest),
+    ];
     (
         option::of(series_name()),
         layout,
-        live_window,
+        (live_window, archival_window),
         segment,
         any::<bool>(),
         any::<u16>(),
     )
         .prop_map(
-            |(name, layout, live_window, segment, optimize_after_backup, repair_percent)| SeriesSettings {
+            |(
+                name,
+                layout,
+                (live_window, archival_window),
+                segment,
+                optimize_after_backup,
+                repair_percent,
+            )| SeriesSettings {
                 name,
                 layout,
                 live_window,
+                archival_window,
                 segment_bytes: 1 << segment,
                 optimize_after_backup,
                 repair_percent,

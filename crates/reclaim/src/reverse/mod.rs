@@ -41,6 +41,8 @@ pub struct Due {
 pub struct Optimized {
     /// Whether it is archival now. Otherwise it was not due any more.
     pub is_done: bool,
+    /// The later backup that it refers forward to now.
+    pub onto: Option<SessionId>,
     /// Bytes of its streams.
     pub bytes: u64,
     /// Those that are the later backup's now.
@@ -190,6 +192,7 @@ fn write(
     read_back(&new_cache(), &to).map_err(broken)?;
     let optimized = Optimized {
         is_done: false,
+        onto: due.onto,
         bytes: old.streams.iter().map(|stream| stream.len).sum(),
         bytes_forward: counts.forward,
         bytes_shared: counts.shared,
