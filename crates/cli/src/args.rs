@@ -142,7 +142,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Series(Series),
     /// Lay backups out as their series are set to: with layout hybrid older ones refer forward to newer ones, and those
-    /// beyond the archival window are forgotten; with layout inline and repair the newest is copied together
+    /// beyond the archival window are forgotten; with repair the newest is copied together
     Optimize(Optimize),
     /// Look after the index
     #[command(subcommand)]

@@ -50,7 +50,7 @@ pub struct SeriesSettings {
     pub segment_bytes: u32,
     /// Whether what has become due is done after each backup, by who made it.
     pub optimize_after_backup: bool,
-    /// Of layout inline: how many bytes layout repair may copy for the newest backup, in percent of what backups of the series
+    /// How many bytes layout repair may copy for the newest backup, in percent of what live backups of the series
     /// have stored anew, less what earlier repairs have copied; 0: none.
     pub repair_percent: u16,
 }

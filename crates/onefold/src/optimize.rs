@@ -237,8 +237,7 @@ fn find_repairs(
 ) -> Vec<RepairOf> {
     let percent = |series| {
         let (set, _) = settings.of(Some(series), None);
-        let of_layout = (set.layout == Layout::Inline).then_some(set.repair_percent);
-        request.repair.or(of_layout).unwrap_or(0)
+        request.repair.unwrap_or(set.repair_percent)
     };
     let mut all = due_repairs(list, &percent, now);
     all.retain(|(series, _)| request.is_of(*series));

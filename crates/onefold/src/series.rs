@@ -193,11 +193,6 @@ impl SettingsChange {
             }
             return Ok(settings);
         }
-        if self.repair_percent.is_some() {
-            return Err(Error::Setting(
-                "what repair may copy says nothing for layout hybrid; set layout inline, too".to_owned(),
-            ));
-        }
         let segment = settings.segment_bytes;
         let least = SEGMENT_BYTES_MIN.max(chunk_avg_bytes.saturating_mul(NODE_AVG_CHILDREN_MIN));
         let most = SEGMENT_BYTES_MAX.min(chunk_avg_bytes.saturating_mul(NODE_AVG_CHILDREN_MAX));

@@ -79,8 +79,8 @@ pub(crate) struct Change {
     /// 256M (4M unless set)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
     pub(crate) segment: Option<u32>,
-    /// Of layout inline: let `optimize` repair the layout of the newest backup, and copy for it at most so many percent of
-    /// the bytes that the series has stored anew, less what earlier repairs have copied; 0: no repair (0 unless set)
+    /// Let `optimize` repair the layout of the newest backup, and copy for it at most so many percent of the bytes that
+    /// the live backups of the series have stored anew, less what earlier repairs have copied; 0: no repair (0 unless set)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) repair: Option<u16>,
     /// Of layout hybrid, or with repair: whether each backup is followed by `optimize` of its series (no unless set)

@@ -145,7 +145,7 @@ fn row(told: &Told) -> Row {
         archival_window: archival(settings),
         segment_bytes: is_hybrid.then_some(settings.segment_bytes),
         optimize_after_backup: settings.is_optimized().then_some(settings.optimize_after_backup),
-        repair_percent: (!is_hybrid).then_some(settings.repair_percent),
+        repair_percent: settings.repair_percent,
         set: word(told.source),
     }
 }
@@ -156,15 +156,15 @@ fn layout(settings: &SeriesSettings) -> String {
     } else {
         ""
     };
+    let repair = match settings.repair_percent {
+        0 => String::new(),
+        percent => format!(", repair {percent} %"),
+    };
     match settings.layout {
         Layout::Inline if settings.repair_percent == 0 => settings.layout.word().to_owned(),
-        Layout::Inline => format!(
-            "{}, repair {} %{after}",
-            settings.layout.word(),
-            settings.repair_percent
-        ),
+        Layout::Inline => format!("{}{repair}{after}", settings.layout.word()),
         Layout::Hybrid => format!(
-            "{}, {} live, {}{}{after}",
+            "{}, {} live, {}{}{repair}{after}",
             settings.layout.word(),
             settings.live_window,
             archival(settings).map_or_else(String::new, |count| format!("{count} archival, ")),

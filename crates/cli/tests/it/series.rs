@@ -149,7 +149,7 @@ fn a_store_may_begin_with_a_layout() {
         shown,
         json!({
             "message_type": "series_default", "id": null, "hostname": null, "paths": null, "backups": null,
-            "layout": "hybrid", "live_window": 2, "archival_window": 5, "segment_bytes": 1 << 20, "optimize_after_backup": false, "repair_percent": null,
+            "layout": "hybrid", "live_window": 2, "archival_window": 5, "segment_bytes": 1 << 20, "optimize_after_backup": false, "repair_percent": 0,
             "set": "default",
         })
     );

@@ -50,8 +50,9 @@ pub(super) type DueOf = (SeriesId, DueBackup);
 pub(super) type RepairOf = (SeriesId, DueRepair);
 pub(super) type HeldOf = (SeriesId, HeldBackup);
 
-/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its backups
-/// have stored anew, less what was copied for them. What the first one stored counts for itself alone. A backup that is shorter than half of the longest one is taken for an incremental
+/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its live backups
+/// have stored anew, less what was copied for them. What the first one stored counts for itself alone; what was copied for an archival one is not
+/// known any more, and what it stored does not count either. A backup that is shorter than half of the longest one is taken for an incremental
 /// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
 pub(super) fn due_repairs(
     list: &ManifestList,
@@ -78,7 +79,8 @@ pub(super) fn due_repairs(
         } else {
             &backups[..]
         };
-        let budget = counted.iter().fold(0u64, |left, (_, backup)| {
+        let live = counted.iter().filter(|(_, backup)| backup.next.is_none());
+        let budget = live.fold(0u64, |left, (_, backup)| {
             let more = u128::from(backup.totals.bytes_new) * percent / 100;
             let all = left.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
             all.saturating_sub(backup.rewritten.unwrap_or(0))
