@@ -141,8 +141,8 @@ pub(crate) enum Command {
     /// Say or set how the backups of a series are laid out
     #[command(subcommand)]
     Series(Series),
-    /// Lay backups out as their series are set to: with layout hybrid older ones refer forward to newer ones, and those
-    /// beyond the archival window are forgotten; with repair the newest is copied together
+    /// Lay backups out as their series are set to, of all or of one: with layout hybrid older ones refer forward to newer
+    /// ones, and those beyond the archival window are forgotten; with repair the newest is copied together
     Optimize(Optimize),
     /// Look after the index
     #[command(subcommand)]

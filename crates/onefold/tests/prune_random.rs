@@ -13,6 +13,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,8 +31,8 @@ use common::{
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{
-    Cap, Capping, Error, Layout, Monitor, OptimizeRequest, PruneOptions, PruneUnused, ReadData, SeriesName,
-    SessionId, SettingsChange, Store,
+    ArchivalWindow, Cap, Capping, Error, Layout, Monitor, OptimizeRequest, PruneOptions, PruneUnused,
+    ReadData, SeriesName, SessionId, SettingsChange, Store,
 };
 
 /// Operations of one run.
@@ -42,11 +43,15 @@ const PROCESSES: u64 = 4;
 const SERIES: u64 = 3;
 /// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that live on.
 const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300, 15];
+/// In so many backups leave the windows of their series; some are forgotten before that.
+const EXPIRING_RUNS: u64 = 60;
 /// Of the numbers that are drawn for what is done, some.
 const FORGETS: u64 = 4;
 const PRUNES: u64 = 6;
 const CLOCKS: u64 = 10;
 const OPTIMIZES: u64 = 12;
+/// Of series with a window: backups that stay behind the live one.
+const ARCHIVAL: u16 = 1;
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Shorter than the silence after which a session gives up, also where its clock goes fast.
 const BETWEEN_BEATS: Duration = Duration::from_secs(10 * 60 * 60);
@@ -118,6 +123,8 @@ struct Run {
     /// How many backups were made archival.
     optimized: Mutex<u64>,
     repaired: Mutex<u64>,
+    /// How many were forgotten because they had left the window of their series.
+    expired: Mutex<u64>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,6 +134,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// In most runs some series refer to whole segments, in most some do not.
 fn is_hybrid(seed: u64, series: u64) -> bool {
     seed >> series & 1 == 1
+}
+
+/// Of a third of the runs these have a retention window.
+fn is_windowed(seed: u64, series: u64) -> bool {
+    is_hybrid(seed, series) && seed.is_multiple_of(3)
 }
 
 impl Run {
@@ -143,6 +155,9 @@ impl Run {
             let hybrid = SettingsChange {
                 layout: Some(Layout::Hybrid),
                 segment_bytes: Some(64 << 10),
+                archival_window: NonZeroU16::new(ARCHIVAL)
+                    .filter(|_| is_windowed(seed, series))
+                    .map(ArchivalWindow::Newest),
                 ..SettingsChange::default()
             };
             store.set_series_settings(&name, &hybrid).unwrap();
@@ -160,6 +175,7 @@ impl Run {
             staged: Mutex::default(),
             optimized: Mutex::default(),
             repaired: Mutex::default(),
+            expired: Mutex::default(),
         }
     }
 
@@ -479,6 +495,26 @@ impl Run {
         if let Err(error) = done {
             assert!(process.storage.is_gone() || is_over(&error), "optimize: {error}");
         }
+        self.expire();
+    }
+
+    /// An optimize has ended, well or not: what is gone has left the window of its series, and nothing else is.
+    fn expire(&self) {
+        let list = self.fresh(0xfade).open().snapshots().unwrap();
+        let is_there = |id: SessionId| list.snapshots.iter().any(|found| found.id == id);
+        let model = &mut *locked(&self.model);
+        for (id, attempt) in model.kept.extract_if(.., |id, _| !is_there(*id)) {
+            let series = (0..SERIES).find(|series| attempt.name == format!("/series-{series}"));
+            let paths = [attempt.name.as_bytes().to_vec()];
+            let newer = list.snapshots.iter().filter(|found| found.id > id);
+            let newer = newer.filter(|found| found.backup.series.paths == paths).count();
+            assert!(
+                series.is_some_and(|series| is_windowed(self.seed, series)) && newer > ARCHIVAL.into(),
+                "backup {id} of {} is forgotten, and has {newer} newer ones",
+                attempt.name
+            );
+            *locked(&self.expired) += 1;
+        }
     }
 
     fn restore(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
@@ -594,7 +630,7 @@ fn random_runs() {
     let began = SystemClock.monotonic();
     let has_failed = AtomicBool::new(false);
     let staged = Mutex::new([0; Stage::ALL.len()]);
-    let (optimized, repaired) = (Mutex::new(0), Mutex::new(0));
+    let (optimized, repaired, expired) = (Mutex::new(0), Mutex::new(0), Mutex::new(0));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -611,6 +647,7 @@ fn random_runs() {
             }
             *locked(&optimized) += *locked(&run.optimized);
             *locked(&repaired) += *locked(&run.repaired);
+            *locked(&expired) += *locked(&run.expired);
             for (sum, count) in locked(&staged).iter_mut().zip(*locked(&run.staged)) {
                 *sum += count;
             }
@@ -632,9 +669,9 @@ fn random_runs() {
         }
     });
     let (runs, staged) = (next.into_inner() - begin, locked(&staged));
-    let (optimized, repaired) = (*locked(&optimized), *locked(&repaired));
+    let (optimized, repaired, expired) = (*locked(&optimized), *locked(&repaired), *locked(&expired));
     println!(
-        "{runs} runs; containers by {:?}: {staged:?}; {optimized} backups made archival, {repaired} repaired",
+        "{runs} runs; containers by {:?}: {staged:?}; {optimized} backups made archival, {repaired} repaired, {expired} expired",
         Stage::ALL
     );
     assert!(
@@ -644,6 +681,10 @@ fn random_runs() {
     assert!(
         repaired > 0 || runs < 15,
         "{runs} runs, and no backup was repaired"
+    );
+    assert!(
+        expired > 0 || runs < EXPIRING_RUNS,
+        "{runs} runs, and no backup expired"
     );
     for ((stage, count), of_each) in Stage::ALL.iter().zip(&*staged).zip(RUNS_OF_EACH) {
         assert!(*count > 0 || runs < of_each, "{runs} runs, and none of {stage:?}");
