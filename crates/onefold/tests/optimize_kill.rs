@@ -176,20 +176,25 @@ fn who_moves_and_expires_is_killed() {
 /// is forgotten; the other one is rewritten.
 #[test]
 fn who_forgets_in_the_middle_is_killed() {
-    let (machine, kept) = store(3, Layout::Hybrid);
+    let (machine, mut kept) = store(3, Layout::Hybrid);
     optimize(&machine.open(), 1);
+    // It shares nothing, so that something goes while the others are held on to.
+    let apart = noise(77, 40 << 10);
+    let made = back_up_bytes(&machine.open(), "/apart", &apart, &How::plain()).unwrap();
+    kept.push((made.id, "/apart", apart));
     prune(&machine.beside(9).striding().open(), &everything(), "before");
     let ids = ids(&kept);
     hold(&machine.open(), ids[0], true);
     assert_eq!(snapshot(&machine.open(), ids[0]).backup.next, Some(ids[2]));
     let work = Work {
-        forgets: ids[2..4].to_vec(),
+        forgets: [&ids[2..4], &ids[6..]].concat(),
         optimizes: archival(),
         prunes: Some(everything()),
     };
     let mut scene = scene((machine, kept), 3, work);
-    // One takes what is forgotten.
-    scene.beside[1].halves = Of::A.content(1).halves;
+    // One reads what is rewritten, and one takes what is forgotten: nothing but the hold keeps what the first refers to.
+    scene.read = ids[1];
+    scene.beside[1] = Of::B.content(1);
     scene.held = ids[..1].to_vec();
     scene.kill_everywhere(|done| {
         let each = &done.optimized.backups;
