@@ -1,5 +1,5 @@
-//! Others that come and go whole within one optimize, one prune or one restore, at each of its operations: forgets, prunes, backups,
-//! other optimizes.
+//! Others that come and go whole within one optimize, one prune or one restore, between two of its operations: forgets, prunes, backups,
+//! other optimizes. Where that is between is a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
 //! What must hold: every backup that is not forgotten restores, whatever it refers forward to was forgotten or rewritten meanwhile;
 //! and a restore that has begun ends with the bytes that it began with.
