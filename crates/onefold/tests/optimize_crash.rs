@@ -1,5 +1,8 @@
-//! A crash at every storage operation of making backups archival, of forgetting and pruning them, and of making them archival anew.
-//! After each, all that must hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+//! Power cuts at operations of making backups archival, of forgetting and pruning them, and of making them archival anew. After each, all
+//! that must hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+//!
+//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at every one. A kill before every change is
+//! `optimize_kill.rs`'.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -7,10 +10,13 @@ mod common;
 use std::sync::Arc;
 
 use common::How;
+use common::archival::hold;
 use common::play::{Play, every, everything, everything_at_once, policies};
-use common::pruning::try_forget;
+use common::pruning::{Stage, try_forget};
 use format::names;
-use onefold::{Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
+use onefold::{
+    Layout, Monitor, OptimizeReport, OptimizeRequest, Optimized, SessionId, SettingsChange, Store,
+};
 use types::ObjectName;
 
 /// Every series has this live window.
@@ -37,6 +43,48 @@ fn fill(play: &Play) -> Vec<SessionId> {
         play.back_up("/b", &[0, 5, 3], &plain),
         play.back_up("/a", &[4, 6, 2, 7], &plain),
     ]
+}
+
+/// Two series of layout hybrid have segments in common, and others that only one has.
+fn fill_hybrid(play: &Play) -> Vec<SessionId> {
+    let hybrid = SettingsChange {
+        layout: Some(Layout::Hybrid),
+        segment_bytes: Some(64 << 10),
+        ..SettingsChange::default()
+    };
+    let store = play.process.open();
+    store.set_default_series_settings(&hybrid).unwrap();
+    let plain = How::plain();
+    vec![
+        play.back_up("/a", &[0, 1, 2, 3, 4, 5, 6, 7], &plain),
+        play.back_up("/b", &[8, 1, 2, 3, 4, 5, 6, 9], &plain),
+        play.back_up("/a", &[9, 1, 2, 3, 4, 5, 6, 7, 0], &plain),
+        play.back_up("/b", &[8, 1, 2, 3, 4, 5, 6, 0], &plain),
+        play.back_up("/a", &[1, 2, 3, 4, 5, 6, 7, 8], &plain),
+    ]
+}
+
+/// What they let go of moves and goes, and then one in the middle, which one that is held refers forward to, and the oldest of the other.
+#[test]
+fn a_crash_in_all_of_it_on_a_hybrid_store() {
+    let play = Play::new(75);
+    let ids = fill_hybrid(&play);
+    play.record(policies(), every(31));
+    let report = optimize(&play.process.open(), 1);
+    let is_whole = |done: &Optimized| done.is_done && done.segments > 1;
+    assert!(
+        report.backups.len() == 3 && report.backups.iter().all(|(_, done)| is_whole(done)),
+        "{report:?}"
+    );
+    play.prune_by(&[Stage::Removes, Stage::Compacts], &everything());
+    hold(&play.process.open(), ids[0], true);
+    play.forget(&ids[1..3]);
+    play.prune(&everything_at_once());
+    hold(&play.process.open(), ids[0], false);
+    let report = optimize(&play.process.open(), 1);
+    assert_eq!(report.backups.len(), 1, "{report:?}");
+    play.prune(&everything_at_once());
+    play.verify_all();
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Others that come and go whole within one optimize, one prune or one restore, at each of its operations: forgets, prunes, backups,
-//! other optimizes.
+//! Others that come and go whole within one optimize, one prune or one restore, between two of its operations: forgets, prunes, backups,
+//! other optimizes. Where that is between is a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
 //! What must hold: every backup that is not forgotten restores, whatever it refers forward to was forgotten or rewritten meanwhile;
 //! and a restore that has begun ends with the bytes that it began with.
@@ -7,13 +7,17 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::archival::{Base, NAME, is_rewrite, optimize};
+use common::beside::Kept;
 use common::pruning::{everything, forget, impatient};
-use common::{Asked, Process, is_long, snapshot, try_restores_bytes};
+use common::{Asked, How, Process, back_up_bytes, is_long, snapshot, try_restores_bytes};
 use onefold::{Monitor, OptimizeRequest, SessionId, Store};
+
+/// Another series, which shares chunks.
+const SHARING: &str = "/sharing";
 
 /// What happens between two operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,24 +28,38 @@ enum Act {
     ForgetAndPrune(&'static [usize]),
     Optimize,
     OptimizeAndPrune,
+    /// A backup of this series is made, of what the newest of [`NAME`] has and of what it has not.
+    BackUp(&'static str),
+    /// And what is forgotten goes: it refers to what the oldest has.
+    BackUpAndPrune(&'static str),
 }
 
 impl Act {
     fn gone(self) -> &'static [usize] {
         match self {
             Self::Forget(gone) | Self::ForgetAndPrune(gone) => gone,
-            Self::Optimize | Self::OptimizeAndPrune => &[],
+            _ => &[],
         }
     }
 
-    fn happens(self, by: &Process, ids: &[SessionId]) {
+    /// What it backs up, if it does.
+    fn happens(self, by: &Process, seed: u64, ids: &[SessionId]) -> Option<Kept> {
+        let mut made = None;
+        if let Self::BackUp(name) | Self::BackUpAndPrune(name) = self {
+            let bytes = [Base::bytes(seed, 4), Base::bytes(seed, 0)].concat();
+            let done = back_up_bytes(&by.open(), name, &bytes, &How::plain()).unwrap();
+            made = Some((done.id, name, bytes));
+        }
         if matches!(self, Self::Optimize | Self::OptimizeAndPrune) {
             optimize(&by.open(), 1);
         }
         for place in self.gone() {
             forget(&by.open(), ids[*place]);
         }
-        if matches!(self, Self::ForgetAndPrune(_) | Self::OptimizeAndPrune) {
+        if matches!(
+            self,
+            Self::ForgetAndPrune(_) | Self::OptimizeAndPrune | Self::BackUpAndPrune(_)
+        ) {
             let pruner = by.striding();
             // Who is in the midst of its work may be taken for dead, or be waited for: either is right.
             let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
@@ -50,19 +68,23 @@ impl Act {
                 assert!(text.contains("another prune"), "{text}");
             }
         }
+        made
     }
 }
 
+type Work<'a> = &'a dyn Fn(&Store) -> Result<(), onefold::Error>;
+
 /// The act before the `at`-th operation of `work` that changes something; whether it came so far.
-fn meanwhile(base: &Base, act: Act, at: usize, work: &dyn Fn(&Store) -> Result<(), onefold::Error>) -> bool {
+fn meanwhile(base: &mut Base, (seed, act): (u64, Act), at: usize, work: Work<'_>) -> bool {
     let worker = base.machine.beside(3).striding();
     let (other, ids) = (base.machine.beside(4), base.ids.clone());
     let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
+    let made = Arc::new(Mutex::new(None));
+    let (counted, told) = (Arc::clone(&count), Arc::clone(&made));
     worker.watched.set_before(move |asked, _| {
         let changes = matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim);
         if changes && counted.fetch_add(1, Ordering::Relaxed) == at {
-            act.happens(&other, &ids);
+            *told.lock().unwrap() = act.happens(&other, seed, &ids);
         }
     });
     let done = work(&worker.open());
@@ -75,15 +97,17 @@ fn meanwhile(base: &Base, act: Act, at: usize, work: &dyn Fn(&Store) -> Result<(
             "{act:?} before {at}: {text}"
         );
     }
+    base.others.extend(made.lock().unwrap().take());
     count.load(Ordering::Relaxed) > at
 }
 
-fn at_each(act: Act, archival: usize, every: usize, work: &dyn Fn(&Store) -> Result<(), onefold::Error>) {
+fn at_each(act: Act, archival: usize, every: usize, work: Work<'_>) {
     let every = if is_long() { 1 } else { every };
     for at in (0..).step_by(every) {
         let when = format!("{act:?} before operation {at}");
-        let base = Base::new(20 + at as u64, archival);
-        let is_reached = meanwhile(&base, act, at, work);
+        let seed = 20 + at as u64;
+        let mut base = Base::new(seed, archival);
+        let is_reached = meanwhile(&mut base, (seed, act), at, work);
         let gone: Vec<_> = act.gone().iter().map(|place| base.ids[*place]).collect();
         if !is_reached {
             assert!(at > 20, "{when}: there are so few");
@@ -121,15 +145,26 @@ fn others_make_them_archival_at_the_same_time() {
     at_each(Act::OptimizeAndPrune, 1, 11, &one_optimize);
 }
 
+/// It is the newest of the series from then on; or of one that has chunks in common with what is rewritten, and what that lets go of may
+/// be all that the other has.
+#[test]
+fn a_backup_is_made_while_others_are_made_archival() {
+    for (name, every) in [(NAME, 7), (SHARING, 6)] {
+        at_each(Act::BackUp(name), 0, every, &one_optimize);
+        at_each(Act::BackUpAndPrune(name), 2, every, &one_optimize);
+    }
+}
+
 #[test]
 fn backups_are_made_archival_while_another_prunes() {
     let forgotten_before = |base: &Base| forget(&base.machine.open(), base.ids[1]);
     let every = if is_long() { 1 } else { 3 };
     for at in (0..).step_by(every) {
         let when = format!("optimize before operation {at} of a prune");
-        let base = Base::new(40 + at as u64, 2);
+        let seed = 40 + at as u64;
+        let mut base = Base::new(seed, 2);
         forgotten_before(&base);
-        let is_reached = meanwhile(&base, Act::Optimize, at, &one_prune);
+        let is_reached = meanwhile(&mut base, (seed, Act::Optimize), at, &one_prune);
         if !is_reached {
             assert!(at > 10, "{when}: there are so few");
             return;
@@ -153,8 +188,8 @@ fn a_restore_goes_on_across_revisions() {
         let first = snapshot(&store, base.ids[0]);
         reader.watched.set_once(at, move || {
             seen.store(1, Ordering::Relaxed);
-            Act::Optimize.happens(&other, &ids);
-            Act::ForgetAndPrune(&[0, 1]).happens(&other, &ids);
+            Act::Optimize.happens(&other, 60 + at, &ids);
+            Act::ForgetAndPrune(&[0, 1]).happens(&other, 60 + at, &ids);
         });
         let restored = try_restores_bytes(&store, &first, NAME, &base.contents[&base.ids[0]]);
         if reached.load(Ordering::Relaxed) == 0 {
@@ -179,7 +214,7 @@ fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_fo
         let (older, next) = (base.ids[archival], base.ids[archival + 1]);
         let worker = base.machine.beside(3).striding();
         let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
-        let pruned = Arc::new(std::sync::Mutex::new(None));
+        let pruned = Arc::new(Mutex::new(None));
         let pruning = Arc::clone(&pruned);
         worker.watched.set_before(move |asked, name| {
             if !is_rewrite(asked, name) || pruning.lock().unwrap().is_some() {

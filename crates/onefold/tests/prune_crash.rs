@@ -1,5 +1,5 @@
-//! A crash at every storage operation of forgetting and pruning, with what was not under a barrier kept, dropped or
-//! torn; a kill at every operation, reads too. After each: another process prunes, and again, which comes to
+//! A crash at storage operations of forgetting and pruning, with what was not under a barrier kept, dropped or torn; and
+//! kills. They are at a sample of the operations; with `ONEFOLD_TEST_LONG=1` at every one, and kills at reads too. After each: another process prunes, and again, which comes to
 //! nothing; every backup that is kept restores identically; `check` of every byte finds nothing wrong; nothing is stored
 //! that no backup reaches; and the next backup deduplicates against what is left.
 //!

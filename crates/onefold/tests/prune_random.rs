@@ -1,5 +1,5 @@
-//! Long runs drawn from a seed: backups, forgets, prunes, restores, kills, power cuts, by several processes on several
-//! hosts, one in the midst of another, against a plain model: which backup holds what.
+//! Long runs drawn from a seed: backups, forgets, prunes, optimizes, restores, holds, tags, kills, power cuts, by several processes on
+//! several hosts, one in the midst of another, against a plain model: which backup has what, and which are held and tagged.
 //!
 //! No two agree what time it is. Each process has clocks of its own, which go at a rate of their own; the storage has
 //! another. Time passes by seconds and by months; processes sleep, or stand still and do not notice; somebody sets the
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use common::beside::try_dump;
 use common::pruning::{
     Stage, assert_nothing_unexplained_but_holes, everything, impatient, leaving, prune_after_crash,
     try_forget, try_prune,
@@ -31,8 +32,8 @@ use common::{
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{
-    ArchivalWindow, Cap, Capping, Error, Layout, Monitor, OptimizeRequest, PruneOptions, PruneUnused,
-    ReadData, SeriesName, SessionId, SettingsChange, Store,
+    ArchivalWindow, Cap, Capping, Error, HoldEnd, Layout, Monitor, OptimizeRequest, PruneOptions,
+    PruneUnused, ReadData, SeriesName, SessionId, SettingsChange, Store, TagChange, UnixNanos, Which,
 };
 
 /// Operations of one run.
@@ -52,6 +53,10 @@ const CLOCKS: u64 = 10;
 const OPTIMIZES: u64 = 12;
 /// Of series with a window: backups that stay behind the live one.
 const ARCHIVAL: u16 = 1;
+const HOLDS: u64 = 14;
+const TAGS: u64 = 15;
+/// How many numbers there are.
+const ALL: u64 = 16;
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Shorter than the silence after which a session gives up, also where its clock goes fast.
 const BETWEEN_BEATS: Duration = Duration::from_secs(10 * 60 * 60);
@@ -101,6 +106,9 @@ struct Model {
     /// Whoever forgot it was killed: there or not.
     in_doubt: BTreeMap<SessionId, Attempt>,
     attempts: BTreeMap<String, Attempt>,
+    /// Whether a backup is held, and what its tag is, where it was said of any; `None` where whoever said so was killed.
+    held: BTreeMap<SessionId, Option<bool>>,
+    tagged: BTreeMap<SessionId, Option<String>>,
     log: Vec<String>,
 }
 
@@ -232,13 +240,19 @@ impl Run {
         let number = self.who(dice.roll(PROCESSES));
         let (process, store) = self.process(number, place);
         let is_killed = dice.one_in(5);
-        let n = 1 + dice.roll(60);
+        let mut n = 1 + dice.roll(60);
+        let counted = if dice.one_in(2) {
+            Counted::All
+        } else {
+            Counted::Mutating
+        };
+        let what = what.unwrap_or_else(|| dice.roll(ALL));
+        let request = self.request(&dice);
+        if is_killed && is_optimize(what) {
+            // Whatever it does is long past 60 operations.
+            n = 1 + dice.roll(self.rehearse(&request, counted, place));
+        }
         if is_killed {
-            let counted = if dice.one_in(2) {
-                Counted::All
-            } else {
-                Counted::Mutating
-            };
             process.storage.inject_here(Fault::kill(n).counting(counted));
         }
         let who = format!(
@@ -249,14 +263,15 @@ impl Run {
                 String::new()
             }
         );
-        let drawn = dice.roll(14);
-        match what.unwrap_or(drawn) {
+        match what {
             0..=3 => self.back_up(&dice, (place, depth, number), &who, &process, &store),
             FORGETS | 5 => self.forget(&dice, depth, &who, &process, &store),
             PRUNES..=8 => self.prune(&dice, depth, &who, &process, &store),
-            9 => self.restore(&dice, depth, &who, &process, &store),
+            9 => self.restore(&dice, (place, depth), &who, &process, &store),
             CLOCKS => self.move_clocks(&dice, depth, &who, &process),
-            OPTIMIZES | 13 => self.optimize(&dice, depth, &who, &process, &store),
+            _ if is_optimize(what) => self.optimize(&request, depth, &who, &process, &store),
+            HOLDS => self.hold(&dice, depth, &who, &process, &store),
+            TAGS => self.tag(&dice, (place, depth), &who, &process, &store),
             _ if depth == 0 && dice.one_in(2) => self.cut_power(&dice),
             _ => {
                 self.log(depth, format!("{who} ends"));
@@ -410,9 +425,14 @@ impl Run {
         }
         let id = ids[usize::try_from(dice.roll(ids.len() as u64)).unwrap()];
         self.log(depth, format!("{who} forgets {id}"));
+        let held = locked(&self.model).held.get(&id).copied().unwrap_or(Some(false));
         let attempt = locked(&self.model).kept.remove(&id).unwrap();
         match try_forget(store, id) {
-            Ok(()) => {}
+            Ok(()) => assert_ne!(held, Some(true), "forgotten, and held: {id}"),
+            Err(Error::Held(_)) if held != Some(false) => {
+                let model = &mut *locked(&self.model);
+                model.kept.insert(id, attempt);
+            }
             Err(error) => {
                 assert!(process.storage.is_gone(), "forget {id}: {error}");
                 locked(&self.model).in_doubt.insert(id, attempt);
@@ -462,21 +482,92 @@ impl Run {
         }
     }
 
+    /// One of the kept backups.
+    fn one_kept(&self, dice: &Dice) -> Option<(SessionId, Attempt)> {
+        let model = locked(&self.model);
+        let at = usize::try_from(dice.roll(model.kept.len().max(1) as u64)).unwrap();
+        model.kept.iter().nth(at).map(|(id, one)| (*id, one.clone()))
+    }
+
+    /// A hold for good, or the end of one; it ends more often than it begins.
+    fn hold(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
+        let Some((id, _)) = self.one_kept(dice) else {
+            return;
+        };
+        let ends = dice.one_in(2);
+        let held = locked(&self.model).held.clone().into_iter();
+        let held = held
+            .filter(|(_, held)| *held != Some(false))
+            .map(|(id, _)| id)
+            .collect();
+        let (ids, end) = if ends {
+            (held, None)
+        } else {
+            (vec![id], Some(HoldEnd::At(UnixNanos::new(i64::MAX))))
+        };
+        let kept: BTreeSet<SessionId> = locked(&self.model).kept.keys().copied().collect();
+        for id in ids.iter().filter(|id| kept.contains(*id)) {
+            self.log(depth, format!("{who} holds {id}: {}", !ends));
+            locked(&self.model).held.insert(*id, None);
+            match store.hold(&[id.to_string()], end) {
+                Ok(_) => drop(locked(&self.model).held.insert(*id, Some(!ends))),
+                Err(error) => return assert!(process.storage.is_gone(), "hold {id}: {error}"),
+            }
+        }
+    }
+
+    /// Beside the tag by which it is known.
+    fn tag(&self, dice: &Dice, (place, depth): (u64, u64), who: &str, process: &Process, store: &Store) {
+        let Some((id, _)) = self.one_kept(dice) else {
+            return;
+        };
+        let tag = format!("tag-{place:x}");
+        self.log(depth, format!("{who} tags {id}: {tag}"));
+        locked(&self.model).tagged.insert(id, None);
+        let change = TagChange::Alter {
+            add: vec![tag.clone()],
+            remove: Vec::new(),
+        };
+        match store.tag(&Which::Named(vec![id.to_string()]), &change) {
+            Ok(_) => drop(locked(&self.model).tagged.insert(id, Some(tag))),
+            Err(error) => assert!(process.storage.is_gone(), "tag {id}: {error}"),
+        }
+    }
+
     /// What has left the live windows of hybrid series; now and then older backups of any series, or the newest are put in order.
-    fn optimize(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
-        let request = OptimizeRequest {
+    fn request(&self, dice: &Dice) -> OptimizeRequest {
+        OptimizeRequest {
             live: dice.one_in(3).then_some(1),
             repair: dice.one_in(2).then_some(400),
+            workers: 1 + usize::try_from(dice.roll(2)).unwrap(),
             ..OptimizeRequest::default()
-        };
+        }
+    }
+
+    /// So many operations does it take on a copy of the machine.
+    fn rehearse(&self, request: &OptimizeRequest, counted: Counted, salt: u64) -> u64 {
+        let copy = locked(&self.machine).crash(CrashPolicy::KeepAll);
+        let process = Process::on(copy.handle(), self.clock(salt), self.seed ^ salt).striding();
+        let store = process.open();
+        let before = process.storage.counters_here();
+        store.optimize(request, &Monitor::default()).unwrap();
+        let asked = process.storage.counters_here().since(&before);
+        if counted == Counted::All {
+            asked.all()
+        } else {
+            asked.mutating()
+        }
+    }
+
+    fn optimize(&self, request: &OptimizeRequest, depth: u64, who: &str, process: &Process, store: &Store) {
         self.log(
             depth,
             format!(
-                "{who} optimizes, live {:?}, repair {:?}",
-                request.live, request.repair
+                "{who} optimizes, live {:?}, repair {:?}, workers {}",
+                request.live, request.repair, request.workers
             ),
         );
-        let done = store.optimize(&request, &Monitor::default());
+        let done = store.optimize(request, &Monitor::default());
         let said = match &done {
             Ok(report) => {
                 let done = report.backups.iter().filter(|(_, done)| done.is_done).count() as u64;
@@ -517,19 +608,40 @@ impl Run {
         }
     }
 
-    fn restore(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
-        let kept: Vec<_> = locked(&self.model)
-            .kept
-            .iter()
-            .map(|(id, one)| (*id, one.clone()))
-            .collect();
-        if kept.is_empty() {
+    /// What it reads may be forgotten, made archival, put in order and pruned in its midst.
+    fn restore(&self, dice: &Dice, (place, depth): (u64, u64), who: &str, process: &Process, store: &Store) {
+        let Some((id, attempt)) = self.one_kept(dice) else {
             return;
-        }
-        let (id, attempt) = &kept[usize::try_from(dice.roll(kept.len() as u64)).unwrap()];
+        };
+        let inner = if depth + 1 < DEPTH_MAX { dice.roll(4) } else { 0 };
+        let first: &[u64] = if dice.one_in(2) {
+            &[OPTIMIZES, FORGETS, PRUNES]
+        } else {
+            &[FORGETS, PRUNES, OPTIMIZES]
+        };
         self.log(depth, format!("{who} restores {id}"));
-        let restored = try_snapshot(store, *id)
-            .and_then(|snapshot| try_restores_bytes(store, &snapshot, &attempt.name, &attempt.bytes));
+        let found = try_snapshot(store, id);
+        let restored = if inner == 0 {
+            found.and_then(|found| try_restores_bytes(store, &found, &attempt.name, &attempt.bytes))
+        } else {
+            found.and_then(|found| {
+                let dumped = try_dump(store, &found, 64 << 10, || {
+                    for n in 0..inner {
+                        let what = first.get(usize::try_from(n).unwrap()).copied();
+                        self.step(place * 8 + n + 1, depth + 1, what);
+                    }
+                });
+                match dumped {
+                    Ok(bytes) => {
+                        assert!(bytes == *attempt.bytes, "other bytes came back of {id}");
+                        Ok(())
+                    }
+                    Err(error) if is_over(&error) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
+        };
+        self.log(depth, format!("{id} is restored: {restored:?}"));
         if let Err(error) = restored {
             assert!(process.storage.is_gone(), "{id}, in the midst: {error}");
         }
@@ -559,8 +671,19 @@ impl Run {
             assert!(is_there, "{when}: backup {id} is lost: {:?}", list.damaged);
         }
         for found in &list.snapshots {
-            let tag = &found.backup.tags[0];
+            let mut tags = found.backup.tags.iter();
+            let tag = tags.find(|tag| tag.starts_with("at-")).unwrap();
             let attempt = model.attempts[tag].clone();
+            if let Some(Some(other)) = model.tagged.get(&found.id) {
+                assert!(
+                    found.backup.tags.contains(other),
+                    "{when}: {} is not {other}",
+                    found.id
+                );
+            }
+            let is_held = found.backup.hold_until.is_some();
+            let held = model.held.insert(found.id, Some(is_held)).unwrap_or(Some(false));
+            assert_eq!(held.unwrap_or(is_held), is_held, "{when}: {} is held", found.id);
             if let Some(kept) = model
                 .kept
                 .get(&found.id)
@@ -609,6 +732,10 @@ impl Run {
         assert_sound(&last.open(), "at the end");
         assert_nothing_unexplained_but_holes(&last, "at the end");
     }
+}
+
+fn is_optimize(what: u64) -> bool {
+    [OPTIMIZES, OPTIMIZES + 1].contains(&what)
 }
 
 /// Somebody took the session for dead, or it found itself that it was silent for too long.

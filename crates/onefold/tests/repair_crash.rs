@@ -1,5 +1,8 @@
-//! A crash at every storage operation of layout repair, and of the prune after it. After each, all that must hold after a crash in a
-//! prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+//! Power cuts at operations of layout repair, and of the prune after it. After each, all that must hold after a crash in a prune holds
+//! (`prune_crash.rs`); and whoever optimizes next completes it.
+//!
+//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at every one. A kill before every change is
+//! `optimize_kill.rs`'.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;

@@ -25,7 +25,7 @@ struct Row {
     archival_window: Option<u16>,
     segment_bytes: Option<u32>,
     optimize_after_backup: Option<bool>,
-    repair_percent: Option<u16>,
+    repair_percent: u16,
     set: &'static str,
 }
 

@@ -8,6 +8,7 @@ use format::names;
 use format::session::ARCHIVAL_SERIES;
 use onefold::{HoldEnd, Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
 
+use super::beside::Kept;
 use super::pruning::{assert_nothing_unexplained, everything, impatient, prune_after_crash};
 use super::{
     Asked, HandClock, How, Process, StorageClock, assert_restores_bytes, assert_sound, back_up_bytes, noise,
@@ -22,6 +23,8 @@ pub struct Base {
     pub machine: Process,
     pub contents: BTreeMap<SessionId, Vec<u8>>,
     pub ids: Vec<SessionId>,
+    /// What others have backed up meanwhile.
+    pub others: Vec<Kept>,
 }
 
 /// Every series has this live window.
@@ -77,13 +80,19 @@ impl Base {
             machine,
             contents: BTreeMap::new(),
             ids: Vec::new(),
+            others: Vec::new(),
         }
     }
 
-    /// The n-th backup, of at most five.
-    pub fn back_up(&mut self, seed: u64, n: u64) {
+    /// What the n-th backup has, of at most five.
+    pub fn bytes(seed: u64, n: u64) -> Vec<u8> {
         let part = |n| noise(seed * 10 + n, 24 << 10);
-        let bytes = [n, 7, n + 1, 8, n + 2].map(part).concat();
+        [n, 7, n + 1, 8, n + 2].map(part).concat()
+    }
+
+    /// The n-th backup.
+    pub fn back_up(&mut self, seed: u64, n: u64) {
+        let bytes = Self::bytes(seed, n);
         let made = back_up_bytes(&self.machine.open(), NAME, &bytes, &How::plain()).unwrap();
         self.contents.insert(made.id, bytes);
         self.ids.push(made.id);
@@ -96,12 +105,15 @@ impl Base {
     }
 
     pub fn assert_all(&self, gone: &[SessionId], when: &str) {
-        for (id, bytes) in self.contents.iter().filter(|(id, _)| !gone.contains(id)) {
+        let own = self.contents.iter().filter(|(id, _)| !gone.contains(id));
+        let own = own.map(|(id, bytes)| (id, NAME, bytes));
+        let others = self.others.iter().map(|(id, name, bytes)| (id, *name, bytes));
+        for (id, name, bytes) in own.chain(others) {
             let store = self.machine.beside(0xfe).open();
             assert_restores_bytes(
                 &store,
                 &snapshot(&store, *id),
-                NAME,
+                name,
                 bytes,
                 &format!("{when}: {id}"),
             );

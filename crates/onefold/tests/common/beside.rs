@@ -2,7 +2,9 @@
 
 use std::io;
 
-use onefold::{AssembleOptions, BackupReport, Error, Monitor, PruneOptions, SessionId, Store, StreamOutput};
+use onefold::{
+    AssembleOptions, BackupReport, Error, Monitor, PruneOptions, SessionId, Snapshot, Store, StreamOutput,
+};
 
 use super::pruning::{assert_nothing_unexplained, everything, impatient, prune_after_crash};
 use super::{
@@ -110,14 +112,22 @@ pub fn dump(store: &Store, id: SessionId, asleep: impl FnOnce() + Send) -> Vec<u
 
 /// Reads a backup with so much memory, and calls back at the first bytes.
 pub fn dump_within(store: &Store, id: SessionId, budget_bytes: u64, asleep: impl FnOnce() + Send) -> Vec<u8> {
+    try_dump(store, &snapshot(store, id), budget_bytes, asleep).unwrap()
+}
+
+/// The same, or what failed.
+pub fn try_dump(
+    store: &Store,
+    found: &Snapshot,
+    budget_bytes: u64,
+    asleep: impl FnOnce() + Send,
+) -> Result<Vec<u8>, Error> {
     let mut output = Sleeper {
         bytes: Vec::new(),
         asleep: Some(asleep),
     };
     let mut assembling = AssembleOptions::for_cores(1);
     assembling.budget_bytes = budget_bytes;
-    let found = snapshot(store, id);
-    let done = store.dump(&found, None, &mut output, assembling, &Monitor::default());
-    done.unwrap();
-    output.bytes
+    store.dump(found, None, &mut output, assembling, &Monitor::default())?;
+    Ok(output.bytes)
 }

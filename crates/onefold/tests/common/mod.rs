@@ -16,6 +16,7 @@ pub mod archival;
 pub mod beside;
 pub mod clock;
 pub mod explained;
+pub mod killed;
 pub mod parts;
 pub mod play;
 pub mod pruning;
@@ -292,12 +293,21 @@ pub fn back_up_watched(
 /// Waits until a running backup has looked up what its source has given: chunks were counted, and no more for
 /// a while.
 pub fn wait_for_look_ups(monitor: &Monitor) {
+    wait_for_quiet(monitor, 30);
+}
+
+/// The same for who waits often, and is right as well where not all was looked up.
+pub fn wait_for_most_look_ups(monitor: &Monitor) {
+    wait_for_quiet(monitor, 5);
+}
+
+fn wait_for_quiet(monitor: &Monitor, polls: u32) {
     let (mut seen, mut still) = (0, 0);
     wait_until("look-ups", || {
         let now = monitor.counters.chunks.get();
         still = if now == seen && now > 0 { still + 1 } else { 0 };
         seen = now;
-        still == 30
+        still == polls
     });
 }
 

@@ -140,14 +140,15 @@ impl Play {
         );
     }
 
-    /// From now on every moment is kept; of a long run every so many-th.
+    /// From now on every moment is kept; of a long run every so many-th, and those right after a manifest was put.
     pub fn record(&self, policies: Vec<CrashPolicy>, every: u64) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
         let images = Arc::clone(&self.images);
-        let (mut count, mut seen, mut last_put) = (0u64, BTreeSet::new(), None);
+        let (mut count, mut seen, mut last_put, mut is_put) = (0u64, BTreeSet::new(), None, false);
         self.process.watched.set_before(move |asked, name| {
             count += 1;
             let last = last_put.clone();
+            let was_put = std::mem::replace(&mut is_put, asked == Asked::Put);
             if asked == Asked::Put {
                 last_put = ObjectName::new(name).ok();
             }
@@ -161,7 +162,11 @@ impl Play {
                 };
                 (format!("{drawn:?}"), machine.crash(drawn))
             });
-            let last = last.as_ref().filter(|_| count.is_multiple_of(every));
+            // What a manifest says must be durable before it, whatever else is left out.
+            let is_manifest = |name: &ObjectName| was_put && name.as_str().starts_with(names::BACKUPS_FOLDER);
+            let last = last
+                .as_ref()
+                .filter(|name| count.is_multiple_of(every) || is_manifest(name));
             let reordered =
                 last.map(|name| ("only the last put kept".to_owned(), only_the_last(&machine, name)));
             for (what, after) in by_policy.chain(reordered) {
