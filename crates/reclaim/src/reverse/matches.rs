@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use format::node::{Node, NodeEntry};
+use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
 use session::ReclaimView;
 use types::{ChunkLocation, Fingerprint, SlotRange};
@@ -49,17 +49,40 @@ fn segments(
     Ok(())
 }
 
-/// Whether nothing that a segment refers to by itself is known to be damaged.
-fn is_whole(segment: &Node, view: &ReclaimView) -> bool {
-    segment.entries.iter().all(|entry| match *entry {
-        NodeEntry::Run {
-            container,
-            first,
-            count,
-            ..
-        } => SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots)),
-        NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => true,
-    })
+/// Whether nothing that a segment leads to is known to be damaged. Where it refers forward in turn, of an archival backup, what is left of its
+/// bytes is where the chain ends.
+fn is_whole(nodes: &dyn NodeSource, segment: &TreeRoot, view: &ReclaimView) -> Result<bool, RecipeError> {
+    let mut is_forward = false;
+    for entry in &nodes.node(segment.location)?.entries {
+        match *entry {
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => {
+                let slots = SlotRange::new(first, count);
+                if !slots.is_some_and(|slots| view.is_whole(container, slots)) {
+                    return Ok(false);
+                }
+            }
+            NodeEntry::Zeros { .. } => {}
+            NodeEntry::Forward { .. } => is_forward = true,
+        }
+    }
+    if !is_forward {
+        return Ok(true);
+    }
+    let children = open_node(nodes, segment)?;
+    Ok(children.iter().all(|child| is_there(child.place, view)))
+}
+
+/// Whether what lies at a place is not known to be damaged.
+fn is_there(place: Place, view: &ReclaimView) -> bool {
+    match place {
+        Place::At(place) => !view.is_absent(place),
+        Place::Zeros => true,
+    }
 }
 
 impl Matches {
@@ -83,7 +106,7 @@ impl Matches {
             segments(nodes, new, &mut |offset, segment| {
                 if let Some(known) = found.segments.get_mut(&segment.fingerprint)
                     && known.is_none()
-                    && is_whole(nodes.node(segment.location)?.as_ref(), view)
+                    && is_whole(nodes, segment, view)?
                 {
                     *known = Some(offset);
                 }
@@ -107,11 +130,9 @@ impl Matches {
         if let Some(new) = new.filter(|_| !found.chunks.is_empty()) {
             for reference in ChunkRefs::whole(nodes, new) {
                 let reference = reference?;
-                let is_there = match reference.place {
-                    Place::At(place) => !view.is_absent(place),
-                    Place::Zeros => true,
-                };
-                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint).filter(|_| is_there) {
+                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint)
+                    && is_there(reference.place, view)
+                {
                     chunk.offset.get_or_insert(reference.offset);
                 }
             }
