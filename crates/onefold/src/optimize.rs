@@ -147,6 +147,7 @@ impl Store {
         let (all, unread) = self.find_due(request, &settings, now)?;
         report.warnings.extend(unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
+        let mut bytes = 0;
         for (series, due) in all {
             let what = Due {
                 series,
@@ -157,6 +158,11 @@ impl Store {
             let done = self.reclaiming(None, monitor, |context| {
                 reclaim::optimize(context, options, what, session)
             });
+            // What failed, or was not due any more, is not to be done.
+            bytes += due.bytes;
+            if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
+                monitor.add_done_up_to(bytes);
+            }
             match done {
                 Ok((done, warnings)) => {
                     report.backups.push((due.id, done));
@@ -177,6 +183,9 @@ impl Store {
             let done = self.reclaiming(Some(&index), monitor, |context| {
                 reclaim::repair(context, options, what, session)
             });
+            if done.is_ok() {
+                monitor.add_done_up_to(monitor.work_total());
+            }
             match done {
                 Ok((done, warnings)) => {
                     report.repaired.push((due.id, done));

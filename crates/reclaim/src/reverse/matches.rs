@@ -11,6 +11,8 @@ use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, o
 use session::ReclaimView;
 use types::{ChunkLocation, Fingerprint, SlotRange};
 
+use crate::mark::WalkError;
+use crate::progress::Progress;
 use crate::slots::SlotMap;
 
 /// A chunk of the older backup that is in no segment of the later one.
@@ -29,19 +31,24 @@ pub(super) struct Matches {
     chunks: HashMap<Fingerprint, Chunk>,
 }
 
-/// Calls `each` with every segment of a stream and where it begins, in order.
+/// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
 fn segments(
     nodes: &dyn NodeSource,
     root: &TreeRoot,
+    progress: &dyn Progress,
     each: &mut dyn FnMut(u64, &TreeRoot) -> Result<(), RecipeError>,
-) -> Result<(), RecipeError> {
+) -> Result<(), WalkError> {
     // What comes next is last.
     let mut todo = vec![*root];
     let mut offset = 0;
     while let Some(node) = todo.pop() {
+        if progress.is_cancelled() {
+            return Err(WalkError::Interrupted);
+        }
         if node.level.get() == 1 {
             each(offset, &node)?;
             offset += node.len;
+            progress.add_done(node.len);
         } else {
             todo.extend(child_nodes(nodes, &node)?.into_iter().rev());
         }
@@ -87,23 +94,24 @@ fn is_there(place: Place, view: &ReclaimView) -> bool {
 
 impl Matches {
     /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
-    /// backup must not be what is left.
+    /// backup must not be what is left. Both streams' bytes are counted, twice at most.
     ///
     /// # Errors
-    /// Of nodes and catalogs.
+    /// Of nodes and catalogs; that it is to stop.
     pub(super) fn find(
         nodes: &dyn NodeSource,
         old: &TreeRoot,
         new: Option<&TreeRoot>,
         view: &ReclaimView,
-    ) -> Result<Self, RecipeError> {
+        progress: &dyn Progress,
+    ) -> Result<Self, WalkError> {
         let mut found = Self::default();
-        segments(nodes, old, &mut |_, segment| {
+        segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
             Ok(())
         })?;
         if let Some(new) = new {
-            segments(nodes, new, &mut |offset, segment| {
+            segments(nodes, new, progress, &mut |offset, segment| {
                 if let Some(known) = found.segments.get_mut(&segment.fingerprint)
                     && known.is_none()
                     && is_whole(nodes, segment, view)?
@@ -113,7 +121,7 @@ impl Matches {
                 Ok(())
             })?;
         }
-        segments(nodes, old, &mut |_, segment| {
+        segments(nodes, old, progress, &mut |_, segment| {
             if found.segment(&segment.fingerprint).is_some() {
                 return Ok(());
             }
@@ -130,6 +138,10 @@ impl Matches {
         if let Some(new) = new.filter(|_| !found.chunks.is_empty()) {
             for reference in ChunkRefs::whole(nodes, new) {
                 let reference = reference?;
+                if progress.is_cancelled() {
+                    return Err(WalkError::Interrupted);
+                }
+                progress.add_done(reference.len);
                 if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint)
                     && is_there(reference.place, view)
                 {

@@ -9,19 +9,25 @@ mod trees;
 use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, StreamRoot};
-use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, StreamRoots, TreeRoot};
+use recipe::{ChunkRefs, NodeCache, StreamName, StreamRoots, TreeRoot};
 use session::{ChainLink, ManifestEntry, ManifestList, Session};
 use types::{ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
-use crate::progress::OnlyCancel;
+use crate::mark::WalkError;
+use crate::progress::{OnlyCancel, Part, Progress};
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 use crate::slots::SlotMap;
 
 use matches::Matches;
 use trees::{Counts, Trees};
+
+/// What each step counts as, of a backup's bytes.
+const MATCHING_PERCENT: u64 = 20;
+const REWRITING_PERCENT: u64 = 70;
+const READING_BACK_PERCENT: u64 = 10;
 
 /// A backup that is to become archival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,20 +125,27 @@ fn write(
         backup: due.backup,
         source,
     };
+    let bytes = len(old);
+    let bytes_later = later.and_then(ManifestEntry::backup).map_or(0, len);
     let mut streams = Vec::with_capacity(old.streams.len());
+    let matching = Part::of(
+        context.progress,
+        MATCHING_PERCENT,
+        bytes,
+        2 * (bytes.saturating_add(bytes_later)),
+    );
     let mut unmatched = SlotMap::default();
     for (number, stream) in old.streams.iter().enumerate() {
         let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
         let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
         let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
         let root = later.map(|(_, stream)| TreeRoot::from(stream));
-        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view).map_err(broken)?;
+        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view, &matching);
+        let matches = matches.map_err(|error| error.or(broken))?;
         matches.add_unmatched(&mut unmatched);
         streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
-        if context.progress.is_cancelled() {
-            return Err(ReclaimError::Interrupted);
-        }
     }
+    matching.finish();
     let others = list.backups().filter_map(|entry| {
         let backup = entry.backup()?;
         let is_other = entry.session() != due.backup && Some(entry.session()) != due.onto;
@@ -144,6 +157,7 @@ fn write(
     };
     let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
     drop(unmatched);
+    let rewriting = Part::of(context.progress, REWRITING_PERCENT, bytes, bytes);
     let mut numbers = Numbers::new(session.id());
     let mut archive = Copies::new(ContainerKind::Archive, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
@@ -155,7 +169,7 @@ fn write(
         writer: &mut writer,
         counts: Counts::default(),
         of: due.backup,
-        progress: context.progress,
+        progress: &rewriting,
     };
     let mut roots = Vec::with_capacity(streams.len());
     for (stream, matches, number) in streams {
@@ -176,8 +190,9 @@ fn write(
         context.containers,
         &mut numbers,
         options.workers.max(1),
-        context.progress,
+        &rewriting,
     )?;
+    rewriting.finish();
     put.append(&mut writer.put);
     stored += writer.stored;
     let to = Backup {
@@ -187,10 +202,12 @@ fn write(
         ..old.clone()
     };
     // What was held of it says nothing of what was written.
-    read_back(&new_cache(), &to).map_err(broken)?;
+    let reading = Part::of(context.progress, READING_BACK_PERCENT, bytes, bytes);
+    read_back(&new_cache(), &to, &reading).map_err(|error| error.or(broken))?;
+    reading.finish();
     let optimized = Optimized {
         is_done: false,
-        bytes: old.streams.iter().map(|stream| stream.len).sum(),
+        bytes,
         bytes_forward: counts.forward,
         bytes_shared: counts.shared,
         bytes_archived: archive.bytes,
@@ -234,12 +251,20 @@ fn is_due(list: &ManifestList, due: Due) -> bool {
     due.onto.is_none_or(|onto| onto > due.backup && is_there(onto)) && !is_held && old.next != due.onto
 }
 
+/// Bytes of its streams.
+fn len(backup: &Backup) -> u64 {
+    backup.streams.iter().map(|stream| stream.len).sum()
+}
+
 /// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its
 /// references lead to now.
-fn read_back(nodes: &NodeCache, to: &Backup) -> Result<(), RecipeError> {
+fn read_back(nodes: &NodeCache, to: &Backup, progress: &dyn Progress) -> std::result::Result<(), WalkError> {
     for stream in &to.streams {
         for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {
-            reference?;
+            if progress.is_cancelled() {
+                return Err(WalkError::Interrupted);
+            }
+            progress.add_done(reference?.len);
         }
     }
     Ok(())

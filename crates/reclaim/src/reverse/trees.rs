@@ -79,6 +79,7 @@ impl Trees<'_, '_> {
 
     fn node(&mut self, stream: &mut Stream<'_>, at: &TreeRoot) -> Result<Child> {
         if let Some(done) = stream.done.get(&(at.level, at.fingerprint)) {
+            self.progress.add_done(at.len);
             return Ok(*done);
         }
         let old = self.nodes.node(at.location).map_err(|error| self.broken(error))?;
