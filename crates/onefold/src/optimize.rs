@@ -147,16 +147,18 @@ impl Store {
         let (all, unread) = self.find_due(request, &settings, now)?;
         report.warnings.extend(unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
+        let what = |(series, due): &DueOf| Due {
+            series: *series,
+            backup: due.id,
+            onto: due.onto,
+            now,
+        };
+        let todo: Vec<Due> = all.iter().map(what).collect();
+        let mut sharing = reclaim::Sharing::default();
         let mut bytes = 0;
-        for (series, due) in all {
-            let what = Due {
-                series,
-                backup: due.id,
-                onto: due.onto,
-                now,
-            };
+        for (n, (_, due)) in all.iter().enumerate() {
             let done = self.reclaiming(None, monitor, |context| {
-                reclaim::optimize(context, options, what, session)
+                reclaim::optimize(context, options, &todo[n..], &mut sharing, session)
             });
             // What failed, or was not due any more, is not to be done.
             bytes += due.bytes;

@@ -9,26 +9,17 @@ use std::collections::HashMap;
 use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
 use session::ReclaimView;
-use types::{ChunkLocation, Fingerprint, SlotRange};
+use types::{Fingerprint, SlotRange};
 
 use crate::mark::WalkError;
 use crate::progress::Progress;
-use crate::slots::SlotMap;
-
-/// A chunk of the older backup that is in no segment of the later one.
-#[derive(Debug, Clone, Copy)]
-struct Chunk {
-    /// Where the older backup has it.
-    place: ChunkLocation,
-    /// Where the later one has it in its stream, if it does.
-    offset: Option<u64>,
-}
 
 /// Where a later stream has what an older one has.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     segments: HashMap<Fingerprint, Option<u64>>,
-    chunks: HashMap<Fingerprint, Chunk>,
+    /// Those that are in no common segment.
+    chunks: HashMap<Fingerprint, Option<u64>>,
 }
 
 /// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
@@ -126,11 +117,8 @@ impl Matches {
                 return Ok(());
             }
             for child in open_node(nodes, segment)? {
-                if let Place::At(place) = child.place {
-                    found
-                        .chunks
-                        .entry(child.fingerprint)
-                        .or_insert(Chunk { place, offset: None });
+                if child.place != Place::Zeros {
+                    found.chunks.insert(child.fingerprint, None);
                 }
             }
             Ok(())
@@ -145,7 +133,7 @@ impl Matches {
                 if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint)
                     && is_there(reference.place, view)
                 {
-                    chunk.offset.get_or_insert(reference.offset);
+                    chunk.get_or_insert(reference.offset);
                 }
             }
         }
@@ -159,13 +147,11 @@ impl Matches {
 
     /// Where the later stream has a chunk that is in no common segment.
     pub(super) fn chunk(&self, fingerprint: &Fingerprint) -> Option<u64> {
-        self.chunks.get(fingerprint)?.offset
+        self.chunks.get(fingerprint).copied().flatten()
     }
 
-    /// The places of chunks that the later stream does not have.
-    pub(super) fn add_unmatched(&self, to: &mut SlotMap) {
-        for chunk in self.chunks.values().filter(|chunk| chunk.offset.is_none()) {
-            to.insert(chunk.place.container, SlotRange::one(chunk.place.slot));
-        }
+    /// Whether there are chunks that the later stream does not have.
+    pub(super) fn has_unmatched(&self) -> bool {
+        self.chunks.values().any(Option::is_none)
     }
 }

@@ -3,6 +3,7 @@
 //! Written as [`crate::rewrite`] says.
 
 mod matches;
+mod met;
 mod shared;
 mod trees;
 
@@ -19,14 +20,15 @@ use crate::mark::WalkError;
 use crate::progress::{OnlyCancel, Part, Progress};
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
-use crate::slots::SlotMap;
 
 use matches::Matches;
+pub use shared::Sharing;
 use trees::{Counts, Trees};
 
 /// What each step counts as, of a backup's bytes.
 const MATCHING_PERCENT: u64 = 20;
-const REWRITING_PERCENT: u64 = 70;
+const SHARING_PERCENT: u64 = 10;
+const REWRITING_PERCENT: u64 = 60;
 const READING_BACK_PERCENT: u64 = 10;
 
 /// A backup that is to become archival.
@@ -61,7 +63,8 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites a backup. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
+/// Rewrites the first of these backups, which are due one after another: what they share with others is looked up for many of them at once,
+/// and kept in `sharing`. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
 /// streams. `beside` is a session that runs all the time: whoever puts what was rewritten in its place has one.
 ///
 /// # Errors
@@ -69,11 +72,12 @@ pub struct Optimized {
 pub fn optimize(
     context: &Context<'_>,
     options: &OptimizeOptions,
-    due: Due,
+    due: &[Due],
+    sharing: &mut Sharing,
     beside: &Session,
 ) -> Result<Optimized> {
     let done = rewrite::run(context, options, beside, |session| {
-        write(context, options, due, session)
+        write(context, options, due, sharing, session)
     })?;
     Ok(
         done.map_or_else(Optimized::default, |(is_done, found)| Optimized {
@@ -86,9 +90,13 @@ pub fn optimize(
 fn write(
     context: &Context<'_>,
     options: &OptimizeOptions,
-    due: Due,
+    all_due: &[Due],
+    sharing: &mut Sharing,
     session: &Session,
 ) -> Result<Option<(Rewrite, Optimized)>> {
+    let Some(due) = all_due.first().copied() else {
+        return Ok(None);
+    };
     let mut list = ManifestList::default();
     let both = session.choose_parents(|listed| {
         list.clone_from(listed);
@@ -134,7 +142,7 @@ fn write(
         bytes,
         2 * (bytes.saturating_add(bytes_later)),
     );
-    let mut unmatched = SlotMap::default();
+    let mut has_unmatched = false;
     for (number, stream) in old.streams.iter().enumerate() {
         let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
         let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
@@ -142,28 +150,29 @@ fn write(
         let root = later.map(|(_, stream)| TreeRoot::from(stream));
         let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view, &matching);
         let matches = matches.map_err(|error| error.or(broken))?;
-        matches.add_unmatched(&mut unmatched);
+        has_unmatched |= matches.has_unmatched();
         streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
     }
     matching.finish();
-    let others = list.backups().filter_map(|entry| {
-        let backup = entry.backup()?;
-        let is_other = entry.session() != due.backup && Some(entry.session()) != due.onto;
-        (is_other && backup.next.is_none()).then_some((entry.session(), backup))
-    });
-    let quiet = Context {
-        progress: &OnlyCancel(context.progress),
-        ..*context
-    };
-    let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
-    drop(unmatched);
+    if sharing.of(due).is_some() {
+        // It was counted for all of them.
+    } else if has_unmatched {
+        let quiet = Context {
+            progress: &OnlyCancel(context.progress),
+            ..*context
+        };
+        let counts = (context.progress, SHARING_PERCENT);
+        *sharing = Sharing::find(&quiet, &list, &view, all_due, counts)?;
+    } else {
+        Part::of(context.progress, SHARING_PERCENT, bytes, 0).finish();
+    }
     let rewriting = Part::of(context.progress, REWRITING_PERCENT, bytes, bytes);
     let mut numbers = Numbers::new(session.id());
     let mut archive = Copies::new(ContainerKind::Archive, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
         nodes: &nodes,
-        shared: &shared,
+        shared: sharing.of(due),
         numbers: &mut numbers,
         archive: &mut archive,
         writer: &mut writer,
