@@ -5,8 +5,8 @@
 mod common;
 
 use common::pruning::{everything, forget, leaving, prune, prune_after_crash, stubs, try_prune};
-use common::scattered::{Scattered, only, repair, scattered, stored};
-use common::{How, Process, assert_sound, back_up_bytes, noise, snapshot};
+use common::scattered::{Scattered, hold, only, repair, scattered, stored};
+use common::{Asked, How, Process, assert_sound, back_up_bytes, noise, snapshot};
 use format::names;
 use onefold::{Monitor, OptimizeRequest, PruneOptions, PruneUnused, SessionId, TagChange, Which};
 use types::{ByteRange, Generation, ObjectName};
@@ -253,4 +253,36 @@ fn look_ups_find_the_new_nodes() {
         (0, totals.segments),
         "{totals:?}"
     );
+}
+
+/// While new nodes are put: one that is held keeps what it has, and where that is the repaired one all do.
+#[test]
+fn what_is_held_meanwhile_keeps_its_places() {
+    for is_newest in [false, true] {
+        let machine = Process::new(13);
+        machine.init();
+        let series = scattered(&machine, NAME, 6);
+        let ids: Vec<SessionId> = series.made.iter().map(|(id, _)| *id).collect();
+        let held = ids[if is_newest { 5 } else { 2 }];
+        let streams = |id| snapshot(&machine.open(), id).backup.streams;
+        let before: Vec<_> = ids.iter().map(|id| streams(*id)).collect();
+        let (worker, other) = (machine.beside(14), machine.beside(15));
+        let mut is_held = false;
+        worker.watched.set_before(move |asked, name| {
+            if asked == Asked::Put && name.starts_with("recipe/") && !is_held {
+                is_held = true;
+                hold(&other, held);
+            }
+        });
+        let (newest, done) = only(&repair(&worker.open(), 1000));
+        assert_eq!((newest, done.is_done), (ids[5], !is_newest), "{done:?}");
+        for (id, before) in ids.iter().zip(before) {
+            let is_same = is_newest || *id == held;
+            assert_eq!(streams(*id) == before, is_same, "{id}: {done:?}");
+        }
+        series.assert_all(&machine, &[], "held meanwhile");
+        prune(&machine.open(), &everything(), "after it");
+        series.assert_all(&machine, &[], "pruned");
+        assert_sound(&machine.open(), "at the end");
+    }
 }

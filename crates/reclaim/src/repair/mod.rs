@@ -235,7 +235,8 @@ fn write(
         },
         ..backup.clone()
     };
-    Ok(Some((Rewrite { backup, targets }, found)))
+    let now = due.now;
+    Ok(Some((Rewrite { backup, targets, now }, found)))
 }
 
 /// A backup with what becomes of its streams, if anything does.

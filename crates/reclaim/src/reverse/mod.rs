@@ -243,7 +243,8 @@ fn write(
         rewritten: no_next(due.onto),
     };
     let targets = vec![target];
-    Ok(Some((Rewrite { backup, targets }, optimized)))
+    let now = due.now;
+    Ok(Some((Rewrite { backup, targets, now }, optimized)))
 }
 
 /// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it
