@@ -14,18 +14,21 @@
 //! the live ones.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use format::manifest::Backup;
-use recipe::RecipeError;
+use recipe::{ChunkRefs, NodeCache, Place, RecipeError, TreeRoot};
 use session::{ManifestEntry, ManifestList, ReclaimView};
 use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, Slot, SlotRange};
 
 use super::met::Met;
 use super::{Due, is_due, len};
 use crate::error::{ReclaimError, Result};
+use crate::links::Links;
 use crate::mark::{self, Visit, Walk, WalkError};
 use crate::progress::{Part, Progress};
 use crate::prune::Context;
+use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 
 /// Backups are asked about together until what they refer to takes so much; twice that when it is known who has met what.
@@ -82,8 +85,8 @@ impl Sharing {
     /// `Interrupted`; of the storage.
     pub(super) fn find(
         context: &Context<'_>,
-        list: &ManifestList,
-        view: &ReclaimView,
+        options: &OptimizeOptions,
+        (list, view): (&ManifestList, &ReclaimView),
         due: &[Due],
         (told, percent): (&dyn Progress, u64),
     ) -> Result<Self> {
@@ -93,6 +96,11 @@ impl Sharing {
             seen: SlotMap::default(),
             slots: SlotMap::default(),
         };
+        // What was archival refers to what others have by way of those that it refers forward to.
+        let archival = due.iter().filter_map(|due| list.get(due.backup));
+        let links = Arc::new(Links::of(context.manifests.chains(list, archival)?));
+        let chained = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
+        let chained = chained.with_streams(links);
         let mut walk = Walk::new(context.nodes, context.progress);
         let (mut asked, mut bytes) = (Vec::new(), 0u64);
         for due in due {
@@ -100,7 +108,10 @@ impl Sharing {
                 continue;
             };
             // What of it cannot be read whoever rewrites it will say.
-            went_on(mark::backup(&mut walk, backup, &mut wanted))?;
+            went_on(match backup.next {
+                None => mark::backup(&mut walk, backup, &mut wanted),
+                Some(_) => wanted.add_chunks(&chained, backup, context.progress),
+            })?;
             found.due.insert(due.backup, due.onto);
             asked.push((due.backup, backup));
             bytes = bytes.saturating_add(len(backup));
@@ -172,13 +183,35 @@ struct Wanted<'a> {
     slots: SlotMap,
 }
 
+impl Wanted<'_> {
+    /// Of an archival backup: wherever its references forward lead.
+    fn add_chunks(
+        &mut self,
+        nodes: &NodeCache,
+        backup: &Backup,
+        progress: &dyn Progress,
+    ) -> std::result::Result<(), WalkError> {
+        for stream in &backup.streams {
+            for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {
+                if progress.is_cancelled() {
+                    return Err(WalkError::Interrupted);
+                }
+                if let Place::At(at) = reference?.place {
+                    self.slots.insert(at.container, SlotRange::one(at.slot));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Visit for Wanted<'_> {
     fn node(&mut self, at: ChunkLocation) -> bool {
         self.seen.insert(at.container, SlotRange::one(at.slot))
     }
 
     fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
-        // What is archived is nobody else's.
+        // What it has archived before stays as it is.
         if container.kind != ContainerKind::Archive {
             let (container, slots) = self.view.named_now(container, slots);
             self.slots.insert(container, slots);
