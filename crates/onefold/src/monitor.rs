@@ -85,6 +85,11 @@ impl Monitor {
         self.done.fetch_add(n, Ordering::Relaxed);
     }
 
+    /// So many of them are done by now, at least.
+    pub(crate) fn add_done_up_to(&self, n: u64) {
+        self.done.fetch_max(n, Ordering::Relaxed);
+    }
+
     /// More of something is done that may not be what was counted before, and of which nobody knows how much there is.
     pub(crate) fn add_done_of(&self, unit: WorkUnit, n: u64) {
         if self.work_unit() != unit {

@@ -161,16 +161,24 @@ impl Store {
         report.held = found.held;
         report.warnings.extend(found.unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
-        for (series, due) in all {
-            let what = Due {
-                series,
-                backup: due.id,
-                onto: due.onto,
-                now,
-            };
+        let what = |(series, due): &DueOf| Due {
+            series: *series,
+            backup: due.id,
+            onto: due.onto,
+            now,
+        };
+        let todo: Vec<Due> = all.iter().map(what).collect();
+        let mut sharing = reclaim::Sharing::default();
+        let mut bytes = 0;
+        for (n, (_, due)) in all.iter().enumerate() {
             let done = self.reclaiming(None, monitor, |context| {
-                reclaim::optimize(context, options, what, session)
+                reclaim::optimize(context, options, &todo[n..], &mut sharing, session)
             });
+            // What failed, or was not due any more, is not to be done.
+            bytes += due.bytes;
+            if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
+                monitor.add_done_up_to(bytes);
+            }
             match done {
                 Ok((done, warnings)) => {
                     report.backups.push((due.id, done));
@@ -191,6 +199,9 @@ impl Store {
             let done = self.reclaiming(Some(&index), monitor, |context| {
                 reclaim::repair(context, options, what, session)
             });
+            if done.is_ok() {
+                monitor.add_done_up_to(monitor.work_total());
+            }
             match done {
                 Ok((done, warnings)) => {
                     report.repaired.push((due.id, done));

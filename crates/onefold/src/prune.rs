@@ -35,6 +35,11 @@ impl Progress for Watcher<'_> {
             monitor.begin_part(WorkUnit::Containers, containers);
         }
     }
+    fn set_total_bytes(&self, bytes: u64) {
+        if let Some(monitor) = self.monitor {
+            monitor.begin_part(WorkUnit::Bytes, bytes);
+        }
+    }
     fn waits_for(&self, sessions: &[Waiting]) {
         if let Some(monitor) = self.monitor {
             monitor.set_waiting(sessions);

@@ -315,3 +315,36 @@ fn several_series_share_segments_and_none_loses_a_chunk() {
     }
     assert_sound(&machine);
 }
+
+/// What an older backup refers forward to is asked about as what it refers to itself: it was the forgotten one's, and is another series' still.
+#[test]
+fn what_was_had_by_way_of_a_forgotten_backup_stays_where_others_have_it() {
+    let machine = Process::new(9);
+    machine.init();
+    let (common, rest) = (noise(1, 60 << 10), noise(2, 60 << 10));
+    let back_up = |name: &str, bytes: &[u8]| {
+        back_up_bytes(&machine.open(), name, bytes, &How::plain())
+            .unwrap()
+            .id
+    };
+    let first = back_up("/image", &[&common[..], &rest].concat());
+    let second = back_up("/image", &[&common[..], &noise(3, 9 << 10), &rest].concat());
+    back_up("/image", &rest);
+    back_up("/other", &common);
+    assert!(optimize(&machine.open(), 2).backups[0].1.bytes_forward > 100 << 10);
+    forget(&machine, second);
+    let report = optimize(&machine.open(), 2);
+    let [(id, done)] = report.backups[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(id, first);
+    assert!(
+        done.bytes_shared > 50 << 10 && done.bytes_archived < 9 << 10,
+        "{done:?}"
+    );
+    prune(&machine.open());
+    let store = machine.open();
+    let both = [common, rest].concat();
+    assert_restores_bytes(&store, &snapshot(&store, first), "/image", &both, "at the end");
+    assert_sound(&machine);
+}

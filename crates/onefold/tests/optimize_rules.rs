@@ -288,3 +288,29 @@ fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
     assert_eq!(report.kept.get(&ids[1]), Some(&ids[0]));
     base.assert_settles(&ids[1..], "at the end");
 }
+
+/// While its new nodes are put.
+#[test]
+fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
+    let base = Base::new(101, 0);
+    let worker = base.machine.beside(3);
+    let (other, first) = (base.machine.beside(4), base.ids[0]);
+    let mut is_held = false;
+    worker.watched.set_before(move |asked, name| {
+        if asked == Asked::Put && name.starts_with("recipe/") && !is_held {
+            is_held = true;
+            hold(&other.open(), first, true);
+        }
+    });
+    let report = optimize(&worker.open(), 3);
+    let [(id, done)] = report.backups[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!((id, done), (first, Optimized::default()));
+    let held = snapshot(&base.machine.open(), first);
+    assert!(held.backup.next.is_none() && held.backup.hold_until.is_some());
+    base.assert_settles(&[], "held");
+    hold(&base.machine.open(), first, false);
+    base.assert_settles(&[], "the hold is over");
+    assert!(snapshot(&base.machine.open(), first).backup.next.is_some());
+}

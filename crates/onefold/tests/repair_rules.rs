@@ -4,9 +4,12 @@
 
 mod common;
 
-use common::pruning::{everything, forget, leaving, prune, prune_after_crash, stubs, try_prune};
-use common::scattered::{Scattered, only, repair, scattered, stored};
-use common::{How, Process, assert_sound, back_up_bytes, noise, snapshot};
+use common::archival::optimize;
+use common::pruning::{
+    assert_nothing_unexplained, everything, forget, leaving, prune, prune_after_crash, stubs, try_prune,
+};
+use common::scattered::{Scattered, hold, only, repair, scattered, stored};
+use common::{Asked, How, Process, assert_sound, back_up_bytes, noise, snapshot};
 use format::names;
 use onefold::{Monitor, OptimizeRequest, PruneOptions, PruneUnused, SessionId, TagChange, Which};
 use types::{ByteRange, Generation, ObjectName};
@@ -253,4 +256,84 @@ fn look_ups_find_the_new_nodes() {
         (0, totals.segments),
         "{totals:?}"
     );
+}
+
+/// While new nodes are put: one that is held keeps what it has, and where that is the repaired one all do.
+#[test]
+fn what_is_held_meanwhile_keeps_its_places() {
+    for is_newest in [false, true] {
+        let machine = Process::new(13);
+        machine.init();
+        let series = scattered(&machine, NAME, 6);
+        let ids: Vec<SessionId> = series.made.iter().map(|(id, _)| *id).collect();
+        let held = ids[if is_newest { 5 } else { 2 }];
+        let streams = |id| snapshot(&machine.open(), id).backup.streams;
+        let before: Vec<_> = ids.iter().map(|id| streams(*id)).collect();
+        let (worker, other) = (machine.beside(14), machine.beside(15));
+        let mut is_held = false;
+        worker.watched.set_before(move |asked, name| {
+            if asked == Asked::Put && name.starts_with("recipe/") && !is_held {
+                is_held = true;
+                hold(&other, held);
+            }
+        });
+        let (newest, done) = only(&repair(&worker.open(), 1000));
+        assert_eq!((newest, done.is_done), (ids[5], !is_newest), "{done:?}");
+        for (id, before) in ids.iter().zip(before) {
+            let is_same = is_newest || *id == held;
+            assert_eq!(streams(*id) == before, is_same, "{id}: {done:?}");
+        }
+        series.assert_all(&machine, &[], "held meanwhile");
+        prune(&machine.open(), &everything(), "after it");
+        series.assert_all(&machine, &[], "pruned");
+        assert_sound(&machine.open(), "at the end");
+    }
+}
+
+/// It was archival, onto one backup after another as they were forgotten, and has something apart for each; now it is the newest.
+#[test]
+fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
+    let machine = Process::new(16);
+    machine.init();
+    let mut series = Scattered::new(NAME, 1000, 60);
+    for n in 0..7 {
+        series.back_up(&machine);
+        series.change(30, n * 4 + 1);
+    }
+    let ids: Vec<SessionId> = series.made.iter().map(|(id, _)| *id).collect();
+    optimize(&machine.open(), 1);
+    for gone in &ids[1..] {
+        forget(&machine.open(), *gone);
+        optimize(&machine.open(), 1);
+        prune(&machine.open(), &everything(), "when it refers to another");
+    }
+    let (first, gone) = (ids[0], &ids[1..]);
+    assert!(snapshot(&machine.open(), first).backup.next.is_none());
+    let containers = machine.names("archive").len();
+    assert!(
+        machine.names("data").is_empty() && containers >= 14,
+        "{containers}"
+    );
+    let (repaired, done) = only(&repair(&machine.open(), 1000));
+    assert!(repaired == first && done.is_done, "{done:?}");
+    assert_eq!(usize::try_from(done.containers_before).unwrap(), containers);
+    assert!(done.containers_after < done.containers_before, "{done:?}");
+    series.assert_all(&machine, gone, "in order");
+    assert_sound(&machine.open(), "in order");
+    prune(&machine.open(), &everything(), "what was archived goes");
+    series.assert_all(&machine, gone, "pruned");
+    assert_nothing_unexplained(&machine, "pruned");
+    let left = machine.names("archive").len() + machine.names("data").len();
+    assert_eq!(left, usize::try_from(done.containers_after).unwrap());
+    // It becomes archival again, and goes.
+    series.back_up(&machine);
+    optimize(&machine.open(), 1);
+    prune(&machine.open(), &everything(), "archival again");
+    series.assert_all(&machine, gone, "archival again");
+    forget(&machine.open(), first);
+    prune(&machine.open(), &everything(), "it is forgotten");
+    series.assert_all(&machine, &ids, "the newest");
+    // Nodes of a repair are looked up, so the newest may have come to refer to what is still archived: as to anything else.
+    assert_nothing_unexplained(&machine, "at the end");
+    assert_sound(&machine.open(), "at the end");
 }

@@ -45,7 +45,7 @@ pub use preview::{Preview, preview};
 pub use progress::{Progress, Waiting, WaitingRole};
 pub use prune::{Context, PruneOptions, PruneReport, prune};
 pub use repair::{Repair, Repaired, repair};
-pub use reverse::{Due, Optimized, optimize};
+pub use reverse::{Due, Optimized, Sharing, optimize};
 pub use rewrite::{OptimizeOptions, complete};
 pub mod reserve;
 pub mod retention;

@@ -169,6 +169,14 @@ impl From<RecipeError> for WalkError {
 }
 
 impl WalkError {
+    /// What comes of it where nodes that cannot be read are told of so.
+    pub(crate) fn or(self, broken: impl FnOnce(RecipeError) -> ReclaimError) -> ReclaimError {
+        match self {
+            Self::Interrupted => ReclaimError::Interrupted,
+            Self::Recipe(source) => broken(source),
+        }
+    }
+
     /// Which backup cannot be marked for it; a storage that fails is its own error.
     pub(crate) fn of(self, backup: types::SessionId) -> ReclaimError {
         match self {

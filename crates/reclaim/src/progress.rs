@@ -1,5 +1,6 @@
 //! How reclaiming is watched and stopped.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::Clock;
@@ -74,8 +75,11 @@ pub trait Progress: Send + Sync {
     /// How many containers removal will touch.
     fn set_total(&self, containers: u64);
 
+    /// How many bytes of streams will be gone through instead.
+    fn set_total_bytes(&self, bytes: u64);
+
     /// So many more of them are done.
-    fn add_done(&self, containers: u64);
+    fn add_done(&self, more: u64);
 
     /// For whom it waits now, told again at each look; nobody: it goes on.
     fn waits_for(&self, sessions: &[Waiting]);
@@ -91,6 +95,7 @@ pub trait Progress: Send + Sync {
 impl Progress for () {
     fn add_nodes(&self, _: u64) {}
     fn set_total(&self, _: u64) {}
+    fn set_total_bytes(&self, _: u64) {}
     fn add_done(&self, _: u64) {}
     fn waits_for(&self, _: &[Waiting]) {}
     fn warn(&self, _: &str) {}
@@ -105,10 +110,115 @@ pub(crate) struct OnlyCancel<'a>(pub(crate) &'a dyn Progress);
 impl Progress for OnlyCancel<'_> {
     fn add_nodes(&self, _: u64) {}
     fn set_total(&self, _: u64) {}
+    fn set_total_bytes(&self, _: u64) {}
     fn add_done(&self, _: u64) {}
     fn waits_for(&self, _: &[Waiting]) {}
     fn warn(&self, _: &str) {}
     fn is_cancelled(&self) -> bool {
         self.0.is_cancelled()
+    }
+}
+
+/// A part of some work, which counts in units of its own: as so many of the whole's when all of them are done.
+pub(crate) struct Part<'a> {
+    told: &'a dyn Progress,
+    /// What it counts as.
+    share: u64,
+    /// Of how many units.
+    total: u64,
+    done: AtomicU64,
+}
+
+impl<'a> Part<'a> {
+    /// Counts as so many percent of `whole`.
+    pub(crate) fn of(told: &'a dyn Progress, percent: u64, whole: u64, total: u64) -> Self {
+        Self {
+            told,
+            share: portion(whole, percent, 100),
+            total,
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// What is left of it is done, or needs not be.
+    pub(crate) fn finish(self) {
+        let done = self.done.load(Ordering::Relaxed);
+        self.add_done(self.total.saturating_sub(done));
+        if self.total == 0 {
+            self.told.add_done(self.share);
+        }
+    }
+}
+
+/// `of * part / whole`; no more than `of`.
+fn portion(of: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(of) * u128::from(part.min(whole));
+    u64::try_from(product / u128::from(whole.max(1))).unwrap_or(of)
+}
+
+impl Progress for Part<'_> {
+    fn add_nodes(&self, _: u64) {}
+    fn set_total(&self, _: u64) {}
+    fn set_total_bytes(&self, _: u64) {}
+    fn add_done(&self, units: u64) {
+        let before = self.done.fetch_add(units, Ordering::Relaxed);
+        let counted = |done| portion(self.share, done, self.total);
+        let more = counted(before.saturating_add(units)) - counted(before);
+        if more > 0 {
+            self.told.add_done(more);
+        }
+    }
+    fn waits_for(&self, _: &[Waiting]) {}
+    fn warn(&self, warning: &str) {
+        self.told.warn(warning);
+    }
+    fn is_cancelled(&self) -> bool {
+        self.told.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(AtomicU64);
+
+    impl Progress for Counted {
+        fn add_nodes(&self, _: u64) {}
+        fn set_total(&self, _: u64) {}
+        fn set_total_bytes(&self, _: u64) {}
+        fn add_done(&self, units: u64) {
+            self.0.fetch_add(units, Ordering::Relaxed);
+        }
+        fn waits_for(&self, _: &[Waiting]) {}
+        fn warn(&self, _: &str) {}
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn parts_count_as_their_share_however_much_they_do() {
+        for (total, steps) in [
+            (7u64, [1u64, 2, 4]),
+            (1000, [1, 0, 1]),
+            (3, [2, 2, 2]),
+            (0, [0, 0, 0]),
+        ] {
+            let counted = Counted::default();
+            let mut percent = 0;
+            for share in [20, 70, 10] {
+                let part = Part::of(&counted, share, 500, total);
+                steps.iter().for_each(|step| part.add_done(*step));
+                part.finish();
+                percent += share;
+                assert_eq!(
+                    counted.0.load(Ordering::Relaxed),
+                    5 * percent,
+                    "{total}: {steps:?}"
+                );
+            }
+        }
     }
 }

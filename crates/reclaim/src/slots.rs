@@ -191,6 +191,16 @@ impl SlotMap {
         self.get(container).is_some_and(|slots| slots.contains(slot))
     }
 
+    pub(crate) fn into_sets(self) -> impl Iterator<Item = (ContainerId, SlotSet)> {
+        self.containers.into_iter()
+    }
+
+    /// Memory that it takes, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let ranges: usize = self.containers.values().map(|set| set.ranges.len()).sum();
+        self.containers.len() * size_of::<(ContainerId, SlotSet)>() + ranges * size_of::<(u32, u32)>()
+    }
+
     /// Adds all that a list says.
     pub(crate) fn add_list(&mut self, list: &SlotList) {
         let mut cursor = list.cursor();

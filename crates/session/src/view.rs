@@ -22,7 +22,8 @@ pub struct ReclaimView {
     absent: AbsentSlots,
     unreadable: Vec<DamagedObject>,
     blind: bool,
-    moved: HashMap<ContainerId, ContainerId>,
+    /// By the name that each had.
+    moved: HashMap<ContainerId, Moved>,
     /// What was merged, by the place that it has now.
     places: Vec<Moved>,
 }
@@ -62,7 +63,15 @@ impl ReclaimView {
     /// The container that has the slots of one that was merged, as of the newest removed list.
     #[must_use]
     pub fn moved_to(&self, container: ContainerId) -> Option<ContainerId> {
-        self.moved.get(&container).copied()
+        self.moved.get(&container).map(|moved| moved.to)
+    }
+
+    /// What slots are called now, whether or not their container was merged, as of the newest removed list.
+    #[must_use]
+    pub fn named_now(&self, container: ContainerId, slots: SlotRange) -> (ContainerId, SlotRange) {
+        let moved = self.moved.get(&container);
+        let now = moved.and_then(|moved| Some((moved.to, new_names(moved, slots)?)));
+        now.unwrap_or((container, slots))
     }
 
     /// The container that had a slot before it was merged into the one that has it now, as of the newest removed list.
@@ -79,7 +88,7 @@ impl ReclaimView {
 
     /// All that was merged, as of the newest removed list: a container, and the one that has its slots.
     pub fn moved(&self) -> impl Iterator<Item = (ContainerId, ContainerId)> + '_ {
-        self.moved.iter().map(|(from, to)| (*from, *to))
+        self.moved.values().map(|moved| (moved.from, moved.to))
     }
 
     /// Whether everything but the session's own containers is absent, for want of a readable list.
@@ -191,7 +200,7 @@ impl ViewBuilder {
             *ranges = joined(std::mem::take(ranges));
         }
         self.view.absent = AbsentSlots { whole, parts };
-        let moved = self.moved.iter().map(|moved| (moved.from, moved.to));
+        let moved = self.moved.iter().map(|moved| (moved.from, *moved));
         self.view.moved = moved.collect();
         self.view.places = self.moved;
         self.view

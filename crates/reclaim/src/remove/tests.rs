@@ -38,6 +38,7 @@ impl Progress for Watch {
     fn add_nodes(&self, _: u64) {}
     fn waits_for(&self, _: &[crate::progress::Waiting]) {}
     fn warn(&self, _: &str) {}
+    fn set_total_bytes(&self, _: u64) {}
     fn set_total(&self, containers: u64) {
         self.total.store(containers, Ordering::Relaxed);
     }

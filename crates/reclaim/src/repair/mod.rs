@@ -17,12 +17,13 @@ mod weigh;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
-use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
+use recipe::{NodeCache, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, ReclaimView, Session};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
-use crate::progress::OnlyCancel;
+use crate::mark::WalkError;
+use crate::progress::{Part, Progress};
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
 
@@ -33,6 +34,11 @@ use weigh::{Weight, weigh};
 
 /// Chunks of one repair: of each some 200 bytes are in memory.
 const COPIED_CHUNKS_MAX: u64 = 1 << 21;
+
+/// What each step counts as, of the bytes of all backups that are looked at.
+const REWRITING_PERCENT: u64 = 40;
+const COPYING_PERCENT: u64 = 50;
+const READING_BACK_PERCENT: u64 = 10;
 
 /// A backup whose layout is to be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +159,9 @@ fn write(
         .flat_map(|other| &other.streams)
         .map(|stream| stream.len)
         .sum();
-    context.progress.set_total(found.bytes.saturating_add(others));
+    let all_bytes = found.bytes.saturating_add(others);
+    context.progress.set_total_bytes(all_bytes);
+    let rewriting = Part::of(context.progress, REWRITING_PERCENT, all_bytes, all_bytes);
     let mut numbers = Numbers::new(session.id());
     let mut copies = Copies::new(ContainerKind::Data, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
@@ -165,7 +173,7 @@ fn write(
         numbers: &mut numbers,
         copies: &mut copies,
         writer: &mut writer,
-        progress: context.progress,
+        progress: &rewriting,
         of: due.backup,
         is_repaired: true,
         done: Done::default(),
@@ -185,20 +193,29 @@ fn write(
         trees.is_repaired = false;
     }
     let written = trees.done.written;
+    rewriting.finish();
     let Some(first) = targets.first_mut().filter(|first| first.of == due.backup) else {
         return Ok(None);
     };
     first.rewritten = Some(copies.bytes);
     writer.finish()?;
-    let quiet = OnlyCancel(context.progress);
+    let copying = Part::of(context.progress, COPYING_PERCENT, all_bytes, copies.bytes);
     let (mut put, mut stored) =
-        copies.write(context.containers, &mut numbers, options.workers.max(1), &quiet)?;
+        copies.write(context.containers, &mut numbers, options.workers.max(1), &copying)?;
+    copying.finish();
     let filled = put.iter().filter(|id| id.kind == ContainerKind::Data).count() as u64;
     found.containers_after = physical - choice.len() as u64 + filled;
     put.append(&mut writer.put);
     stored += writer.stored;
     // What was held of them says nothing of what was written.
-    read_back(context, options, &written).map_err(broken)?;
+    let reading = Part::of(
+        context.progress,
+        READING_BACK_PERCENT,
+        all_bytes,
+        written.len() as u64,
+    );
+    read_back(context, options, &written, &reading).map_err(|error| error.or(broken))?;
+    reading.finish();
     found.bytes_copied = copies.bytes;
     found.bytes_stored = stored;
     let backup = Backup {
@@ -218,7 +235,8 @@ fn write(
         },
         ..backup.clone()
     };
-    Ok(Some((Rewrite { backup, targets }, found)))
+    let now = due.now;
+    Ok(Some((Rewrite { backup, targets, now }, found)))
 }
 
 /// A backup with what becomes of its streams, if anything does.
@@ -320,10 +338,15 @@ fn read_back(
     context: &Context<'_>,
     options: &OptimizeOptions,
     written: &[TreeRoot],
-) -> Result<(), RecipeError> {
+    progress: &dyn Progress,
+) -> std::result::Result<(), WalkError> {
     let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
     for node in written {
+        if progress.is_cancelled() {
+            return Err(WalkError::Interrupted);
+        }
         open_node(&nodes, node)?;
+        progress.add_done(1);
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ use super::now;
 use crate::progress::Progress;
 use crate::slots::SlotMap;
 
-/// Kinds of containers that hold chunks of live backups.
-const HOLD_CHUNKS: [ContainerKind; 2] = [ContainerKind::Data, ContainerKind::Small];
+/// Kinds of containers that hold chunks of live backups. One that was archival, and refers to none any more, has some where only it has
+/// them.
+const HOLD_CHUNKS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Small, ContainerKind::Archive];
 
 /// What the backup needs of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +142,8 @@ mod tests {
         };
         assert_eq!(of(one), (1500, 13));
         assert_eq!(of(other), (50, 1));
-        // Archival containers are no live backup's.
-        assert_eq!(needs.of.len(), 2);
+        // Of when it was archival.
+        assert_eq!(of(id(ContainerKind::Archive, 3)), (10, 1));
+        assert_eq!(needs.of.len(), 3);
     }
 }

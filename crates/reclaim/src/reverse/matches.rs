@@ -6,42 +6,40 @@
 
 use std::collections::HashMap;
 
-use format::node::{Node, NodeEntry};
+use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
 use session::ReclaimView;
-use types::{ChunkLocation, Fingerprint, SlotRange};
+use types::{Fingerprint, SlotRange};
 
-use crate::slots::SlotMap;
-
-/// A chunk of the older backup that is in no segment of the later one.
-#[derive(Debug, Clone, Copy)]
-struct Chunk {
-    /// Where the older backup has it.
-    place: ChunkLocation,
-    /// Where the later one has it in its stream, if it does.
-    offset: Option<u64>,
-}
+use crate::mark::WalkError;
+use crate::progress::Progress;
 
 /// Where a later stream has what an older one has.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     segments: HashMap<Fingerprint, Option<u64>>,
-    chunks: HashMap<Fingerprint, Chunk>,
+    /// Those that are in no common segment.
+    chunks: HashMap<Fingerprint, Option<u64>>,
 }
 
-/// Calls `each` with every segment of a stream and where it begins, in order.
+/// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
 fn segments(
     nodes: &dyn NodeSource,
     root: &TreeRoot,
+    progress: &dyn Progress,
     each: &mut dyn FnMut(u64, &TreeRoot) -> Result<(), RecipeError>,
-) -> Result<(), RecipeError> {
+) -> Result<(), WalkError> {
     // What comes next is last.
     let mut todo = vec![*root];
     let mut offset = 0;
     while let Some(node) = todo.pop() {
+        if progress.is_cancelled() {
+            return Err(WalkError::Interrupted);
+        }
         if node.level.get() == 1 {
             each(offset, &node)?;
             offset += node.len;
+            progress.add_done(node.len);
         } else {
             todo.extend(child_nodes(nodes, &node)?.into_iter().rev());
         }
@@ -49,57 +47,78 @@ fn segments(
     Ok(())
 }
 
-/// Whether nothing that a segment refers to by itself is known to be damaged.
-fn is_whole(segment: &Node, view: &ReclaimView) -> bool {
-    segment.entries.iter().all(|entry| match *entry {
-        NodeEntry::Run {
-            container,
-            first,
-            count,
-            ..
-        } => SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots)),
-        NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => true,
-    })
+/// Whether nothing that a segment leads to is known to be damaged. Where it refers forward in turn, of an archival backup, what is left of its
+/// bytes is where the chain ends.
+fn is_whole(nodes: &dyn NodeSource, segment: &TreeRoot, view: &ReclaimView) -> Result<bool, RecipeError> {
+    let mut is_forward = false;
+    for entry in &nodes.node(segment.location)?.entries {
+        match *entry {
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => {
+                let slots = SlotRange::new(first, count);
+                if !slots.is_some_and(|slots| view.is_whole(container, slots)) {
+                    return Ok(false);
+                }
+            }
+            NodeEntry::Zeros { .. } => {}
+            NodeEntry::Forward { .. } => is_forward = true,
+        }
+    }
+    if !is_forward {
+        return Ok(true);
+    }
+    let children = open_node(nodes, segment)?;
+    Ok(children.iter().all(|child| is_there(child.place, view)))
+}
+
+/// Whether what lies at a place is not known to be damaged.
+fn is_there(place: Place, view: &ReclaimView) -> bool {
+    match place {
+        Place::At(place) => !view.is_absent(place),
+        Place::Zeros => true,
+    }
 }
 
 impl Matches {
     /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
-    /// backup must not be what is left.
+    /// backup must not be what is left. Both streams' bytes are counted, twice at most.
     ///
     /// # Errors
-    /// Of nodes and catalogs.
+    /// Of nodes and catalogs; that it is to stop.
     pub(super) fn find(
         nodes: &dyn NodeSource,
         old: &TreeRoot,
         new: Option<&TreeRoot>,
         view: &ReclaimView,
-    ) -> Result<Self, RecipeError> {
+        progress: &dyn Progress,
+    ) -> Result<Self, WalkError> {
         let mut found = Self::default();
-        segments(nodes, old, &mut |_, segment| {
+        segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
             Ok(())
         })?;
         if let Some(new) = new {
-            segments(nodes, new, &mut |offset, segment| {
+            segments(nodes, new, progress, &mut |offset, segment| {
                 if let Some(known) = found.segments.get_mut(&segment.fingerprint)
                     && known.is_none()
-                    && is_whole(nodes.node(segment.location)?.as_ref(), view)
+                    && is_whole(nodes, segment, view)?
                 {
                     *known = Some(offset);
                 }
                 Ok(())
             })?;
         }
-        segments(nodes, old, &mut |_, segment| {
+        segments(nodes, old, progress, &mut |_, segment| {
             if found.segment(&segment.fingerprint).is_some() {
                 return Ok(());
             }
             for child in open_node(nodes, segment)? {
-                if let Place::At(place) = child.place {
-                    found
-                        .chunks
-                        .entry(child.fingerprint)
-                        .or_insert(Chunk { place, offset: None });
+                if child.place != Place::Zeros {
+                    found.chunks.insert(child.fingerprint, None);
                 }
             }
             Ok(())
@@ -107,12 +126,14 @@ impl Matches {
         if let Some(new) = new.filter(|_| !found.chunks.is_empty()) {
             for reference in ChunkRefs::whole(nodes, new) {
                 let reference = reference?;
-                let is_there = match reference.place {
-                    Place::At(place) => !view.is_absent(place),
-                    Place::Zeros => true,
-                };
-                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint).filter(|_| is_there) {
-                    chunk.offset.get_or_insert(reference.offset);
+                if progress.is_cancelled() {
+                    return Err(WalkError::Interrupted);
+                }
+                progress.add_done(reference.len);
+                if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint)
+                    && is_there(reference.place, view)
+                {
+                    chunk.get_or_insert(reference.offset);
                 }
             }
         }
@@ -126,13 +147,11 @@ impl Matches {
 
     /// Where the later stream has a chunk that is in no common segment.
     pub(super) fn chunk(&self, fingerprint: &Fingerprint) -> Option<u64> {
-        self.chunks.get(fingerprint)?.offset
+        self.chunks.get(fingerprint).copied().flatten()
     }
 
-    /// The places of chunks that the later stream does not have.
-    pub(super) fn add_unmatched(&self, to: &mut SlotMap) {
-        for chunk in self.chunks.values().filter(|chunk| chunk.offset.is_none()) {
-            to.insert(chunk.place.container, SlotRange::one(chunk.place.slot));
-        }
+    /// Whether there are chunks that the later stream does not have.
+    pub(super) fn has_unmatched(&self) -> bool {
+        self.chunks.values().any(Option::is_none)
     }
 }

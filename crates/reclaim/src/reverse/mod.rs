@@ -3,25 +3,33 @@
 //! Written as [`crate::rewrite`] says.
 
 mod matches;
+mod met;
 mod shared;
 mod trees;
 
 use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, StreamRoot};
-use recipe::{ChunkRefs, NodeCache, RecipeError, StreamName, StreamRoots, TreeRoot};
+use recipe::{ChunkRefs, NodeCache, StreamName, StreamRoots, TreeRoot};
 use session::{ChainLink, ManifestEntry, ManifestList, Session};
 use types::{ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
-use crate::progress::OnlyCancel;
+use crate::mark::WalkError;
+use crate::progress::{OnlyCancel, Part, Progress};
 use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
-use crate::slots::SlotMap;
 
 use matches::Matches;
+pub use shared::Sharing;
 use trees::{Counts, Trees};
+
+/// What each step counts as, of a backup's bytes.
+const MATCHING_PERCENT: u64 = 20;
+const SHARING_PERCENT: u64 = 10;
+const REWRITING_PERCENT: u64 = 60;
+const READING_BACK_PERCENT: u64 = 10;
 
 /// A backup that is to become archival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +65,8 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites a backup. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
+/// Rewrites the first of these backups, which are due one after another: what they share with others is looked up for many of them at once,
+/// and kept in `sharing`. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
 /// streams. `beside` is a session that runs all the time: whoever puts what was rewritten in its place has one.
 ///
 /// # Errors
@@ -65,11 +74,12 @@ pub struct Optimized {
 pub fn optimize(
     context: &Context<'_>,
     options: &OptimizeOptions,
-    due: Due,
+    due: &[Due],
+    sharing: &mut Sharing,
     beside: &Session,
 ) -> Result<Optimized> {
     let done = rewrite::run(context, options, beside, |session| {
-        write(context, options, due, session)
+        write(context, options, due, sharing, session)
     })?;
     Ok(
         done.map_or_else(Optimized::default, |(is_done, found)| Optimized {
@@ -82,9 +92,13 @@ pub fn optimize(
 fn write(
     context: &Context<'_>,
     options: &OptimizeOptions,
-    due: Due,
+    all_due: &[Due],
+    sharing: &mut Sharing,
     session: &Session,
 ) -> Result<Option<(Rewrite, Optimized)>> {
+    let Some(due) = all_due.first().copied() else {
+        return Ok(None);
+    };
     let mut list = ManifestList::default();
     let both = session.choose_parents(|listed| {
         list.clone_from(listed);
@@ -121,43 +135,52 @@ fn write(
         backup: due.backup,
         source,
     };
+    let bytes = len(old);
+    let bytes_later = later.and_then(ManifestEntry::backup).map_or(0, len);
     let mut streams = Vec::with_capacity(old.streams.len());
-    let mut unmatched = SlotMap::default();
+    let matching = Part::of(
+        context.progress,
+        MATCHING_PERCENT,
+        bytes,
+        2 * (bytes.saturating_add(bytes_later)),
+    );
+    let mut has_unmatched = false;
     for (number, stream) in old.streams.iter().enumerate() {
         let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
         let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
         let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
         let root = later.map(|(_, stream)| TreeRoot::from(stream));
-        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view).map_err(broken)?;
-        matches.add_unmatched(&mut unmatched);
+        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view, &matching);
+        let matches = matches.map_err(|error| error.or(broken))?;
+        has_unmatched |= matches.has_unmatched();
         streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
-        if context.progress.is_cancelled() {
-            return Err(ReclaimError::Interrupted);
-        }
     }
-    let others = list.backups().filter_map(|entry| {
-        let backup = entry.backup()?;
-        let is_other = entry.session() != due.backup && Some(entry.session()) != due.onto;
-        (is_other && backup.next.is_none()).then_some((entry.session(), backup))
-    });
-    let quiet = Context {
-        progress: &OnlyCancel(context.progress),
-        ..*context
-    };
-    let shared = shared::of(&quiet, &unmatched, context.progress, others)?;
-    drop(unmatched);
+    matching.finish();
+    if sharing.of(due).is_some() {
+        // It was counted for all of them.
+    } else if has_unmatched {
+        let quiet = Context {
+            progress: &OnlyCancel(context.progress),
+            ..*context
+        };
+        let counts = (context.progress, SHARING_PERCENT);
+        *sharing = Sharing::find(&quiet, options, (&list, &view), all_due, counts)?;
+    } else {
+        Part::of(context.progress, SHARING_PERCENT, bytes, 0).finish();
+    }
+    let rewriting = Part::of(context.progress, REWRITING_PERCENT, bytes, bytes);
     let mut numbers = Numbers::new(session.id());
     let mut archive = Copies::new(ContainerKind::Archive, context.packing);
     let mut writer = NodeWriter::new(context.containers, context.packing, due.backup);
     let mut trees = Trees {
         nodes: &nodes,
-        shared: &shared,
+        shared: sharing.of(due),
         numbers: &mut numbers,
         archive: &mut archive,
         writer: &mut writer,
         counts: Counts::default(),
         of: due.backup,
-        progress: context.progress,
+        progress: &rewriting,
     };
     let mut roots = Vec::with_capacity(streams.len());
     for (stream, matches, number) in streams {
@@ -178,8 +201,9 @@ fn write(
         context.containers,
         &mut numbers,
         options.workers.max(1),
-        context.progress,
+        &rewriting,
     )?;
+    rewriting.finish();
     put.append(&mut writer.put);
     stored += writer.stored;
     let to = Backup {
@@ -189,11 +213,13 @@ fn write(
         ..old.clone()
     };
     // What was held of it says nothing of what was written.
-    read_back(&new_cache(), &to).map_err(broken)?;
+    let reading = Part::of(context.progress, READING_BACK_PERCENT, bytes, bytes);
+    read_back(&new_cache(), &to, &reading).map_err(|error| error.or(broken))?;
+    reading.finish();
     let optimized = Optimized {
         is_done: false,
         onto: due.onto,
-        bytes: old.streams.iter().map(|stream| stream.len).sum(),
+        bytes,
         bytes_forward: counts.forward,
         bytes_shared: counts.shared,
         bytes_archived: archive.bytes,
@@ -220,7 +246,8 @@ fn write(
         rewritten: no_next(due.onto),
     };
     let targets = vec![target];
-    Ok(Some((Rewrite { backup, targets }, optimized)))
+    let now = due.now;
+    Ok(Some((Rewrite { backup, targets, now }, optimized)))
 }
 
 /// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it
@@ -237,12 +264,20 @@ fn is_due(list: &ManifestList, due: Due) -> bool {
     due.onto.is_none_or(|onto| onto > due.backup && is_there(onto)) && !is_held && old.next != due.onto
 }
 
+/// Bytes of its streams.
+fn len(backup: &Backup) -> u64 {
+    backup.streams.iter().map(|stream| stream.len).sum()
+}
+
 /// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its
 /// references lead to now.
-fn read_back(nodes: &NodeCache, to: &Backup) -> Result<(), RecipeError> {
+fn read_back(nodes: &NodeCache, to: &Backup, progress: &dyn Progress) -> std::result::Result<(), WalkError> {
     for stream in &to.streams {
         for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {
-            reference?;
+            if progress.is_cancelled() {
+                return Err(WalkError::Interrupted);
+            }
+            progress.add_done(reference?.len);
         }
     }
     Ok(())

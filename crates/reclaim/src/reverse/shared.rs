@@ -2,67 +2,259 @@
 //!
 //! Those stay where they are. Nothing is lost where this is wrong: what is removed marks decide, which know every backup. A chunk
 //! that is passed over here is stored twice, no more; so the archival backups of other series are not asked, of which there may be
-//! thousands.
+//! thousands, and what came since others were asked is not known.
+//!
+//! They are asked once for many backups that are due one after another, or each would cost a look at the recipes of all. Of a due
+//! backup those count that are not due before it, but for the one that it will refer forward to: that shares, where it does, what is
+//! damaged. So backups are walked in an order in which those that count for one come before it: first those that are not due here, then
+//! the due ones, the last first. Of a slot, the first two that come by are known, and of a node that two have come by no more is read: where
+//! any backup counts for a due one, so does one of those two.
+//!
+//! Memory: the slots that the due backups refer to, which are as many backups at once as [`WANTED_BYTES_MAX`] allows; a bit for each node of
+//! the live ones.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use format::manifest::Backup;
-use recipe::RecipeError;
-use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
+use recipe::{ChunkRefs, NodeCache, Place, RecipeError, TreeRoot};
+use session::{ManifestEntry, ManifestList, ReclaimView};
+use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, Slot, SlotRange};
 
+use super::met::Met;
+use super::{Due, is_due, len};
 use crate::error::{ReclaimError, Result};
+use crate::links::Links;
 use crate::mark::{self, Visit, Walk, WalkError};
-use crate::progress::Progress;
+use crate::progress::{Part, Progress};
 use crate::prune::Context;
+use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 
-struct Meeting<'a> {
-    wanted: &'a SlotMap,
-    /// Nodes that were come by.
-    seen: SlotMap,
-    met: SlotMap,
+/// Backups are asked about together until what they refer to takes so much; twice that when it is known who has met what.
+const WANTED_BYTES_MAX: usize = 32 << 20;
+
+/// What backups that are due one after another share with others. Empty at first.
+#[derive(Debug, Default)]
+pub struct Sharing {
+    met: Met,
+    /// The backups that are asked about, and what each will refer forward to.
+    due: HashMap<SessionId, Option<SessionId>>,
+    /// Where each backup comes in the order in which they were walked.
+    places: HashMap<SessionId, u32>,
 }
 
-impl Visit for Meeting<'_> {
+/// What one of them shares.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shared<'a> {
+    met: &'a Met,
+    /// Those before it count.
+    place: u32,
+    /// But this one.
+    onto: Option<u32>,
+}
+
+impl Shared<'_> {
+    /// Whether another has the slot, by the name that it has now.
+    pub(super) fn contains(&self, container: ContainerId, slot: Slot) -> bool {
+        let counts = |who| who < self.place && Some(who) != self.onto;
+        self.met.by(container, slot).any(counts)
+    }
+}
+
+impl Sharing {
+    /// What this one shares; `None`: it was not asked about.
+    pub(super) fn of(&self, due: Due) -> Option<Shared<'_>> {
+        let place = |id| self.places.get(&id).copied();
+        self.due
+            .get(&due.backup)
+            .filter(|onto| **onto == due.onto)
+            .and_then(|onto| {
+                Some(Shared {
+                    met: &self.met,
+                    place: place(due.backup)?,
+                    onto: onto.and_then(place),
+                })
+            })
+    }
+
+    /// Of the first of these backups, and of as many of the next ones as there is room for. Of others that are damaged `told` is told.
+    /// It counts as so many percent of the bytes of those that were asked about.
+    ///
+    /// # Errors
+    /// `Interrupted`; of the storage.
+    pub(super) fn find(
+        context: &Context<'_>,
+        options: &OptimizeOptions,
+        (list, view): (&ManifestList, &ReclaimView),
+        due: &[Due],
+        (told, percent): (&dyn Progress, u64),
+    ) -> Result<Self> {
+        let mut found = Self::default();
+        let mut wanted = Wanted {
+            view,
+            seen: SlotMap::default(),
+            slots: SlotMap::default(),
+        };
+        // What was archival refers to what others have by way of those that it refers forward to.
+        let archival = due.iter().filter_map(|due| list.get(due.backup));
+        let links = Arc::new(Links::of(context.manifests.chains(list, archival)?));
+        let chained = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
+        let chained = chained.with_streams(links);
+        let mut walk = Walk::new(context.nodes, context.progress);
+        let (mut asked, mut bytes) = (Vec::new(), 0u64);
+        for due in due {
+            let Some(backup) = backup_of(list, due.backup).filter(|_| is_due(list, *due)) else {
+                continue;
+            };
+            // What of it cannot be read whoever rewrites it will say.
+            went_on(match backup.next {
+                None => mark::backup(&mut walk, backup, &mut wanted),
+                Some(_) => wanted.add_chunks(&chained, backup, context.progress),
+            })?;
+            found.due.insert(due.backup, due.onto);
+            asked.push((due.backup, backup));
+            bytes = bytes.saturating_add(len(backup));
+            if wanted.slots.memory_bytes() > WANTED_BYTES_MAX {
+                break;
+            }
+        }
+        found.met = Met::none_of(wanted.slots);
+        let ontos: HashSet<SessionId> = found.due.values().copied().flatten().collect();
+        let others = list
+            .backups()
+            .filter_map(|entry| Some((entry.session(), entry.backup()?)));
+        let others = others.filter(|(id, _)| !found.due.contains_key(id));
+        // Those first that count for all.
+        let (last, first): (Vec<_>, Vec<_>) = others.partition(|(id, _)| ontos.contains(id));
+        let order: Vec<_> = first
+            .into_iter()
+            .chain(last)
+            .chain(asked.into_iter().rev())
+            .collect();
+        let numbers = (0u32..).zip(&order);
+        found.places = numbers.map(|(place, (id, _))| (*id, place)).collect();
+        let live = |(_, backup): &&(SessionId, &Backup)| backup.next.is_none();
+        let total = order.iter().filter(live).map(|(_, backup)| len(backup)).sum();
+        let walking = Part::of(told, percent, bytes, total);
+        let mut meeting = Meeting {
+            view,
+            met: &mut found.met,
+            seen: Seen::default(),
+            who: 0,
+            is_onto: false,
+        };
+        let is_any = !meeting.met.is_empty();
+        for (id, backup) in order.iter().filter(live).filter(|_| is_any) {
+            meeting.who = found.places[id];
+            meeting.is_onto = ontos.contains(id);
+            meeting.seen.own = SlotMap::default();
+            if let Some(error) = went_on(mark::backup(&mut walk, backup, &mut meeting))? {
+                // What they share with it is stored twice, perhaps.
+                told.warn(&format!(
+                    "what backup {id} shares cannot be told: {error}; run `check`"
+                ));
+            }
+            walking.add_done(len(backup));
+        }
+        walking.finish();
+        Ok(found)
+    }
+}
+
+fn backup_of(list: &ManifestList, id: SessionId) -> Option<&Backup> {
+    list.get(id).and_then(ManifestEntry::backup)
+}
+
+/// What was damaged on a walk, or is gone.
+fn went_on(walked: std::result::Result<(), WalkError>) -> Result<Option<RecipeError>> {
+    match walked {
+        Err(WalkError::Interrupted) => Err(ReclaimError::Interrupted),
+        Err(WalkError::Recipe(RecipeError::Container(error))) if !error.is_gone() => Err(error.into()),
+        Err(WalkError::Recipe(error)) => Ok(Some(error)),
+        Ok(()) => Ok(None),
+    }
+}
+
+/// Finds what the due backups refer to.
+struct Wanted<'a> {
+    view: &'a ReclaimView,
+    seen: SlotMap,
+    slots: SlotMap,
+}
+
+impl Wanted<'_> {
+    /// Of an archival backup: wherever its references forward lead.
+    fn add_chunks(
+        &mut self,
+        nodes: &NodeCache,
+        backup: &Backup,
+        progress: &dyn Progress,
+    ) -> std::result::Result<(), WalkError> {
+        for stream in &backup.streams {
+            for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {
+                if progress.is_cancelled() {
+                    return Err(WalkError::Interrupted);
+                }
+                if let Place::At(at) = reference?.place {
+                    self.slots.insert(at.container, SlotRange::one(at.slot));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Visit for Wanted<'_> {
     fn node(&mut self, at: ChunkLocation) -> bool {
         self.seen.insert(at.container, SlotRange::one(at.slot))
     }
 
     fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
-        if let Some(wanted) = self.wanted.get(container) {
-            self.met.add(container, &wanted.within(slots));
+        // What it has archived before stays as it is.
+        if container.kind != ContainerKind::Archive {
+            let (container, slots) = self.view.named_now(container, slots);
+            self.slots.insert(container, slots);
         }
     }
 }
 
-/// Which of the wanted slots these backups reach. Every node of theirs is read once. Of one that is damaged `told` is told.
-///
-/// # Errors
-/// `Interrupted`; of the storage.
-pub(super) fn of<'a>(
-    context: &Context<'_>,
-    wanted: &SlotMap,
-    told: &dyn Progress,
-    backups: impl IntoIterator<Item = (SessionId, &'a Backup)>,
-) -> Result<SlotMap> {
-    let mut meeting = Meeting {
-        wanted,
-        seen: SlotMap::default(),
-        met: SlotMap::default(),
-    };
-    let mut walk = Walk::new(context.nodes, context.progress);
-    if wanted.iter().next().is_some() {
-        for (session, backup) in backups {
-            match mark::backup(&mut walk, backup, &mut meeting) {
-                Err(WalkError::Interrupted) => return Err(ReclaimError::Interrupted),
-                Err(WalkError::Recipe(RecipeError::Container(error))) if !error.is_gone() => {
-                    return Err(error.into());
-                }
-                // What it shares with it is stored twice, perhaps.
-                Err(WalkError::Recipe(error)) => told.warn(&format!(
-                    "what backup {session} shares cannot be told: {error}; run `check`"
-                )),
-                Ok(()) => {}
-            }
+/// Nodes that were come by.
+#[derive(Default)]
+struct Seen {
+    /// By the backup that is walked.
+    own: SlotMap,
+    /// By one that another will refer forward to, so that it does not count for that.
+    once: SlotMap,
+    /// By one that counts for all, or by two.
+    done: SlotMap,
+}
+
+/// Finds who of the others refers to it.
+struct Meeting<'a> {
+    view: &'a ReclaimView,
+    met: &'a mut Met,
+    seen: Seen,
+    /// Who is walked.
+    who: u32,
+    /// Whether others will refer forward to it.
+    is_onto: bool,
+}
+
+impl Visit for Meeting<'_> {
+    fn node(&mut self, at: ChunkLocation) -> bool {
+        let slot = SlotRange::one(at.slot);
+        if self.seen.done.contains(at.container, at.slot) || !self.seen.own.insert(at.container, slot) {
+            return false;
         }
+        if !self.is_onto || !self.seen.once.insert(at.container, slot) {
+            self.seen.done.insert(at.container, slot);
+        }
+        true
     }
-    Ok(meeting.met)
+
+    fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
+        let (container, slots) = self.view.named_now(container, slots);
+        self.met.add(container, slots, self.who);
+    }
 }

@@ -16,10 +16,10 @@ use recipe::{
 use types::{ChunkLocation, ContainerKind, Fingerprint, Level};
 
 use super::matches::Matches;
+use super::shared::Shared;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::rewrite::{Copies, NodeWriter, Numbers};
-use crate::slots::SlotMap;
 
 /// Bytes of stream by what became of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub(super) struct Counts {
 /// Rewrites the trees of one backup.
 pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
-    pub(super) shared: &'a SlotMap,
+    /// `None`: nothing that is asked for.
+    pub(super) shared: Option<Shared<'a>>,
     pub(super) numbers: &'a mut Numbers,
     pub(super) archive: &'a mut Copies,
     pub(super) writer: &'a mut NodeWriter<'b>,
@@ -79,6 +80,7 @@ impl Trees<'_, '_> {
 
     fn node(&mut self, stream: &mut Stream<'_>, at: &TreeRoot) -> Result<Child> {
         if let Some(done) = stream.done.get(&(at.level, at.fingerprint)) {
+            self.progress.add_done(at.len);
             return Ok(*done);
         }
         let old = self.nodes.node(at.location).map_err(|error| self.broken(error))?;
@@ -144,6 +146,11 @@ impl Trees<'_, '_> {
         Ok((node.entries != old.entries).then_some(node))
     }
 
+    fn is_shared(&self, place: ChunkLocation) -> bool {
+        self.shared
+            .is_some_and(|shared| shared.contains(place.container, place.slot))
+    }
+
     fn chunk(
         &mut self,
         stream: &Stream<'_>,
@@ -162,7 +169,7 @@ impl Trees<'_, '_> {
         let is_archived = is_own && place.container.kind == ContainerKind::Archive;
         let at = if is_archived {
             place
-        } else if self.shared.contains(place.container, place.slot) {
+        } else if self.is_shared(place) {
             self.counts.shared += child.logical_len;
             place
         } else {

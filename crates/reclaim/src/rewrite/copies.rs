@@ -159,12 +159,7 @@ impl Copies {
         let failed = Mutex::new(None);
         let work = || {
             while let Some(planned) = self.containers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let put = if progress.is_cancelled() {
-                    Err(ReclaimError::Interrupted)
-                } else {
-                    fill(containers, planned, self.packing, progress)
-                };
-                match put {
+                match fill(containers, planned, self.packing, progress) {
                     Ok(sealed) => {
                         let of_one = (sealed.catalog(), sealed.stored_bytes_total());
                         views.lock().unwrap_or_else(PoisonError::into_inner).push(of_one);
@@ -225,6 +220,9 @@ fn fill(
     let mut plain = Vec::with_capacity(packing.region_bytes);
     let mut entries: Vec<PendingEntry> = Vec::new();
     for (n, chunk) in planned.chunks.iter().enumerate() {
+        if progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
         reader.add(&planned.chunks[n..], &mut plain)?;
         entries.push(PendingEntry::chunk(chunk.fingerprint, chunk.len));
         if plain.len() >= packing.region_bytes || n + 1 == planned.chunks.len() {

@@ -11,13 +11,15 @@
 mod copies;
 mod nodes;
 
+use std::collections::BTreeSet;
+
 use format::manifest::{Backup, SeriesName, StreamRoot};
 use format::names;
 use format::session::ARCHIVAL_SERIES;
 use session::{
     Begin, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy,
 };
-use types::{ContainerId, ContainerKind, Revision, SeriesId, SessionId};
+use types::{ContainerId, ContainerKind, Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::Result;
 use crate::finish::hook_again;
@@ -44,6 +46,8 @@ pub(crate) struct Rewrite {
     /// As the session commits it: with the streams of all targets, one target after another.
     pub(crate) backup: Backup,
     pub(crate) targets: Vec<Target>,
+    /// The storage's time: a hold until before it is over.
+    pub(crate) now: UnixNanos,
 }
 
 /// A backup that is rewritten.
@@ -96,7 +100,7 @@ pub(crate) fn run<T>(
     let pulse = session.start_pulse()?;
     // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
     context.sealer.barrier()?;
-    let written = write(&session);
+    let written = write(&session).and_then(|written| without_held(context, written));
     drop(pulse);
     match written {
         Ok(Some((rewrite, found))) => {
@@ -123,6 +127,29 @@ pub(crate) fn run<T>(
             Ok(None)
         }
     }
+}
+
+/// What is left of a rewrite when those stay as they are that somebody has come to hold meanwhile; nothing, where the first is one. Who
+/// holds one from now on comes too late: what is committed is published, or somebody else might do that after it was given up.
+fn without_held<T>(context: &Context<'_>, written: Option<(Rewrite, T)>) -> Result<Option<(Rewrite, T)>> {
+    let Some((mut rewrite, found)) = written else {
+        return Ok(None);
+    };
+    let first = rewrite.targets.first().map(|target| target.of);
+    let all: BTreeSet<SeriesId> = rewrite.targets.iter().map(|target| target.series).collect();
+    for series in all {
+        let list = context.manifests.list_series(series)?;
+        let is_held = |target: &Target| {
+            let entry = list.get(target.of).filter(|_| target.series == series);
+            let until = entry.and_then(|entry| entry.backup()?.hold_until);
+            until.is_some_and(|until| until > rewrite.now)
+        };
+        rewrite.targets.retain(|target| !is_held(target));
+    }
+    let is_left = rewrite.targets.first().map(|target| target.of) == first;
+    let streams = rewrite.targets.iter().flat_map(|target| &target.streams);
+    rewrite.backup.streams = streams.cloned().collect();
+    Ok((is_left && first.is_some()).then_some((rewrite, found)))
 }
 
 /// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival backups refer forward, and are
@@ -256,7 +283,7 @@ fn streams_of<'a>(rewrite: &'a Backup, from: &[StreamRoot]) -> Option<&'a [Strea
 }
 
 /// Makes the roots of a committed rewrite those of its targets, where they have those that were read, and lets go of the rewrite. Which
-/// have them now. A hold has no say: it is about forgetting, and may be lifted.
+/// have them now. A hold has no say any more ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
 ///
 /// What must hold: the rewrite is let go of when every target is seen forgotten, or with other roots than were read, and not before;
 /// otherwise somebody who saw one as it was might still put them.

@@ -87,6 +87,9 @@ fn a_slot_of_a_merged_container_is_known_by_its_place() {
         [None, Some(other), Some(other), None]
     );
     assert_eq!(view.came_from(at(from, 0)), None);
+    assert_eq!(view.named_now(from, range(1, 3)), (to, range(11, 3)));
+    assert_eq!(view.named_now(other, range(1, 1)), (to, range(21, 1)));
+    assert_eq!(view.named_now(to, range(1, 3)), (to, range(1, 3)));
     assert_eq!(
         view.moved().collect::<BTreeSet<_>>(),
         BTreeSet::from([(from, to), (other, to)])
