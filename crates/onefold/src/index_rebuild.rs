@@ -13,12 +13,7 @@ use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
 /// Kinds that have catalogs to hook.
-const KINDS: [ContainerKind; 4] = [
-    ContainerKind::Data,
-    ContainerKind::Recipe,
-    ContainerKind::Archive,
-    ContainerKind::Small,
-];
+const KINDS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Recipe, ContainerKind::Small];
 
 /// What a rebuild did.
 #[derive(Debug, Clone, Default)]

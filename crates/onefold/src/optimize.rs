@@ -125,12 +125,20 @@ impl Store {
         // Whoever puts what was rewritten in its place has a session that runs.
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
         let pulse = session.start_pulse()?;
-        let done = self.optimize_beside(&session, &options, request, monitor);
+        let mut report = OptimizeReport::default();
+        let done = self.optimize_beside(&session, &options, request, monitor, &mut report);
         drop(pulse);
-        let ended = session.end();
-        let report = done?;
-        ended?;
-        Ok(report)
+        let ended = session.end().map(drop).map_err(Error::from);
+        let done = done.and(ended);
+        if done.is_err() {
+            for expired in &report.expired {
+                monitor.add_note(format!(
+                    "backup {} had left the windows of its series, and is forgotten all the same",
+                    expired.id
+                ));
+            }
+        }
+        done.map(|()| report)
     }
 
     fn optimize_beside(
@@ -139,8 +147,8 @@ impl Store {
         options: &reclaim::OptimizeOptions,
         request: &OptimizeRequest,
         monitor: &Monitor,
-    ) -> Result<OptimizeReport> {
-        let mut report = OptimizeReport::default();
+        report: &mut OptimizeReport,
+    ) -> Result<()> {
         let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
         let complete = |context: &reclaim::Context<'_>| reclaim::complete(context, session);
         let (completed, warnings) = self.reclaiming(Some(&index), monitor, complete)?;
@@ -211,7 +219,7 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        Ok(report)
+        Ok(())
     }
 
     /// The settings that have a say.

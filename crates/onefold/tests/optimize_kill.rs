@@ -108,9 +108,12 @@ fn ids(kept: &[Kept]) -> Vec<SessionId> {
 }
 
 #[test]
-fn who_makes_backups_archival_is_killed() {
+fn who_makes_backups_archival_and_repairs_the_newest_is_killed() {
     let work = Work {
-        optimizes: archival(),
+        optimizes: archival().map(|request| OptimizeRequest {
+            repair: Some(1000),
+            ..request
+        }),
         ..Work::default()
     };
     scene(store(2, Layout::Hybrid), 2, work).kill_everywhere(|done| {
@@ -119,8 +122,11 @@ fn who_makes_backups_archival_is_killed() {
             each.len() == 2 && each.iter().all(|(_, done)| done.is_done && done.segments > 1),
             "{each:?}"
         );
-        assert_asked(done, &["Put archive", "Put recipe", "Put backups"]);
-        assert_published(done, 2);
+        let repaired = done.optimized.repaired.iter().filter(|(_, done)| done.is_done);
+        let repaired = repaired.count();
+        assert!(repaired > 0, "{:?}", done.optimized.repaired);
+        assert_asked(done, &["Put archive", "Put data", "Put recipe", "Put backups"]);
+        assert_published(done, 2 + repaired);
     });
 }
 

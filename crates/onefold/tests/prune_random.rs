@@ -604,6 +604,8 @@ impl Run {
                 "backup {id} of {} is forgotten, and has {newer} newer ones",
                 attempt.name
             );
+            let held = model.held.get(&id).copied().unwrap_or(Some(false));
+            assert_ne!(held, Some(true), "backup {id} has expired, and is held");
             *locked(&self.expired) += 1;
         }
     }

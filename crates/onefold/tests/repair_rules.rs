@@ -290,6 +290,36 @@ fn what_is_held_meanwhile_keeps_its_places() {
     }
 }
 
+/// Whoever completes a rewrite knows by their bytes whom it is for: one that is held meanwhile cannot be left out where another has its
+/// bytes.
+#[test]
+fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
+    let machine = Process::new(21);
+    machine.init();
+    let mut series = scattered(&machine, NAME, 6);
+    series.back_up(&machine);
+    let ids: Vec<SessionId> = series.made.iter().map(|(id, _)| *id).collect();
+    let (worker, other) = (machine.beside(22), machine.beside(23));
+    let mut is_held = false;
+    let held = ids[5];
+    worker.watched.set_before(move |asked, name| {
+        if asked == Asked::Put && name.starts_with("recipe/") && !is_held {
+            is_held = true;
+            hold(&other, held);
+        }
+    });
+    let streams = |id| snapshot(&machine.open(), id).backup.streams;
+    let before: Vec<_> = ids.iter().map(|id| streams(*id)).collect();
+    let (newest, done) = only(&repair(&worker.open(), 1000));
+    assert_eq!((newest, done.is_done), (ids[6], false), "{done:?}");
+    assert!(ids.iter().zip(before).all(|(id, before)| streams(*id) == before));
+    // Held before it begins it is none of its business.
+    let (newest, done) = only(&repair(&machine.open(), 1000));
+    assert_eq!((newest, done.is_done), (ids[6], true), "{done:?}");
+    series.assert_all(&machine, &[], "repaired");
+    assert_sound(&machine.open(), "at the end");
+}
+
 /// It was archival, onto one backup after another as they were forgotten, and has something apart for each; now it is the newest.
 #[test]
 fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {

@@ -144,7 +144,7 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
             optimize::say_unpruned(&done, output)
         }
         Err(error) => Ok(output.warn(format!(
-            "backup {} is safe; what was to be optimized after it was not: {error:#}; `onefold optimize` tries again",
+            "backup {} is safe; not all was done that `optimize` does after it: {error:#}; `onefold optimize` tries again",
             report.id
         ))?),
     }

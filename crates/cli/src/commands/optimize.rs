@@ -137,8 +137,10 @@ pub(crate) fn optimize(
     };
     let report = progress::beside(output, "optimize", &status, || {
         Ok::<_, anyhow::Error>(store.optimize(&request, &monitor)?)
-    })?;
+    });
+    // What is forgotten is told, whatever came after it.
     super::tell_notes(&monitor, output)?;
+    let report = report?;
     for warning in &report.warnings {
         output.warn(warning)?;
     }

@@ -53,8 +53,8 @@ impl Kept {
 pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, output: Output) -> Result<()> {
     for (id, by) in kept {
         output.line(format!(
-            "backup {id} {} stored though it is forgotten, for backup {by} refers forward to it; `onefold optimize` ends that, and \
-             what it alone has then goes with the next prune",
+            "backup {id} {} stored though it is forgotten, for backup {by} refers forward to it; `onefold optimize` ends that \
+             unless backup {by} is held, and what it alone has then goes with the next prune",
             if would { "would stay" } else { "stays" }
         ))?;
     }

@@ -61,9 +61,18 @@ pub(crate) fn run(global: &Global, args: &args::Series, output: Output) -> Resul
             if matches!(told.named, Some((_, _, 0))) {
                 output.line("this series has no backup yet; what is set holds from its first one on")?;
             }
-            if let Some(beyond) = beyond(&told) {
+            let (beyond, whose) = match &told.named {
+                Some((_, _, backups)) => (beyond(&told.settings, *backups), "of it"),
+                None => {
+                    let all = store.series()?.series;
+                    let by_default = all.iter().filter(|series| series.source != SettingsOf::Series);
+                    let each = by_default.map(|series| beyond(&series.settings, series.backups));
+                    (each.sum(), "of series that have no settings of their own")
+                }
+            };
+            if beyond > 0 {
                 output.line(format!(
-                    "`onefold optimize` will forget {} of it, but for held ones",
+                    "`onefold optimize` will forget {} {whose}, but for held ones",
                     count(beyond, "backup", "backups")
                 ))?;
             }
@@ -174,10 +183,9 @@ fn layout(settings: &SeriesSettings) -> String {
 }
 
 /// How many backups a series has beyond its windows.
-fn beyond(told: &Told) -> Option<u64> {
-    let (_, _, backups) = told.named.as_ref()?;
-    let window = told.settings.retention_window()?;
-    backups.checked_sub(window.into()).filter(|beyond| *beyond > 0)
+fn beyond(settings: &SeriesSettings, backups: u64) -> u64 {
+    let window = settings.retention_window();
+    window.map_or(0, |window| backups.saturating_sub(window.into()))
 }
 
 /// How many archival backups stay, where not all do.

@@ -129,7 +129,8 @@ pub(crate) fn run<T>(
     }
 }
 
-/// What is left of a rewrite when those stay as they are that somebody has come to hold meanwhile; nothing, where the first is one. Who
+/// What is left of a rewrite when those stay as they are that somebody has come to hold meanwhile; nothing, where the first is one, or where
+/// one has the bytes of another that does not: whoever completes it goes by the bytes. Who
 /// holds one from now on comes too late: what is committed is published, or somebody else might do that after it was given up.
 fn without_held<T>(context: &Context<'_>, written: Option<(Rewrite, T)>) -> Result<Option<(Rewrite, T)>> {
     let Some((mut rewrite, found)) = written else {
@@ -137,6 +138,7 @@ fn without_held<T>(context: &Context<'_>, written: Option<(Rewrite, T)>) -> Resu
     };
     let first = rewrite.targets.first().map(|target| target.of);
     let all: BTreeSet<SeriesId> = rewrite.targets.iter().map(|target| target.series).collect();
+    let mut held = Vec::new();
     for series in all {
         let list = context.manifests.list_series(series)?;
         let is_held = |target: &Target| {
@@ -144,12 +146,14 @@ fn without_held<T>(context: &Context<'_>, written: Option<(Rewrite, T)>) -> Resu
             let until = entry.and_then(|entry| entry.backup()?.hold_until);
             until.is_some_and(|until| until > rewrite.now)
         };
-        rewrite.targets.retain(|target| !is_held(target));
+        held.extend(rewrite.targets.extract_if(.., |target| is_held(target)));
     }
     let is_left = rewrite.targets.first().map(|target| target.of) == first;
     let streams = rewrite.targets.iter().flat_map(|target| &target.streams);
     rewrite.backup.streams = streams.cloned().collect();
-    Ok((is_left && first.is_some()).then_some((rewrite, found)))
+    let is_meant = |target: &Target| streams_of(&rewrite.backup, &target.from).is_some();
+    let is_left = is_left && first.is_some() && !held.iter().any(is_meant);
+    Ok(is_left.then_some((rewrite, found)))
 }
 
 /// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival backups refer forward, and are
