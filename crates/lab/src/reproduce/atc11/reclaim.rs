@@ -124,7 +124,7 @@ mod tests {
         let setting = |filled_bytes| Setting {
             filled_bytes,
             filled_each: 4 << 20,
-            changes: vec![17 << 20, 34 << 20],
+            changes: vec![9 << 20, 34 << 20],
             runs: 1,
         };
         let (_, empty) = update(&setting(0), &progress).unwrap();

@@ -256,10 +256,10 @@ mod tests {
             clock.monotonic() - began
         };
         let millis = Duration::from_millis;
-        // Two stripes of each disk, then on from there, then back.
+        // Two stripes of each disk, then on from there, then over a part, then back.
         assert_eq!(took(&one, 0, 4000), millis(10 + 2));
         assert_eq!(took(&one, 4000, 4000), millis(2));
-        assert_eq!(took(&one, 9000, 1000), millis(10 + 1));
+        assert_eq!(took(&one, 9500, 500), millis(10) + Duration::from_micros(500));
         assert_eq!(took(&one, 0, 500), millis(10) + Duration::from_micros(500));
         // One disk's head was elsewhere, the other's not.
         assert_eq!(took(&other, 0, 500), millis(10) + Duration::from_micros(500));
