@@ -31,7 +31,8 @@ use crate::prune::Context;
 use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 
-/// Backups are asked about together until what they refer to takes so much; twice that when it is known who has met what.
+/// Backups are asked about together until what they refer to takes so much; as much again for who has met what of it, and more where
+/// that changes from slot to slot.
 const WANTED_BYTES_MAX: usize = 32 << 20;
 
 /// What backups that are due one after another share with others. Empty at first.

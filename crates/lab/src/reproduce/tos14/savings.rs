@@ -184,8 +184,8 @@ fn rows_of(data: &Data, saved: &[Saved]) -> Vec<Row> {
             )
         } else {
             format!(
-                "the newest backup of each series shares whole segments alone, one in {} of all backups, and in images as small as these a file that changed lies in most \
-                 segments: by whole segments alone {} is saved",
+                "the newest backup of each series shares whole segments alone, one in {} of all backups, and has all of a segment to itself where a file in it changed: by \
+                 whole segments alone {} is saved",
                 data.images.weeks,
                 percent(one.alone)
             )
