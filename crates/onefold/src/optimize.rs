@@ -98,7 +98,10 @@ impl Store {
         let expiring = find_expiring(request, &settings, &list, now)?;
         list.forget(&expiring.gone.iter().map(|one| one.id).collect());
         let found = find_due(request, &settings, &list, &expiring.held, now);
-        let repairs = find_repairs(request, &settings, &list, now);
+        // By then these are archival, and what they stored does not count.
+        let archival = found.due.iter().filter(|(_, due)| due.onto.is_some());
+        let archival = archival.map(|(_, due)| due.id).collect();
+        let repairs = find_repairs(request, &settings, &list, &archival, now);
         let warnings = [settings.damaged, expiring.warnings, found.unread].concat();
         Ok(OptimizePreview {
             expiring: expiring.gone,
@@ -196,7 +199,8 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        for (series, due) in find_repairs(request, &settings, &self.manifests.list()?, now) {
+        for (series, due) in find_repairs(request, &settings, &self.manifests.list()?, &BTreeSet::new(), now)
+        {
             let what = Repair {
                 series,
                 backup: due.id,
@@ -247,18 +251,19 @@ fn find_expiring(
     window::expiring(list, &set, now)
 }
 
-/// What is to be repaired at that time of the storage.
+/// What is to be repaired at that time of the storage, when these are archival.
 fn find_repairs(
     request: &OptimizeRequest,
     settings: &AllSettings,
     list: &ManifestList,
+    archival: &BTreeSet<SessionId>,
     now: UnixNanos,
 ) -> Vec<RepairOf> {
     let percent = |series| {
         let (set, _) = settings.of(Some(series), None);
         request.repair.unwrap_or(set.repair_percent)
     };
-    let mut all = due_repairs(list, &percent, now);
+    let mut all = due_repairs(list, &percent, archival, now);
     all.retain(|(series, _)| request.is_of(*series));
     all
 }

@@ -74,7 +74,11 @@ impl Weeks {
             workers: 2,
             ..OptimizeRequest::default()
         };
+        let preview = store.preview_optimize(&request).unwrap();
         let report = store.optimize(&request, &Monitor::default()).unwrap();
+        let foretold = preview.repairs.iter().map(|due| (due.id, due.budget));
+        let budgets = report.repaired.iter().map(|(id, done)| (*id, done.bytes_budget));
+        assert!(foretold.eq(budgets), "{preview:?} {report:?}");
         assert!(report.failed.is_empty(), "{report:?}");
         self.reports.push(report);
         prune_after_crash(&self.machine.open(), &everything(), "each week");

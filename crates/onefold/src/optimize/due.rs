@@ -52,11 +52,12 @@ pub(super) type HeldOf = (SeriesId, HeldBackup);
 
 /// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its live backups
 /// have stored anew, less what was copied for them. What the first one stored counts for itself alone; what was copied for an archival one is not
-/// known any more, and what it stored does not count either. A backup that is shorter than half of the longest one is taken for an incremental
+/// known any more, and what it stored does not count either, nor what one has that is `archival` by then. A backup that is shorter than half of the longest one is taken for an incremental
 /// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
 pub(super) fn due_repairs(
     list: &ManifestList,
     percent: &dyn Fn(SeriesId) -> u16,
+    archival: &BTreeSet<SessionId>,
     now: UnixNanos,
 ) -> Vec<RepairOf> {
     let mut series: BTreeMap<SeriesId, Vec<(&ManifestEntry, &Backup)>> = BTreeMap::new();
@@ -79,7 +80,9 @@ pub(super) fn due_repairs(
         } else {
             &backups[..]
         };
-        let live = counted.iter().filter(|(_, backup)| backup.next.is_none());
+        let live = counted
+            .iter()
+            .filter(|(entry, backup)| backup.next.is_none() && !archival.contains(&entry.session()));
         let budget = live.fold(0u64, |left, (_, backup)| {
             let more = u128::from(backup.totals.bytes_new) * percent / 100;
             let all = left.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
