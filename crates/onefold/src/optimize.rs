@@ -167,7 +167,13 @@ impl Store {
         report.expired = expired;
         report.warnings.extend(expiring.warnings);
         report.warnings.extend(unsure);
-        let found = find_due(request, &settings, &self.manifests.list()?, &expiring.held, now);
+        // What was forgotten is no backup any more.
+        let list = if expiring.gone.is_empty() {
+            list
+        } else {
+            self.manifests.list()?
+        };
+        let found = find_due(request, &settings, &list, &expiring.held, now);
         let all = found.due;
         report.held = found.held;
         report.warnings.extend(found.unread);

@@ -48,15 +48,7 @@ fn assert_restore(bed: &Bed, contents: &[Vec<u8>]) {
 #[test]
 fn what_has_left_the_live_window_becomes_archival() {
     let bed = Bed::new();
-    bed.ok([
-        "series",
-        "set",
-        "--default",
-        "--layout",
-        "hybrid",
-        "--segment",
-        "64K",
-    ]);
+    bed.ok(HYBRID);
     let contents = backups(&bed);
     let due = lines(&bed.ok(["optimize", "-n", "--json"]).out);
     assert_eq!(due[0]["message_type"], "due");

@@ -50,10 +50,10 @@ pub(super) type DueOf = (SeriesId, DueBackup);
 pub(super) type RepairOf = (SeriesId, DueRepair);
 pub(super) type HeldOf = (SeriesId, HeldBackup);
 
-/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its live backups
-/// have stored anew, less what was copied for them. What the first one stored counts for itself alone; what was copied for an archival one is not
-/// known any more, and what it stored does not count either, nor what one has that is `archival` by then. A backup that is shorter than half of the longest one is taken for an incremental
-/// one, whose order nobody else shares: what is stored anew for it counts for the next full one.
+/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its live
+/// backups have stored anew, less what was copied for them. What the first one stored counts for itself alone. What was copied for an
+/// archival one is not known any more, and what it stored does not count either; those of `archival` are by then. A backup that is
+/// shorter than half of the longest one is taken for an incremental one, whose order nobody else shares: what is stored anew for it counts for the next full one.
 pub(super) fn due_repairs(
     list: &ManifestList,
     percent: &dyn Fn(SeriesId) -> u16,

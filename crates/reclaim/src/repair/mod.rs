@@ -2,8 +2,8 @@
 //! papers").
 //!
 //! Inline deduplication leaves what a backup has in common with older ones where those have it; so the newest backup, which is restored
-//! most, needs a little of many containers; layout hybrid leaves whole segments there, a few a container. Repair copies what it needs of those that hold least of it into new containers, in the
-//! order of its streams, within a budget of bytes. Capping does that while a backup comes, and stores twice what it copies
+//! most, needs a little of many containers; layout hybrid leaves whole segments there, a few a container. Repair copies what it needs of
+//! those that hold least of it into new containers, in the order of its streams, within a budget of bytes. Capping does that while a backup comes, and stores twice what it copies
 //! [Lillibridge 5]; here the newest backup *and all others* refer to the copies afterwards. What they let go of, [`crate::prune`] frees.
 //!
 //! What must hold: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so do archival ones, whose recipes
