@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, Env, ManualClock, MemoryStorage, Storage, SystemClock};
+use env::{Clock, Env, ManualClock, MemoryStorage, SeededEntropy, Storage, SystemClock};
 use ingest::{Capping, IngestOptions, LookupMemory, StreamPiece, StreamSource};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
@@ -31,6 +31,9 @@ pub(super) enum Payload {
     /// It does not: [`HollowStorage`].
     GivenUp,
 }
+
+/// The seed of all stores' keys.
+const KEYS: u64 = 11;
 
 /// A store in memory. Chunks of 4 KiB, containers of 16 MiB, no compression, no password.
 #[derive(Debug)]
@@ -64,7 +67,11 @@ impl Engine {
             Payload::Kept => memory,
             Payload::GivenUp => Arc::new(HollowStorage::new(memory)),
         };
-        let env = Env::system(storage);
+        // All stores cut and fingerprint alike, so that what they do can be compared.
+        let env = Env {
+            entropy: Arc::new(SeededEntropy::new(KEYS)),
+            ..Env::system(storage)
+        };
         let init = InitOptions {
             container_bytes: CONTAINER_BYTES,
             ..InitOptions::default()

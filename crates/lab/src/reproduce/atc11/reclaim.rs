@@ -130,7 +130,7 @@ mod tests {
         let (_, empty) = update(&setting(0), &progress).unwrap();
         let (_, full) = update(&setting(24 << 20), &progress).unwrap();
         for (empty, full) in empty.iter().zip(&full) {
-            // Each store cuts nodes elsewhere; in the full one there are six streams more.
+            // In the full one there are six streams more.
             assert!(full.nodes_read <= empty.nodes_read + 8, "{empty:?} {full:?}");
             assert_eq!(
                 empty.containers_removed, full.containers_removed,
