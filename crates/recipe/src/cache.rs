@@ -4,17 +4,17 @@
 //! walked, so the neighbours are asked for next. Least recently used goes first.
 //!
 //! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be dropped at
-//! any time (INV-4). Shared between threads; two that miss the same region both read it, and no lock is held
-//! while reading. A node is held by the place that has it now; who asks by an old one is led there by the catalog of
-//! the merged container.
+//! any time (INV-4). Shared between threads: of those that miss nodes of one region one reads it, and the others wait for it, or
+//! read it themselves where that brought nothing. No lock is held while reading. A node is held by the place that has it now; who asks by an old
+//! one is led there by the catalog of the merged container.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use container::{CatalogView, ContainerError, Containers, PlainRegion};
 use crypto::Fingerprinter;
 use format::node::{Node, NodeEntry};
-use types::{ChunkLocation, ContainerId, Slot};
+use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
 
 use crate::child::CHUNK_LEVEL;
 use crate::error::RecipeError;
@@ -30,6 +30,8 @@ pub struct NodeCache {
     containers: Containers,
     budget_bytes: u64,
     held: Mutex<Held>,
+    /// A region has been read, or has not.
+    read: Condvar,
     /// Of backups that archival ones refer forward to.
     streams: Option<Arc<dyn StreamRoots>>,
 }
@@ -41,6 +43,21 @@ struct Held {
     order: BTreeMap<u64, ChunkLocation>,
     next_use: u64,
     bytes: u64,
+    /// Regions that somebody reads now.
+    reading: HashSet<(ContainerId, RegionIndex)>,
+}
+
+/// The turn to read a region: who wants nodes of the same one waits until this is dropped.
+struct Reading<'a> {
+    cache: &'a NodeCache,
+    of: (ContainerId, RegionIndex),
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.cache.lock().reading.remove(&self.of);
+        self.cache.read.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +73,8 @@ impl NodeCache {
         Self {
             containers,
             budget_bytes,
-            held: Mutex::new(Held::default()),
+            held: Mutex::default(),
+            read: Condvar::new(),
             streams: None,
         }
     }
@@ -82,7 +100,11 @@ impl NodeCache {
 
     /// Drops every cached node: reclamation has removed some.
     pub fn clear(&self) {
-        *self.lock() = Held::default();
+        let mut held = self.lock();
+        *held = Held {
+            reading: std::mem::take(&mut held.reading),
+            ..Held::default()
+        };
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -90,17 +112,48 @@ impl NodeCache {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node of a merged container that is held by its new place: with a neighbour's region it was kept by that.
-    fn held_elsewhere(&self, location: ChunkLocation) -> Option<Arc<Node>> {
-        // What is wrong with it whoever reads it will say.
-        let view = self.containers.catalog(location.container).ok()?;
-        let at = view.location_of(location.slot).filter(|at| *at != location)?;
-        self.lock().get(at)
+    /// The node, if it is held by the place that its container's catalog leads to, or else the turn to read its region; none is needed where
+    /// the catalog has no such place.
+    fn held_or_turn(
+        &self,
+        view: &CatalogView,
+        location: ChunkLocation,
+    ) -> Result<Arc<Node>, Option<Reading<'_>>> {
+        let Some((at, region)) = view.location_of(location.slot).zip(view.region_of(location.slot)) else {
+            return Err(None);
+        };
+        let of = (view.id(), region);
+        let mut held = self.lock();
+        let mut has_waited = false;
+        loop {
+            if let Some(node) = held.get(at) {
+                return Ok(node);
+            }
+            // Who waited for nothing, for the node is malformed or memory is short, waits for nobody else.
+            if has_waited {
+                return Err(None);
+            }
+            if held.reading.insert(of) {
+                return Err(Some(Reading { cache: self, of }));
+            }
+            while held.reading.contains(&of) {
+                held = self.read.wait(held).unwrap_or_else(PoisonError::into_inner);
+            }
+            has_waited = true;
+        }
     }
 
     /// Reads the region of a node, following newer generations of its container.
     pub(crate) fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-        let mut view = self.containers.catalog(at.container)?;
+        let view = self.containers.catalog(at.container)?;
+        self.read_from(view, at)
+    }
+
+    fn read_from(
+        &self,
+        mut view: Arc<CatalogView>,
+        at: ChunkLocation,
+    ) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         for _ in 0..GENERATIONS_FOLLOWED_MAX {
             let read = match view.region_of(at.slot) {
                 Some(region) => self.containers.read_region(&view, region),
@@ -158,10 +211,13 @@ impl NodeSource for NodeCache {
         if let Some(node) = self.lock().get(location) {
             return Ok(node);
         }
-        if let Some(node) = self.held_elsewhere(location) {
-            return Ok(node);
-        }
-        let (view, region) = self.read(location)?;
+        let view = self.containers.catalog(location.container)?;
+        // It lasts until the nodes are kept.
+        let _turn = match self.held_or_turn(&view, location) {
+            Ok(node) => return Ok(node),
+            Err(turn) => turn,
+        };
+        let (view, region) = self.read_from(view, location)?;
         let missing = || no_slot(&view, location.slot);
         let position = view.position(location.slot).ok_or_else(missing)?;
         let at = view.location_of(location.slot).ok_or_else(missing)?;

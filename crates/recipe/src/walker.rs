@@ -173,6 +173,30 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
+    /// The segment that holds the next byte, unopened, with where it begins in the stream; the walk goes on behind it.
+    /// Nodes above segments alone are read.
+    ///
+    /// # Errors
+    /// Every error of this crate that names a node.
+    pub fn next_segment(&mut self) -> Result<Option<(TreeRoot, u64)>, RecipeError> {
+        while !self.is_done() {
+            let next = match self.frames.last() {
+                None if self.root.level == SEGMENT_LEVEL => Placed {
+                    child: node_child(&self.root),
+                    begin: 0,
+                },
+                _ => self.settle()?,
+            };
+            let reference = next.reference().expect("a node has a place");
+            if next.child.level == SEGMENT_LEVEL {
+                self.at = next.end().min(self.end);
+                return Ok(Some((reference, next.begin)));
+            }
+            self.open(&reference, next.begin)?;
+        }
+        Ok(None)
+    }
+
     /// Whether the next leaf is a whole chunk of the range: then no zeros follow what came before it.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! is at most the planner's window, and planning waits while the room is taken (INV-7); a chunk that is kept is charged until
 //! it goes. What a piece holds beyond
 //! that is charged when it is there, and copied out where the budget has no room for it. Not charged is the memory
-//! that each fetching thread reads into, nor what a large file that is being written gathers: five buffers of 4 MiB at
+//! that each fetching thread reads into, what scouts have opened, nor what a large file that is being written gathers: five buffers of 4 MiB at
 //! most (`tree::BlockWriter`), for one large file is written after another.
 
 use std::cell::RefCell;
@@ -30,6 +30,10 @@ use crate::pool::RegionPool;
 use crate::room::Room;
 use crate::send::{Sender as Sending, Sink};
 
+/// Requests that are under way at once, whatever the machine: an array of disks, or storage that is far away, serves several in
+/// the time of one.
+const REQUESTS: usize = 8;
+
 /// How a restore uses the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AssembleOptions {
@@ -39,6 +43,8 @@ pub struct AssembleOptions {
     pub assembly: Assembly,
     /// Threads that fetch; at least 1. Each waits for the disk or computes, in turn.
     pub workers: usize,
+    /// Threads that read recipes ahead of the planner. With none it waits for each request.
+    pub scouts: usize,
 }
 
 impl AssembleOptions {
@@ -49,7 +55,18 @@ impl AssembleOptions {
             budget_bytes: 96 << 20,
             assembly: Assembly::LookAhead,
             // So that some wait for the disk while the others compute.
-            workers: cores.max(1) + 2,
+            workers: REQUESTS.max(cores + 2),
+            scouts: REQUESTS,
+        }
+    }
+
+    /// With so many requests under way at once: of regions, and as many for recipes and catalogs.
+    #[must_use]
+    pub fn with_requests(self, requests: usize) -> Self {
+        Self {
+            workers: requests,
+            scouts: requests,
+            ..self
         }
     }
 }

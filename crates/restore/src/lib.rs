@@ -16,6 +16,7 @@ pub mod plan;
 mod pool;
 mod references;
 mod room;
+mod scouts;
 mod send;
 mod stream;
 mod tree;
@@ -24,6 +25,10 @@ mod tree;
 mod ahead_tests;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod scouts_tests;
+#[cfg(test)]
+mod test_store;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

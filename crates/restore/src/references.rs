@@ -1,10 +1,13 @@
 //! From recipes to what the planner takes: verified references of parts of a stream.
+//!
+//! The nodes above segments are walked; each segment is opened by itself, where it is asked for ([`references`]) or ahead of that by other
+//! threads ([`crate::scouts`]).
 
 use std::sync::Arc;
 
 use container::ContainerError;
 use env::StorageError;
-use recipe::{ChunkRef, ChunkRefs, NodeCache, Place, RecipeError, TreeRoot, child_nodes};
+use recipe::{ChunkRef, ChunkRefs, NodeCache, Place, RangeWalker, RecipeError, TreeRoot, child_nodes};
 use types::{ByteRange, Level};
 
 use crate::error::RestoreError;
@@ -18,77 +21,168 @@ pub fn references<'a>(
     root: &'a TreeRoot,
     ranges: &'a [ByteRange],
 ) -> impl Iterator<Item = Result<Reference, RestoreError>> + Send + 'a {
-    References {
-        nodes,
-        root,
-        ranges: ranges.iter(),
-        refs: None,
-        at: 0,
-        end: 0,
-        failed: false,
+    one_by_one(Parts::new(nodes, root, ranges).map(|part| part.open(nodes)))
+}
+
+/// What parts were opened to, one reference after another; whatever but a lost part ends it.
+pub(crate) fn one_by_one<I>(opened: I) -> OneByOne<I>
+where
+    I: Iterator<Item = Opened>,
+{
+    OneByOne {
+        opened,
+        of_part: Vec::new().into_iter(),
+        has_failed: false,
     }
 }
 
-struct References<'a> {
-    nodes: &'a NodeCache,
-    root: &'a TreeRoot,
-    ranges: std::slice::Iter<'a, ByteRange>,
-    refs: Option<ChunkRefs<'a, NodeCache>>,
-    /// Where in the stream the next reference begins, and where the range ends.
-    at: u64,
-    end: u64,
-    failed: bool,
+pub(crate) struct OneByOne<I> {
+    opened: I,
+    of_part: std::vec::IntoIter<Reference>,
+    has_failed: bool,
 }
 
-impl References<'_> {
-    fn open(&mut self) -> Result<(), RestoreError> {
-        let rest = self.end.saturating_sub(self.at);
-        self.refs = Some(ChunkRefs::new(self.nodes, self.root, self.at, rest)?);
-        Ok(())
-    }
-
-    /// Steps over what the error makes unreadable.
-    fn step_over(&mut self, error: RecipeError) -> RestoreError {
-        let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
-        let len = lost.saturating_sub(self.at);
-        if stops(&error) || len == 0 {
-            self.failed = true;
-            return error.into();
-        }
-        self.at = lost;
-        if let Err(error) = self.open() {
-            self.failed = true;
-            return error;
-        }
-        RestoreError::LostPart {
-            len,
-            error: Arc::new(error.into()),
-        }
-    }
-}
-
-impl Iterator for References<'_> {
+impl<I: Iterator<Item = Opened>> Iterator for OneByOne<I> {
     type Item = Result<Reference, RestoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
-            match self.refs.as_mut().and_then(Iterator::next) {
-                Some(Ok(found)) => {
-                    self.at = found.offset.saturating_add(found.len);
-                    return Some(Ok(reference(found)));
-                }
-                Some(Err(error)) => return Some(Err(self.step_over(error))),
-                None => {
-                    let range = self.ranges.next()?;
-                    (self.at, self.end) = (range.offset, range.end());
-                    if let Err(error) = self.open() {
-                        self.failed = true;
-                        return Some(Err(error));
-                    }
+        while !self.has_failed {
+            if let Some(reference) = self.of_part.next() {
+                return Some(Ok(reference));
+            }
+            match self.opened.next()? {
+                Ok(references) => self.of_part = references.into_iter(),
+                Err(error) => {
+                    self.has_failed = !matches!(error, RestoreError::LostPart { .. });
+                    return Some(Err(error));
                 }
             }
         }
         None
+    }
+}
+
+/// A part's references, or why there are none.
+pub(crate) type Opened = Result<Vec<Reference>, RestoreError>;
+
+/// A part of the ranges, in order.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Some bytes of a segment.
+    Segment(SegmentPart),
+    /// Why what comes next has no segment.
+    Failed(RestoreError),
+}
+
+/// Some bytes of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SegmentPart {
+    segment: TreeRoot,
+    /// Of the segment.
+    bytes: ByteRange,
+}
+
+impl Part {
+    /// Its references.
+    pub(crate) fn open(self, nodes: &NodeCache) -> Opened {
+        match self {
+            Self::Segment(part) => part.open(nodes),
+            Self::Failed(error) => Err(error),
+        }
+    }
+}
+
+impl SegmentPart {
+    /// Its references. Reads and verifies the segment's node, and catalogs of all containers that it names.
+    pub(crate) fn open(&self, nodes: &NodeCache) -> Opened {
+        let ByteRange { offset, len } = self.bytes;
+        let found = ChunkRefs::new(nodes, &self.segment, offset, len)
+            .and_then(|refs| refs.map(|found| found.map(reference)).collect());
+        found.map_err(|error| lost_or_over(len, error))
+    }
+}
+
+/// The parts of the ranges. Opens nodes above segments.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    nodes: &'a NodeCache,
+    root: &'a TreeRoot,
+    ranges: std::slice::Iter<'a, ByteRange>,
+    walker: Option<RangeWalker<'a, NodeCache>>,
+    /// Where in the stream the next part begins, and where the range ends.
+    at: u64,
+    end: u64,
+    has_failed: bool,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn new(nodes: &'a NodeCache, root: &'a TreeRoot, ranges: &'a [ByteRange]) -> Self {
+        Self {
+            nodes,
+            root,
+            ranges: ranges.iter(),
+            walker: None,
+            at: 0,
+            end: 0,
+            has_failed: false,
+        }
+    }
+
+    fn next_segment(&mut self) -> Result<Option<SegmentPart>, RecipeError> {
+        if self.walker.is_none() {
+            let rest = self.end.saturating_sub(self.at);
+            self.walker = Some(RangeWalker::new(self.nodes, self.root, self.at, rest)?);
+        }
+        let walker = self.walker.as_mut().expect("made above");
+        let Some((segment, begin)) = walker.next_segment()? else {
+            return Ok(None);
+        };
+        let bytes = ByteRange {
+            offset: self.at - begin,
+            len: walker.offset() - self.at,
+        };
+        self.at = walker.offset();
+        Ok(Some(SegmentPart { segment, bytes }))
+    }
+
+    /// Steps over what the error makes unreadable.
+    fn step_over(&mut self, error: RecipeError) -> Part {
+        let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
+        let len = lost.saturating_sub(self.at);
+        let error = lost_or_over(len, error);
+        self.has_failed = !matches!(error, RestoreError::LostPart { .. });
+        (self.walker, self.at) = (None, lost);
+        Part::Failed(error)
+    }
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        while !self.has_failed {
+            match self.next_segment() {
+                Ok(Some(part)) => return Some(Part::Segment(part)),
+                Err(error) => return Some(self.step_over(error)),
+                Ok(None) => {
+                    let range = self.ranges.next()?;
+                    (self.at, self.end) = (range.offset, range.end());
+                    self.walker = None;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// So many bytes are lost, or nothing can be read any more.
+fn lost_or_over(len: u64, error: RecipeError) -> RestoreError {
+    if stops(&error) || len == 0 {
+        return error.into();
+    }
+    RestoreError::LostPart {
+        len,
+        error: Arc::new(error.into()),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use recipe::{NodeCache, TreeRoot};
 use types::ByteRange;
 
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::error::RestoreError;
-use crate::references::references;
+use crate::scouts::references_by;
 use crate::send::Sink;
 use crate::tree::RestoreCounters;
 
@@ -45,7 +46,6 @@ pub fn restore_stream(
 ) -> Result<AssembleStats, RestoreError> {
     counters.bytes_total.store(range.len, Ordering::Relaxed);
     let ranges = [range];
-    let refs = references(nodes, root, &ranges);
     let printer = recipe::NodeSource::fingerprinter(nodes);
     let mut sink = StreamSink {
         output,
@@ -53,7 +53,10 @@ pub fn restore_stream(
         counters,
         cancel,
     };
-    let stats = assemble(nodes.containers(), printer, refs, assembling, &mut sink)?;
+    let stats = thread::scope(|scope| {
+        let refs = references_by(scope, assembling.scouts, nodes, root, &ranges);
+        assemble(nodes.containers(), printer, refs, assembling, &mut sink)
+    })?;
     counters.files.fetch_add(1, Ordering::Relaxed);
     Ok(stats)
 }

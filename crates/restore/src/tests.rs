@@ -222,6 +222,7 @@ fn options(budget_bytes: u64, assembly: Assembly, workers: usize) -> AssembleOpt
         budget_bytes,
         assembly,
         workers,
+        scouts: 0,
     }
 }
 

@@ -20,7 +20,7 @@ use tree::{Begun, FileWriter, ListingReader, Placed, RestoreOptions, Restorer, S
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::batch::{BATCH_BYTES, Finishers, Tally};
 use crate::error::RestoreError;
-use crate::references::references;
+use crate::scouts::references_by;
 use crate::send::Sink;
 use links::WaitingLinks;
 use streamed::{Streamed, file_len};
@@ -113,7 +113,7 @@ pub fn restore_tree(
             cancel,
             faults,
         };
-        let refs = references(source.nodes, source.content, &ranges);
+        let refs = references_by(scope, assembling.scouts, source.nodes, source.content, &ranges);
         let printer = recipe::NodeSource::fingerprinter(source.nodes);
         sink.stats.assemble = assemble(source.nodes.containers(), printer, refs, assembling, &mut sink)?;
         sink.place_rest()?;

@@ -5,101 +5,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use container::{Compression, ContainerBuilder, Containers, PendingEntry, compress_region};
-use crypto::{DomainKey, EncryptionKey, MasterKeys};
-use env::{Entropy, Env, MemoryStorage, SeededEntropy};
+use env::{Entropy, SeededEntropy};
 use format::listing::{EntryKind, ListingEntry};
-use format::node::Node;
-use recipe::{Child, KnownNode, NodeCache, NodeSink, RecipeError, TreeBuilder, TreeRoot};
+use recipe::NodeCache;
 use tree::{ExcludeBuilder, Excludes, Include, Overwrite, RestoreOptions};
-use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
-    Slot, StoreId, UnixNanos,
-};
+use types::UnixNanos;
 
 use crate::batch::BATCH_BYTES;
+use crate::test_store::{containers, store};
 use crate::{AssembleOptions, Fault, RestoreCounters, RestoreError, TreeSource, TreeStats, restore_tree};
 
-const CHUNK_BYTES: usize = 1000;
 /// What a test gives to folders, so that it can be told from now.
 const THEN_SECONDS: i64 = 1_000_000;
-
-fn id(kind: ContainerKind, sequence: u32) -> ContainerId {
-    ContainerId {
-        session: SessionId::new(1).unwrap(),
-        kind,
-        sequence: SequenceNumber::new(sequence).unwrap(),
-    }
-}
-
-/// Puts entries as the slots of one container, some to a region.
-fn put(containers: &Containers, id: ContainerId, entries: &[(PendingEntry, Vec<u8>)]) {
-    let mut builder = ContainerBuilder::new(id, Generation::FIRST);
-    for region in entries.chunks(16) {
-        let plain: Vec<u8> = region.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-        let entries: Vec<PendingEntry> = region.iter().map(|(entry, _)| *entry).collect();
-        builder.append(compress_region(plain, Compression::Auto { level: 1 }), &entries);
-    }
-    containers.put(&builder.seal(containers).unwrap()).unwrap();
-}
-
-/// Nodes of a recipe container to be.
-struct Nodes {
-    id: ContainerId,
-    entries: Vec<(PendingEntry, Vec<u8>)>,
-}
-
-impl NodeSink for Nodes {
-    fn find(&mut self, _: &Fingerprint, _: Level) -> Result<Option<KnownNode>, RecipeError> {
-        Ok(None)
-    }
-
-    fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError> {
-        let slot = Slot::new(u32::try_from(self.entries.len()).unwrap()).unwrap();
-        let mut bytes = Vec::new();
-        node.encode(&mut bytes);
-        let entry = PendingEntry {
-            fingerprint: *fingerprint,
-            len: u32::try_from(bytes.len()).unwrap(),
-            level: node.level,
-            logical_len: node.logical_len,
-        };
-        self.entries.push((entry, bytes));
-        Ok(ChunkLocation {
-            container: self.id,
-            slot,
-        })
-    }
-}
-
-/// Stores a stream in containers of this number.
-fn store(containers: &Containers, number: u32, stream: &[u8]) -> TreeRoot {
-    let printer = containers.fingerprinter();
-    let mut nodes = Nodes {
-        id: id(ContainerKind::Recipe, number),
-        entries: Vec::new(),
-    };
-    let mut builder = TreeBuilder::new(printer.clone(), 64);
-    let mut chunks = Vec::new();
-    for (slot, bytes) in (0..).zip(stream.chunks(CHUNK_BYTES)) {
-        let location = ChunkLocation {
-            container: id(ContainerKind::Data, number),
-            slot: Slot::new(slot).unwrap(),
-        };
-        let (print, len) = (printer.chunk(bytes), u32::try_from(bytes.len()).unwrap());
-        builder
-            .push(Child::chunk(print, len.into(), location), &mut nodes)
-            .unwrap();
-        chunks.push((PendingEntry::chunk(print, len), bytes.to_vec()));
-    }
-    put(containers, id(ContainerKind::Data, number), &chunks);
-    let root = builder.finish(&mut nodes).unwrap();
-    put(containers, nodes.id, &nodes.entries);
-    root
-}
 
 /// An entry, and of a file its bytes.
 type Entry = (ListingEntry, Vec<u8>);
@@ -162,18 +81,13 @@ fn restore_and(
     options: RestoreOptions,
     at_fault: &(dyn Fn() + Sync),
 ) -> Outcome {
-    let keys = MasterKeys {
-        domain: DomainKey::from_bytes([1; 32]),
-        encryption: EncryptionKey::from_bytes([2; 32]),
-    };
-    let (env, _) = Env::simulated(Arc::new(MemoryStorage::new()), 3);
-    let containers = Containers::new(env, StoreId::from_bytes([4; 16]), &keys, 1 << 20);
+    let containers = containers();
     let (mut listing, mut content) = (Vec::new(), Vec::new());
     for (entry, bytes) in entries {
         entry.encode(&mut listing);
         content.extend_from_slice(bytes);
     }
-    let (listing, content) = (store(&containers, 1, &listing), store(&containers, 2, &content));
+    let (listing, content) = (store(&containers, 1, &listing), store(&containers, 200, &content));
     let nodes = NodeCache::new(containers, 1 << 20);
     let source = TreeSource {
         nodes: &nodes,

@@ -136,6 +136,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
             budget_bytes: 2 * area,
             assembly,
             workers: 1,
+            scouts: 0,
         };
         let monitor = Monitor::default();
         let stats = store.dump(snapshot, None, &mut Nowhere, assembling, &monitor);

@@ -234,3 +234,51 @@ fn merged_containers_are_followed_and_named_anew() {
     let reads = stats.reads - stats.catalog_loads;
     assert!(reads <= regions as u64, "{reads} reads of {regions} regions");
 }
+
+/// Who misses a node of a region that somebody reads waits for that one, and reads nothing itself. Two that come at once are a matter of
+/// luck, so often.
+#[test]
+fn threads_that_want_nodes_of_one_region_read_it_once() {
+    let containers = open(&environment());
+    let (nodes, root) = stream(&containers);
+    put(&containers, recipe_container(), &nodes.entries);
+    let (threads, rounds) = (4, 500);
+    let before = containers.stats().reads;
+    for _ in 0..rounds {
+        let cache = NodeCache::new(containers.clone(), 1 << 20);
+        let begin = std::sync::Barrier::new(threads);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    begin.wait();
+                    assert_eq!(cache.node(root.location).unwrap().level, root.level);
+                });
+            }
+        });
+    }
+    assert_eq!(containers.stats().reads - before, rounds);
+}
+
+/// A region that brought somebody nothing holds up nobody else.
+#[test]
+fn threads_that_want_a_malformed_node_are_all_told() {
+    let containers = open(&environment());
+    let (mut nodes, _) = stream(&containers);
+    let len = nodes.entries[3].1.len();
+    nodes.entries[3].1 = vec![0xff; len];
+    put(&containers, recipe_container(), &nodes.entries);
+    for budget in [0, 1 << 20] {
+        let cache = NodeCache::new(containers.clone(), budget);
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for slot in 0..5 {
+                        let node = cache.node(at(ContainerKind::Recipe, 0, (slot + n) % 5));
+                        assert_eq!(node.is_err(), (slot + n) % 5 == 3);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -267,10 +267,25 @@ proptest! {
                 let expected = slice(&stream.bytes, begin, end);
                 prop_assert_eq!(&read(&store, &stream.root, begin, end - begin), expected);
                 prop_assert_eq!(&read_pieces(&store, &stream.root, begin, end, &flags), expected);
+                prop_assert_eq!(&read_segments(&store, &stream.root, begin, end), expected);
             }
             made.push(stream);
         }
     }
+}
+
+/// Reads segment by segment.
+fn read_segments(store: &Store, root: &TreeRoot, begin: u64, end: u64) -> Vec<u8> {
+    let mut walker = RangeWalker::new(store, root, begin, end - begin).unwrap();
+    let mut out = Vec::new();
+    while let Some((segment, from)) = walker.next_segment().unwrap() {
+        assert_eq!(segment.level.get(), 1);
+        let at = begin + out.len() as u64;
+        assert_eq!(walker.offset(), end.min(from + segment.len));
+        out.extend(read(store, &segment, at - from, walker.offset() - at));
+    }
+    assert!(walker.is_done());
+    out
 }
 
 /// Reads through pieces, whole nodes among them wherever the flags ask for them.

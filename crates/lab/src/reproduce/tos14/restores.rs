@@ -56,6 +56,7 @@ pub(super) fn run(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(),
     let default = AssembleOptions::for_cores(cores());
     let one = AssembleOptions {
         workers: 1,
+        scouts: 0,
         ..default
     };
     let all = |engine: &Engine, options| restore_all(size, stores, engine, options, run);
