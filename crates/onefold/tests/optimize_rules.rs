@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use common::archival::{Base, NAME, hold, is_rewrite, optimize};
 use common::pruning::{everything, everything_at_once, forget, prune};
-use common::{Asked, Process, snapshot, try_restores_bytes, try_snapshot, wait_until};
+use common::sleeper::Sleeper;
+use common::{
+    Asked, How, Process, back_up_bytes, noise, snapshot, try_restores_bytes, try_snapshot, wait_until,
+};
 use format::names;
 use onefold::{HoldEnd, OptimizeReport, OptimizeRequest, Optimized, PruneOptions, SessionId};
 
@@ -313,4 +316,37 @@ fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
     hold(&base.machine.open(), first, false);
     base.assert_settles(&[], "the hold is over");
     assert!(snapshot(&base.machine.open(), first).backup.next.is_some());
+}
+
+/// Nothing changes of a backup that has all in common with another series and nothing with the next, but which that is. Who completes it
+/// sleeps until another is the next, and does not take it for one that was never rewritten.
+#[test]
+fn a_backup_that_was_rewritten_has_another_root_whatever_it_has() {
+    let machine = Process::new(97);
+    machine.init();
+    let back_up = |name, seed| {
+        let bytes = noise(seed, 100 << 10);
+        back_up_bytes(&machine.open(), name, &bytes, &How::plain())
+            .unwrap()
+            .id
+    };
+    let (older, shares) = (back_up(NAME, 1), back_up("/sharing", 1));
+    let next = back_up(NAME, 2);
+    let now = || snapshot(&machine.open(), older);
+    let (maker, before) = (machine.beside(98), now());
+    let of_other = snapshot(&machine.open(), shares).series;
+    let sleeper = Sleeper::beside(&maker, machine.beside(99), before.series, of_other);
+    let report = optimize(&maker.open(), 1);
+    let done = report.backups[0].1;
+    assert!(done.is_done && done.bytes_shared == done.bytes, "{report:?}");
+    let after = now().backup;
+    assert!(after.next == Some(next) && after.streams != before.backup.streams);
+    let last = back_up(NAME, 3);
+    forget(&machine.open(), next);
+    optimize(&machine.open(), 1);
+    prune(&machine.beside(100).striding().open(), &everything(), "asleep");
+    sleeper.wake();
+    assert_eq!(now().backup.next, Some(last));
+    prune(&machine.open(), &everything(), "at the end");
+    try_restores_bytes(&machine.open(), &now(), NAME, &noise(1, 100 << 10)).unwrap();
 }

@@ -1,9 +1,9 @@
 //! Who optimizes, forgets or prunes is killed at an operation of its work, in the midst of two backups and a reader; a successor does
 //! the work again beside one of them and the reader.
 //!
-//! What must hold: at every moment what is not forgotten restores, and no node dangles (INV-9); the reader ends with the bytes that it
-//! began with; a held backup is as it was; when all have ended, nothing is due that may be done, nothing is stored that nothing explains, and
-//! the next backups are right.
+//! What must hold: at every moment what is not forgotten restores, no node dangles (INV-9), and no revision has roots that were not committed
+//! before; the reader ends with the bytes that it began with; a held backup is as it was; when all have ended, nothing is due that may be
+//! done, nothing is stored that nothing explains, and the next backups are right.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,7 +234,9 @@ impl Scene {
                 None => assert!(self.work.forgets.contains(id), "{when}: backup {id} is lost"),
             }
         }
-        Reclaimer::new(judge).assert_no_node_dangles(when);
+        let reclaimer = Reclaimer::new(judge);
+        reclaimer.assert_no_node_dangles(when);
+        reclaimer.assert_roots_committed(when);
     }
 
     fn succeed(&self, machine: &Process, when: &str) {

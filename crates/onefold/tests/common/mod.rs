@@ -22,6 +22,7 @@ pub mod play;
 pub mod pruning;
 pub mod reclaimer;
 pub mod scattered;
+pub mod sleeper;
 pub mod storage;
 pub mod tree;
 

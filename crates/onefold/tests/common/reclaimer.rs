@@ -159,6 +159,24 @@ impl Reclaimer {
         reached
     }
 
+    /// Every root of a backup was put by a session that has committed: a rewrite does so before a revision has its roots.
+    pub fn assert_roots_committed(&self, when: &str) {
+        let list = self.manifests.list().unwrap();
+        let is_committed = |id| {
+            let entry = list.get(id);
+            entry.is_some_and(|entry| entry.is_forgotten() || entry.backup().is_some())
+        };
+        for entry in list.backups() {
+            for root in &entry.backup().unwrap().streams {
+                let (of, put_by) = (entry.session(), root.location.container.session);
+                assert!(
+                    is_committed(put_by),
+                    "{when}: backup {of} has a root of {put_by}, which has committed nothing"
+                );
+            }
+        }
+    }
+
     /// Whatever a crash left: every data slot that a node in the store reaches stands there too (INV-9), but for nodes of a
     /// session that has not ended, in containers that none of its checkpoints names: no look-up returns them, and it puts them and what
     /// they reach in any order. Nodes go together, in any order.

@@ -25,7 +25,7 @@ use crate::error::{ReclaimError, Result};
 use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
 use crate::prune::Context;
-use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
+use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, streams_of};
 
 use choose::{Budget, Need, choose};
 use needs::{Needed, Needs};
@@ -178,26 +178,12 @@ fn write(
         is_repaired: true,
         done: Done::default(),
     };
-    let mut targets = Vec::new();
-    for entry in &all {
-        match target(&mut trees, entry) {
-            Ok(changed) => targets.extend(changed),
-            // It keeps what it has, as a held one does.
-            Err(ReclaimError::NotRepaired { backup, source }) if backup != due.backup && source.is_gone() => {
-                context.progress.warn(&format!(
-                    "backup {backup} goes on referring to what it has, for it cannot be rewritten: {source}; run `check`"
-                ));
-            }
-            Err(error) => return Err(error),
-        }
-        trees.is_repaired = false;
-    }
+    let parents = parents(&mut trees, session.id(), &all)?;
     let written = trees.done.written;
     rewriting.finish();
-    let Some(first) = targets.first_mut().filter(|first| first.of == due.backup) else {
+    if parents.first().is_none_or(|first| first.made.is_empty()) {
         return Ok(None);
-    };
-    first.rewritten = Some(copies.bytes);
+    }
     writer.finish()?;
     let copying = Part::of(context.progress, COPYING_PERCENT, all_bytes, copies.bytes);
     let (mut put, mut stored) =
@@ -219,10 +205,7 @@ fn write(
     found.bytes_copied = copies.bytes;
     found.bytes_stored = stored;
     let backup = Backup {
-        streams: targets
-            .iter()
-            .flat_map(|target| target.streams.iter().cloned())
-            .collect(),
+        streams: Vec::new(),
         containers: ContainerSpan::collect(put.iter().map(|id| (id.kind, id.sequence))),
         adopted: Vec::new(),
         hold_until: None,
@@ -236,15 +219,49 @@ fn write(
         ..backup.clone()
     };
     let now = due.now;
-    Ok(Some((Rewrite { backup, targets, now }, found)))
+    Ok(Some((Rewrite { backup, parents, now }, found)))
 }
 
-/// A backup with what becomes of its streams, if anything does.
-fn target(trees: &mut Trees<'_, '_>, entry: &ManifestEntry) -> Result<Option<Target>> {
-    let Some(backup) = entry.backup() else {
-        return Ok(None);
-    };
-    trees.of = entry.session();
+/// The backups with what is made of their streams: the first, whose layout is repaired, and then the others. Nothing is made of one that has the
+/// bytes of what was made before, wherever it has them: it gets those.
+fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry]) -> Result<Vec<Parent>> {
+    let mut parents: Vec<Parent> = Vec::with_capacity(all.len());
+    let mut streams = Vec::new();
+    for entry in all {
+        let Some(backup) = entry.backup() else { continue };
+        let mut made = Vec::new();
+        if streams_of(session, &streams, &backup.streams).is_some() {
+            let bytes = backup.streams.iter().map(|stream| stream.len).sum();
+            trees.progress.add_done(bytes);
+        } else {
+            trees.of = entry.session();
+            match made_of(trees, backup) {
+                Ok(changed) => made = changed,
+                // It keeps what it has, as a held one does, but where others come that have its bytes.
+                Err(ReclaimError::NotRepaired { backup, source })
+                    if !parents.is_empty() && source.is_gone() =>
+                {
+                    trees.progress.warn(&format!(
+                        "backup {backup} goes on referring to what it has, for it cannot be rewritten: {source}; run `check`"
+                    ));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        trees.is_repaired = false;
+        streams.extend_from_slice(&made);
+        parents.push(Parent {
+            series: entry.series(),
+            of: entry.session(),
+            from: backup.streams.clone(),
+            made,
+        });
+    }
+    Ok(parents)
+}
+
+/// What is made of a backup's streams; none, where they stay.
+fn made_of(trees: &mut Trees<'_, '_>, backup: &Backup) -> Result<Vec<StreamRoot>> {
     let mut streams = Vec::with_capacity(backup.streams.len());
     for stream in &backup.streams {
         let root = trees.root(&TreeRoot::from(stream))?;
@@ -253,14 +270,10 @@ fn target(trees: &mut Trees<'_, '_>, entry: &ManifestEntry) -> Result<Option<Tar
             ..stream.clone()
         });
     }
-    Ok((streams != backup.streams).then(|| Target {
-        series: entry.series(),
-        of: entry.session(),
-        from: backup.streams.clone(),
-        streams,
-        next: None,
-        rewritten: no_next(None),
-    }))
+    if streams == backup.streams {
+        streams.clear();
+    }
+    Ok(streams)
 }
 
 /// The backup that is due, and the others that may refer to what it needs, the newest first: as many as one manifest has room for

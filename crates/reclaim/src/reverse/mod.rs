@@ -19,7 +19,7 @@ use crate::links::Links;
 use crate::mark::WalkError;
 use crate::progress::{OnlyCancel, Part, Progress};
 use crate::prune::Context;
-use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Rewrite, Target, no_next};
+use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite};
 
 use matches::Matches;
 pub use shared::Sharing;
@@ -237,17 +237,14 @@ fn write(
         },
         ..to.clone()
     };
-    let target = Target {
+    let parents = vec![Parent {
         series: due.series,
         of: due.backup,
         from: old.streams.clone(),
-        streams: to.streams,
-        next: due.onto,
-        rewritten: no_next(due.onto),
-    };
-    let targets = vec![target];
+        made: to.streams,
+    }];
     let now = due.now;
-    Ok(Some((Rewrite { backup, targets, now }, optimized)))
+    Ok(Some((Rewrite { backup, parents, now }, optimized)))
 }
 
 /// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it

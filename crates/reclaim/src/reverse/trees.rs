@@ -2,7 +2,7 @@
 //! [RevDedup 2.4.1] (R2).
 //!
 //! A segment that the later backup has becomes one forward reference. Of the others, chunks that the later backup has become forward
-//! references, chunks that other live backups have stay where they are (R3), and what is left goes to the archive (R4). A node of which nothing changes stays.
+//! references, chunks that other live backups have stay where they are (R3), and what is left goes to the archive (R4). A node of which nothing changes stays, but for the root.
 //!
 //! What must hold: forward references begin and end with a chunk. Nodes that are equal are written once.
 
@@ -51,7 +51,8 @@ struct Stream<'a> {
 }
 
 impl Trees<'_, '_> {
-    /// The new root of a stream.
+    /// The new root of a stream: another one, though nothing may have changed but which backup is the next. Who sees the one that was read
+    /// must be sure that it was never replaced ([`crate::rewrite`]).
     ///
     /// # Errors
     /// `NotRewritten`, `TooLarge`; of the storage.
@@ -67,7 +68,14 @@ impl Trees<'_, '_> {
             done: HashMap::new(),
         };
         let child = self.node(&mut stream, root)?;
-        let location = child.location().unwrap_or(root.location);
+        let location = match child.location() {
+            Some(location) if location != root.location => location,
+            _ => {
+                let old = self.nodes.node(root.location);
+                let old = old.map_err(|error| self.broken(error))?;
+                self.writer.store(self.numbers, &root.fingerprint, &old)?
+            }
+        };
         Ok(TreeRoot { location, ..*root })
     }
 

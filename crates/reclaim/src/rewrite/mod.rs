@@ -10,16 +10,13 @@
 
 mod copies;
 mod nodes;
+mod targets;
 
-use std::collections::BTreeSet;
-
-use format::manifest::{Backup, SeriesName, StreamRoot};
+use format::manifest::{Backup, SeriesName};
 use format::names;
 use format::session::ARCHIVAL_SERIES;
-use session::{
-    Begin, CoveredBackup, DamagedObject, ManifestEntry, ManifestList, Session, SessionError, SessionPolicy,
-};
-use types::{ContainerId, ContainerKind, Revision, SeriesId, SessionId, UnixNanos};
+use session::{Begin, CoveredBackup, DamagedObject, ManifestList, Session, SessionError, SessionPolicy};
+use types::{ContainerId, ContainerKind, Revision, SessionId};
 
 use crate::error::Result;
 use crate::finish::hook_again;
@@ -27,6 +24,9 @@ use crate::prune::Context;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use nodes::NodeWriter;
+pub(crate) use targets::{Parent, Rewrite, streams_of};
+
+use targets::{Target, Targets};
 
 /// How backups are rewritten.
 #[derive(Debug, Clone)]
@@ -39,28 +39,6 @@ pub struct OptimizeOptions {
     pub workers: usize,
     /// Memory for nodes, in bytes.
     pub node_cache_bytes: u64,
-}
-
-/// A rewrite that is stored, and not committed.
-pub(crate) struct Rewrite {
-    /// As the session commits it: with the streams of all targets, one target after another.
-    pub(crate) backup: Backup,
-    pub(crate) targets: Vec<Target>,
-    /// The storage's time: a hold until before it is over.
-    pub(crate) now: UnixNanos,
-}
-
-/// A backup that is rewritten.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) series: SeriesId,
-    pub(crate) of: SessionId,
-    /// The streams that were read.
-    pub(crate) from: Vec<StreamRoot>,
-    /// What becomes of them.
-    pub(crate) streams: Vec<StreamRoot>,
-    pub(crate) next: Option<SessionId>,
-    pub(crate) rewritten: Option<u64>,
 }
 
 /// How a target stands.
@@ -100,14 +78,14 @@ pub(crate) fn run<T>(
     let pulse = session.start_pulse()?;
     // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
     context.sealer.barrier()?;
-    let written = write(&session).and_then(|written| without_held(context, written));
+    let written = write(&session).and_then(|written| without_held(context, &session, written));
     drop(pulse);
     match written {
-        Ok(Some((rewrite, found))) => {
-            let put = looked_up(&rewrite.backup, session.id());
-            session.commit(rewrite.backup)?;
+        Ok(Some((backup, all, found))) => {
+            let put = looked_up(&backup, session.id());
+            session.commit(backup)?;
             let targets = Targets {
-                all: rewrite.targets,
+                all,
                 is_unsure: false,
             };
             let done = publish_all(context, beside, session.id(), &put, &targets)?;
@@ -129,31 +107,19 @@ pub(crate) fn run<T>(
     }
 }
 
-/// What is left of a rewrite when those stay as they are that somebody has come to hold meanwhile; nothing, where the first is one, or where
-/// one has the bytes of another that does not: whoever completes it goes by the bytes. Who
+/// What a session commits of a rewrite, and whom it is for: none whom somebody has come to hold meanwhile. Who
 /// holds one from now on comes too late: what is committed is published, or somebody else might do that after it was given up.
-fn without_held<T>(context: &Context<'_>, written: Option<(Rewrite, T)>) -> Result<Option<(Rewrite, T)>> {
-    let Some((mut rewrite, found)) = written else {
+fn without_held<T>(
+    context: &Context<'_>,
+    session: &Session,
+    written: Option<(Rewrite, T)>,
+) -> Result<Option<(Backup, Vec<Target>, T)>> {
+    let Some((rewrite, found)) = written else {
         return Ok(None);
     };
-    let first = rewrite.targets.first().map(|target| target.of);
-    let all: BTreeSet<SeriesId> = rewrite.targets.iter().map(|target| target.series).collect();
-    let mut held = Vec::new();
-    for series in all {
-        let list = context.manifests.list_series(series)?;
-        let is_held = |target: &Target| {
-            let entry = list.get(target.of).filter(|_| target.series == series);
-            let until = entry.and_then(|entry| entry.backup()?.hold_until);
-            until.is_some_and(|until| until > rewrite.now)
-        };
-        held.extend(rewrite.targets.extract_if(.., |target| is_held(target)));
-    }
-    let is_left = rewrite.targets.first().map(|target| target.of) == first;
-    let streams = rewrite.targets.iter().flat_map(|target| &target.streams);
-    rewrite.backup.streams = streams.cloned().collect();
-    let is_meant = |target: &Target| streams_of(&rewrite.backup, &target.from).is_some();
-    let is_left = is_left && first.is_some() && !held.iter().any(is_meant);
-    Ok(is_left.then_some((rewrite, found)))
+    let held = rewrite.held(context)?;
+    let left = rewrite.without(session.id(), &held);
+    Ok(left.map(|(backup, targets)| (backup, targets, found)))
 }
 
 /// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival backups refer forward, and are
@@ -197,93 +163,12 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let mut completed = 0;
     for rewrite in list.rewrites() {
         let Some(to) = rewrite.backup() else { continue };
-        let targets = targets(context, &list, to)?;
+        let targets = targets::of_committed(context, &list, rewrite.session(), to)?;
         let put = looked_up(to, rewrite.session());
         let done = publish_all(context, beside, rewrite.session(), &put, &targets)?;
         completed += done.into_iter().filter(|is_done| *is_done).count() as u64;
     }
     Ok(completed)
-}
-
-/// The backups that a rewrite is for.
-struct Targets {
-    all: Vec<Target>,
-    /// There may be others: the rewrite stands until what it was made of can be read.
-    is_unsure: bool,
-}
-
-/// The backups that a committed rewrite is for, but those that are forgotten.
-fn targets(context: &Context<'_>, list: &ManifestList, rewrite: &Backup) -> Result<Targets> {
-    // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of all.
-    let all = match rewrite.rewritten {
-        None => rewrite.parents.get(..1).unwrap_or_default(),
-        Some(_) => &rewrite.parents[..],
-    };
-    // The one whose layout was repaired is the newest of its series, and may be forgotten since.
-    let named = |entry: &&ManifestEntry| {
-        entry
-            .backup()
-            .is_some_and(|backup| backup.series == rewrite.series)
-    };
-    let entries = || all.iter().filter_map(|(of, _)| list.get(*of));
-    let series = entries().find(named).map(ManifestEntry::series);
-    let repaired = entries()
-        .filter(|entry| Some(entry.series()) == series)
-        .map(ManifestEntry::session)
-        .max();
-    let mut targets = Targets {
-        all: Vec::with_capacity(all.len()),
-        is_unsure: false,
-    };
-    for (of, revision) in all.iter().copied() {
-        let Some(entry) = list.get(of) else {
-            targets.is_unsure |= list.damaged_of(of).next().is_some();
-            continue;
-        };
-        if entry.is_forgotten() {
-            continue;
-        }
-        let from = match context.manifests.read(entry.series(), of, revision) {
-            Ok(read) => read,
-            Err(SessionError::Damaged(_) | SessionError::NoBackup { .. }) => {
-                targets.is_unsure = true;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let from = crate::condemn::backup_of(&from.manifest).map_or(&[][..], |backup| &backup.streams);
-        let Some(streams) = streams_of(rewrite, from) else {
-            continue;
-        };
-        targets.all.push(Target {
-            series: entry.series(),
-            of,
-            from: from.to_vec(),
-            streams: streams.to_vec(),
-            next: rewrite.next,
-            rewritten: match rewrite.rewritten {
-                Some(bytes) if repaired == Some(of) => Some(bytes),
-                _ => no_next(rewrite.next),
-            },
-        });
-    }
-    Ok(targets)
-}
-
-/// Of a backup that was rewritten to refer forward to none.
-pub(crate) const fn no_next(next: Option<SessionId>) -> Option<u64> {
-    match next {
-        Some(_) => None,
-        None => Some(0),
-    }
-}
-
-/// The streams of a rewrite that stand for those of a backup: they have its fingerprints, so whichever they were made for, they have its
-/// bytes.
-fn streams_of<'a>(rewrite: &'a Backup, from: &[StreamRoot]) -> Option<&'a [StreamRoot]> {
-    let known = |root: &StreamRoot| (root.role, root.level, root.fingerprint, root.len);
-    let is_equal = |some: &&[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
-    rewrite.streams.windows(from.len().max(1)).find(is_equal)
 }
 
 /// Makes the roots of a committed rewrite those of its targets, where they have those that were read, and lets go of the rewrite. Which

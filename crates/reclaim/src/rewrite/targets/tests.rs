@@ -1,0 +1,192 @@
+use format::manifest::{BackupTotals, SeriesName, StreamRole};
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, Slot};
+
+use super::*;
+
+/// The session that rewrites.
+const REWRITER: u64 = 100;
+
+/// A root of these bytes that a session has put.
+fn root(bytes: u8, by: u64) -> StreamRoot {
+    let container = ContainerId {
+        session: id(by),
+        kind: ContainerKind::Recipe,
+        sequence: SequenceNumber::new(1).unwrap(),
+    };
+    StreamRoot {
+        role: StreamRole::Whole,
+        location: ChunkLocation {
+            container,
+            slot: Slot::new(bytes.into()).unwrap(),
+        },
+        level: Level::new(1).unwrap(),
+        fingerprint: Fingerprint::from_bytes([bytes; 32]),
+        len: 5,
+    }
+}
+
+fn id(number: u64) -> SessionId {
+    SessionId::new(number).unwrap()
+}
+
+fn roots(all: &[(u8, u64)]) -> Vec<StreamRoot> {
+    all.iter().map(|(bytes, by)| root(*bytes, *by)).collect()
+}
+
+/// A backup with these streams, of which something was made or not.
+fn parent(of: u64, from: &[(u8, u64)], made: &[(u8, u64)]) -> Parent {
+    Parent {
+        series: SeriesId::from_bytes([1; 16]),
+        of: id(of),
+        from: roots(from),
+        made: roots(made),
+    }
+}
+
+fn rewrite(parents: Vec<Parent>) -> Rewrite {
+    let backup = Backup {
+        series: SeriesName {
+            host: Vec::new(),
+            paths: Vec::new(),
+        },
+        source_time: UnixNanos::new(0),
+        elapsed_nanos: 0,
+        user: Vec::new(),
+        program: String::new(),
+        tags: Vec::new(),
+        hold_until: None,
+        streams: Vec::new(),
+        containers: Vec::new(),
+        adopted: Vec::new(),
+        parents: parents
+            .iter()
+            .map(|parent| (parent.of, Revision::FIRST))
+            .collect(),
+        next: None,
+        rewritten: Some(7),
+        totals: BackupTotals::default(),
+    };
+    Rewrite {
+        backup,
+        parents,
+        now: UnixNanos::new(0),
+    }
+}
+
+/// Who gets which roots, when these are held.
+fn targets(parents: Vec<Parent>, held: &[u64]) -> Option<Vec<(u64, Vec<StreamRoot>)>> {
+    let held = held.iter().map(|number| id(*number)).collect();
+    let (_, all) = rewrite(parents).without(id(REWRITER), &held)?;
+    Some(
+        all.into_iter()
+            .map(|target| (target.of.get(), target.streams))
+            .collect(),
+    )
+}
+
+#[test]
+fn whoever_has_the_bytes_gets_the_roots() {
+    let new = |bytes| (bytes, REWRITER);
+    let all = || {
+        vec![
+            parent(9, &[(1, 9), (2, 9)], &[new(1), (2, 9)]),
+            // The same, stored twice, and nothing or something else was made of it.
+            parent(8, &[(1, 8), (2, 8)], &[]),
+            parent(7, &[(1, 7), (2, 7)], &[new(1), new(2)]),
+            // Others' that stand beside each other.
+            parent(6, &[(2, 6), (1, 6)], &[]),
+            // What stays as it is of another's brings nothing new.
+            parent(5, &[(2, 5)], &[new(2)]),
+            parent(4, &[(3, 4)], &[]),
+            parent(3, &[(2, 3), (2, 3)], &[]),
+        ]
+    };
+    let whole = roots(&[new(1), (2, 9)]);
+    let expected = vec![
+        (9, whole.clone()),
+        (8, whole.clone()),
+        (7, whole),
+        (6, roots(&[(2, 9), new(1)])),
+        (5, roots(&[new(2)])),
+        (3, roots(&[new(2), new(2)])),
+    ];
+    assert_eq!(targets(all(), &[]), Some(expected.clone()));
+    // It is none of its business.
+    assert_eq!(targets(all(), &[4]), Some(expected));
+    // They would get what others do, or there is nothing for the first.
+    for held in [9, 8, 7, 6, 3] {
+        assert_eq!(targets(all(), &[held]), None, "{held}");
+    }
+}
+
+/// With what was made of one that is held go those that would get it.
+#[test]
+fn who_is_held_takes_what_was_made_of_it_along() {
+    let new = |bytes| (bytes, REWRITER);
+    let all = vec![
+        parent(9, &[(1, 9)], &[new(1)]),
+        parent(8, &[(2, 8)], &[new(2)]),
+        parent(7, &[(2, 7)], &[]),
+        parent(6, &[(3, 6)], &[new(3)]),
+        // Nobody's, until what is between them goes.
+        parent(5, &[(1, 5), (3, 5)], &[]),
+    ];
+    let left = targets(all, &[8]).unwrap();
+    assert_eq!(left.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [9, 6, 5]);
+}
+
+#[test]
+fn what_the_first_copied_is_told_of_it_alone() {
+    let new = |bytes| (bytes, REWRITER);
+    let all = vec![parent(9, &[(1, 9)], &[new(1)]), parent(8, &[(1, 8)], &[])];
+    let (_, all) = rewrite(all).without(id(REWRITER), &BTreeSet::new()).unwrap();
+    let told: Vec<_> = all.iter().map(|target| target.rewritten).collect();
+    assert_eq!(told, [Some(7), Some(0)]);
+}
+
+/// Backups of few contents, of each of which something was made or not: what changed has other roots.
+fn any_parents() -> impl Strategy<Value = Vec<Parent>> {
+    let streams = vec((0u8..3, any::<bool>()), 1..4);
+    vec((streams, any::<bool>()), 1..8).prop_map(|all| {
+        let each = (1..).zip(all).map(|(of, (streams, is_made))| {
+            let from: Vec<_> = streams.iter().map(|(bytes, _)| (*bytes, of)).collect();
+            let by = |is_new| if is_new { REWRITER } else { of };
+            let made: Vec<_> = streams
+                .iter()
+                .map(|(bytes, is_new)| (*bytes, by(*is_new)))
+                .collect();
+            let is_made = is_made && made != from;
+            parent(of, &from, if is_made { &made } else { &[] })
+        });
+        each.collect()
+    })
+}
+
+proptest! {
+    /// Who completes it knows the commit, and what its parents were.
+    #[test]
+    fn who_made_it_and_who_completes_it_mean_the_same(parents in any_parents(), held in btree_set(1u64..8, 0..3)) {
+        let first = parents[0].of;
+        let known: Vec<_> = parents.iter().map(|parent| (parent.series, parent.of, parent.from.clone())).collect();
+        let made: Vec<_> = parents.iter().filter(|parent| !parent.made.is_empty()).map(|parent| parent.of).collect();
+        let held: BTreeSet<_> = held.into_iter().map(id).collect();
+        if let Some((backup, all)) = rewrite(parents).without(id(REWRITER), &held) {
+            let committed = Committed { session: id(REWRITER), backup: &backup, repaired: Some(first) };
+            let completed = known.iter().filter_map(|(series, of, from)| target(&committed, (*series, *of), from));
+            prop_assert_eq!(&all, &completed.collect::<Vec<_>>());
+            for target in &all {
+                let bytes = |all: &[StreamRoot]| all.iter().map(|root| root.fingerprint).collect::<Vec<_>>();
+                prop_assert_eq!(bytes(&target.streams), bytes(&target.from));
+                prop_assert!(target.streams.iter().any(|root| root.location.container.session == id(REWRITER)));
+                prop_assert!(!held.contains(&target.of));
+            }
+            // Nobody for whom something was made is left out.
+            let is_target = |of| all.iter().any(|target| target.of == of);
+            prop_assert!(made.into_iter().all(|of| is_target(of) != held.contains(&of)));
+        } else {
+            prop_assert!(!held.is_empty() || !made.contains(&first));
+        }
+    }
+}
