@@ -66,20 +66,17 @@ fn data_sets(size: &Size) -> Vec<Data> {
     all
 }
 
-/// Those that are compared: of images as large as these two alone, one after another on disk.
+/// Those that are compared: of images as large as these with shorter segments instead of longer ones, one after another on disk.
 fn forms(size: &Size, images: &Images) -> (Vec<Form>, bool) {
-    let [_, default, long] = size.segments;
+    let [short, default, long] = size.segments;
     let hybrid = |segment_bytes| Form::Hybrid {
         segment_bytes,
         live: 1,
         repair: 0,
     };
     let is_large = images.image_bytes >= LARGE_BYTES;
-    let mut all = vec![Form::Conventional, hybrid(default)];
-    if !is_large {
-        all.push(hybrid(long));
-    }
-    (all, is_large)
+    let other = hybrid(if is_large { short } else { long });
+    (vec![Form::Conventional, hybrid(default), other], is_large)
 }
 
 /// Bytes of all backups.

@@ -36,22 +36,24 @@ pub(super) struct Week {
     copied: u64,
 }
 
-/// What layout repair may copy, in percent of what is stored anew: as much.
-const REPAIR_PERCENT: u16 = 100;
+/// What layout repair may copy, in percent of what is stored anew: as much, and twice as much.
+pub(super) const REPAIR_PERCENTS: [u16; 2] = [100, 200];
 
 /// The stores with all weeks.
 pub(super) struct Stores {
     pub(super) folder: Folder,
     pub(super) conventional: Engine,
     pub(super) hybrid: Engine,
-    /// Layout `hybrid` with layout repair, where it is asked for.
-    pub(super) repaired: Option<RepairedStore>,
+    /// Layout `hybrid` with layout repair, within [`REPAIR_PERCENTS`], where it is asked for.
+    pub(super) repaired: Vec<RepairedStore>,
     pub(super) weeks: Vec<Week>,
     raw: Rates,
 }
 
 /// A store whose newest backup is put in order each week.
 pub(super) struct RepairedStore {
+    /// Its budget.
+    pub(super) percent: u16,
     pub(super) engine: Engine,
     /// Bytes that its backups stored anew, that repairs copied, and that prunes did.
     pub(super) new: u64,
@@ -81,13 +83,13 @@ impl Stores {
     }
 }
 
-/// Bytes of all backups, with a store whose layout is repaired or without.
+/// Bytes of all backups, with stores whose layout is repaired or without.
 pub(super) fn bytes(size: &Size, with_repair: bool) -> u64 {
-    let times = if with_repair { 5 } else { 3 };
-    times * data_bytes(&sg1(size.weeks))
+    let repaired = if with_repair { REPAIR_PERCENTS.len() } else { 0 };
+    (3 + 2 * repaired as u64) * data_bytes(&sg1(size.weeks))
 }
 
-/// Backs up all weeks in both forms, and in a third store whose layout is repaired if it is asked for.
+/// Backs up all weeks in both forms, and in further stores whose layout is repaired if that is asked for.
 pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Stores, LabError> {
     run.progress.begin("figures 5 and 7");
     let folder = Folder::new(run.folder.join("stores"))?;
@@ -98,11 +100,14 @@ pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Sto
     let [one, other] = Stores::places(&folder);
     let conventional = Form::Conventional.store(Some(&one), size.container_bytes)?;
     let hybrid = size.hybrid().store(Some(&other), size.container_bytes)?;
-    let mut repaired = None;
-    if with_repair {
-        let form = size.hybrid_with(1, REPAIR_PERCENT);
-        repaired = Some(RepairedStore {
-            engine: form.store(Some(&folder.join("repaired")), size.container_bytes)?,
+    let mut repaired = Vec::new();
+    for percent in REPAIR_PERCENTS.into_iter().filter(|_| with_repair) {
+        let place = folder.join(&format!("repaired-{percent}"));
+        repaired.push(RepairedStore {
+            percent,
+            engine: size
+                .hybrid_with(1, percent)
+                .store(Some(&place), size.container_bytes)?,
             new: 0,
             by_repairs: 0,
             by_prunes: 0,
@@ -129,7 +134,7 @@ pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Sto
             archived: backups.iter().map(|(_, done)| done.bytes_archived).sum(),
             copied: reversed.pruned.bytes_copied,
         });
-        if let Some(repaired) = &mut repaired {
+        for repaired in &mut repaired {
             repaired.week(content)?;
             run.progress.advance(2 * bytes)?;
         }
