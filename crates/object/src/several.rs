@@ -1,4 +1,5 @@
-//! Many small reads at once: on a remote storage each takes as long as a thousand of them would.
+//! Many small requests at once: on a remote storage each takes as long as a thousand of them would. Whether they may come in any
+//! order is for the caller to say.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -40,7 +41,7 @@ pub fn several<T: Send, E: Send>(
     let mut done: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         let each = workers.into_iter();
-        each.flat_map(|worker| worker.join().expect("reading a small object does not panic"))
+        each.flat_map(|worker| worker.join().expect("asking for a small object does not panic"))
             .collect()
     });
     done.sort_unstable_by_key(|(at, _)| *at);

@@ -5,6 +5,7 @@
 //! between the decision and the deed stays. Forgetting frees no space.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
@@ -64,6 +65,7 @@ pub struct ForgetReport {
 }
 
 /// A backup that shall go, as it was seen.
+#[derive(Clone, Copy)]
 struct Doomed {
     series: SeriesId,
     session: SessionId,
@@ -154,7 +156,7 @@ impl Store {
         keepers
     }
 
-    /// Forgets backups as they were listed, in this order, and says what became of each. Durable when it returns.
+    /// Forgets backups as they were listed, in any order, and says what became of each. Durable when it returns.
     pub(crate) fn forget_listed(
         &self,
         list: &ManifestList,
@@ -168,26 +170,43 @@ impl Store {
     }
 
     fn forget_all(&self, doomed: &[Doomed], monitor: &Monitor) -> Result<Vec<Forgetting>> {
-        let mut done = Vec::with_capacity(doomed.len());
         monitor.begin_part(WorkUnit::Backups, doomed.len() as u64);
-        if !doomed.is_empty() {
-            self.with_reserve(|_| self.put_tombstones(doomed, &mut done, monitor))
-                .0?;
+        if doomed.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(done)
+        let done: Vec<_> = doomed.iter().map(|_| OnceLock::new()).collect();
+        self.with_reserve(|_| self.put_tombstones(doomed, &done, monitor))
+            .0
     }
 
-    /// Goes on after those that are `done`. The barrier before covers what was decided from, the one after all tombstones.
-    fn put_tombstones(&self, doomed: &[Doomed], done: &mut Vec<Forgetting>, monitor: &Monitor) -> Result<()> {
+    /// Puts those that are not `done`, several at once. The barrier before covers what was decided from, the one after all
+    /// tombstones; in between none needs another.
+    fn put_tombstones(
+        &self,
+        doomed: &[Doomed],
+        done: &[OnceLock<Forgetting>],
+        monitor: &Monitor,
+    ) -> Result<Vec<Forgetting>> {
         self.sealer.barrier()?;
-        while let Some(one) = doomed.get(done.len()) {
+        let all = object::several(doomed.len(), |at| {
+            // Of an attempt for which there was no space: put again, it would seem to be another's.
+            if let Some(done) = done[at].get() {
+                return Ok(*done);
+            }
             if monitor.is_cancelled() {
                 return Err(::restore::RestoreError::Interrupted.into());
             }
-            done.push(self.manifests.put_tombstone(one.series, one.session, one.seen)?);
+            let Doomed {
+                series,
+                session,
+                seen,
+            } = doomed[at];
+            let forgetting = self.manifests.put_tombstone(series, session, seen)?;
             monitor.add_done(1);
-        }
-        Ok(self.sealer.barrier()?)
+            Ok::<_, Error>(*done[at].get_or_init(|| forgetting))
+        })?;
+        self.sealer.barrier()?;
+        Ok(all)
     }
 
     fn named(

@@ -19,11 +19,15 @@ use format::reclaim::{CoveredManifest, GroupId, Marks, Removed, SlotList};
 use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use object::Sealer;
 use session::{CoveredBackup, ManifestEntry, ManifestList};
-use types::{Epoch, Revision, SeriesId, SessionId};
+use types::{Revision, SeriesId, SessionId};
 
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
 use crate::kept::Kept;
+
+pub(crate) use put::{put, put_all};
+
+mod put;
 
 /// Backups in a group at most. More make re-marking dearer, fewer make merging dearer [Guo 4.1.2].
 pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
@@ -250,45 +254,6 @@ fn read(sealer: &Sealer, group: GroupId, revision: Revision) -> Result<Option<Ma
         Err(error) if error.is_not_found() || epochs::is_lost(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable before the next barrier.
-pub(crate) fn put(
-    sealer: &Sealer,
-    group: GroupId,
-    stored: &StoredMarks,
-    epoch: Option<Epoch>,
-) -> Result<bool> {
-    let name = names::marks(group, stored.revision);
-    let marks = Marks {
-        group,
-        epoch,
-        covers: stored.covers.clone(),
-        live: stored.live(sealer, group)?.into_owned(),
-    };
-    match sealer.put(&name, ObjectKind::Marks, &marks.to_bytes()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_already_exists() => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once. `None`: the number is taken.
-pub(crate) fn put_without_epoch(
-    sealer: &Sealer,
-    group: GroupId,
-    stored: &StoredMarks,
-) -> Result<Option<StoredMarks>> {
-    let counted = StoredMarks {
-        revision: stored.revision.next(),
-        covers: stored.covers.clone(),
-        live: Some(stored.live(sealer, group)?.into_owned()),
-    };
-    let is_put = put(sealer, group, &counted, None)?;
-    Ok(is_put.then_some(StoredMarks {
-        live: None,
-        ..counted
-    }))
 }
 
 /// What a manifest is covered as.

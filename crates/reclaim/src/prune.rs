@@ -1,7 +1,6 @@
 //! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use container::Containers;
@@ -405,20 +404,7 @@ fn begin_with(
         // when its list is there, which follows a barrier of its own.
         context.sealer.barrier()?;
     }
-    for (group, _) in &plan.marked {
-        let Some(stored) = plan.after.groups.get_mut(group) else {
-            continue;
-        };
-        if stored.is_put() && epoch.is_some() {
-            continue;
-        }
-        if stored.is_put() {
-            let counted = marks::put_without_epoch(context.sealer, *group, stored)?;
-            *stored = Arc::new(counted.ok_or(ReclaimError::Overtaken)?);
-        } else if !marks::put(context.sealer, *group, stored, epoch)? {
-            return Err(ReclaimError::Overtaken);
-        }
-    }
+    marks::put_all(context.sealer, &plan.marked, &mut plan.after, epoch)?;
     if let Some(epoch) = epoch {
         if !finish::announce(context, epoch, &plan)? {
             return Err(ReclaimError::Overtaken);

@@ -1,7 +1,7 @@
 //! Marks that are made anew and are more than may be held: put as soon as they are made, one group after another.
 //!
 //! They are of the epoch that may follow, and do not count before its removed list names them. Where it comes to no epoch,
-//! they are put once more without one ([`marks::put_without_epoch`]), and these are deleted; so they are when the run fails.
+//! they are put once more without one ([`marks::put_all`]), and these are deleted; so they are when the run fails.
 //! What a process leaves behind that died never counts, and goes as lower revisions do.
 
 use format::names;

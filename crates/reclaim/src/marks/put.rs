@@ -1,0 +1,90 @@
+//! Marks are put: one group's, or those of all groups that were marked.
+//!
+//! None is durable before the next barrier, and of two groups neither follows from the other: they are put several at once.
+//! What is left of a run that ends early does not count, or adds to what counts (docs/protocol.md, "Which marks count").
+
+use std::sync::Arc;
+
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{GroupId, Marks};
+use object::Sealer;
+use types::{Epoch, Revision};
+
+use super::{InForce, StoredMarks};
+use crate::error::{ReclaimError, Result};
+
+/// Puts all that were `marked`, as of an epoch or to count at once. What is put to count by another number than it was marked
+/// with has that one then.
+///
+/// # Errors
+/// `Overtaken` where a number is taken; of the storage.
+pub(crate) fn put_all(
+    sealer: &Sealer,
+    marked: &[(GroupId, Revision)],
+    after: &mut InForce,
+    epoch: Option<Epoch>,
+) -> Result<()> {
+    let ours = |is_put: bool| {
+        if is_put {
+            Ok(())
+        } else {
+            Err(ReclaimError::Overtaken)
+        }
+    };
+    object::several(marked.len(), |at| {
+        let (group, _) = marked[at];
+        match after.groups.get(&group) {
+            Some(stored) if !stored.is_put() => ours(put(sealer, group, stored, epoch)?),
+            // Put when it was made, since it may not be held.
+            _ => Ok(()),
+        }
+    })?;
+    if epoch.is_some() {
+        return Ok(());
+    }
+    // One after another: each is read again for it, and all together are more than may be held.
+    for (group, _) in marked {
+        let Some(stored) = after.groups.get_mut(group).filter(|stored| stored.is_put()) else {
+            continue;
+        };
+        let counted = put_without_epoch(sealer, *group, stored)?;
+        *stored = Arc::new(counted.ok_or(ReclaimError::Overtaken)?);
+    }
+    Ok(())
+}
+
+/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable before the next barrier.
+pub(crate) fn put(
+    sealer: &Sealer,
+    group: GroupId,
+    stored: &StoredMarks,
+    epoch: Option<Epoch>,
+) -> Result<bool> {
+    let name = names::marks(group, stored.revision);
+    let marks = Marks {
+        group,
+        epoch,
+        covers: stored.covers.clone(),
+        live: stored.live(sealer, group)?.into_owned(),
+    };
+    match sealer.put(&name, ObjectKind::Marks, &marks.to_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_already_exists() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once. `None`: the number is taken.
+fn put_without_epoch(sealer: &Sealer, group: GroupId, stored: &StoredMarks) -> Result<Option<StoredMarks>> {
+    let counted = StoredMarks {
+        revision: stored.revision.next(),
+        covers: stored.covers.clone(),
+        live: Some(stored.live(sealer, group)?.into_owned()),
+    };
+    let is_put = put(sealer, group, &counted, None)?;
+    Ok(is_put.then_some(StoredMarks {
+        live: None,
+        ..counted
+    }))
+}
