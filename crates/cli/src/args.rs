@@ -337,8 +337,8 @@ pub(crate) struct Assembling {
     /// Memory for that, in bytes, or with K, M or G at its end
     #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
     pub(crate) memory: u64,
-    /// Requests that are under way at once [default: 8, or two more than there are cores]: more are faster where the storage has
-    /// many disks or is far away
+    /// Requests that are under way at once [default: 8, or two more than there are cores if that is more]: more are faster where
+    /// the storage has many disks or is far away
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) requests: Option<u16>,
 }

@@ -1,8 +1,8 @@
-//! Layout repair among backups with the same bytes that are stored twice: whoever publishes a rewrite knows by their bytes whom it is for, so
-//! the one who made it goes by them as well, whether it has rewritten a backup's own trees or not.
+//! Layout repair among backups with the same bytes that are stored twice: a rewrite says by their bytes whom it is for, so the one who makes
+//! it takes none of them that has its bytes elsewhere.
 //!
-//! What must hold: who completes a rewrite, and sleeps while all that it was for is published, forgotten and pruned, puts no root in
-//! any place.
+//! What must hold: what is whole of the one does not go for what may be damaged of the other. Who completes a rewrite, and sleeps
+//! while all that it was for is published, forgotten and pruned, puts no root in any place.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -14,9 +14,10 @@ use common::reclaimer::Reclaimer;
 use common::scattered::{Scattered, hold, only, scattered};
 use common::sleeper::Sleeper;
 use common::{Asked, How, Process, assert_restores_bytes, assert_sound, back_up_stream, snapshot};
+use env::Storage as _;
 use format::manifest::StreamRoot;
 use format::session::ARCHIVAL_SERIES;
-use onefold::{Monitor, OptimizeReport, OptimizeRequest, ReaderSource, SessionId};
+use onefold::{Monitor, OptimizeReport, OptimizeRequest, ReadData, ReaderSource, SessionId, Store};
 
 const NAME: &str = "/image";
 const TWIN: &str = "/twin";
@@ -98,23 +99,22 @@ impl Twins {
     }
 }
 
-/// Nothing that the twin has is copied; it refers to the copies all the same, and what it had goes. What is committed for all has each
-/// content once.
+/// One with the same roots refers to the copies without being looked at, and what is committed for all has each content once. The twin stays as
+/// it is.
 #[test]
-fn a_twin_refers_to_the_copies() {
+fn a_twin_keeps_what_it_has() {
     let mut twins = Twins::new(31);
     let older = twins.newest();
     twins.series.back_up(&twins.machine);
-    let before = twins.streams(twins.twin);
+    let before = [twins.newest(), older, twins.twin].map(|id| twins.streams(id));
+    assert!(before[0] == before[1] && before[0] != before[2], "{before:?}");
     let (newest, done) = only(&twins.repair(&twins.machine));
     assert!(newest == twins.newest() && done.is_done, "{done:?}");
-    // All others of the series, and the twin.
-    assert_eq!(done.backups, 7, "{done:?}");
+    // All others of the series.
+    assert_eq!(done.backups, 6, "{done:?}");
     let now = [newest, older, twins.twin].map(|id| twins.streams(id));
-    assert!(
-        now[0] != before && now.iter().all(|one| *one == now[0]),
-        "{now:?}"
-    );
+    assert!(now[0] != before[0] && now[0] == now[1], "{now:?}");
+    assert_eq!(now[2], before[2]);
     let reclaimer = Reclaimer::new(twins.machine.beside(39));
     let list = reclaimer.manifests.list().unwrap();
     let mut rewrites = list
@@ -129,13 +129,52 @@ fn a_twin_refers_to_the_copies() {
     assert_nothing_unexplained(&twins.machine, "pruned");
 }
 
+/// What the series has is damaged, or gone, where repair leaves it; the twin is the last that is whole.
+#[test]
+fn a_twin_that_is_whole_stays_whole() {
+    for (seed, is_gone) in [(41, false), (43, true)] {
+        let twins = Twins::new(seed);
+        let machine = &twins.machine;
+        let when = format!("is gone: {is_gone}");
+        let of_first = format!("data/{:013}/", twins.series.made[0].0.get());
+        let objects = machine.storage.list("data").unwrap();
+        let first = objects
+            .iter()
+            .find(|object| object.name.as_str().starts_with(&of_first));
+        let name = &first.unwrap().name;
+        if is_gone {
+            machine.storage.delete(name).unwrap();
+        } else {
+            assert!(
+                machine
+                    .storage
+                    .damage(name, |bytes: &mut Vec<u8>| bytes[100] ^= 1)
+            );
+        }
+        let check = |store: &Store| store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        let found = check(&machine.open()).damaged_backups;
+        assert!(
+            found.contains(&twins.newest()) && !found.contains(&twins.twin),
+            "{when}: {found:?}"
+        );
+        let before = twins.streams(twins.twin);
+        let report = twins.repair(machine);
+        assert_eq!(twins.streams(twins.twin), before, "{when}: {report:?}");
+        machine.open().prune(&everything(), &Monitor::default()).unwrap();
+        let store = machine.open();
+        let twin = snapshot(&store, twins.twin);
+        assert_restores_bytes(&store, &twin, TWIN, &twins.series.bytes(), &when);
+    }
+}
+
 /// Who completes it has listed the rewrite, and sleeps until all is forgotten and gone.
 #[test]
 fn a_twin_gets_no_root_when_the_rewrite_is_gone() {
     let twins = Twins::new(32);
     let machine = &twins.machine;
-    let (maker, of_twin) = (machine.beside(33), snapshot(&machine.open(), twins.twin).series);
-    let sleeper = Sleeper::beside(&maker, machine.beside(34), of_twin, of_twin);
+    let maker = machine.beside(33);
+    let [of_newest, of_twin] = [twins.newest(), twins.twin].map(|id| snapshot(&machine.open(), id).series);
+    let sleeper = Sleeper::beside(&maker, machine.beside(34), of_newest, of_twin);
     let (newest, done) = only(&twins.repair(&maker));
     assert!(done.is_done, "{done:?}");
     forget(&machine.open(), newest);
@@ -147,24 +186,26 @@ fn a_twin_gets_no_root_when_the_rewrite_is_gone() {
     assert_nothing_unexplained(machine, "at the end");
 }
 
-/// Nothing was made of its streams, and it would get the newest's all the same.
+/// Nothing was made of its streams, and it would get the newest's all the same, for it has the same roots.
 #[test]
-fn nothing_is_rewritten_where_a_twin_is_held_meanwhile() {
-    let twins = Twins::new(36);
+fn nothing_is_rewritten_where_one_with_the_same_roots_is_held_meanwhile() {
+    let mut twins = Twins::new(36);
+    let older = twins.newest();
+    twins.series.back_up(&twins.machine);
     let (worker, other) = (twins.machine.beside(37), twins.machine.beside(38));
-    let (held, mut is_held) = (twins.twin, false);
+    let mut is_held = false;
     worker.watched.set_before(move |asked, name| {
         if asked == Asked::Put && name.starts_with("recipe/") && !is_held {
             is_held = true;
-            hold(&other, held);
+            hold(&other, older);
         }
     });
-    let before = [twins.newest(), twins.twin].map(|id| twins.streams(id));
+    let before = [twins.newest(), older].map(|id| twins.streams(id));
     let (_, done) = only(&twins.repair(&worker));
     assert!(!done.is_done, "{done:?}");
-    assert_eq!([twins.newest(), twins.twin].map(|id| twins.streams(id)), before);
+    assert_eq!([twins.newest(), older].map(|id| twins.streams(id)), before);
     // Held before it begins it is none of its business.
     assert!(only(&twins.repair(&twins.machine)).1.is_done);
-    assert_eq!(twins.streams(twins.twin), before[1]);
+    assert_eq!(twins.streams(older), before[1]);
     twins.assert_all(&[], "repaired");
 }

@@ -174,7 +174,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
     }
 
     /// The segment that holds the next byte, unopened, with where it begins in the stream; the walk goes on behind it.
-    /// Nodes above segments alone are read.
+    /// Nodes above segments alone are read. A walk by segments is by segments alone: none must have been opened by [`Self::next_up_to`].
     ///
     /// # Errors
     /// Every error of this crate that names a node.

@@ -9,10 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use container::{ContainerError, Containers};
 use env::StorageError;
 use format::frame::ObjectKind;
 use format::names;
-use format::reclaim::Removed;
+use format::reclaim::{ContainerSlots, Removed};
 use format::session::ARCHIVAL_SERIES;
 use format::session::Checkpoint;
 use session::{
@@ -273,21 +274,30 @@ fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch
             // The storage does not give it now, and may again: something on it may still stand.
             Err(_) => continue,
         };
-        let mut stands = false;
-        for slots in &list.slots {
-            let Some(ranges) = &slots.slots else { continue };
-            stands |= match context.containers.catalog(slots.container) {
-                Ok(view) => ranges
-                    .iter()
-                    .flat_map(|range| range.iter())
-                    .any(|slot| view.entry(slot).is_some()),
-                Err(container::ContainerError::Missing { .. }) => false,
-                Err(_) => true,
-            };
-        }
-        if !stands {
+        let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
+        // None is known, and they may be many.
+        let containers = context.containers;
+        let stand = object::several(in_part.len(), |at| {
+            Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
+        });
+        let Ok(stand) = stand;
+        if !stand.contains(&true) {
             epochs::delete(context.sealer, &name)?;
         }
     }
     Ok(())
+}
+
+/// Whether a slot of the list does, or may.
+fn still_stands(containers: &Containers, of: &ContainerSlots) -> bool {
+    match containers.catalog(of.container) {
+        Ok(view) => of
+            .slots
+            .iter()
+            .flatten()
+            .flat_map(|range| range.iter())
+            .any(|slot| view.entry(slot).is_some()),
+        Err(ContainerError::Missing { .. }) => false,
+        Err(_) => true,
+    }
 }

@@ -34,6 +34,9 @@ use crate::send::{Sender as Sending, Sink};
 /// the time of one.
 const REQUESTS: usize = 8;
 
+/// Catalogs that more of them read would leave the cache before they are planned with.
+const SCOUTS_MAX: usize = 32;
+
 /// How a restore uses the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AssembleOptions {
@@ -45,6 +48,8 @@ pub struct AssembleOptions {
     pub workers: usize,
     /// Threads that read recipes ahead of the planner. With none it waits for each request.
     pub scouts: usize,
+    /// Threads that make small files, at least 2: they wait for the file system as often as for a core.
+    pub finishers: usize,
 }
 
 impl AssembleOptions {
@@ -56,16 +61,18 @@ impl AssembleOptions {
             assembly: Assembly::LookAhead,
             // So that some wait for the disk while the others compute.
             workers: REQUESTS.max(cores + 2),
-            scouts: REQUESTS,
+            scouts: REQUESTS.max(cores + 2).min(SCOUTS_MAX),
+            finishers: cores + 2,
         }
     }
 
-    /// With so many requests under way at once: of regions, and as many for recipes and catalogs.
+    /// With so many requests under way at once: of regions, and as many for recipes and catalogs, but no more than bring what is held
+    /// until it is planned.
     #[must_use]
     pub fn with_requests(self, requests: usize) -> Self {
         Self {
             workers: requests,
-            scouts: requests,
+            scouts: requests.min(SCOUTS_MAX),
             ..self
         }
     }

@@ -83,6 +83,14 @@ pub(crate) struct SegmentPart {
 }
 
 impl Part {
+    /// The bytes of stream that it brings references of.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Segment(part) => part.bytes.len,
+            Self::Failed(_) => 0,
+        }
+    }
+
     /// Its references.
     pub(crate) fn open(self, nodes: &NodeCache) -> Opened {
         match self {
@@ -149,7 +157,11 @@ impl<'a> Parts<'a> {
     fn step_over(&mut self, error: RecipeError) -> Part {
         let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
         let len = lost.saturating_sub(self.at);
-        let error = lost_or_over(len, error);
+        let error = match error {
+            // Who asks for it has not looked at what the stream is.
+            RecipeError::OutOfStream { .. } => error.into(),
+            error => lost_or_over(len, error),
+        };
         self.has_failed = !matches!(error, RestoreError::LostPart { .. });
         (self.walker, self.at) = (None, lost);
         Part::Failed(error)

@@ -2,13 +2,13 @@
 //!
 //! To open a segment takes its node and the catalogs of all containers that it names, and each is a request that is waited for: a
 //! seek of a disk, or a round trip. One thread would wait for one after another, and the disks for it. How many segments are opened that nobody has
-//! asked for yet is bounded, and so is their memory (INV-7): of each its references, some hundred bytes for each chunk.
+//! asked for yet is bounded, and how many bytes of the stream they are, and so is their memory (INV-7): of each its references, 80 bytes for each chunk.
 //!
 //! What must hold: what comes, and in which order, is what [`crate::references()`] gives in one thread. Who has enough drops the
 //! receiving end, and the threads end with what they are at.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -21,19 +21,61 @@ use crate::references::{Opened, Part, Parts, SegmentPart, one_by_one};
 
 /// Opened segments that wait, for each thread.
 const AHEAD_OF_EACH: usize = 2;
+/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the shortest that a store may have, five MiB of
+/// references.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Where the segment that comes next will be.
-type Coming = Receiver<Opened>;
+/// Where the segment that comes next will be, and its bytes.
+type Coming = (Receiver<Opened>, u64);
 
 /// A segment, and who waits for it.
 type Job = (SegmentPart, Sender<Opened>);
 
-/// Tells when it goes: what is still to be opened is for nobody.
-struct Waiting(Arc<AtomicBool>);
+/// Bytes of the stream that were handed out and not taken.
+#[derive(Default)]
+struct Ahead {
+    bytes: Mutex<u64>,
+    taken: Condvar,
+    /// What is still to be opened is for nobody.
+    is_over: AtomicBool,
+}
 
-impl Drop for Waiting {
+impl Ahead {
+    fn bytes(&self) -> MutexGuard<'_, u64> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many more may be handed out; `false` when nobody wants them.
+    fn hand_out(&self, len: u64) -> bool {
+        let mut bytes = self.bytes();
+        let is_full = |bytes: u64| bytes > 0 && bytes.saturating_add(len) > AHEAD_BYTES_MAX;
+        while is_full(*bytes) && !self.is_over() {
+            bytes = self.taken.wait(bytes).unwrap_or_else(PoisonError::into_inner);
+        }
+        *bytes = bytes.saturating_add(len);
+        !self.is_over()
+    }
+
+    fn take(&self, len: u64) {
+        let mut bytes = self.bytes();
+        *bytes = bytes.saturating_sub(len);
+        self.taken.notify_one();
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Who takes what is ahead; when it goes it is over.
+struct Taking(Arc<Ahead>);
+
+impl Drop for Taking {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        // Under the lock, or who is about to wait would miss it.
+        let _bytes = self.0.bytes();
+        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.taken.notify_one();
     }
 }
 
@@ -50,13 +92,13 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
 ) -> Box<dyn Iterator<Item = Result<Reference, RestoreError>> + Send + 'scope> {
     let (jobs_tx, jobs_rx) = unbounded::<Job>();
     let (order_tx, order_rx) = bounded::<Coming>(AHEAD_OF_EACH * threads);
-    let is_over = Arc::new(AtomicBool::new(false));
+    let ahead = Arc::new(Ahead::default());
     let spawn = |name: String| thread::Builder::new().name(name);
     let scouts = (0..threads).filter(|number| {
-        let (jobs, is_over) = (jobs_rx.clone(), Arc::clone(&is_over));
+        let (jobs, ahead) = (jobs_rx.clone(), Arc::clone(&ahead));
         let scout = move || {
             for (part, waiting) in jobs {
-                if is_over.load(Ordering::Relaxed) {
+                if ahead.is_over() {
                     return;
                 }
                 // Fails only where it is over meanwhile.
@@ -69,25 +111,30 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
     });
     let is_scouted = scouts.count() > 0;
     drop(jobs_rx);
-    let lead = move || lead(Parts::new(nodes, root, ranges), &order_tx, &jobs_tx);
+    let taking = Taking(Arc::clone(&ahead));
+    let lead = move || lead(Parts::new(nodes, root, ranges), &ahead, &order_tx, &jobs_tx);
     if !is_scouted || spawn("scouts".to_owned()).spawn_scoped(scope, lead).is_err() {
         return Box::new(crate::references(nodes, root, ranges));
     }
-    let waiting = Waiting(is_over);
-    let opened = order_rx.into_iter().map(move |coming| {
-        let _waiting = &waiting;
-        coming.recv().unwrap_or(Err(RestoreError::Internal(
+    let opened = order_rx.into_iter().map(move |(coming, len)| {
+        let opened = coming.recv().unwrap_or(Err(RestoreError::Internal(
             "a thread that opens segments has ended before its segment was opened",
-        )))
+        )));
+        taking.0.take(len);
+        opened
     });
     Box::new(one_by_one(opened))
 }
 
 /// Hands the parts out, until there are no more or nobody wants them.
-fn lead(parts: Parts<'_>, order: &Sender<Coming>, jobs: &Sender<Job>) {
+fn lead(parts: Parts<'_>, ahead: &Ahead, order: &Sender<Coming>, jobs: &Sender<Job>) {
     for part in parts {
+        let len = part.len();
+        if !ahead.hand_out(len) {
+            return;
+        }
         let (waiting, coming) = bounded(1);
-        if order.send(coming).is_err() {
+        if order.send((coming, len)).is_err() {
             return;
         }
         // The other end is there: of the one it was just put into the queue, and scouts end after this.

@@ -6,7 +6,7 @@ use std::thread;
 use env::{Entropy, SeededEntropy};
 use format::names;
 use proptest::prelude::*;
-use recipe::NodeCache;
+use recipe::{NodeCache, RecipeError};
 use types::{ByteRange, ContainerKind, Generation};
 
 use crate::RestoreError;
@@ -68,6 +68,47 @@ proptest! {
         };
         let all: u64 = references(&nodes, &root, &ranges).map(len).sum();
         prop_assert_eq!(all, ranges.iter().map(|range| range.len).sum::<u64>());
+    }
+}
+
+/// They are not stepped over, as what is damaged is: nothing of it is lost.
+#[test]
+fn a_range_beyond_the_stream_is_refused() {
+    let containers = containers();
+    let root = store(&containers, 0, &stream());
+    let nodes = NodeCache::new(containers, 1 << 20);
+    for (offset, len) in [(5000, root.len), (root.len, 1), (u64::MAX, 2)] {
+        let ranges = [ByteRange { offset, len }];
+        for threads in [0, 2] {
+            let told: Vec<_> =
+                thread::scope(|scope| references_by(scope, threads, &nodes, &root, &ranges).collect());
+            let is_refused = matches!(
+                told[..],
+                [Err(RestoreError::Recipe(RecipeError::OutOfStream { .. }))]
+            );
+            assert!(is_refused, "{told:?}");
+        }
+    }
+}
+
+/// Whole, and in parts; a root that is a segment, and one of nothing.
+#[test]
+fn short_streams_come_as_they_are() {
+    let containers = containers();
+    for (number, bytes) in [(0, 1_usize), (10, 999), (20, 3 * CHUNK_BYTES + 1)] {
+        let root = store(&containers, number, &stream()[..bytes]);
+        let nodes = NodeCache::new(containers.clone(), 1 << 20);
+        for (begin, end) in [(0, bytes), (0, 0), (bytes / 2, bytes), (bytes, bytes)] {
+            let ranges = [ByteRange {
+                offset: begin as u64,
+                len: (end - begin) as u64,
+            }];
+            let len = thread::scope(|scope| {
+                let each = references_by(scope, 2, &nodes, &root, &ranges);
+                each.map(|one| one.unwrap().len).sum::<u64>()
+            });
+            assert_eq!(len, ranges[0].len);
+        }
     }
 }
 

@@ -223,6 +223,7 @@ fn options(budget_bytes: u64, assembly: Assembly, workers: usize) -> AssembleOpt
         assembly,
         workers,
         scouts: 0,
+        finishers: 2,
     }
 }
 

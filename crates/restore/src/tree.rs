@@ -25,7 +25,7 @@ use crate::send::Sink;
 use links::WaitingLinks;
 use streamed::{Streamed, file_len};
 
-/// Threads that make small files, at least: they wait for the file system as often as for a core.
+/// Threads that make small files, at least.
 const FINISHERS_MIN: usize = 2;
 
 /// An entry that was not restored as it was.
@@ -99,7 +99,7 @@ pub fn restore_tree(
     let restorer = Restorer::new(target, options)?;
     let tally = Tally::default();
     thread::scope(|scope| {
-        let threads = assembling.workers.max(FINISHERS_MIN);
+        let threads = assembling.finishers.max(FINISHERS_MIN);
         let small = Finishers::start(scope, threads, &tally, counters)?;
         let mut sink = TreeSink {
             listing: ListingReader::new(bytes),

@@ -137,6 +137,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
             assembly,
             workers: 1,
             scouts: 0,
+            finishers: 2,
         };
         let monitor = Monitor::default();
         let stats = store.dump(snapshot, None, &mut Nowhere, assembling, &monitor);

@@ -25,7 +25,9 @@ use crate::error::{ReclaimError, Result};
 use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
 use crate::prune::Context;
-use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, streams_of};
+use crate::rewrite::{
+    self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, Twinless, streams_of,
+};
 
 use choose::{Budget, Need, choose};
 use needs::{Needed, Needs};
@@ -222,8 +224,8 @@ fn write(
     Ok(Some((Rewrite { backup, parents, now }, found)))
 }
 
-/// The backups with what is made of their streams: the first, whose layout is repaired, and then the others. Nothing is made of one that has the
-/// bytes of what was made before, wherever it has them: it gets those.
+/// The backups with what is made of their streams: the first, whose layout is repaired, and then the others. Nothing is made of one that had the
+/// same roots as one before: it gets what was made of those.
 fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry]) -> Result<Vec<Parent>> {
     let mut parents: Vec<Parent> = Vec::with_capacity(all.len());
     let mut streams = Vec::new();
@@ -237,7 +239,7 @@ fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry])
             trees.of = entry.session();
             match made_of(trees, backup) {
                 Ok(changed) => made = changed,
-                // It keeps what it has, as a held one does, but where others come that have its bytes.
+                // It keeps what it has, as a held one does.
                 Err(ReclaimError::NotRepaired { backup, source })
                     if !parents.is_empty() && source.is_gone() =>
                 {
@@ -277,7 +279,7 @@ fn made_of(trees: &mut Trees<'_, '_>, backup: &Backup) -> Result<Vec<StreamRoot>
 }
 
 /// The backup that is due, and the others that may refer to what it needs, the newest first: as many as one manifest has room for
-/// the streams of. None where it is not due any more.
+/// the streams of, but none that has the bytes of another elsewhere. None where it is not due any more.
 fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
     let is_free = |entry: &&ManifestEntry| {
         let free =
@@ -291,18 +293,25 @@ fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
     if !is_due {
         return Vec::new();
     }
-    let streams = |id: &SessionId| {
-        let backup = list.get(*id).and_then(ManifestEntry::backup);
+    let streams = |entry: &ManifestEntry| {
+        let backup = entry.backup();
         backup.map_or(0, |backup| backup.streams.len())
     };
-    let others = list.backups().rev().filter(is_free).map(ManifestEntry::session);
-    let mut room = STREAMS_MAX - streams(&due.backup).min(STREAMS_MAX);
-    let others = others.filter(|id| *id != due.backup).take_while(|id| {
-        let (is_room, left) = (streams(id) <= room, room.saturating_sub(streams(id)));
+    let mut twinless = Twinless::default();
+    let due_entry = newest.into_iter();
+    let others = list.backups().rev().filter(is_free);
+    let others = others.filter(|entry| entry.session() != due.backup);
+    let mut room = STREAMS_MAX;
+    let each = due_entry.chain(others).filter(|entry| {
+        let backup = entry.backup();
+        backup.is_some_and(|backup| twinless.add(&backup.streams))
+    });
+    let each = each.take_while(|entry| {
+        let (is_room, left) = (streams(entry) <= room, room.saturating_sub(streams(entry)));
         room = left;
         is_room
     });
-    std::iter::once(due.backup).chain(others).collect()
+    each.map(ManifestEntry::session).collect()
 }
 
 /// The container that has the slots of one now.

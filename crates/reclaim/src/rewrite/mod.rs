@@ -11,6 +11,7 @@
 mod copies;
 mod nodes;
 mod targets;
+mod twins;
 
 use format::manifest::{Backup, SeriesName};
 use format::names;
@@ -25,6 +26,7 @@ use crate::prune::Context;
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use nodes::NodeWriter;
 pub(crate) use targets::{Parent, Rewrite, streams_of};
+pub(crate) use twins::Twinless;
 
 use targets::{Target, Targets};
 

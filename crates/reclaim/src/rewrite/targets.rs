@@ -15,6 +15,8 @@ use types::{SeriesId, SessionId, UnixNanos};
 use crate::error::Result;
 use crate::prune::Context;
 
+use super::twins::known;
+
 /// A rewrite that is stored, and not committed.
 pub(crate) struct Rewrite {
     /// As the session commits it, but for its streams: those are what was made of the parents'.
@@ -77,15 +79,19 @@ impl Rewrite {
     }
 
     /// What the session commits, and whom it is for, when those that are held stay as they are. Nothing, where the first is one, or
-    /// where one would get what was made of another's streams: who completes it cannot tell that it is held.
+    /// where one would get what was made of another's streams: who completes it cannot tell that it is held. Nor where any would get
+    /// what was made of other roots than its own, which may be damaged: those that would are mostly left out before ([`super::Twinless`]).
     pub(super) fn without(
         mut self,
         session: SessionId,
         held: &BTreeSet<SessionId>,
     ) -> Option<(Backup, Vec<Target>)> {
         let first = self.parents.first()?.of;
-        let made = self.parents.iter().filter(|parent| !held.contains(&parent.of));
-        self.backup.streams = made.flat_map(|parent| parent.made.iter().cloned()).collect();
+        let is_made = |parent: &&Parent| !held.contains(&parent.of) && !parent.made.is_empty();
+        let made: Vec<&Parent> = self.parents.iter().filter(is_made).collect();
+        let of_made = made.iter().flat_map(|parent| parent.made.iter().cloned());
+        self.backup.streams = of_made.collect();
+        let sources: Vec<&StreamRoot> = made.iter().flat_map(|parent| &parent.from).collect();
         let rewrite = Committed {
             session,
             backup: &self.backup,
@@ -96,7 +102,13 @@ impl Rewrite {
         let all: Vec<Target> = all.collect();
         let is_first = all.first().is_some_and(|target| target.of == first);
         let is_any_held = all.iter().any(|target| held.contains(&target.of));
-        (is_first && !is_any_held).then_some((self.backup, all))
+        let is_own = |target: &Target| {
+            let at = place_of(session, &self.backup.streams, &target.from);
+            let from = at.and_then(|at| sources.get(at..at + target.from.len()));
+            from.is_some_and(|from| from.iter().copied().eq(&target.from))
+        };
+        let is_each_own = all.iter().all(is_own);
+        (is_first && !is_any_held && is_each_own).then_some((self.backup, all))
     }
 }
 
@@ -138,11 +150,16 @@ pub(crate) fn streams_of<'a>(
     all: &'a [StreamRoot],
     from: &[StreamRoot],
 ) -> Option<&'a [StreamRoot]> {
-    let known = |root: &StreamRoot| (root.role, root.level, root.fingerprint, root.len);
+    let at = place_of(session, all, from)?;
+    all.get(at..at + from.len())
+}
+
+/// Where they begin.
+fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoot]) -> Option<usize> {
     let is_equal = |some: &[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
     let is_new = |root: &StreamRoot| root.location.container.session == session;
     let mut each = all.windows(from.len().max(1));
-    each.find(|some| is_equal(some) && some.iter().any(is_new))
+    each.position(|some| is_equal(some) && some.iter().any(is_new))
 }
 
 /// The backups that a committed rewrite is for, but those that are forgotten.

@@ -38,7 +38,15 @@ impl Disks {
         stripe_bytes: 512 << 10,
     };
 
-    /// One of them.
+    /// So many disks that few requests meet at one, and slow: for storage that is far away.
+    pub(in crate::reproduce) const FAR: Self = Self {
+        count: 256,
+        seek: Duration::from_millis(30),
+        bytes_a_second: 100_000_000,
+        stripe_bytes: 1 << 20,
+    };
+
+    /// One of the paper's.
     pub(in crate::reproduce) const ONE: Self = Self {
         count: 1,
         ..Self::PAPERS

@@ -10,6 +10,7 @@ mod data;
 mod expiry;
 mod form;
 mod look_ups;
+mod requests;
 mod restores;
 mod savings;
 mod weeks;

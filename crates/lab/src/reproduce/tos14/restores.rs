@@ -6,7 +6,7 @@ use onefold::{AssembleOptions, AssembleStats};
 
 use super::data::data_bytes;
 use super::weeks::{REPAIR_PERCENTS, Stores, data_words};
-use super::{Size, cores, median, megabytes_a_second, mib, number, setup, sg1, share};
+use super::{Size, cores, median, megabytes_a_second, mib, number, requests, setup, sg1, share};
 use crate::error::LabError;
 use crate::reproduce::stores::array::Disks;
 use crate::reproduce::stores::engine::Engine;
@@ -48,7 +48,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
     let restored = (size.weeks.1 as usize).div_ceil(size.restored_every) + RUNS;
     // Twice with two layouts and once with each that is repaired; and the newest of each from all kinds of disks with heads.
     let repaired = REPAIR_PERCENTS.len();
-    each * ((4 + repaired) * restored + (2 + repaired) * HEADS.len()) as u64
+    each * ((4 + repaired) * restored + (2 + repaired) * HEADS.len() + requests::RESTORES) as u64
 }
 
 /// Restores backups of both stores, with the default threads and with one.
@@ -87,7 +87,8 @@ pub(super) fn run(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(),
         stores,
         [conventional, &conventional_one],
         [hybrid, &hybrid_one],
-    ))
+    ))?;
+    requests::run(size, stores, run)
 }
 
 fn restore_all(

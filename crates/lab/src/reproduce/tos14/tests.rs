@@ -59,6 +59,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
             "figure-7",
             "figure-6",
             "figure-8",
+            "requests",
             "figure-10",
             "figure-9"
         ]
