@@ -30,7 +30,7 @@ pub(super) const PAPER: Paper = Paper {
             Transactions on Storage 11(1), 2014",
     extents: [
         "`--full`: 78 weeks; images of 8 GB as in the paper for SG5 and GP in figure 4 and for table III, of 4 GB for figures 5 to 8 and 10, of 500 MB for the rest of \
-         figure 4 and for figure 9; 16 series of GP, 20 machines; about an hour on two cores, within 12 GiB of memory and 50 of disk.",
+         figure 4 and for figure 9; 16 series of GP, 20 machines; an hour and a half on two cores, within 12 GiB of memory and 50 of disk.",
         "Images of 500 MB and 26 weeks for figures 5 to 8 and 10 and table III, of 125 MB for figures 4 (52 weeks) and 9 (39): minutes on two \
          cores, within 3 GiB of memory and of disk. `--full` measures larger ones.",
     ],
