@@ -21,8 +21,8 @@ use crate::references::{Opened, Part, Parts, SegmentPart, one_by_one};
 
 /// Opened segments that wait, for each thread.
 const AHEAD_OF_EACH: usize = 2;
-/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the shortest that a store may have, five MiB of
-/// references.
+/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the shortest average that a store may have, five MiB
+/// of references.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Where the segment that comes next will be, and its bytes.
@@ -142,5 +142,50 @@ fn lead(parts: Parts<'_>, ahead: &Ahead, order: &Sender<Coming>, jobs: &Sender<J
             Part::Segment(part) => drop(jobs.send((part, waiting))),
             Part::Failed(error) => drop(waiting.send(Err(error))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Asks on a thread of its own for so many more, when as many are ahead as may be.
+    fn while_full(then: impl FnOnce(Taking)) -> bool {
+        let taking = Taking(Arc::default());
+        assert!(taking.0.hand_out(AHEAD_BYTES_MAX));
+        let (ahead, (answer, answered)) = (Arc::clone(&taking.0), channel());
+        thread::scope(|scope| {
+            scope.spawn(move || answer.send(ahead.hand_out(1)).unwrap());
+            // It never answers before, so that this cannot fail by chance.
+            assert!(answered.recv_timeout(Duration::from_millis(50)).is_err());
+            then(taking);
+            answered.recv().unwrap()
+        })
+    }
+
+    #[test]
+    fn so_many_bytes_are_ahead_at_most() {
+        let mut kept = None;
+        assert!(while_full(|taking| {
+            taking.0.take(1);
+            kept = Some(taking);
+        }));
+        assert_eq!(*kept.unwrap().0.bytes(), AHEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn who_waits_is_told_that_it_is_over() {
+        assert!(!while_full(drop));
+    }
+
+    #[test]
+    fn one_that_is_longer_goes_alone() {
+        let ahead = Ahead::default();
+        assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
+        ahead.take(AHEAD_BYTES_MAX + 1);
+        assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
     }
 }
