@@ -13,6 +13,7 @@ use format::container::{
     Body, CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
     HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_trailer,
 };
+use format::node::Node;
 use format::wire;
 use types::{ContainerId, Fingerprint, Generation, Level, RegionIndex, Slot};
 
@@ -51,6 +52,19 @@ impl PendingEntry {
             level,
             logical_len: u64::from(len),
         }
+    }
+
+    /// The entry of a node, which is encoded to the end of its region's plain bytes; `None`: it is longer than an entry can say.
+    #[must_use]
+    pub fn node(fingerprint: Fingerprint, node: &Node, plain: &mut Vec<u8>) -> Option<Self> {
+        let before = plain.len();
+        node.encode(plain);
+        Some(Self {
+            fingerprint,
+            len: u32::try_from(plain.len() - before).ok()?,
+            level: node.level,
+            logical_len: node.logical_len,
+        })
     }
 
     fn at(self, slot: Slot) -> CatalogEntry {

@@ -232,16 +232,9 @@ impl<'a> Builders<'a> {
             container: builder.id(),
             slot,
         };
-        let before = self.node_plain.len();
-        node.encode(&mut self.node_plain);
-        let len = u32::try_from(self.node_plain.len() - before)
-            .map_err(|_| IngestError::TooLarge("a node cannot be 4 GiB long"))?;
-        self.node_entries.push(PendingEntry {
-            fingerprint: *fingerprint,
-            len,
-            level: node.level,
-            logical_len: node.logical_len,
-        });
+        let entry = PendingEntry::node(*fingerprint, node, &mut self.node_plain);
+        self.node_entries
+            .push(entry.ok_or(IngestError::TooLarge("a node cannot be 4 GiB long"))?);
         let known = KnownNode {
             location,
             containers_max: node.containers_max,

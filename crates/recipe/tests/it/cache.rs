@@ -74,13 +74,7 @@ impl NodeSink for Nodes {
             u32::try_from(self.entries.len()).unwrap(),
         );
         let mut bytes = Vec::new();
-        node.encode(&mut bytes);
-        let entry = PendingEntry {
-            fingerprint: *fingerprint,
-            len: u32::try_from(bytes.len()).unwrap(),
-            level: node.level,
-            logical_len: node.logical_len,
-        };
+        let entry = PendingEntry::node(*fingerprint, node, &mut bytes).unwrap();
         self.entries.push((entry, bytes));
         let known = KnownNode {
             location,

@@ -73,14 +73,8 @@ impl<'a> NodeWriter<'a> {
             container: open.id(),
             slot,
         };
-        let before = self.plain.len();
-        node.encode(&mut self.plain);
-        self.entries.push(PendingEntry {
-            fingerprint: *fingerprint,
-            len: u32::try_from(self.plain.len() - before).map_err(|_| too_large())?,
-            level: node.level,
-            logical_len: node.logical_len,
-        });
+        let entry = PendingEntry::node(*fingerprint, node, &mut self.plain);
+        self.entries.push(entry.ok_or_else(too_large)?);
         Ok(at)
     }
 
