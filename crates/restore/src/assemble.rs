@@ -56,14 +56,16 @@ impl AssembleOptions {
     /// The defaults for a machine with `cores` processor cores.
     #[must_use]
     pub fn for_cores(cores: usize) -> Self {
-        Self {
+        let threads = cores + 2;
+        let options = Self {
             budget_bytes: 96 << 20,
             assembly: Assembly::LookAhead,
-            // So that some wait for the disk while the others compute.
-            workers: REQUESTS.max(cores + 2),
-            scouts: REQUESTS.max(cores + 2).min(SCOUTS_MAX),
-            finishers: cores + 2,
-        }
+            workers: threads,
+            scouts: threads,
+            finishers: threads,
+        };
+        // So that some wait for the disk while the others compute.
+        options.with_requests(REQUESTS.max(threads))
     }
 
     /// With so many requests under way at once: of regions, and as many for recipes and catalogs, but no more than bring what is held
