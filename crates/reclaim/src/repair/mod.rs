@@ -26,7 +26,7 @@ use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
 use crate::prune::Context;
 use crate::rewrite::{
-    self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, Twinless, streams_of,
+    self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, Twinless, place_of,
 };
 
 use choose::{Budget, Need, choose};
@@ -232,7 +232,7 @@ fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry])
     for entry in all {
         let Some(backup) = entry.backup() else { continue };
         let mut made = Vec::new();
-        if streams_of(session, &streams, &backup.streams).is_some() {
+        if place_of(session, &streams, &backup.streams).is_some() {
             let bytes = backup.streams.iter().map(|stream| stream.len).sum();
             trees.progress.add_done(bytes);
         } else {

@@ -25,7 +25,7 @@ use crate::prune::Context;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use nodes::NodeWriter;
-pub(crate) use targets::{Parent, Rewrite, streams_of};
+pub(crate) use targets::{Parent, Rewrite, place_of};
 pub(crate) use twins::Twinless;
 
 use targets::{Target, Targets};

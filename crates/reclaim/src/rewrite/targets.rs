@@ -2,8 +2,8 @@
 //!
 //! What must hold: all who publish a rewrite mean the same backups, or one could let go of it while another is yet to put a root of
 //! it somewhere. So nothing counts but what its commit says: its parents, in the revisions that it names, and its streams. Who made it
-//! asks [`target`] as who completes it does: a backup may get what was made of another's streams, whether something was made of
-//! its own or not. And whoever gets anything gets a root that none had before, or roots that were replaced could come back, and be taken
+//! asks [`target`] as who completes it does. A backup may get what was made of another's streams, where both have the same roots, and no other's
+//! ([`Rewrite::without`]). And whoever gets anything gets a root that none had before, or roots that were replaced could come back, and be taken
 //! for those that were read.
 
 use std::collections::BTreeSet;
@@ -99,15 +99,17 @@ impl Rewrite {
         };
         let each = self.parents.iter();
         let all = each.filter_map(|parent| target(&rewrite, (parent.series, parent.of), &parent.from));
-        let all: Vec<Target> = all.collect();
+        let (places, all): (Vec<usize>, Vec<Target>) = all.unzip();
         let is_first = all.first().is_some_and(|target| target.of == first);
         let is_any_held = all.iter().any(|target| held.contains(&target.of));
-        let is_own = |target: &Target| {
-            let at = place_of(session, &self.backup.streams, &target.from);
-            let from = at.and_then(|at| sources.get(at..at + target.from.len()));
-            from.is_some_and(|from| from.iter().copied().eq(&target.from))
+        let is_own = |(at, target): (&usize, &Target)| {
+            sources[*at..]
+                .iter()
+                .copied()
+                .take(target.from.len())
+                .eq(&target.from)
         };
-        let is_each_own = all.iter().all(is_own);
+        let is_each_own = places.iter().zip(&all).all(is_own);
         (is_first && !is_any_held && is_each_own).then_some((self.backup, all))
     }
 }
@@ -120,19 +122,20 @@ struct Committed<'a> {
     repaired: Option<SessionId>,
 }
 
-/// What becomes of one of the backups that a rewrite may be for, which had these streams; `None`: it is not for that one.
+/// What becomes of one of the backups that a rewrite may be for, which had these streams, and where what it gets begins among the rewrite's; `None`:
+/// it is not for that one.
 fn target(
     rewrite: &Committed<'_>,
     (series, of): (SeriesId, SessionId),
     from: &[StreamRoot],
-) -> Option<Target> {
+) -> Option<(usize, Target)> {
     let to = rewrite.backup;
-    let streams = streams_of(rewrite.session, &to.streams, from)?;
-    Some(Target {
+    let at = place_of(rewrite.session, &to.streams, from)?;
+    let target = Target {
         series,
         of,
         from: from.to_vec(),
-        streams: streams.to_vec(),
+        streams: to.streams[at..at + from.len()].to_vec(),
         next: to.next,
         rewritten: match (to.rewritten, to.next) {
             (Some(bytes), _) if rewrite.repaired == Some(of) => Some(bytes),
@@ -140,22 +143,13 @@ fn target(
             (_, None) => Some(0),
             (_, Some(_)) => None,
         },
-    })
+    };
+    Some((at, target))
 }
 
-/// Those of a rewrite's streams that stand for a backup's: the first that have their fingerprints, so that they have its bytes, whichever they
-/// were made for, and a root that the rewrite has put.
-pub(crate) fn streams_of<'a>(
-    session: SessionId,
-    all: &'a [StreamRoot],
-    from: &[StreamRoot],
-) -> Option<&'a [StreamRoot]> {
-    let at = place_of(session, all, from)?;
-    all.get(at..at + from.len())
-}
-
-/// Where they begin.
-fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoot]) -> Option<usize> {
+/// Where among a rewrite's streams those begin that stand for a backup's: the first that have their fingerprints, so that they have its bytes, and a
+/// root that the rewrite has put.
+pub(crate) fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoot]) -> Option<usize> {
     let is_equal = |some: &[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
     let is_new = |root: &StreamRoot| root.location.container.session == session;
     let mut each = all.windows(from.len().max(1));
@@ -203,7 +197,8 @@ pub(super) fn of_committed(
             Err(error) => return Err(error.into()),
         };
         let from = crate::condemn::backup_of(&read.manifest).map_or(&[][..], |backup| &backup.streams);
-        targets.all.extend(target(&committed, (entry.series(), of), from));
+        let target = target(&committed, (entry.series(), of), from);
+        targets.all.extend(target.map(|(_, target)| target));
     }
     Ok(targets)
 }

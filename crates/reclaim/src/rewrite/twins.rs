@@ -24,22 +24,18 @@ impl<'a> Twinless<'a> {
         let Some(first) = streams.first() else {
             return true;
         };
-        let of = |map: &HashMap<_, Vec<&'a [StreamRoot]>>, root: &StreamRoot| {
-            map.get(&root.fingerprint).cloned().unwrap_or_default()
-        };
-        let alike = of(&self.all, first);
-        if alike.contains(&streams) {
+        if of(&self.all, first).contains(&streams) {
             return true;
         }
-        let would_get = of(&self.from, first)
-            .iter()
-            .any(|from| is_elsewhere(streams, from));
-        let would_give = (0..streams.len()).any(|at| {
-            of(&self.all, &streams[at])
-                .iter()
-                .any(|all| is_elsewhere(all, &streams[at..]))
-        });
-        if would_get || would_give {
+        let mut those = of(&self.from, first).iter();
+        let would_get = those.any(|from| is_elsewhere(streams, from));
+        let would_give = || {
+            (0..streams.len()).any(|at| {
+                let mut those = of(&self.all, &streams[at]).iter();
+                those.any(|all| is_elsewhere(all, &streams[at..]))
+            })
+        };
+        if would_get || would_give() {
             return false;
         }
         for at in 0..streams.len() {
@@ -49,6 +45,14 @@ impl<'a> Twinless<'a> {
         self.all.entry(first.fingerprint).or_default().push(streams);
         true
     }
+}
+
+/// Those that begin as this stream does.
+fn of<'m, 'a>(
+    map: &'m HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
+    root: &StreamRoot,
+) -> &'m [&'a [StreamRoot]] {
+    map.get(&root.fingerprint).map_or(&[], Vec::as_slice)
 }
 
 /// Whether these have the bytes of what others begin with, and lie elsewhere.
