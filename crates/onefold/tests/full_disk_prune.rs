@@ -8,15 +8,16 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use common::beside::dump;
 use common::pruning::{
     Stage, assert_nothing_unexplained, assert_stages, everything, forget, impatient, prune,
     prune_after_crash, try_forget,
 };
 use common::{
-    How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot, tiny,
+    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot, tiny,
 };
-use env::Storage;
 use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage, OpKind};
+use env::{Clock, Storage};
 use format::names;
 use onefold::{
     Error, Filter, ForgetRequest, ForgetWhat, GroupBy, Limit, Monitor, Period, Policy, ReadData, Rule,
@@ -332,4 +333,43 @@ fn without_a_reserve_a_full_disk_is_an_error_that_says_so() {
     fixture.assert_whole(&process, "full");
     fixture.assert_settles(&process, false, "full");
     assert_eq!(reserve(&process), None, "nobody makes one that was not asked for");
+}
+
+/// The disk fills up when an epoch was announced: a reader cannot answer it, and prune cannot even say that it lives. It gives
+/// up the reserve, by which the reader can.
+#[test]
+fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
+    let fixture = Fixture::forgotten(67);
+    let process = fixture.copy(0);
+    let reader = process.beside(9300);
+    let (id, _, bytes) = &fixture.kept[0];
+    let full = process.storage.handle();
+    process.watched.set_before(move |asked, name| {
+        // The barrier behind the list: what comes next finds no room.
+        if asked == Asked::Other && name.starts_with("condemned/") {
+            fill(&full);
+        }
+    });
+    let mut report = None;
+    let began = process.clock.monotonic();
+    let read = dump(&reader.open(), *id, || {
+        report = Some(
+            process
+                .open()
+                .prune(&everything(), &Monitor::default())
+                .unwrap()
+                .0,
+        );
+    });
+    assert!(read == *bytes);
+    let waited = process.clock.monotonic() - began;
+    assert!(waited < everything().answer_within / 10, "{waited:?}");
+    let report = report.unwrap();
+    assert!(
+        report.sessions_expired.is_empty() && report.bytes_freed() > 30 << 10,
+        "{report:?}"
+    );
+    process.watched.clear_before();
+    fixture.assert_whole(&process, "full");
+    fixture.assert_settles(&process, true, "full");
 }

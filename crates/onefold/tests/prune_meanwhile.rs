@@ -2,7 +2,7 @@
 //! listed for what is there, until somebody begins.
 //!
 //! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again, wherever in the prune it
-//! begins and ends; a backup that is forgotten meanwhile is.
+//! begins and ends; a backup that is forgotten meanwhile is. And nobody on this host is waited for who is dead, or has failed.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -10,10 +10,13 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::beside::{assert_settles, back_up_parts, chosen};
-use common::pruning::{everything, forget, leaving, prune_after_crash};
-use common::{Asked, Parts, Process, is_long, noise};
-use onefold::{PruneUnused, SessionId};
+use common::archival;
+use common::beside::{assert_settles, back_up_parts, chosen, try_dump};
+use common::pruning::{everything, forget, leaving, prune_after_crash, try_prune};
+use common::{Asked, How, Parts, Process, back_up_bytes, is_long, noise, try_snapshot};
+use env::Clock;
+use env::fault::{Counted, CrashPolicy, FailWith, Fault, OpKind};
+use onefold::{Monitor, OptimizeRequest, PruneUnused, SessionId};
 
 const PART: usize = 40 << 10;
 
@@ -111,4 +114,95 @@ fn a_backup_comes_and_goes_at_each_operation() {
 #[test]
 fn a_backup_is_forgotten_at_each_operation() {
     at_each_operation(Act::Forget, 80);
+}
+
+/// Who comes to nothing.
+#[derive(Debug, Clone, Copy)]
+enum Who {
+    /// Takes over what a dead one has left.
+    Adopts,
+    Reads,
+    Prunes,
+    Optimizes,
+}
+
+/// A store in which each of them has something to do, and a prune afterwards.
+fn scene(seed: u64) -> archival::Base {
+    let base = archival::Base::new(seed, 1);
+    let dying = base.machine.beside(seed + 1);
+    let store = dying.open();
+    dying
+        .storage
+        .inject_here(Fault::kill(40).counting(Counted::Mutating));
+    back_up_bytes(&store, archival::NAME, &noise(seed + 2, 400 << 10), &How::plain()).unwrap_err();
+    forget(&base.machine.open(), base.ids[1]);
+    base
+}
+
+impl Who {
+    /// Whether it has done what it wanted.
+    fn act(self, process: &Process, base: &archival::Base) -> bool {
+        let Ok(store) = process.try_open() else {
+            return false;
+        };
+        let bytes = noise(1, 60 << 10);
+        match self {
+            Self::Adopts => back_up_bytes(&store, archival::NAME, &bytes, &How::plain()).is_ok(),
+            Self::Reads => {
+                let found = try_snapshot(&store, base.ids[3]);
+                found.is_ok_and(|found| try_dump(&store, &found, 128 << 10, || ()).is_ok())
+            }
+            Self::Prunes => try_prune(&store, &everything()).is_ok(),
+            Self::Optimizes => {
+                let request = OptimizeRequest {
+                    live: Some(1),
+                    ..OptimizeRequest::default()
+                };
+                store.optimize(&request, &Monitor::default()).is_ok()
+            }
+        }
+    }
+}
+
+/// How it comes to that: killed; by one failure; by a disk that is full from then on; by a storage that is away from then on.
+fn faults(n: u64) -> [Fault; 4] {
+    [
+        Fault::kill(n).counting(Counted::All),
+        Fault::fail(n, FailWith::Io).counting(Counted::All),
+        Fault::fail_from(n, FailWith::NoSpace).counting(Counted::Only(OpKind::Put)),
+        Fault::fail_from(n, FailWith::Io).counting(Counted::All),
+    ]
+}
+
+/// At whatever operation somebody dies or fails, and whoever that is: a prune on the same host has not to wait for it.
+#[test]
+fn nobody_on_this_host_waits_for_who_came_to_nothing() {
+    for who in [Who::Adopts, Who::Reads, Who::Prunes, Who::Optimizes] {
+        let base = scene(90);
+        let copy = |seed: u64| {
+            let storage = base.machine.storage.crash(CrashPolicy::KeepAll);
+            Process::on(storage, base.machine.clock.clone(), seed)
+        };
+        let quiet = copy(91);
+        quiet.storage.start_trace();
+        assert!(who.act(&quiet, &base), "{who:?}");
+        let total = quiet.storage.take_trace().len() as u64;
+        // Of the beginning each; of the rest some.
+        let step = if is_long() { 1 } else { 1 + total / 5 };
+        let each = 1..=20;
+        let rest = (21..total).step_by(usize::try_from(step).unwrap());
+        for n in each.chain(rest) {
+            for (kind, fault) in faults(n).into_iter().enumerate() {
+                let when = format!("{who:?}, operation {n}, fault {kind}");
+                let machine = copy(92);
+                let dying = machine.beside(93);
+                dying.storage.inject_here(fault);
+                who.act(&dying, &base);
+                let pruner = machine.beside(94).striding();
+                let before = pruner.clock.monotonic();
+                prune_after_crash(&pruner.open(), &everything(), &when);
+                assert_eq!(pruner.clock.monotonic(), before, "{when}: waited");
+            }
+        }
+    }
 }

@@ -473,18 +473,6 @@ fn a_reader_killed_at_every_operation_blocks_nobody() {
             running.into_iter().filter(|info| info.id != mine.id()).collect()
         };
         for info in others(&reclaimer) {
-            if !matches!(watch.observe(&info), Life::Dead(_)) {
-                // It may have been about to take the lock.
-                machine.clock.advance(SessionPolicy::default().newborn_for);
-            }
-            if !matches!(watch.observe(&info), Life::Dead(_)) {
-                assert!(
-                    info.heartbeat.is_none(),
-                    "{when}: it is dead, and {:?}",
-                    watch.observe(&info)
-                );
-                machine.clock.advance(SessionPolicy::default().unmoved_for);
-            }
             assert!(matches!(watch.observe(&info), Life::Dead(_)), "{when}");
             mine.expire(&info).unwrap();
         }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use format::names;
-use session::{Census, DeathWatch, Life, SessionInfo};
+use session::{Census, DeathWatch, Life, Session, SessionInfo};
 use types::UnixNanos;
 
-use crate::prune::{Context, PruneOptions};
+use crate::error::Result;
+use crate::prune::{Context, PruneOptions, PruneReport};
 
 /// A session that is known to be dead, and has not been ended.
 pub(crate) struct Dead<'a> {
@@ -42,4 +43,23 @@ pub(crate) fn among<'a>(
         }
     })
     .collect()
+}
+
+/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would. Whether there was one.
+pub(crate) fn expire_abandoned(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    census: &Census,
+    report: &mut PruneReport,
+) -> Result<bool> {
+    let before = report.sessions_expired.len();
+    let now = context.sealer.env().storage.head(&names::claim(session.id()))?;
+    for dead in among(context, options, census, now.put_at) {
+        if dead.is_abandoned && dead.info.id != session.id() {
+            session.expire(dead.info)?;
+            report.sessions_expired.push(dead.info.id);
+        }
+    }
+    Ok(report.sessions_expired.len() > before)
 }

@@ -18,7 +18,6 @@ use session::{
 use types::{ContainerId, Epoch, ObjectName, Revision, SessionId, UnixNanos};
 
 use crate::condemn::{self, Plan};
-use crate::dead;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
@@ -32,6 +31,7 @@ use crate::progress::Waiting;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
 use crate::record::Record;
 use crate::remove::{self, Execution};
+use crate::scarce;
 use crate::sweep;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
@@ -335,6 +335,7 @@ fn answers(
     let env = context.sealer.env();
     let watch = DeathWatch::new(env.clone(), options.policy);
     let began = env.clock.monotonic();
+    let mut spoke = began;
     let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
     loop {
         // Anew each time: sessions are listed after the condemned list is there, or one that does not know of it would
@@ -377,27 +378,16 @@ fn answers(
             return Err(ReclaimError::Interrupted);
         }
         session.ensure_running()?;
+        // Who was ended just now need not be waited for.
+        if waiting.is_empty() {
+            continue;
+        }
         env.clock.sleep(LOOK_EVERY.min(options.policy.heartbeat_every));
-    }
-}
-
-/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would. Whether there was one.
-pub(crate) fn expire_abandoned(
-    context: &Context<'_>,
-    options: &PruneOptions,
-    session: &Session,
-    census: &Census,
-    report: &mut PruneReport,
-) -> Result<bool> {
-    let before = report.sessions_expired.len();
-    let now = context.sealer.env().storage.head(&names::claim(session.id()))?;
-    for dead in dead::among(context, options, census, now.put_at) {
-        if dead.is_abandoned && dead.info.id != session.id() {
-            session.expire(dead.info)?;
-            report.sessions_expired.push(dead.info.id);
+        if env.clock.monotonic().saturating_sub(spoke) >= options.policy.heartbeat_every {
+            spoke = env.clock.monotonic();
+            scarce::ensure_room_to_answer(session)?;
         }
     }
-    Ok(report.sessions_expired.len() > before)
 }
 
 /// Creates the removed list, or takes the one that another created for this epoch.

@@ -33,6 +33,7 @@ mod remove;
 mod repair;
 mod reverse;
 mod rewrite;
+mod scarce;
 mod slots;
 mod spill;
 mod sweep;

@@ -15,6 +15,7 @@ use session::{
 use types::{Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
+use crate::dead;
 use crate::epochs::{self, Epochs};
 use crate::error::{ReclaimError, Result};
 use crate::finish::{self, Announced};
@@ -271,7 +272,7 @@ fn run(
     for round in 0..EPOCHS_MAX {
         let listed = listing.take().map(|listing| (session, listing));
         let mut known = Known::load(context, options, listed)?;
-        if round == 0 && finish::expire_abandoned(context, options, session, &known.census, &mut report)? {
+        if round == 0 && dead::expire_abandoned(context, options, session, &known.census, &mut report)? {
             // What they left goes by their endings.
             known.look(context, None)?;
         }

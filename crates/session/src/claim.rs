@@ -1,26 +1,27 @@
 //! Beginning: claim a number, take the lock, list epochs, speak.
 //!
 //! The order is the protocol:
-//! 1. `sessions/<n>/claim` is created, n being above every number that a listing just before it showed. The claim
-//!    is visible to every reclaimer from here on, and each waits for this session's answer.
-//! 2. The numbers are listed once more. Between the first listing and the claim this process may have slept for
+//! 1. The numbers are listed. n is above every number that they show.
+//! 2. The process lock of n is taken. Where another process holds it, or another host's may, n is passed over.
+//! 3. `sessions/<n>/claim` is created. It says whether there is a lock. The claim is visible to every reclaimer from
+//!    here on, and each waits for this session's answer. Its lock was held before it was visible: so a watcher that
+//!    finds the lock free knows at once that the process is gone, at whatever moment it died.
+//! 4. The numbers are listed once more. Between the first listing and the claim this process may have slept for
 //!    ever so long, and another session have claimed n, ended and been tidied away: its ending would be taken for
 //!    this one's. Nothing of the kind can have happened where n is the highest, for the highest claim is never
 //!    deleted. Otherwise n is given up, and another taken. Whoever comes later sees this claim.
 //!    Nothing slow stands between the claim and this listing: of two that begin at once the lower gives way, and
 //!    they could give way to each other for long if a barrier's time were between.
-//! 3. Barrier: the number is durable before anything is named by it, so it is never given out again.
-//! 4. The process lock. Only the winner of a claim ever takes the lock of its number, so that no lock file
-//!    of a lost attempt can make another host's session look dead. Until the first heartbeat a watcher
-//!    does not believe a free lock (see [`crate::watch`]): between 1 and 5 nobody can think this session
-//!    dead for having no lock yet.
-//! 5. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
+//! 5. Barrier: the number is durable before anything is named by it, so it is never given out again.
+//! 6. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
 //!    A reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and waits, or
 //!    the listing here sees the epoch.
 //!
-//! A failure after the claim leaves a session that never spoke; it is ended here if possible, otherwise
-//! by whoever finds it dead.
+//! A failure before 3 leaves nothing. A later one gives the session its ending. Where not even that can be put, as on a
+//! full disk, the lock is let go of and its file stays: whoever asks on this host finds the session dead at once. The
+//! claim is not deleted, for it may be the highest.
 
+use env::{ProcessLock, StorageError};
 use format::manifest::{Manifest, SeriesName};
 use format::names;
 use format::session::{Claim, READ_SERIES};
@@ -67,19 +68,18 @@ impl Session {
     fn begin_with(manifests: &Manifests, begin: Begin) -> Result<(Self, Listing)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
-        let claim = Claim {
+        let mut claim = Claim {
             series: begin.series,
             name: begin.name.clone(),
             process: begin.process,
-            has_lock: true,
+            has_lock: false,
         };
-        let (id, listed) = claim_number(&objects, &claim)?;
-        match establish(manifests, id, begin, spoke_at) {
+        let (held, listed) = claim_number(&objects, &mut claim)?;
+        let id = held.id;
+        match establish(manifests, held, begin, spoke_at) {
             Ok(session) => Ok((session, listed)),
             Err(error) => {
-                let ending = names::manifest(claim.series, id, Revision::FIRST);
-                // The first error is the one to report; what is left is a session that never spoke.
-                drop(objects.put(&ending, &Manifest::Expired { by: id }));
+                withdraw(&objects, id, claim.series);
                 Err(error)
             }
         }
@@ -136,35 +136,105 @@ fn to_read(process: u32, policy: SessionPolicy) -> Begin {
     }
 }
 
-fn claim_number(objects: &Objects, claim: &Claim) -> Result<(SessionId, Listing)> {
-    let mut name = String::new();
-    for _ in 0..CLAIMS_MAX {
-        let (id, manifests) = free_number(objects)?;
-        let object = names::claim(id);
-        if objects.put(&object, claim)? == Put::Created {
-            let numbers = roster::numbers(objects)?;
-            if numbers.last() <= Some(&id) {
-                objects.barrier()?;
-                return Ok((id, Listing { manifests, numbers }));
-            }
-            // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that
-            // never spoke.
-            objects.delete(&object)?;
-            // Or every roster would look into it, for no ending says that it need not. Whatever comes of it.
-            drop(objects.storage().drop_folder(&names::session_folder(id)));
+/// A number, and its process lock where the storage has locks.
+struct Held {
+    id: SessionId,
+    lock: Option<Box<dyn ProcessLock>>,
+}
+
+impl Held {
+    /// `None`: another process has the lock of that number, or may have it.
+    fn take(objects: &Objects, id: SessionId) -> Result<Option<Self>> {
+        match objects.storage().lock(&names::session_lock(id)) {
+            Ok(lock) => Ok(Some(Self { id, lock })),
+            Err(StorageError::Locked { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        name = object.to_string();
+    }
+
+    /// Nobody has this number from this process. The lock loses its name before it is let go of: who takes it next must
+    /// not have it taken away. A name that stays is harmless, and is taken over.
+    fn give_back(self, objects: &Objects) {
+        if self.lock.is_some() {
+            drop(objects.storage().drop_lock(&names::session_lock(self.id)));
+        }
+    }
+}
+
+fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(Held, Listing)> {
+    let (mut name, mut passed) = (String::new(), None);
+    for _ in 0..CLAIMS_MAX {
+        let (id, manifests) = free_number(objects, passed)?;
+        let Some(held) = Held::take(objects, id)? else {
+            name = names::session_lock(id).to_string();
+            passed = Some(id);
+            continue;
+        };
+        claim.has_lock = held.lock.is_some();
+        match put_claim(objects, &held, claim) {
+            Ok(Some(numbers)) => return Ok((held, Listing { manifests, numbers })),
+            Ok(None) => held.give_back(objects),
+            // The lock's name stays as long as the claim may be there: it says that the process is gone.
+            Err(error) => return Err(error),
+        }
+        name = names::claim(id).to_string();
     }
     Err(SessionError::Contended { name })
 }
 
-/// One more than the highest number in the sessions' and the manifests' names. The highest claim is never
-/// deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
-fn free_number(objects: &Objects) -> Result<(SessionId, Vec<Listed>)> {
+/// Puts the claim; the numbers of sessions as they were listed after it. `None`: the number was taken, or is given up.
+fn put_claim(objects: &Objects, held: &Held, claim: &Claim) -> Result<Option<Vec<SessionId>>> {
+    let object = names::claim(held.id);
+    match objects.put(&object, claim) {
+        Ok(Put::Created) => {}
+        Ok(Put::Taken) => return Ok(None),
+        Err(error) => {
+            // What was refused for want of space is not there, mostly. Whose it is where it is there is not known.
+            if held.lock.is_some() && objects.exists(&object).is_ok_and(|exists| !exists) {
+                drop(objects.storage().drop_lock(&names::session_lock(held.id)));
+            }
+            return Err(error);
+        }
+    }
+    let stands = stands(objects, held.id);
+    if stands.is_err() {
+        withdraw(objects, held.id, claim.series);
+    }
+    stands
+}
+
+/// Whether a claim that was just put is the highest, and durable.
+fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
+    let numbers = roster::numbers(objects)?;
+    if numbers.last() <= Some(&id) {
+        objects.barrier()?;
+        return Ok(Some(numbers));
+    }
+    // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that never
+    // spoke.
+    objects.delete(&names::claim(id))?;
+    // Or every roster would look into it, for no ending says that it need not. Whatever comes of it.
+    drop(objects.storage().drop_folder(&names::session_folder(id)));
+    Ok(None)
+}
+
+/// Ends a session that could not begin. The first error is the one to report. Where there is no room for the ending, what
+/// is left is a session that never spoke, whose lock is free.
+fn withdraw(objects: &Objects, id: SessionId, series: SeriesId) {
+    let ending = names::manifest(series, id, Revision::FIRST);
+    if objects.put(&ending, &Manifest::Expired { by: id }).is_ok() {
+        drop(objects.delete(&names::heartbeat(id, 0)));
+        drop(objects.storage().drop_lock(&names::session_lock(id)));
+    }
+}
+
+/// One more than the highest number in the sessions' and the manifests' names, and above `passed`. The highest claim is
+/// never deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
+fn free_number(objects: &Objects, passed: Option<SessionId>) -> Result<(SessionId, Vec<Listed>)> {
     let claimed = roster::numbers(objects)?.last().copied();
     let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
     let ended = manifests.iter().map(|one| one.session).max();
-    let id = match claimed.max(ended) {
+    let id = match claimed.max(ended).max(passed) {
         None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted)?,
         Some(SessionId::MAX) => return Err(SessionError::NumbersExhausted),
         Some(highest) => highest.next(),
@@ -174,12 +244,12 @@ fn free_number(objects: &Objects) -> Result<(SessionId, Vec<Listed>)> {
 
 fn establish(
     manifests: &Manifests,
-    id: SessionId,
+    held: Held,
     begin: Begin,
     spoke_at: std::time::Duration,
 ) -> Result<Session> {
     let objects = manifests.objects();
-    let lock = objects.storage().lock(&names::session_lock(id))?;
+    let Held { id, lock } = held;
     let (epochs, view) = epochs::load(objects, id)?;
     let Begin {
         series,

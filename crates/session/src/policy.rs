@@ -15,9 +15,6 @@ pub struct SessionPolicy {
     /// `T`: a heartbeat counter that has not moved for so long, as watched by the caller's own clock,
     /// is that of a dead session, where no lock tells.
     pub unmoved_for: Duration,
-    /// A session whose lock is free and which has written no heartbeat yet may be about to take the
-    /// lock; it is dead only when that has lasted this long.
-    pub newborn_for: Duration,
 }
 
 impl Default for SessionPolicy {
@@ -26,7 +23,6 @@ impl Default for SessionPolicy {
             heartbeat_every: Duration::from_secs(10),
             silence_max: Duration::from_secs(24 * 60 * 60),
             unmoved_for: Duration::from_secs(30 * 60),
-            newborn_for: Duration::from_secs(60),
         }
     }
 }

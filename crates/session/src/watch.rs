@@ -20,7 +20,7 @@ use crate::roster::SessionInfo;
 /// Why a session is taken for dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadBecause {
-    /// Its process no longer holds the lock it held when it wrote its first heartbeat.
+    /// Its process no longer holds the lock that it held when it put its claim.
     LockFree,
     /// Its heartbeat counter has not moved for so long.
     Unmoved(Duration),
@@ -74,15 +74,14 @@ impl DeathWatch {
             Ok(state) if info.claim.has_lock => state,
             _ => LockState::Unknown,
         };
-        match (lock, info.counter) {
-            (LockState::Held, _) => Life::Alive,
-            // The lock is taken before the first heartbeat is written: it was held, and is not now.
-            (LockState::Free, Some(_)) => Life::Dead(DeadBecause::LockFree),
-            (LockState::Free, None) if unmoved >= self.policy.newborn_for => {
-                Life::Dead(DeadBecause::LockFree)
+        match lock {
+            LockState::Held => Life::Alive,
+            // The lock is taken before the claim is put: it was held, and is not now.
+            LockState::Free => Life::Dead(DeadBecause::LockFree),
+            LockState::Unknown if unmoved >= self.policy.unmoved_for => {
+                Life::Dead(DeadBecause::Unmoved(unmoved))
             }
-            _ if unmoved >= self.policy.unmoved_for => Life::Dead(DeadBecause::Unmoved(unmoved)),
-            _ => Life::Unsure { unmoved },
+            LockState::Unknown => Life::Unsure { unmoved },
         }
     }
 

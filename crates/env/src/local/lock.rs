@@ -46,6 +46,10 @@ enum Attempt {
     NoLocks,
 }
 
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
 impl LocalStorage {
     /// `.locks/` and the name, with `+`, which no name contains, for each slash.
     fn lock_path(&self, name: &ObjectName) -> PathBuf {
@@ -60,6 +64,8 @@ impl LocalStorage {
                     .take_existing(file, &path)
                     .map_err(|error| io_error("lock", name.as_str(), error)),
                 Err(error) if absent(&error) => self.take_new(name, &path),
+                // Another user's: whether it is held cannot be told.
+                Err(error) if is_denied(&error) && fs::symlink_metadata(&path).is_ok() => break,
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };
             match attempt? {

@@ -81,7 +81,6 @@ pub fn impatient(options: PruneOptions) -> PruneOptions {
     PruneOptions {
         policy: SessionPolicy {
             unmoved_for: Duration::from_secs(60),
-            newborn_for: Duration::from_secs(15),
             ..options.policy
         },
         answer_within: Duration::from_secs(120),

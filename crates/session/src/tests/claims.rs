@@ -1,11 +1,11 @@
-//! Beginning a session: numbers, the order of operations, the newborn's lock.
+//! Beginning a session: numbers, the order of operations, the lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use env::fault::{Fault, FaultStorage, OpKind};
+use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};
 use env::{LockState, Storage};
 use format::names::{self, SessionObject};
 use format::session::Claim;
@@ -50,13 +50,17 @@ fn sixteen_threads_get_sixteen_numbers() {
     assert!(listed.eq(claims), "no claim stays that was given up");
 }
 
-/// What a process that sleeps right before it puts a claim finds: `meanwhile` is done with the number, each time.
+/// What a process that sleeps right before it takes a lock, or puts a claim, finds: `meanwhile` is done with the number,
+/// each time.
 fn begin_sleeping(
     host: &Host,
+    before: SessionObject,
     meanwhile: impl Fn(SessionId) + Send + Sync + 'static,
 ) -> Result<Session, SessionError> {
     let sleep = move |name: &ObjectName| {
-        if let Some((id, SessionObject::Claim)) = names::parse_session_object(name) {
+        if let Some((id, object)) = names::parse_session_object(name)
+            && object == before
+        {
             meanwhile(id);
         }
     };
@@ -68,7 +72,8 @@ fn begin_sleeping(
 fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
     let host = Host::new();
     let (beside, tidier) = (host.elsewhere(), host.elsewhere());
-    let session = begin_sleeping(&host, move |number| {
+    // Later than that nobody else can have it whose storage has locks.
+    let session = begin_sleeping(&host, SessionObject::Lock, move |number| {
         if number == id(1) {
             let read = beside.begin_read();
             assert_eq!(read.id(), number);
@@ -109,7 +114,7 @@ fn of_two_who_begin_at_once_the_lower_gives_way() {
         assert_eq!(objects.put(&names::claim(number), &claim).unwrap(), Put::Created);
     };
     let objects = other.objects();
-    let session = begin_sleeping(&host, move |number| {
+    let session = begin_sleeping(&host, SessionObject::Claim, move |number| {
         if number == id(1) {
             claim(&objects, id(2));
         }
@@ -123,7 +128,9 @@ fn of_two_who_begin_at_once_the_lower_gives_way() {
 
     let host = Host::new();
     let objects = host.elsewhere().objects();
-    let refused = begin_sleeping(&host, move |number| claim(&objects, number.next()));
+    let refused = begin_sleeping(&host, SessionObject::Claim, move |number| {
+        claim(&objects, number.next())
+    });
     assert!(
         matches!(refused, Err(SessionError::Contended { .. })),
         "not for ever"
@@ -144,7 +151,7 @@ fn numbers_are_above_manifests_whose_claims_are_lost() {
 }
 
 #[test]
-fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
+fn the_order_is_lock_claim_barrier_epochs_heartbeat() {
     let host = Host::new();
     host.condemn(3, Vec::new());
     host.storage.start_trace();
@@ -159,9 +166,9 @@ fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
     let folder = names::session_folder(session.id());
     let order = [
         at(OpKind::List, "sessions"),
+        at(OpKind::Lock, &format!("{folder}/lock")),
         at(OpKind::Put, &format!("{folder}/claim")),
         at(OpKind::Barrier, ""),
-        at(OpKind::Lock, &format!("{folder}/lock")),
         at(OpKind::List, "condemned"),
         at(OpKind::List, "removed"),
         at(OpKind::Put, &format!("{folder}/heartbeat.0")),
@@ -170,7 +177,7 @@ fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
     let is_listing = |at: &usize| trace[*at].kind == OpKind::List && trace[*at].name == "sessions";
     let again = (0..trace.len()).rfind(is_listing).unwrap();
     assert!(
-        (order[1]..order[2]).contains(&again),
+        (order[2]..order[3]).contains(&again),
         "is it still the highest? {trace:?}"
     );
     let roster = Roster::list(&host.sealer).unwrap();
@@ -181,31 +188,122 @@ fn the_order_is_claim_barrier_lock_epochs_heartbeat() {
     assert!(!roster.running[0].has_answered(super::epoch(4)));
 }
 
-#[test]
-fn a_free_lock_without_a_heartbeat_is_not_believed_at_once() {
-    let host = Host::new();
-    let dying = host.beside();
-    // The claim is a put, so is heartbeat 0: the process dies holding its lock, before it spoke.
-    dying
-        .storage
-        .inject_here(Fault::kill(2).counting(env::fault::Counted::Only(OpKind::Put)));
-    dying.try_begin(1).unwrap_err();
-    assert_eq!(
-        host.storage.lock_state(&names::session_lock(id(1))).unwrap(),
-        LockState::Free
-    );
+/// One way for a session to come to nothing while it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Killed,
+    Fails(FailWith),
+    /// Nothing can be put from there on, and all else works.
+    NoSpace,
+    /// Nothing works from there on.
+    Away,
+}
 
-    let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
-    let look = || {
-        let roster = Roster::list(&host.sealer).unwrap();
-        watch.observe(roster.get(id(1)).unwrap())
-    };
-    assert!(
-        matches!(look(), Life::Unsure { .. }),
-        "it may be about to take the lock"
+impl Ends {
+    const ALL: [Self; 5] = [
+        Self::Killed,
+        Self::Fails(FailWith::Io),
+        Self::Fails(FailWith::NoSpace),
+        Self::NoSpace,
+        Self::Away,
+    ];
+
+    fn at(self, n: u64) -> Fault {
+        match self {
+            Self::Killed => Fault::kill(n).counting(Counted::All),
+            Self::Fails(with) => Fault::fail(n, with).counting(Counted::All),
+            Self::NoSpace => Fault::fail_from(n, FailWith::NoSpace).counting(Counted::Only(OpKind::Put)),
+            Self::Away => Fault::fail_from(n, FailWith::Io).counting(Counted::All),
+        }
+    }
+}
+
+#[test]
+fn whoever_comes_to_nothing_while_it_begins_is_dead_at_the_first_look() {
+    for ends in Ends::ALL {
+        for is_read in [false, true] {
+            let mut n = 0;
+            loop {
+                n += 1;
+                let when = format!("{ends:?} at {n}, of one that reads: {is_read}");
+                let host = Host::new();
+                host.condemn(3, Vec::new());
+                let before = host.begin(2);
+                let dying = host.beside();
+                dying.storage.inject_here(ends.at(n));
+                let begun = if is_read {
+                    Session::begin_read(&dying.sealer, 1, SessionPolicy::default())
+                } else {
+                    dying.try_begin(1)
+                };
+                if begun.is_ok() {
+                    assert!(n > 2, "{when}");
+                    break;
+                }
+                let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
+                let roster = Roster::list(&host.sealer).unwrap();
+                assert!(roster.damaged.is_empty(), "{when}");
+                let left: Vec<_> = roster
+                    .running
+                    .iter()
+                    .filter(|info| info.id != before.id())
+                    .collect();
+                if matches!(ends, Ends::Fails(_)) {
+                    assert!(left.is_empty(), "an orderly failure ends what it began: {when}");
+                }
+                for info in left {
+                    assert_eq!(watch.observe(info), Life::Dead(DeadBecause::LockFree), "{when}");
+                    before.expire(info).unwrap();
+                }
+                let next = host.begin(1);
+                assert!(next.id() > before.id(), "{when}");
+                assert_eq!(
+                    host.storage.lock_state(&names::session_lock(next.id())).unwrap(),
+                    LockState::Held,
+                    "{when}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_whose_lock_another_has_is_passed_over() {
+    let host = Host::new();
+    let (beside, elsewhere) = (host.beside(), host.elsewhere());
+    let lock = |of: &Host, n| of.storage.lock(&names::session_lock(id(n))).unwrap().unwrap();
+    // About to put its claim, or dead before it could: of another host that cannot be told.
+    let (_held, freed) = (lock(&beside, 1), lock(&elsewhere, 2));
+    drop(freed);
+    let session = host.begin(1);
+    assert_eq!(session.id(), id(3));
+    // Of this host it can.
+    drop(lock(&beside, 4));
+    assert_eq!(host.begin(1).id(), id(4));
+}
+
+#[test]
+fn who_loses_a_number_leaves_no_lock_of_it() {
+    let host = Host::new();
+    let objects = host.elsewhere().objects();
+    let session = begin_sleeping(&host, SessionObject::Claim, move |number| {
+        if number == id(1) {
+            let claim = Claim {
+                series: series(2),
+                name: super::series_name(2),
+                process: 1,
+                has_lock: false,
+            };
+            objects.put(&names::claim(number), &claim).unwrap();
+        }
+    });
+    assert_eq!(session.unwrap().id(), id(2));
+    let lock = host.storage.lock_state(&names::session_lock(id(1))).unwrap();
+    assert_eq!(
+        lock,
+        LockState::Unknown,
+        "a free one would say that the other is dead"
     );
-    host.clock.advance(SessionPolicy::default().newborn_for);
-    assert_eq!(look(), Life::Dead(DeadBecause::LockFree));
 }
 
 #[test]
@@ -260,10 +358,14 @@ fn a_lock_held_is_life_and_a_lock_let_go_is_death() {
 }
 
 #[test]
-fn a_begin_that_fails_after_its_claim_ends_what_it_began() {
+fn a_begin_that_fails_before_its_claim_leaves_nothing_and_later_ends_what_it_began() {
     let host = Host::new();
     host.storage
-        .inject(Fault::fail(1, env::fault::FailWith::Io).counting(env::fault::Counted::Only(OpKind::Lock)));
+        .inject(Fault::fail(1, FailWith::NoSpace).counting(Counted::Only(OpKind::Lock)));
+    host.try_begin(1).unwrap_err();
+    assert!(host.names("").is_empty());
+    host.storage
+        .inject(Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::Barrier)));
     host.try_begin(1).unwrap_err();
     assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
     assert_eq!(host.begin(1).id(), id(2), "its number stays taken");

@@ -15,10 +15,10 @@ use crate::{EndedBy, Manifests, Roster, Session, SessionError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Called before each put.
+/// Called before each put and each lock.
 type BeforePut = Box<dyn Fn(&ObjectName) + Send + Sync>;
 
-/// A storage that does something of its own before each put, or has no locks.
+/// A storage that does something of its own before each put and each lock, or has no locks.
 pub(super) struct Wrapped {
     storage: FaultStorage,
     before_put: BeforePut,
@@ -80,6 +80,7 @@ impl Storage for Wrapped {
     }
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
         if self.has_locks {
+            (self.before_put)(name);
             self.storage.lock(name)
         } else {
             Ok(None)
