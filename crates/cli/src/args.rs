@@ -183,7 +183,7 @@ pub(crate) enum CompressionMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// Files and folders
+    /// Files and folders; with a `/` at its end, a symbolic link is what it leads to
     #[arg(value_name = "PATH", required_unless_present = "stdin")]
     pub(crate) paths: Vec<PathBuf>,
     /// Back up standard input
@@ -200,10 +200,11 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Leave out what matches this pattern (may be repeated)
+    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here, `x` from any folder
+    /// on; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// Leave out what matches a line of this file
+    /// Leave out what matches a line of this file; variables and `~` are not replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
     /// Leave out folders with a CACHEDIR.TAG

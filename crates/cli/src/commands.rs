@@ -18,6 +18,7 @@ mod revise;
 mod series;
 mod snapshots;
 mod stats;
+mod typed;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ use crate::args::{Cli, Command, Filter, Global, LATEST, tags};
 use crate::exit::Code;
 use crate::output::Output;
 use crate::{interrupt, password};
+use typed::absolute;
 
 /// Runs the command.
 pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
@@ -58,7 +60,10 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
 /// The folder that holds the store.
 fn folder(global: &Global) -> Result<PathBuf> {
     match &global.repo {
-        Some(folder) => Ok(folder.clone()),
+        Some(folder) => {
+            typed::ensure_expanded(folder)?;
+            Ok(folder.clone())
+        }
         None => bail!("which store? Name its folder with --repo, or set ONEFOLD_REPOSITORY"),
     }
 }
@@ -91,18 +96,8 @@ fn host(given: Option<&str>) -> Result<Vec<u8>> {
     })
 }
 
-/// Paths as a backup has them: absolute, as seen from here.
-fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
-    use std::os::unix::ffi::OsStrExt;
-    let one = |path: &PathBuf| {
-        let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
-        Ok(path.as_os_str().as_bytes().to_vec())
-    };
-    paths.iter().map(one).collect()
-}
-
 /// None of the paths that were asked for is in the backup.
-fn nothing_there(paths: &[PathBuf], id: onefold::SessionId) -> anyhow::Error {
+fn nothing_there(paths: &[&PathBuf], id: onefold::SessionId) -> anyhow::Error {
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     anyhow::anyhow!(
         "backup {id} has nothing under {}; `onefold ls {id}` lists what it has",

@@ -60,5 +60,6 @@ pub use session::{DamagedObject, Filter, SessionPolicy};
 pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
-pub use tree::{ExcludeBuilder, Excludes, Overwrite, TreeError, Walk};
+pub use tree::order::is_within;
+pub use tree::{Doubt, ExcludeBuilder, Excludes, Overwrite, PatternDoubt, TreeError, TypedPath, Walk};
 pub use types::{ByteLen, ContainerId, SeriesId, SessionId, StoreId, UnixNanos};

@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::listing::ListingEntry;
 use format::manifest::StreamRole;
@@ -41,6 +43,9 @@ pub struct RestoreReport {
     pub kept: u64,
     /// Entries that were not restored as they were.
     pub faults: u64,
+    /// Of each path that was to be included, whether the backup has anything there. Of a backup of a stream, which
+    /// has no paths, all.
+    pub is_included: Vec<bool>,
     /// What assembling cost.
     pub assemble: AssembleStats,
     /// How long it took, in nanoseconds.
@@ -101,6 +106,8 @@ impl Store {
             monitor.add_error();
             faults(&fault);
         };
+        let is_stream = role(&snapshot.backup, StreamRole::Whole).is_some();
+        let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| is_stream.into()).collect();
         let stats = match role(&snapshot.backup, StreamRole::Whole) {
             Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
                 kept: 1,
@@ -131,6 +138,7 @@ impl Store {
                     overwrite: request.overwrite,
                     include: Include {
                         paths: request.include.clone(),
+                        is_met: Arc::clone(&is_met),
                         ..Include::default()
                     },
                     ..RestoreOptions::default()
@@ -153,6 +161,7 @@ impl Store {
             others: stats.others,
             kept: stats.kept,
             faults: count,
+            is_included: is_met.iter().map(|met| met.load(Ordering::Relaxed)).collect(),
             assemble: stats.assemble,
             elapsed_nanos: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
         })

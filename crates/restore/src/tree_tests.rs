@@ -195,6 +195,7 @@ fn what_is_chosen_has_its_own_bytes_whatever_is_left_out() {
             include: Include {
                 paths: paths(include),
                 patterns: patterns(take),
+                ..Include::default()
             },
             excludes: patterns(leave),
             base: base.into(),

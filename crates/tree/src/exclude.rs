@@ -1,73 +1,92 @@
 //! Exclude patterns, with the meaning that hands know from restic.
 //!
-//! A pattern with a leading `/` is matched against whole paths; any other may begin at any component.
-//! `*` and `?` do not cross a `/`, `**` does; `[...]` is a class, `\` takes the next character as it is.
+//! A pattern with a leading `/` is matched against whole paths; one with a leading `./` or `../` too, from the
+//! current folder on; any other may begin at any component. `*` and `?` do not cross a `/`, `**` does; `[...]`
+//! is a class, `\` takes the next character as it is. Patterns are cleaned first ([`pattern`]).
 //! A pattern that matches a folder leaves out what is in it, because the walk does not enter it. A
 //! pattern with a leading `!` takes back what an earlier one excluded; the last match decides.
 
-use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+mod doubts;
+mod pattern;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::TreeError;
+use pattern::Pattern;
 
-/// Compiled patterns. Cheap to share; the default excludes nothing.
+pub use doubts::{Doubt, PatternDoubt};
+
+/// Compiled patterns. Cheap to share; the default excludes nothing. Clones count together what was met.
 #[derive(Debug, Clone, Default)]
 pub struct Excludes {
     set: GlobSet,
-    /// Whether the pattern of that number takes back.
-    takes_back: Vec<bool>,
+    patterns: Arc<[Pattern]>,
+    /// Of the pattern of that number.
+    met: Arc<[Met]>,
+    /// The patterns that have a class, with its brackets as letters.
+    literal: GlobSet,
+    /// Which pattern each of those is.
+    literal_of: Arc<[usize]>,
+}
+
+/// What a pattern has met so far.
+#[derive(Debug, Default)]
+struct Met {
+    /// A path that it matches.
+    any: AtomicBool,
+    /// A path that it would match if brackets were letters, and does not.
+    literal: AtomicBool,
 }
 
 /// Collects patterns in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExcludeBuilder {
-    set: GlobSetBuilder,
-    takes_back: Vec<bool>,
-}
-
-impl Default for ExcludeBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
+    patterns: Vec<(Pattern, Glob, Option<Glob>)>,
+    current: Option<PathBuf>,
 }
 
 impl ExcludeBuilder {
-    /// No patterns yet.
+    /// No patterns yet; one with a leading `./` or `../` is refused.
     #[must_use]
     pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No patterns yet; one with a leading `./` or `../` is taken from this folder, which is absolute.
+    #[must_use]
+    pub fn at(current: &Path) -> Self {
         Self {
-            set: GlobSetBuilder::new(),
-            takes_back: Vec::new(),
+            current: Some(current.to_owned()),
+            ..Self::default()
         }
     }
 
-    /// Adds a pattern; `any_case` lets letters match whatever their case. An empty one is passed over.
+    /// Adds a pattern; `any_case` lets letters match whatever their case.
     ///
     /// # Errors
-    /// [`TreeError::Pattern`].
-    pub fn add(&mut self, pattern: &str, any_case: bool) -> Result<(), TreeError> {
-        let (takes_back, glob) = match pattern.strip_prefix('!') {
-            Some(rest) => (true, rest),
-            None => (false, pattern),
+    /// [`TreeError::Pattern`] where it cannot be understood, or can never match.
+    pub fn add(&mut self, typed: &str, any_case: bool) -> Result<(), TreeError> {
+        let fault = |why: String| TreeError::Pattern {
+            pattern: typed.into(),
+            why,
         };
-        let glob = glob.trim_end_matches('/');
-        if glob.is_empty() {
-            return Ok(());
-        }
-        let fault = |e: globset::Error| TreeError::Pattern {
-            pattern: pattern.into(),
-            why: e.kind().to_string(),
+        let pattern = Pattern::new(typed, self.current.as_deref()).map_err(fault)?;
+        let compile = |glob: &str| {
+            let mut builder = GlobBuilder::new(glob);
+            builder.literal_separator(true).backslash_escape(true);
+            let compiled = builder.case_insensitive(any_case).build();
+            compiled.map_err(|error| fault(error.kind().to_string()))
         };
-        let compiled = GlobBuilder::new(&anchored(glob))
-            .literal_separator(true)
-            .backslash_escape(true)
-            .case_insensitive(any_case)
-            .build()
-            .map_err(fault)?;
-        self.set.add(compiled);
-        self.takes_back.push(takes_back);
+        let glob = compile(&pattern.glob())?;
+        let literal = pattern.with_literal_brackets();
+        let literal = literal.map(|glob| compile(&glob)).transpose()?;
+        self.patterns.push((pattern, glob, literal));
         Ok(())
     }
 
@@ -76,55 +95,82 @@ impl ExcludeBuilder {
     /// # Errors
     /// [`TreeError::Pattern`] when together they are too many or too large.
     pub fn build(self) -> Result<Excludes, TreeError> {
-        let set = self.set.build().map_err(|e| TreeError::Pattern {
-            pattern: e.glob().unwrap_or("all patterns together").into(),
-            why: e.kind().to_string(),
-        })?;
+        let (mut set, mut literal_set) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        let (mut patterns, mut literal_of) = (Vec::new(), Vec::new());
+        for (number, (pattern, glob, literal)) in self.patterns.into_iter().enumerate() {
+            set.add(glob);
+            if let Some(literal) = literal {
+                literal_set.add(literal);
+                literal_of.push(number);
+            }
+            patterns.push(pattern);
+        }
+        let compile = |set: GlobSetBuilder| {
+            set.build().map_err(|e| TreeError::Pattern {
+                pattern: e.glob().unwrap_or("all patterns together").into(),
+                why: e.kind().to_string(),
+            })
+        };
         Ok(Excludes {
-            set,
-            takes_back: self.takes_back,
+            set: compile(set)?,
+            met: patterns.iter().map(|_| Met::default()).collect(),
+            patterns: patterns.into(),
+            literal: compile(literal_set)?,
+            literal_of: literal_of.into(),
         })
     }
-}
-
-/// Begins a pattern at any component unless it is absolute, and takes braces as they are.
-fn anchored(pattern: &str) -> String {
-    let mut glob = String::with_capacity(pattern.len() + 3);
-    if !pattern.starts_with('/') {
-        glob.push_str("**/");
-    }
-    let (mut escaped, mut in_class) = (false, false);
-    for c in pattern.chars() {
-        match c {
-            _ if escaped => {}
-            '[' => in_class = true,
-            ']' => in_class = false,
-            '{' | '}' if !in_class => glob.push('\\'),
-            _ => {}
-        }
-        escaped = c == '\\' && !escaped;
-        glob.push(c);
-    }
-    glob
 }
 
 impl Excludes {
     /// Whether there are no patterns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.takes_back.is_empty()
+        self.patterns.is_empty()
     }
 
     /// Whether a clean absolute path is left out by a pattern that matches it itself. Those of its
     /// parents are not asked.
     #[must_use]
     pub fn excludes(&self, path: &[u8]) -> bool {
-        if self.takes_back.is_empty() {
+        if self.patterns.is_empty() {
             return false;
         }
         let candidate = Candidate::new(Path::new(OsStr::from_bytes(path)));
-        let last = self.set.matches_candidate(&candidate).into_iter().max();
-        last.is_some_and(|number| !self.takes_back[number])
+        let matches = self.set.matches_candidate(&candidate);
+        for &number in &matches {
+            self.met[number].any.store(true, Ordering::Relaxed);
+        }
+        if !self.literal_of.is_empty() {
+            let literal = self.literal.matches_candidate(&candidate).into_iter();
+            for number in literal.map(|at| self.literal_of[at]) {
+                if !matches.contains(&number) {
+                    self.met[number].literal.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        let last = matches.into_iter().max();
+        last.is_some_and(|number| !self.patterns[number].takes_back)
+    }
+
+    /// Of the patterns with `[...]`, those that met an entry with these very brackets in its name. To be
+    /// asked behind a walk.
+    #[must_use]
+    pub fn doubts_met(&self) -> Vec<PatternDoubt> {
+        let met = self.patterns.iter().zip(&*self.met);
+        let literal = met.filter(|(_, met)| met.literal.load(Ordering::Relaxed));
+        let doubts = literal.map(|(pattern, _)| PatternDoubt {
+            pattern: pattern.typed.clone(),
+            why: Doubt::BracketsAreClass,
+        });
+        doubts.collect()
+    }
+
+    /// The patterns that have matched nothing, as they were typed. To be asked behind a walk.
+    #[must_use]
+    pub fn unmet(&self) -> Vec<&str> {
+        let met = self.patterns.iter().zip(&*self.met);
+        let unmet = met.filter(|(_, met)| !met.any.load(Ordering::Relaxed));
+        unmet.map(|(pattern, _)| pattern.typed.as_str()).collect()
     }
 }
 
@@ -167,6 +213,25 @@ mod tests {
             assert_eq!(excludes(&[pattern], path.as_bytes()), want, "{pattern} {path}");
         }
         assert!(excludes(&["*"], b"/\xff\xfe"));
+    }
+
+    #[test]
+    fn what_patterns_met_is_told_behind_the_walk() {
+        let mut builder = ExcludeBuilder::new();
+        for pattern in ["some[dir]", "*.[oa]", "never", "file"] {
+            builder.add(pattern, false).unwrap();
+        }
+        let excludes = builder.build().unwrap();
+        for path in ["/x/some[dir]", "/x/y.o", "/file"] {
+            assert_eq!(excludes.clone().excludes(path.as_bytes()), path != "/x/some[dir]");
+        }
+        let doubts = excludes.doubts_met();
+        assert_eq!(doubts.len(), 1);
+        assert_eq!(
+            (&doubts[0].pattern[..], &doubts[0].why),
+            ("some[dir]", &Doubt::BracketsAreClass)
+        );
+        assert_eq!(excludes.unmet(), ["some[dir]", "never"]);
     }
 
     #[test]

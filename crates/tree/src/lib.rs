@@ -31,13 +31,14 @@ mod restore;
 mod roots;
 #[cfg(test)]
 mod testing;
+mod typed;
 mod unchanged;
 mod walk;
 
 pub use accounts::Accounts;
 pub use blocks::BlockWriter;
 pub use error::{Action, Change, TreeError};
-pub use exclude::{ExcludeBuilder, Excludes};
+pub use exclude::{Doubt, ExcludeBuilder, Excludes, PatternDoubt};
 pub use image::ImageReader;
 pub use links::LostLinks;
 pub use listing::{Fences, Listed, ListingPart, ListingReader, ListingWriter};
@@ -49,5 +50,6 @@ pub use restore::{
     Restorer, SkipReason, Sparse,
 };
 pub use roots::Roots;
+pub use typed::TypedPath;
 pub use unchanged::{Comparison, Trust, Unchanged};
 pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkEntry, WalkOptions};

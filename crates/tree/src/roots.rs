@@ -2,10 +2,9 @@
 //! parent folders are recorded before them.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::order;
+use crate::{TypedPath, order};
 
 /// The roots of a walk: absolute, clean, and merged.
 #[derive(Debug, Clone, Default)]
@@ -17,25 +16,26 @@ pub struct Roots {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RootNode {
     pub(crate) is_root: bool,
+    /// Whether a symbolic link that is the root is followed, and recorded as the folder it leads to.
+    pub(crate) follows: bool,
     /// In byte order, which is listing order within a folder.
     pub(crate) children: BTreeMap<Vec<u8>, RootNode>,
 }
 
 impl Roots {
     /// Takes paths as given on a command line; relative ones begin at `current`, which is absolute.
-    /// Resolved by text alone ([`order::absolute`]): a root that is a symbolic link is stored as one.
+    /// A root that is a symbolic link is stored as one, unless it was given with a `/` at its end
+    /// ([`TypedPath`]).
     pub fn new<P: AsRef<Path>>(current: &Path, paths: impl IntoIterator<Item = P>) -> Self {
         let mut roots = Self::default();
         for path in paths {
-            let path = order::absolute(
-                current.as_os_str().as_bytes(),
-                path.as_ref().as_os_str().as_bytes(),
-            );
+            let typed = TypedPath::new(current, path.as_ref());
             let mut node = &mut roots.top;
-            for part in order::components(&path) {
+            for part in order::components(&typed.path) {
                 node = node.children.entry(part.to_vec()).or_default();
             }
             node.is_root = true;
+            node.follows |= typed.follows;
         }
         roots
     }

@@ -9,7 +9,8 @@
 //! A folder's names are read at once and sorted; entries are looked at relative to their folder, so that
 //! neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a root are
 //! entries too (a restore makes them again with their metadata); links on the way to a root are followed,
-//! and recorded as the folders they lead to. Nothing else is followed.
+//! and recorded as the folders they lead to. So is a root that was given with a `/` at its end. Nothing else
+//! is followed.
 //!
 //! Faults are items between the entries. A folder that cannot be read is an entry and then a fault.
 

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use onefold::{
-    BackupOptions, BackupReport, Compression, Eviction, ExcludeBuilder, Excludes, ImageSource, IngestOptions,
-    LookupMemory, Monitor, ReaderSource, Store, TreeError, TreeOptions,
+    BackupOptions, BackupReport, Compression, Eviction, Excludes, ImageSource, IngestOptions, LookupMemory,
+    Monitor, ReaderSource, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
-use super::{optimize, pipeline};
+use super::{optimize, pipeline, typed};
 use crate::args::{Backup, CompressionMode, EvictionMode, Global};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, rate};
@@ -89,7 +89,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let tree = if args.stdin || args.image_kib.is_some() {
         None
     } else {
-        Some(tree_options(global, args)?)
+        Some(tree_options(global, args, output)?)
     };
     let counting = Once::new();
     let status = || {
@@ -117,12 +117,15 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
                 return image(&store, args, kib, &options, &monitor);
             }
             let mut source = ReaderSource(std::io::stdin());
-            let name = PathBuf::from(&args.stdin_filename);
+            let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
             return Ok(store.backup_stream(&options, &name, None, &mut source, &monitor)?);
         };
         Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
     })?;
     print(output, &report)?;
+    if let Some(tree) = &tree {
+        tell_patterns(&tree.excludes, output)?;
+    }
     if report.settings.optimize_after_backup && report.settings.is_optimized() {
         optimize_after(&store, &report, output)?;
     }
@@ -150,42 +153,37 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
     }
 }
 
-fn tree_options(global: &Global, args: &Backup) -> Result<TreeOptions> {
-    let current_folder = std::env::current_dir().context("asking for the current folder")?;
-    for path in &args.paths {
-        // A mistyped path is told before anything is stored.
-        path.symlink_metadata()
-            .with_context(|| format!("{}", path.display()))?;
-    }
-    Ok(TreeOptions {
+fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
+    let current_folder = typed::here()?;
+    typed::look_at_roots(&args.paths, &current_folder, output)?;
+    let tree = TreeOptions {
         paths: args.paths.clone(),
         current_folder,
-        excludes: excludes(args)?,
+        excludes: typed::excludes(args)?,
         exclude_caches: args.exclude_caches,
         one_file_system: args.one_file_system,
         leave_out: global.repo.clone(),
         force: args.force,
         ignore_ctime: args.ignore_ctime,
         ignore_inode: args.ignore_inode,
-    })
+    };
+    for doubt in tree.excludes.doubts(&tree.walk(true).roots) {
+        output.warn(format!("warning: {doubt}"))?;
+    }
+    Ok(tree)
 }
 
-fn excludes(args: &Backup) -> Result<Excludes> {
-    let mut builder = ExcludeBuilder::new();
-    for pattern in &args.exclude {
-        builder.add(pattern, false)?;
+/// What is known of the patterns when the walk is over.
+fn tell_patterns(excludes: &Excludes, output: Output) -> Result<()> {
+    for doubt in excludes.doubts_met() {
+        output.warn(format!("warning: {doubt}"))?;
     }
-    for file in &args.exclude_file {
-        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        for line in text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        {
-            builder.add(line, false)?;
+    if output.verbose > 0 {
+        for pattern in excludes.unmet() {
+            output.line(format!("the pattern {pattern:?} matched nothing"))?;
         }
     }
-    Ok(builder.build()?)
+    Ok(())
 }
 
 /// Counts bytes on a thread of its own, so that progress can say how much is left.
@@ -211,18 +209,17 @@ fn image(
     let [path] = args.paths.as_slice() else {
         bail!("--image-kib takes one path: the image")
     };
-    let path = std::path::absolute(path)?;
-    let is_folder = path
-        .metadata()
-        .with_context(|| path.display().to_string())?
-        .is_dir();
+    typed::ensure_expanded(path)?;
+    let found = path.metadata().with_context(|| path.display().to_string())?;
+    let path = onefold::TypedPath::new(&typed::here()?, path);
+    let (path, is_folder) = (path.as_path(), found.is_dir());
     if is_folder {
         bail!("{} is a folder: back it up without --image-kib", path.display());
     }
-    let mut source = ImageSource::open(&path)?;
+    let mut source = ImageSource::open(path)?;
     monitor.set_total(source.len());
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    Ok(store.backup_stream(options, &path, Some(chunk), &mut source, monitor)?)
+    Ok(store.backup_stream(options, path, Some(chunk), &mut source, monitor)?)
 }
 
 fn print(output: Output, report: &BackupReport) -> Result<()> {

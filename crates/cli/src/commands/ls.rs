@@ -38,9 +38,11 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
     let paths = super::absolute(&args.paths)?;
-    let mut listed = 0_u64;
+    let mut is_met = vec![false; paths.len()];
     let print = |entry: &ListingEntry| -> Result<()> {
-        listed += 1;
+        for (met, path) in is_met.iter_mut().zip(&paths) {
+            *met |= onefold::is_within(&entry.path, path);
+        }
         if output.json {
             output.object(&node(entry))?;
         } else if args.long {
@@ -54,8 +56,10 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
         return stream(name, size, snapshot.backup.source_time.get(), args, output);
     }
     store.list_entries(&snapshot, &paths, print)?;
-    if listed == 0 && !args.paths.is_empty() {
-        return Err(super::nothing_there(&args.paths, snapshot.id));
+    let unmet: Vec<_> = args.paths.iter().zip(&is_met).filter(|(_, met)| !**met).collect();
+    if !unmet.is_empty() {
+        let paths: Vec<_> = unmet.into_iter().map(|(path, _)| path).collect();
+        return Err(super::nothing_there(&paths, snapshot.id));
     }
     Ok(Code::Success)
 }

@@ -29,6 +29,7 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Code> {
     let store = super::open(global)?;
+    super::typed::ensure_expanded(&args.target)?;
     keep_out_of_store(global, &args.target)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
     let request = RestoreRequest {
@@ -61,9 +62,13 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
     })?;
     super::tell_notes(&monitor, output)?;
-    let has_nothing = report.files + report.others + report.kept + report.faults == 0;
-    if has_nothing && !args.include.is_empty() {
-        return Err(super::nothing_there(&args.include, snapshot.id));
+    let met = args.include.iter().zip(&report.is_included);
+    let unmet: Vec<_> = met.filter(|(_, met)| !**met).map(|(path, _)| path).collect();
+    if !unmet.is_empty() && unmet.len() == args.include.len() {
+        return Err(super::nothing_there(&unmet, snapshot.id));
+    }
+    if !unmet.is_empty() {
+        output.warn(format!("error: {:#}", super::nothing_there(&unmet, snapshot.id)))?;
     }
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let (seconds, mib) = (
@@ -116,7 +121,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         memory_bytes_max: report.assemble.memory_bytes_max,
         total_duration: seconds,
     })?;
-    Ok(if report.faults > 0 {
+    Ok(if report.faults > 0 || !unmet.is_empty() {
         Code::Failure
     } else {
         Code::Success

@@ -1,6 +1,6 @@
 //! `onefold series`
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use onefold::{
     ArchivalWindow, Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store,
 };
@@ -291,12 +291,14 @@ fn name(named: &Named) -> Result<SeriesName> {
     if let Some(name) = &named.stdin_filename {
         return Ok(SeriesName {
             host,
-            paths: vec![name.as_bytes().to_vec()],
+            paths: vec![super::typed::stream_name(name)?.into_bytes()],
         });
     }
-    let current_folder = std::env::current_dir().context("asking for the current folder")?;
+    for path in &named.path {
+        super::typed::ensure_expanded(path)?;
+    }
     Ok(SeriesName {
         host,
-        paths: onefold::root_paths(&current_folder, &named.path),
+        paths: onefold::root_paths(&super::typed::here()?, &named.path),
     })
 }

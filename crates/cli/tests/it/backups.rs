@@ -1,9 +1,9 @@
 //! Kinds of backups and what they leave out: standard input, disk images, excludes, two at once.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 
-use crate::bed::{Bed, Ran, last, noise};
+use crate::bed::{Bed, Ran, last, lines, noise};
 use crate::picture::{assert_same, picture};
 
 #[test]
@@ -128,4 +128,197 @@ fn two_processes_back_up_into_one_store_at_once() {
     let again = last(&bed.ok(["backup", "left", "--force", "--json"]));
     // But for the listing, which shows the folders above with their times.
     assert!(again["data_added"].as_u64().unwrap() < 10_000, "{again}");
+}
+
+/// As rsync, tar and the kernel do: what stands before a `/` is what the link leads to.
+#[test]
+fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("real/sub")).unwrap();
+    fs::write(bed.path("real/sub/file"), "of the folder").unwrap();
+    for (link, target) in [
+        ("data", "real"),
+        ("tofile", "real/sub/file"),
+        ("dangling", "none"),
+    ] {
+        symlink(target, bed.path(link)).unwrap();
+    }
+    for given in ["data/", "data/.", "./data//"] {
+        let ran = bed.ok(["backup", given]);
+        assert!(!ran.err().contains("link"), "{}", ran.err());
+        let ls = bed.ok(["ls", "latest", "data/sub/../sub/"]).out();
+        assert!(ls.contains("/data/sub/file"), "{given}: {ls}");
+    }
+    bed.ok(["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&bed.path("real")),
+        &picture(&bed.restored("out", "data")),
+    );
+    // In the middle of a path it was followed ever since.
+    bed.ok(["backup", "data/sub"]);
+    assert!(bed.ok(["ls", "latest"]).out().contains("/data/sub/file"));
+    // Behind `..` as the kernel goes.
+    symlink("real/sub", bed.path("deep")).unwrap();
+    bed.ok(["backup", "deep/../sub"]);
+    assert!(
+        bed.ok(["ls", "latest", "deep/../sub"])
+            .out()
+            .contains("/real/sub/file")
+    );
+
+    for (given, words) in [
+        (
+            "data",
+            vec!["data is a symbolic link to real", "`data/` backs that up"],
+        ),
+        ("tofile", vec!["the link alone", "real/sub/file` backs that up"]),
+        ("dangling", vec!["none does not exist"]),
+    ] {
+        let ran = bed.ok(["backup", given]).says(&words);
+        assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
+        let told = lines(&bed.ok(["backup", given, "--json"]).err);
+        assert_eq!(told[0]["message_type"], "error");
+        assert!(
+            told[0]["message"].as_str().unwrap().contains(words[0]),
+            "{told:?}"
+        );
+    }
+    // What it leads to is backed up beside it: nothing to tell.
+    assert_eq!(bed.ok(["backup", "data", "real"]).err(), "");
+    bed.run(["backup", "tofile/"])
+        .expect(1)
+        .says(&["tofile/", "real/sub/file", "Not a directory"]);
+    bed.run(["backup", "dangling/"])
+        .expect(1)
+        .says(&["dangling/", "leads to none", "No such file"]);
+    // An image is what the link leads to: names of devices are links.
+    let image = last(&bed.ok(["backup", "--image-kib", "4", "tofile", "--json"]));
+    assert_eq!(image["total_bytes_processed"].as_u64(), Some(13));
+    bed.run(["backup", "--image-kib", "4", "data"])
+        .expect(1)
+        .says(&["is a folder"]);
+}
+
+#[test]
+fn patterns_are_cleaned_and_those_that_can_never_match_are_told() {
+    let bed = Bed::new();
+    for name in [
+        "src/keep",
+        "src/cache/a",
+        "other/src/cache/b",
+        "src/some[dir]/c",
+        "src/somed",
+    ] {
+        fs::create_dir_all(bed.path(name).parent().unwrap()).unwrap();
+        fs::write(bed.path(name), name).unwrap();
+    }
+    let listed = |args: &[&str]| {
+        let ran = bed.ok(["backup", "src", "other"].iter().chain(args));
+        (ran.err(), bed.ok(["ls", "latest"]).out())
+    };
+    // From here alone, or from any folder.
+    for (pattern, is_everywhere) in [
+        ("./src/cache", false),
+        ("./src//./cache/", false),
+        ("src/../src/cache", true),
+        ("src//cache/", true),
+        ("cache/", true),
+    ] {
+        let (told, ls) = listed(&["-e", pattern]);
+        assert_eq!(told, "", "{pattern}");
+        assert!(
+            !ls.contains("src/cache/a") && ls.contains("src/keep"),
+            "{pattern}: {ls}"
+        );
+        assert_eq!(
+            ls.contains("other/src/cache/b"),
+            !is_everywhere,
+            "{pattern}: {ls}"
+        );
+    }
+    for (name, text) in [
+        ("marked", "\u{feff}cache\n"),
+        ("windows", "\u{feff}# rules\r\ncache\r\n"),
+        ("old", "# rules\rcache\r"),
+    ] {
+        fs::write(bed.path(name), text).unwrap();
+        let (told, ls) = listed(&["--exclude-file", name]);
+        assert!(told.is_empty() && !ls.contains("cache"), "{name}: {told} {ls}");
+    }
+    for (pattern, word) in [
+        ("/elsewhere/x", "outside of all"),
+        ("./src", "never left out"),
+        ("\"cache\"", "quotes"),
+        (r"src\cache", "backslash"),
+        ("some[dir]", r"`\[`"),
+    ] {
+        let (told, ls) = listed(&["-e", pattern]);
+        assert!(
+            told.contains(word) && told.lines().count() == 1,
+            "{pattern}: {told}"
+        );
+        assert!(ls.contains("src/some[dir]/c"), "{pattern}: {ls}");
+    }
+    assert!(!listed(&["-e", r"some\[dir\]"]).1.contains("some[dir]"));
+    fs::write(bed.path("rules"), "cache\r\n$HOME/x\r\n").unwrap();
+    let home = std::env::var("HOME").unwrap();
+    for (args, words) in [
+        (["-e", "~/x"], vec!["`~`", "not replaced"]),
+        (["-e", "!$HOME/x"], vec!["HOME", &home]),
+        (["-e", "${HOME}/x"], vec!["variables are not replaced"]),
+        (["--exclude-file", "rules"], vec!["rules, line 2", "HOME"]),
+        (["-e", ""], vec!["empty"]),
+    ] {
+        bed.run(["backup", "src"].iter().chain(&args))
+            .expect(1)
+            .says(&words);
+    }
+    let told = bed.ok(["backup", "src", "-e", "nothing.such", "-v"]).out();
+    assert!(told.contains("\"nothing.such\" matched nothing"), "{told}");
+}
+
+#[test]
+fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
+    let bed = Bed::new();
+    for name in ["src/a", "src/b"] {
+        fs::create_dir_all(bed.path("src")).unwrap();
+        fs::write(bed.path(name), name).unwrap();
+    }
+    bed.ok(["backup", "src"]);
+    // `..` goes, everywhere.
+    assert!(bed.ok(["ls", "latest", "src/../src/./a"]).out().contains("src/a"));
+    assert_eq!(bed.ok(["dump", "latest", "src/../src//a"]).out(), "src/a");
+    bed.ok(["restore", "latest", "-t", "out", "-i", "src/../src/a"]);
+    assert!(bed.restored("out", "src/a").exists() && !bed.restored("out", "src/b").exists());
+    assert_eq!(
+        lines(&bed.ok(["snapshots", "--json", "--path", "src/x/.."]).out).len(),
+        1
+    );
+    // One of several that names nothing is told.
+    bed.run(["ls", "latest", "src/a", "src/none"])
+        .expect(1)
+        .says(&["under src/none"]);
+    bed.run(["restore", "latest", "-t", "out2", "-i", "src/a", "-i", "src/none"])
+        .expect(1)
+        .says(&["under src/none"]);
+    assert!(bed.restored("out2", "src/a").exists());
+    for args in [
+        vec!["ls", "latest", "~/src"],
+        vec!["dump", "latest", "$HOME/src"],
+        vec!["restore", "latest", "-t", "out3", "-i", "${HOME}/src"],
+        vec!["restore", "latest", "--target=~/out3"],
+        vec!["forget", "--path=~/src", "--keep-last", "1"],
+        vec!["backup", "~/src"],
+        vec!["snapshots", "--repo=~/store"],
+    ] {
+        bed.run(&args).expect(1).says(&["not replaced by a shell"]);
+    }
+    for name in ["", "x/", "..", "../x"] {
+        bed.fed(["backup", "--stdin", "--stdin-filename", name], b"x")
+            .expect(1)
+            .says(&["no name for a stream"]);
+    }
+    bed.fed(["backup", "--stdin", "--stdin-filename", "./a//b"], b"x")
+        .expect(0);
+    assert_eq!(bed.ok(["ls", "latest"]).out(), "a/b\n");
 }

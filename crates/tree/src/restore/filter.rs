@@ -1,5 +1,8 @@
 //! Which entries are restored.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::{Excludes, order};
 
 /// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
@@ -10,6 +13,8 @@ pub struct Include {
     pub paths: Vec<Vec<u8>>,
     /// Patterns, with the meaning of excludes.
     pub patterns: Excludes,
+    /// Of each path in `paths`: set once an entry is seen that lies there. May be shorter.
+    pub is_met: Arc<[AtomicBool]>,
 }
 
 /// The choice, followed along the listing.
@@ -78,10 +83,16 @@ impl Filter {
     }
 
     fn names(&self, path: &[u8]) -> bool {
-        self.include
-            .paths
-            .iter()
-            .any(|wanted| order::is_within(path, wanted))
+        let mut is_named = false;
+        for (number, wanted) in self.include.paths.iter().enumerate() {
+            if order::is_within(path, wanted) {
+                is_named = true;
+                if let Some(met) = self.include.is_met.get(number) {
+                    met.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        is_named
     }
 }
 

@@ -176,6 +176,7 @@ impl Lister {
         let root = frame.roots.remove(name);
         let is_root = root.as_ref().is_some_and(|r| r.is_root);
         let on_the_way = root.as_ref().is_some_and(|r| !r.children.is_empty());
+        let follows = on_the_way || root.as_ref().is_some_and(|r| r.follows);
         let mut inside = frame.inside;
         if inside.is_some() && !is_root {
             let marked = frame.only.as_ref().is_some_and(|only| *only != name);
@@ -190,7 +191,7 @@ impl Lister {
         let descriptor = folder
             .descriptor()
             .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
-        let flags = if on_the_way {
+        let flags = if follows {
             AtFlags::empty()
         } else {
             AtFlags::SYMLINK_NOFOLLOW
@@ -204,7 +205,7 @@ impl Lister {
             Err(errno) => return Err(TreeError::reading(path, Action::ReadMetadata, errno)),
         };
         let is_folder = facts.kind == FileType::Directory;
-        if on_the_way && !is_folder {
+        if follows && !is_folder {
             return Err(TreeError::NotAFolder { path });
         }
         if is_folder
@@ -229,14 +230,14 @@ impl Lister {
             folder: &folder,
             name,
             at: &descriptor,
-            follow: on_the_way,
+            follow: follows,
         };
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         if !is_folder || (inside.is_none() && !on_the_way) {
             return Ok(());
         }
         let entered = folder
-            .enter(name, on_the_way, inside.is_some())
+            .enter(name, follows, inside.is_some())
             .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
         let now = &entered.facts;
         if (now.device, now.inode) != (facts.device, facts.inode) {

@@ -131,6 +131,36 @@ fn a_root_that_is_a_link_is_one_and_one_that_is_missing_is_told() {
     );
 }
 
+/// As the kernel does, and tar and rsync.
+#[test]
+fn a_root_that_is_a_link_is_followed_where_a_slash_ends_it() {
+    let dir = tree(&["a/x", "a/sub/y", "file"]);
+    for (name, target) in [("link", "a"), ("tofile", "file"), ("dangling", "nowhere")] {
+        symlink(target, dir.path().join(name)).unwrap();
+    }
+    symlink("a", dir.path().join("a/sub/inner")).unwrap();
+    for given in ["link/", "link/.", "./link//"] {
+        let found = walk(WalkOptions {
+            roots: Roots::new(dir.path(), [given]),
+            ..WalkOptions::default()
+        });
+        let want = ["/link", "/link/sub", "/link/sub/inner", "/link/sub/y", "/link/x"];
+        assert_eq!(names(dir.path(), &found), want, "{given}");
+        let root = found.iter().find(|e| e.entry.path.ends_with(b"/link")).unwrap();
+        assert_eq!(root.entry.kind, EntryKind::Folder, "{given}");
+        let inner = found.iter().find(|e| e.entry.path.ends_with(b"inner")).unwrap();
+        assert!(matches!(inner.entry.kind, EntryKind::Symlink { .. }), "{given}");
+    }
+    for given in ["tofile/", "dangling/", "file/"] {
+        let options = WalkOptions {
+            roots: Roots::new(dir.path(), [given]),
+            ..WalkOptions::default()
+        };
+        let faults: Vec<_> = Walk::new(options).filter_map(Result::err).collect();
+        assert_eq!(faults.len(), 1, "{given}");
+    }
+}
+
 #[test]
 fn excludes_hold_but_for_roots() {
     let dir = tree(&["a/x.o", "a/x.c", "a/deep/y.o", "skip/z", "skip/keep/w", "k.o"]);

@@ -1,0 +1,215 @@
+//! Paths and patterns as people type them: what they mean here, and what is probably a slip.
+//!
+//! The shell replaces `~` and `$HOME` before a program sees them, but not everywhere: not in quotes, not
+//! behind `--option=`, not in a file. Here they are letters, so such a path or pattern would name nothing.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use onefold::{ExcludeBuilder, Excludes, TypedPath};
+
+use crate::args::Backup;
+use crate::output::Output;
+
+/// The folder that relative paths begin at.
+pub(super) fn here() -> Result<PathBuf> {
+    std::env::current_dir().context("asking for the current folder")
+}
+
+/// Paths as a backup has them: absolute and clean, as seen from here.
+pub(super) fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let current = here()?;
+    let one = |path: &PathBuf| {
+        ensure_expanded(path)?;
+        Ok(TypedPath::new(&current, path).path)
+    };
+    paths.iter().map(one).collect()
+}
+
+/// Refuses a path that begins as if a shell were to replace the beginning, and names nothing as it is.
+pub(super) fn ensure_expanded(path: &Path) -> Result<()> {
+    let text = path.to_string_lossy();
+    let first = text.split('/').next().unwrap_or("");
+    let is_meant = first == "~" || variable(&text).is_some();
+    if !is_meant || Path::new(first).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    bail!(
+        "{text}: `{first}` was not replaced by a shell, and is a name here: write the path out, or ./{text} for a folder \
+         of that name"
+    )
+}
+
+/// The variable that a path or pattern begins with, with its value, if it is set; `${...}` whether it is or not.
+fn variable(text: &str) -> Option<(&str, Option<String>)> {
+    let rest = text.strip_prefix('$')?;
+    if let Some(name) = rest.strip_prefix('{') {
+        let name = &name[..name.find('}')?];
+        return Some((name, std::env::var(name).ok()));
+    }
+    let name = rest.split('/').next().filter(|name| !name.is_empty())?;
+    Some((name, Some(std::env::var(name).ok()?)))
+}
+
+/// The patterns of a backup. What can never match is an error; what probably does not do what is meant is told.
+pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
+    // Only a pattern that begins with a dot needs the folder.
+    let mut builder = std::env::current_dir()
+        .map_or_else(|_| ExcludeBuilder::new(), |current| ExcludeBuilder::at(&current));
+    for pattern in &args.exclude {
+        add(&mut builder, pattern)?;
+    }
+    for file in &args.exclude_file {
+        let place = || file.display().to_string();
+        let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+        let text = str::from_utf8(&bytes).ok().with_context(|| {
+            format!(
+                "{}: is not UTF-8, and so no list of patterns; save it as UTF-8",
+                file.display()
+            )
+        })?;
+        // Editors of other systems mark UTF-8 by a first character that is none, and end lines with others.
+        let text = text
+            .strip_prefix('\u{feff}')
+            .unwrap_or(text)
+            .replace("\r\n", "\n");
+        for (number, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
+            if !line.is_empty() && !line.starts_with('#') {
+                add(&mut builder, line).with_context(|| format!("{}, line {}", place(), number + 1))?;
+            }
+        }
+    }
+    Ok(builder.build()?)
+}
+
+fn add(builder: &mut ExcludeBuilder, pattern: &str) -> Result<()> {
+    let text = pattern.trim_start_matches('!');
+    if text == "~" || text.starts_with("~/") {
+        bail!(
+            "the pattern {pattern:?} begins with `~`, which is not replaced here: write the folder out, or `\\~` for a name \
+             that begins so"
+        );
+    }
+    if let Some((name, value)) = variable(text) {
+        let value = value.map_or(String::new(), |value| format!(" (`{value}`)"));
+        bail!(
+            "the pattern {pattern:?} begins with the variable {name}, and variables are not replaced here: write its value \
+             out{value}, or `\\$` for a name that begins so"
+        );
+    }
+    Ok(builder.add(pattern, false)?)
+}
+
+/// Tells which of the given paths are links, of which the link alone is stored. A path that does not exist is an
+/// error: a mistyped one is told before anything is stored.
+pub(super) fn look_at_roots(paths: &[PathBuf], current: &Path, output: Output) -> Result<()> {
+    let roots: Vec<TypedPath> = paths.iter().map(|path| TypedPath::new(current, path)).collect();
+    for (path, root) in paths.iter().zip(&roots) {
+        let found = path.symlink_metadata();
+        if found.is_err() {
+            ensure_expanded(path)?;
+        }
+        let target = std::fs::read_link(root.as_path());
+        if let (Err(error), Ok(target), true) = (&found, &target, root.follows) {
+            bail!("{}: leads to {}: {error}", path.display(), target.display());
+        }
+        found.with_context(|| format!("{}", path.display()))?;
+        if let (Ok(target), false) = (target, root.follows) {
+            tell_link(path, root, &target, &roots, output)?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_link(
+    path: &Path,
+    root: &TypedPath,
+    target: &Path,
+    roots: &[TypedPath],
+    output: Output,
+) -> Result<()> {
+    let (path, target) = (path.display(), target.display());
+    let text = match root.as_path().canonicalize() {
+        Ok(end) if roots.iter().any(|other| holds(other, &end)) => return Ok(()),
+        Ok(end) if end.is_dir() => {
+            format!("nothing of what is in {target}; `{path}/` backs that up")
+        }
+        Ok(end) => format!("not the file; `{}` backs that up", end.display()),
+        Err(_) => format!("{target} does not exist"),
+    };
+    Ok(output.warn(format!(
+        "warning: {path} is a symbolic link to {target}: the link alone is backed up, {text}"
+    ))?)
+}
+
+/// Whether another of the given paths has what lies at the end of a link.
+fn holds(other: &TypedPath, end: &Path) -> bool {
+    let is_link = other.as_path().is_symlink() && !other.follows;
+    let folder = other.as_path().canonicalize().ok().filter(|_| !is_link);
+    folder.is_some_and(|folder| end.starts_with(folder))
+}
+
+/// The name of a stream, cleaned: it becomes a file below the target of a restore.
+pub(super) fn stream_name(typed: &str) -> Result<String> {
+    let is_absolute = typed.starts_with('/');
+    let parts: Vec<&str> = typed
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect();
+    if parts.is_empty() || parts.contains(&"..") || typed.ends_with('/') || typed.ends_with("/.") {
+        bail!(
+            "{typed:?} is no name for a stream: it needs the name of a file, without `..`, and no `/` at its end"
+        );
+    }
+    ensure_expanded(Path::new(OsStr::from_bytes(typed.as_bytes())))?;
+    Ok(format!(
+        "{}{}",
+        if is_absolute { "/" } else { "" },
+        parts.join("/")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_streams_are_clean() {
+        for (typed, want) in [
+            ("shop.sql", Some("shop.sql")),
+            ("./a//b", Some("a/b")),
+            ("/a/./b", Some("/a/b")),
+            ("", None),
+            (".", None),
+            ("..", None),
+            ("../a", None),
+            ("a/", None),
+            ("~/a", None),
+        ] {
+            assert_eq!(stream_name(typed).ok().as_deref(), want, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_a_shell_would_have_replaced_is_refused() {
+        for typed in ["~/x", "$HOME/x", "$HOME", "${HOME}/x", "${NO_SUCH}/x"] {
+            assert!(ensure_expanded(Path::new(typed)).is_err(), "{typed}");
+        }
+        for typed in [
+            "./~/x",
+            "x/~",
+            "$RECYCLE.BIN",
+            "$NO_SUCH/x",
+            "a$HOME",
+            "~user",
+            "$",
+        ] {
+            assert!(ensure_expanded(Path::new(typed)).is_ok(), "{typed}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Paths as people type them.
+//!
+//! A typed path means to Onefold what it means to the kernel, so that a backup holds what `ls` of the same
+//! path shows. The path itself stays as it was typed, as far as it can: `.` and doubled slashes go, and `..`
+//! takes the component before it. Two things need a look at the file system. A `..` behind a symbolic link
+//! leads to the folder above the link's target. A `/` or `/.` at the end follows a link that stands there.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::order;
+
+/// What a typed path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypedPath {
+    /// Absolute and clean.
+    pub path: Vec<u8>,
+    /// Whether a symbolic link of that name is followed: the path ended with `/` or `/.`.
+    pub follows: bool,
+}
+
+impl TypedPath {
+    /// Takes a path as it was typed; a relative one begins at `current`, which is absolute. What does not
+    /// exist is resolved by its text alone.
+    #[must_use]
+    pub fn new(current: &Path, typed: &Path) -> Self {
+        let bytes = typed.as_os_str().as_bytes();
+        let mut path = if bytes.starts_with(b"/") {
+            PathBuf::from("/")
+        } else {
+            PathBuf::from(OsStr::from_bytes(&order::absolute(
+                b"/",
+                current.as_os_str().as_bytes(),
+            )))
+        };
+        for part in order::components(bytes) {
+            match part {
+                b"." => {}
+                b".." => {
+                    if path.is_symlink()
+                        && let Ok(target) = path.canonicalize()
+                    {
+                        path = target;
+                    }
+                    path.pop();
+                }
+                name => path.push(OsStr::from_bytes(name)),
+            }
+        }
+        Self {
+            path: path.into_os_string().into_encoded_bytes(),
+            follows: bytes.ends_with(b"/") || bytes.ends_with(b"/."),
+        }
+    }
+
+    /// As the system takes it.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_link_is_resolved_by_its_text() {
+        for (typed, path, follows) in [
+            ("x", "/w/d/x", false),
+            ("../x/", "/w/x", true),
+            ("/y//./z/..", "/y", false),
+            ("../../..", "/", false),
+            (".", "/w/d", false),
+            ("x/.", "/w/d/x", true),
+            ("/", "/", true),
+        ] {
+            let found = TypedPath::new(Path::new("/w/d"), Path::new(typed));
+            assert_eq!(
+                (&found.path[..], found.follows),
+                (path.as_bytes(), follows),
+                "{typed}"
+            );
+        }
+    }
+
+    #[test]
+    fn dots_behind_a_link_lead_to_where_the_kernel_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("far/away")).unwrap();
+        fs::create_dir(top.join("near")).unwrap();
+        symlink("../far/away", top.join("near/link")).unwrap();
+        symlink("nowhere", top.join("near/dangling")).unwrap();
+        for (typed, want) in [
+            ("link/../x", "far/x"),
+            ("link", "near/link"),
+            ("link/x", "near/link/x"),
+            ("link/x/../y", "near/link/y"),
+            ("dangling/../x", "near/x"),
+        ] {
+            let found = TypedPath::new(&top.join("near"), Path::new(typed));
+            assert_eq!(found.as_path(), top.join(want), "{typed}");
+        }
+    }
+}
