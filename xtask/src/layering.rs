@@ -25,7 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
 ];
 
 /// Members of the workspace that stand beside the house: they ship in nothing.
-const BESIDE: &[&str] = &["model", "xtask"];
+const BESIDE: &[&str] = &["model", "testfs", "xtask"];
 
 fn floor(name: &str) -> Option<u32> {
     FLOORS
@@ -57,6 +57,12 @@ pub(crate) fn check() -> Result<()> {
             faults.push(format!("{name}: lies in a folder of another name, {folder:?}"));
         }
         for dependency in &package.dependencies {
+            if BESIDE.contains(&dependency.name.as_str()) && dependency.kind != DependencyKind::Development {
+                faults.push(format!(
+                    "{name}: imports {}, which ships in nothing",
+                    dependency.name
+                ));
+            }
             let is_member = dependency.path.is_some();
             let Some(below) = floor(&dependency.name).filter(|_| is_member) else {
                 continue;

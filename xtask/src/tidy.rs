@@ -17,7 +17,7 @@ pub(crate) fn check() -> Result<()> {
         .parent()
         .context("xtask lies in the workspace")?;
     let mut files = Vec::new();
-    for folder in ["crates", "model", "xtask", "fuzz", "bench"] {
+    for folder in ["crates", "model", "testfs", "xtask", "fuzz", "bench"] {
         collect(&root.join(folder), &mut files)?;
     }
     let mut faults = Vec::new();

@@ -1,0 +1,7 @@
+//! The system's answers, as the kernel wants them.
+
+use rustix::io::Errno;
+
+pub(crate) fn reply(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.raw_os_error())
+}

@@ -1,0 +1,137 @@
+//! A folder seen through a file system of ours (FUSE), which has the peculiarity that a test asks for.
+//!
+//! What is written through it lies in a backing folder on the ordinary file system; the test can look there past
+//! the peculiarity. It is unmounted when [`Mounted`] is dropped, also while a test panics. Mounting takes the
+//! superuser and `/dev/fuse`; where one of them is missing, [`mount`] says so and answers nothing, and the test ends.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+
+mod errors;
+mod names;
+mod passthrough;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use tempfile::TempDir;
+
+use crate::passthrough::Passthrough;
+
+/// Which names are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// Bytes alone, as on Linux.
+    #[default]
+    Bytes,
+    /// `README` and `readme` are; the first spelling is kept.
+    CaseInsensitive,
+    /// The composed and the decomposed form of a name are; the first spelling is kept.
+    Normalizing,
+}
+
+/// What is peculiar about a file system. The default is nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Which names are one.
+    pub names: Names,
+    /// Files whose name has this text in it give `EIO` from this offset on.
+    pub unreadable: Option<(String, u64)>,
+    /// The only user who may do anything in it, look at its top included; all may where there is none.
+    pub only_user: Option<u32>,
+    /// After so many bytes were written there is no room.
+    pub room_bytes: Option<u64>,
+}
+
+/// A mounted file system.
+pub struct Mounted {
+    at: PathBuf,
+    backing: PathBuf,
+    room_bytes: Arc<AtomicU64>,
+    session: Option<BackgroundSession>,
+    _folder: TempDir,
+}
+
+/// Mounts a file system over a new folder; none where this cannot be done here, which is printed.
+///
+/// # Panics
+/// Where it could be done and fails.
+#[must_use]
+pub fn mount(options: Options) -> Option<Mounted> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only the superuser mounts file systems");
+        return None;
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = match rustix::fs::open("/dev/fuse", flags, Mode::empty()) {
+        Ok(device) => device,
+        Err(errno) => {
+            eprintln!("skipped: /dev/fuse cannot be opened: {errno}");
+            return None;
+        }
+    };
+    let folder = TempDir::new().expect("a temporary folder");
+    let (at, backing) = (folder.path().join("mounted"), folder.path().join("backing"));
+    for path in [&at, &backing] {
+        std::fs::create_dir(path).expect("an empty folder");
+    }
+    let access = match options.only_user {
+        Some(user) => format!("user_id={user},group_id=0"),
+        None => "user_id=0,group_id=0,allow_other,default_permissions".to_owned(),
+    };
+    let number = std::os::fd::AsRawFd::as_raw_fd(&device);
+    let data = format!("fd={number},rootmode=40000,{access}");
+    let data = std::ffi::CString::new(data).expect("no zero in it");
+    if let Err(errno) = rustix::mount::mount("testfs", &at, "fuse", MountFlags::NODEV, Some(&*data)) {
+        eprintln!("skipped: a FUSE file system cannot be mounted: {errno}");
+        return None;
+    }
+    let room_bytes = Arc::new(AtomicU64::new(options.room_bytes.unwrap_or(u64::MAX)));
+    // Dropped by what fails from here on.
+    let mut mounted = Mounted {
+        at,
+        backing,
+        room_bytes: Arc::clone(&room_bytes),
+        session: None,
+        _folder: folder,
+    };
+    let filesystem =
+        Passthrough::new(&mounted.backing, options, room_bytes).expect("the backing folder opens");
+    let session = Session::from_fd(filesystem, device, SessionACL::All, Config::default());
+    let session = session.expect("the kernel greets").spawn();
+    mounted.session = Some(session.expect("a thread to serve it"));
+    Some(mounted)
+}
+
+impl Mounted {
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+
+    /// The folder under it, on the ordinary file system.
+    #[must_use]
+    pub fn backing(&self) -> &Path {
+        &self.backing
+    }
+
+    /// From now on there is room for so many bytes more.
+    pub fn set_room_bytes(&self, room: u64) {
+        self.room_bytes.store(room, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Who has a file open in it still must not keep the test from ending; the folder goes after this.
+        if let Err(errno) = rustix::mount::unmount(&self.at, UnmountFlags::DETACH) {
+            eprintln!("{} cannot be unmounted: {errno}", self.at.display());
+        }
+        drop(self.session.take());
+    }
+}
