@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{FileType, Stat, fgetxattr, flistxattr, lgetxattr, llistxattr};
+use rustix::fs::{FileType, Stat, Statx, fgetxattr, flistxattr, lgetxattr, llistxattr, makedev};
 use rustix::io::Errno;
 use types::UnixNanos;
 
@@ -49,6 +49,27 @@ impl Facts {
             inode: stat.st_ino.into(),
             links: stat.st_nlink.into(),
             special: stat.st_rdev.into(),
+        }
+    }
+}
+
+impl Facts {
+    /// As [`Self::of`]; what the system did not tell is 0.
+    pub(crate) fn of_statx(found: &Statx) -> Self {
+        let time = |time: rustix::fs::StatxTimestamp| nanos(time.tv_sec, i64::from(time.tv_nsec));
+        Self {
+            kind: FileType::from_raw_mode(found.stx_mode.into()),
+            mode: u32::from(found.stx_mode) & 0o7777,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            len: found.stx_size,
+            allocated: found.stx_blocks.saturating_mul(512),
+            mtime: time(found.stx_mtime),
+            ctime: time(found.stx_ctime),
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            links: found.stx_nlink.into(),
+            special: makedev(found.stx_rdev_major, found.stx_rdev_minor),
         }
     }
 }

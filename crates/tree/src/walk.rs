@@ -16,6 +16,7 @@
 
 mod list;
 mod look;
+mod mount;
 mod names;
 
 use std::collections::{HashSet, VecDeque};
@@ -86,7 +87,8 @@ pub struct WalkOptions {
     pub markers: Vec<Marker>,
     /// Regular files with more bytes are left out.
     pub file_bytes_max: Option<u64>,
-    /// Stay on the file system of each root; a folder where another is mounted is recorded, empty.
+    /// Stay on the file system of each root: what another mount, or a subvolume, has is left out. The folder where it
+    /// begins is recorded, empty; one that the system does not show to this user is left out. Neither need be readable.
     pub one_file_system: bool,
     /// Folders left out wholly, such as the store itself.
     pub leave_out: HashSet<FolderId>,

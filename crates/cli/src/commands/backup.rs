@@ -154,7 +154,7 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
 }
 
 fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
-    let current_folder = typed::here()?;
+    let current_folder = typed::here(&args.paths)?;
     typed::look_at_roots(&args.paths, &current_folder, output)?;
     let tree = TreeOptions {
         paths: args.paths.clone(),
@@ -211,7 +211,7 @@ fn image(
     };
     typed::ensure_expanded(path)?;
     let found = path.metadata().with_context(|| path.display().to_string())?;
-    let path = onefold::TypedPath::new(&typed::here()?, path);
+    let path = onefold::TypedPath::new(&typed::here(std::slice::from_ref(path))?, path);
     let (path, is_folder) = (path.as_path(), found.is_dir());
     if is_folder {
         bail!("{} is a folder: back it up without --image-kib", path.display());

@@ -299,6 +299,6 @@ fn name(named: &Named) -> Result<SeriesName> {
     }
     Ok(SeriesName {
         host,
-        paths: onefold::root_paths(&super::typed::here()?, &named.path),
+        paths: onefold::root_paths(&super::typed::here(&named.path)?, &named.path),
     })
 }

@@ -13,9 +13,16 @@ use onefold::{ExcludeBuilder, Excludes, TypedPath};
 use crate::args::Backup;
 use crate::output::Output;
 
-/// The folder that relative paths begin at.
-pub(super) fn here() -> Result<PathBuf> {
-    std::env::current_dir().context("asking for the current folder")
+/// The folder that relative paths begin at. The system is asked only where one of the paths is relative: the current
+/// folder may have been deleted, and absolute paths do not need it.
+pub(super) fn here(paths: &[PathBuf]) -> Result<PathBuf> {
+    match paths.iter().find(|path| path.is_relative()) {
+        None => Ok(PathBuf::from("/")),
+        Some(path) => std::env::current_dir().with_context(|| {
+            let path = path.display();
+            format!("{path} is relative, and the current folder cannot be had; give an absolute path")
+        }),
+    }
 }
 
 /// Paths as a backup has them: absolute and clean, as seen from here.
@@ -23,7 +30,7 @@ pub(super) fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     if paths.is_empty() {
         return Ok(Vec::new());
     }
-    let current = here()?;
+    let current = here(paths)?;
     let one = |path: &PathBuf| {
         ensure_expanded(path)?;
         Ok(TypedPath::new(&current, path).path)

@@ -24,4 +24,5 @@ mod prune;
 mod restores;
 mod series;
 mod simulate;
+mod sources;
 mod traces;

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::{Errno, pread};
 
 use super::look::{Common, Place, Record, Step};
+use super::mount::{self, Mount};
 use super::names::{NameReader, Names};
 use super::{FolderId, Marker, WalkOptions};
 use crate::folder::{Folder, open_quietly, retry};
@@ -38,8 +39,8 @@ pub struct Stretch {
 pub(super) struct Files {
     pub(super) folder: Arc<Folder>,
     pub(super) path: Arc<[u8]>,
-    /// The device of the root above.
-    pub(super) device: u64,
+    /// Where the root above lies.
+    pub(super) mount: Mount,
     /// One after another.
     bytes: Vec<u8>,
     /// Where each of them ends.
@@ -64,7 +65,7 @@ impl Files {
         Self {
             folder: Arc::clone(&self.folder),
             path: Arc::clone(&self.path),
-            device: self.device,
+            mount: self.mount,
             bytes: name.to_vec(),
             ends: vec![name.len()],
         }
@@ -92,8 +93,8 @@ struct Frame {
     names: Names,
     /// What of the roots lies in this folder.
     roots: BTreeMap<Vec<u8>, RootNode>,
-    /// None above the roots, where only the way to them is of interest; else the root's device.
-    inside: Option<u64>,
+    /// None above the roots, where only the way to them is of interest; else where the root lies.
+    inside: Option<Mount>,
     /// Only this name, where a marker said so.
     only: Option<Vec<u8>>,
 }
@@ -128,7 +129,7 @@ impl Lister {
             path: files.path,
             names,
             roots: BTreeMap::new(),
-            inside: Some(files.device),
+            inside: Some(files.mount),
             only: None,
         });
         lister
@@ -159,7 +160,7 @@ impl Lister {
             follow: true,
         };
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
-        let inside = top.is_root.then_some(facts.device);
+        let inside = top.is_root.then(|| self.mount_of(&place, &facts));
         self.push(folder, path, top.children, inside, &descriptor);
         Ok(())
     }
@@ -191,6 +192,19 @@ impl Lister {
         let descriptor = folder
             .descriptor()
             .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
+        let place = Place {
+            folder: &folder,
+            name,
+            at: &descriptor,
+            follow: follows,
+        };
+        if options.one_file_system && !is_root && inside.is_some_and(|mount| mount.is_left_by(&place)) {
+            if !on_the_way {
+                self.steps.extend(self.record.mount_point(&place, path));
+                return Ok(());
+            }
+            inside = None;
+        }
         let flags = if follows {
             AtFlags::empty()
         } else {
@@ -217,21 +231,15 @@ impl Lister {
             return Ok(());
         }
         if is_root {
-            inside = Some(facts.device);
-        } else if let Some(device) = inside {
-            let taken = options.takes(&facts, device);
+            inside = Some(self.mount_of(&place, &facts));
+        } else if let Some(mount) = inside {
+            let taken = options.takes(&facts, mount);
             if !taken && !is_folder {
                 return Ok(());
             }
-            inside = taken.then_some(device);
+            inside = taken.then_some(mount);
         }
 
-        let place = Place {
-            folder: &folder,
-            name,
-            at: &descriptor,
-            follow: follows,
-        };
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         if !is_folder || (inside.is_none() && !on_the_way) {
             return Ok(());
@@ -248,13 +256,27 @@ impl Lister {
         Ok(())
     }
 
+    /// Where a root lies; asked only where that counts.
+    fn mount_of(&self, place: &Place<'_>, facts: &Facts) -> Mount {
+        Mount {
+            id: self
+                .record
+                .common
+                .options
+                .one_file_system
+                .then(|| mount::id(place))
+                .flatten(),
+            device: facts.device,
+        }
+    }
+
     /// Begins a folder that was opened.
     fn push(
         &mut self,
         folder: Arc<Folder>,
         path: Vec<u8>,
         roots: BTreeMap<Vec<u8>, RootNode>,
-        inside: Option<u64>,
+        inside: Option<Mount>,
         descriptor: &OwnedFd,
     ) {
         let mut names = Names::default();
@@ -285,7 +307,7 @@ impl Lister {
 
 /// Puts the names that come next in the folder, and need not be looked at to go on, into the steps.
 fn leave_files(frame: &mut Frame, steps: &mut Vec<Step>, room: usize) -> usize {
-    let Some(device) = frame.inside else { return 0 };
+    let Some(mount) = frame.inside else { return 0 };
     let mut files: Option<Files> = None;
     let mut count = 0;
     while count < room
@@ -296,7 +318,7 @@ fn leave_files(frame: &mut Frame, steps: &mut Vec<Step>, room: usize) -> usize {
             let files = files.get_or_insert_with(|| Files {
                 folder: Arc::clone(&frame.folder),
                 path: Arc::clone(&frame.path),
-                device,
+                mount,
                 bytes: Vec::new(),
                 ends: Vec::new(),
             });

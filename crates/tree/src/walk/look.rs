@@ -7,6 +7,7 @@ use format::listing::EntryKind;
 use rustix::fs::{AtFlags, FileType, readlinkat, statat};
 
 use super::list::{Files, Lister, Stretch};
+use super::mount::{self, Mount};
 use super::{WalkEntry, WalkOptions};
 use crate::folder::{Folder, retry};
 use crate::metadata::{AttributeReader, Attributes, Facts, entry};
@@ -103,6 +104,20 @@ impl Looker {
                     }
                 },
             };
+            let place = Place {
+                folder: &files.folder,
+                name,
+                at,
+                follow: false,
+            };
+            if options.one_file_system && files.mount.is_left_by(&place) {
+                // What is mounted on a file need not be readable: it is left out. Of what is mounted on a folder, its
+                // lister knows.
+                if mount::is_folder(&place) {
+                    looked.push(Step::Files(files.only(name)));
+                }
+                continue;
+            }
             let facts = match retry(|| statat(&**at, name, AtFlags::SYMLINK_NOFOLLOW)) {
                 Ok(stat) => Facts::of(&stat),
                 Err(errno) => {
@@ -112,13 +127,7 @@ impl Looker {
             };
             if facts.kind == FileType::Directory {
                 looked.push(Step::Files(files.only(name)));
-            } else if options.takes(&facts, files.device) {
-                let place = Place {
-                    folder: &files.folder,
-                    name,
-                    at,
-                    follow: false,
-                };
+            } else if options.takes(&facts, files.mount) {
                 self.record.add(&place, path, &facts, looked);
             }
         }
@@ -126,9 +135,12 @@ impl Looker {
 }
 
 impl WalkOptions {
-    /// Whether what is no folder and no root is taken, below a root on this device.
-    pub(super) fn takes(&self, facts: &Facts, device: u64) -> bool {
-        let elsewhere = self.one_file_system && facts.device != device;
+    /// Whether what is no root is taken, below a root of this mount, which it lies in. A folder with another device is
+    /// another file system all the same: a subvolume. The device of anything else says nothing: on an overlay it is that of
+    /// the file's layer.
+    pub(super) fn takes(&self, facts: &Facts, mount: Mount) -> bool {
+        let elsewhere =
+            self.one_file_system && facts.kind == FileType::Directory && facts.device != mount.device;
         let too_large =
             facts.kind == FileType::RegularFile && self.file_bytes_max.is_some_and(|most| facts.len > most);
         !elsewhere && !too_large
@@ -159,6 +171,20 @@ impl Record {
             common,
             attributes: AttributeReader::new(),
         }
+    }
+
+    /// The folder that another file system is mounted on, as far as the mounted one shows it without being asked: it may be
+    /// another user's, or not answer. Nothing where it shows nothing.
+    pub(super) fn mount_point(&self, place: &Place<'_>, path: Vec<u8>) -> Option<Step> {
+        let facts = mount::facts(place).filter(|facts| facts.kind == FileType::Directory)?;
+        let entry = entry(path, &facts, Vec::new(), &self.common.accounts)?;
+        Some(Step::Found(WalkEntry {
+            entry,
+            links: facts.links,
+            len: 0,
+            folder: Arc::clone(place.folder),
+            name: place.name.to_vec(),
+        }))
     }
 
     /// Adds the entry, with its attributes and a link's target.

@@ -1,0 +1,53 @@
+//! Which mount a name leads to, for walks that stay on one file system.
+//!
+//! What is asked here is answered by the system alone: the file system behind a mount may belong to another user, who lets
+//! nobody look at it, or be a network's that does not answer. `st_dev` would not do: on an overlay each file shows that
+//! of its layer, and a folder that is bound in from elsewhere may show the same as its parent.
+
+use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
+
+use super::look::Place;
+use crate::folder::retry;
+use crate::metadata::Facts;
+
+/// Where a root lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// The mount; unknown before Linux 5.8. Folders are then told by their devices, and bound files not at all.
+    pub(super) id: Option<u64>,
+    /// The root's `st_dev`.
+    pub(super) device: u64,
+}
+
+impl Mount {
+    /// Whether a name leads to another mount.
+    pub(super) fn is_left_by(&self, place: &Place<'_>) -> bool {
+        let there = self.id.and_then(|_| id(place));
+        there.is_some() && there != self.id
+    }
+}
+
+/// The mount that a name leads to, where the system tells.
+pub(super) fn id(place: &Place<'_>) -> Option<u64> {
+    // FUSE answers others than its owner only where they ask for nothing; the mount is told all the same.
+    let found = ask(place, StatxFlags::empty())?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+/// What a mounted file system shows of its top.
+pub(super) fn facts(place: &Place<'_>) -> Option<Facts> {
+    ask(place, StatxFlags::BASIC_STATS).map(|found| Facts::of_statx(&found))
+}
+
+/// Whether a mounted file system shows a folder.
+pub(super) fn is_folder(place: &Place<'_>) -> bool {
+    facts(place).is_some_and(|facts| facts.kind == rustix::fs::FileType::Directory)
+}
+
+fn ask(place: &Place<'_>, what: StatxFlags) -> Option<Statx> {
+    let mut flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    if !place.follow {
+        flags |= AtFlags::SYMLINK_NOFOLLOW;
+    }
+    retry(|| statx(place.at, place.name, flags, what)).ok()
+}
