@@ -86,8 +86,6 @@ pub enum Action {
     PutRemoved { by: usize, epoch: u8 },
     /// It removes the list's nodes.
     RemoveFirst { by: usize },
-    /// A small container becomes a part of another, durably, and leads there by its old name.
-    Merge { by: usize },
     /// A barrier; it removes the list's data.
     RemoveRest { by: usize },
     /// It publishes the marks that the epoch was computed from: the epoch is finished.

@@ -147,8 +147,6 @@ pub const CASES: &[Case] = {
         case(R::RevisionsCovered, "rewriting", V::Inv3Manifest),
         case(R::CachesDropped, "old-caches", V::Inv3Session),
         case(R::EndingKept, "dropped-endings", V::SecondEnding),
-        case(R::NamesListed, "merging", V::Inv3Session),
-        case(R::PlacesListed, "merging", V::Inv3Session),
         case(R::KeepNext, "forgotten-middle", V::Inv3Forward),
         case(R::KeepNext, "optimizing", V::Inv3Forward),
         case(R::KeepNextOfKept, "forgotten-chain", V::Inv3Forward),

@@ -52,7 +52,7 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
             sweep |= written_by(scenario, rules, state, old);
         }
     }
-    sweep |= scenario.whole_containers(state.settle(state.marks.reached) - marks.reached);
+    sweep |= scenario.whole_containers(state.marks.reached - marks.reached);
     for lost in state.marks.missing.each() {
         sweep |= if rules.has(Rule::MissingSweepsAll) {
             scenario.owns.iter().fold(Slots::NONE, |all, owned| all | *owned)
@@ -76,7 +76,7 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
             }
         }
     }
-    let dead = (state.settle(sweep) & state.live) - marks.reached;
+    let dead = (sweep & state.live) - marks.reached;
     let quiet = scenario
         .running
         .each()
@@ -89,7 +89,6 @@ pub(crate) fn read_marks(scenario: &Scenario, rules: Rules, state: &mut State, b
         };
     }
     let running = running(state);
-    let dead = state.names(rules, dead);
     let me = &mut state.reclaimers[by];
     me.condemned = Condemned { dead, marks };
     me.leaks = leaks;

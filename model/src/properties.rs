@@ -56,8 +56,6 @@ pub enum Witness {
     ForgottenUncovered,
     /// A power cut has happened.
     PowerCut,
-    /// A backup, or a session, refers by its old name to what was merged.
-    Merged,
     /// A backup refers forward to one that is forgotten, and that a finished epoch's marks have kept.
     KeptForNext,
     /// A backup that referred forward to one that is forgotten does so no more.
@@ -140,7 +138,7 @@ fn adoptions(scenario: &Scenario, state: &State) -> Option<Violation> {
 fn look_ups(rules: Rules, state: &State) -> Option<Violation> {
     let mut broken = Slots::NONE;
     for n in 0..NODES {
-        if !state.settle(state.refs[n]).within(state.live) {
+        if !state.refs[n].within(state.live) {
             broken |= Slots::node(u8::try_from(n).expect("a few nodes"));
         }
     }
@@ -205,11 +203,6 @@ impl Witness {
                         .any(|b| committed(b) && !r.condemned.marks.covered.has(b))
             }),
             Self::PowerCut => state.budget.power_cuts < scenario.budget.power_cuts,
-            Self::Merged => {
-                let old = state.merge.old;
-                let refers = |s: usize| state.sessions[s].held.meets(old);
-                state.merge.is_done && scenario.running.each().any(refers)
-            }
             Self::KeptForNext => !state.marks.kept.is_empty(),
             Self::MadeDirect => state.revisions.each().any(|(b, number)| {
                 let before = scenario.next(state, b, number - 1);

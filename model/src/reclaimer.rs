@@ -192,7 +192,7 @@ fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
             checkpoints_live(scenario, rules, state, &me)
         };
     let live = live | archival::nexts_live(scenario, state, me.nexts);
-    let (live, dead) = (state.settle(live), state.settle(me.condemned.dead));
+    let dead = me.condemned.dead;
     for stay in (scenario.stay & (dead - live)).subsets() {
         let mut next = *state;
         if scenario.loses() && rules.has(Rule::BarrierCoversRead) {
@@ -212,9 +212,9 @@ fn decide(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
             } else {
                 stay
             };
-            decided.list = state.names(rules, dead - live - kept);
+            decided.list = dead - live - kept;
         } else {
-            decided.list = state.names(rules, dead - live);
+            decided.list = dead - live;
             decided.skip = stay;
         }
         out.push((Action::Decide { by, stay }, next));
@@ -264,18 +264,9 @@ fn remove(scenario: &Scenario, rules: Rules, state: &State, by: usize, out: &mut
             next.recorded |= gone - scenario.compacted;
         }
         next.live -= first;
-        // What the epoch has found dead is not merged, whether it goes or somebody needs it.
-        next.merge.is_listed |= !state.merge.old.is_empty() && !me.condemned.dead.meets(state.merge.old);
         next.reclaimers[by].stage = Stage::FirstGone;
         out.push((Action::RemoveFirst { by }, next));
     } else {
-        if state.merge.is_listed && !state.merge.is_done && state.merge.old.within(state.live) {
-            let mut merged = *state;
-            merged.live -= state.merge.old;
-            merged.live |= state.merge.new;
-            merged.merge.is_done = true;
-            out.push((Action::Merge { by }, merged));
-        }
         if rules.has(Rule::NodesGoneDurably) {
             next.durable -= first;
         }

@@ -101,10 +101,6 @@ pub enum Rule {
     CachesDropped,
     /// An "expired" or "adopted" ending is not dropped while its session could wake.
     EndingKept,
-    /// Lists name a slot by all names that it has.
-    NamesListed,
-    /// ... and that it may yet get: places are given by the list that is executed, not by who executes it.
-    PlacesListed,
     /// A forgotten backup is marked while one that is not forgotten refers forward to it.
     KeepNext,
     /// ... and so is the next of a forgotten backup that is kept.
@@ -200,8 +196,6 @@ impl Rule {
         Self::RevisionsCovered,
         Self::CachesDropped,
         Self::EndingKept,
-        Self::NamesListed,
-        Self::PlacesListed,
         Self::KeepNext,
         Self::KeepNextOfKept,
         Self::KeptAnew,

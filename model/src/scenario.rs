@@ -4,7 +4,7 @@ use crate::archival::{Forward, Task};
 use crate::properties::Witness;
 use crate::rules::{Rule, Rules};
 use crate::slots::{Counts, NODES, Numbers, Slots};
-use crate::state::{Budget, Ending, Marks, Merge, RECLAIMERS, SESSIONS, State};
+use crate::state::{Budget, Ending, Marks, RECLAIMERS, SESSIONS, State};
 
 /// Bounds of one exploration. Old backups take the lowest session numbers.
 #[derive(Clone, Debug)]
@@ -67,8 +67,6 @@ pub struct Scenario {
     pub rewriter: Option<usize>,
     /// Slots removed by compaction: their container stays, so no name goes on record.
     pub compacted: Slots,
-    /// A slot whose container becomes a part of another, and its place there.
-    pub merges: Option<(Slots, Slots)>,
     /// Slots that sessions' caches show at the start.
     pub cached: Slots,
     /// Forgotten manifests may be dropped.
@@ -156,7 +154,6 @@ impl Scenario {
             slow_decisions: false,
             rewriter: None,
             compacted: Slots::NONE,
-            merges: None,
             cached: Slots::NONE,
             drop_manifests: false,
             drop_epochs: false,
@@ -185,13 +182,6 @@ impl Scenario {
             budget: self.budget,
             ..State::default()
         };
-        if let Some((old, new)) = self.merges {
-            state.merge = Merge {
-                old,
-                new,
-                ..Merge::default()
-            };
-        }
         let mut marks = Marks::default();
         for (n, backup) in self.backups.iter().enumerate() {
             state.live |= self.owns[n];
@@ -251,7 +241,7 @@ impl Scenario {
     pub fn revision_root(&self, state: &State, backup: usize, number: u8) -> Slots {
         match (state.endings[backup], usize::from(number).checked_sub(1)) {
             (Ending::Commit { .. }, Some(above)) => state.closure(state.revised[backup][above]),
-            (Ending::Commit { root, .. }, None) => state.settle(root),
+            (Ending::Commit { root, .. }, None) => root,
             _ => Slots::NONE,
         }
     }

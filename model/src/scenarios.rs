@@ -45,7 +45,6 @@ pub fn small() -> Vec<Scenario> {
         epochs::leases(),
         epochs::missing_marks(),
         epochs::late_puts(),
-        epochs::merging(),
         sessions::rewriting(),
         sessions::releases(),
         sessions::slow_listing(),

@@ -250,11 +250,7 @@ fn look_up(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut
         out.push((Action::FinishLookUp { session: i }, next));
         return;
     }
-    let mut found = state.live.only_data() | me.cache | findable_nodes(rules, state);
-    if state.merge.is_done && state.merge.new.within(state.live) {
-        // Its old name leads there.
-        found |= state.merge.old;
-    }
+    let found = state.live.only_data() | me.cache | findable_nodes(rules, state);
     let candidates = (found & scenario.look_up[i]) - me.absent - me.held;
     for slot in candidates.each() {
         let mut next = *state;

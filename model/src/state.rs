@@ -3,7 +3,6 @@
 //! Everything is a byte or a few, so that some hundred million states can be told apart in a few GiB.
 
 use crate::archival::{Forward, Intent};
-use crate::rules::{Rule, Rules};
 use crate::slots::{Counts, NODES, Numbers, Slots};
 
 /// Sessions in the model, old backups included. A session's place is its number.
@@ -244,8 +243,6 @@ pub struct State {
     pub marks: Marks,
     /// The highest claim to the lease.
     pub lease: u8,
-    /// A container that becomes a part of another.
-    pub merge: Merge,
     /// Names on record as removed for ever.
     pub recorded: Slots,
     /// Nodes that the index leads to: kept only where look-ups trust the index.
@@ -258,19 +255,6 @@ pub struct State {
     pub budget: Budget,
     /// What happened.
     pub history: History,
-}
-
-/// A small container that becomes a part of another: its slot has a second name, and leads there by the first.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Merge {
-    /// The slot in its own container.
-    pub old: Slots,
-    /// Its place in the other.
-    pub new: Slots,
-    /// A final list says so.
-    pub is_listed: bool,
-    /// It lies in the new place alone.
-    pub is_done: bool,
 }
 
 /// Faults that the environment may still cause.
@@ -318,7 +302,7 @@ impl State {
     /// `set` and everything its nodes reach.
     #[must_use]
     pub fn closure(&self, set: Slots) -> Slots {
-        self.settle(set.node_numbers().fold(set, |reached, n| reached | self.refs[n]))
+        set.node_numbers().fold(set, |reached, n| reached | self.refs[n])
     }
 
     /// The nodes of `set` that refer forward.
@@ -328,34 +312,6 @@ impl State {
         numbers.fold(Slots::NONE, |all, n| {
             all | Slots::node(u8::try_from(n).expect("a few nodes"))
         })
-    }
-
-    /// The same slots, each by the name under which it lies now.
-    #[must_use]
-    pub fn settle(&self, set: Slots) -> Slots {
-        let Merge { old, new, .. } = self.merge;
-        let both = old.with(new);
-        if !set.meets(both) {
-            return set;
-        }
-        (set - both) | if self.merge.is_done { new } else { old }
-    }
-
-    /// The same slots, each by all names that it has or may yet get.
-    #[must_use]
-    pub fn names(&self, rules: Rules, set: Slots) -> Slots {
-        let Merge { old, new, .. } = self.merge;
-        let is_known = if rules.has(Rule::PlacesListed) {
-            self.merge.is_listed
-        } else {
-            self.merge.is_done
-        };
-        let both = old.with(new);
-        if is_known && rules.has(Rule::NamesListed) && set.meets(both) {
-            set | both
-        } else {
-            set
-        }
     }
 
     /// The highest revision of each backup that the storage gives, or that the newest marks cover, which is not read.

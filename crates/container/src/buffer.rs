@@ -154,7 +154,7 @@ impl RegionBuffer {
         self.stored.get(range.clone())
     }
 
-    /// Where a slot of `view.requested()` is; `None` when its region is not here. `view` is the one that the
+    /// Where a slot of `view`'s container is; `None` when its region is not here. `view` is the one that the
     /// regions were read with.
     #[must_use]
     pub fn slot(&self, view: &CatalogView, slot: Slot) -> Option<BytesAt> {

@@ -11,7 +11,7 @@ use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
 use format::container::{
     Body, CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
-    HEADER_BYTES, MergedRange, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_trailer,
+    HEADER_BYTES, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_trailer,
 };
 use format::node::Node;
 use format::wire;
@@ -163,14 +163,6 @@ impl ContainerBuilder {
         }
     }
 
-    /// The stub generation of a container that was merged into another: no regions, only the way there.
-    #[must_use]
-    pub fn stub(id: ContainerId, generation: Generation, moved_to: ContainerId) -> Self {
-        let mut builder = Self::in_buffer(id, generation, AlignedBuffer::with_capacity(HEADER_BYTES));
-        builder.catalog.moved_to = Some(moved_to);
-        builder
-    }
-
     /// The container being packed.
     #[must_use]
     pub fn id(&self) -> ContainerId {
@@ -274,16 +266,6 @@ impl ContainerBuilder {
         self.add(region.codec(), [region.bytes()], plain_len, entries.len());
     }
 
-    /// Records what was merged into this container; sorted by container and slot.
-    pub fn set_merged(&mut self, merged: Vec<MergedRange>) {
-        self.catalog.merged = merged;
-    }
-
-    /// How many slots earlier generations gave: those whose chunks are gone are not given again (INV-2).
-    pub fn set_slots_given(&mut self, given: u32) {
-        self.catalog.slots_given = given;
-    }
-
     /// Adds a region's bytes, and room for its tag; their length comes back.
     fn add<'a>(
         &mut self,
@@ -320,20 +302,14 @@ impl ContainerBuilder {
     /// Encrypts every region in place, digests, and appends catalog, rows and footer.
     ///
     /// # Errors
-    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that stands twice,
-    /// merged ranges that overlap or are not sorted.
+    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that stands twice.
     pub fn seal(self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
         let Self {
             at,
             mut bytes,
             regions,
-            mut catalog,
+            catalog,
         } = self;
-        // Written only where the entries do not show it.
-        let given = std::mem::take(&mut catalog.slots_given);
-        if given > catalog.slots_end() {
-            catalog.slots_given = given;
-        }
         catalog
             .check()
             .map_err(|e| at.refused(Part::Catalog, bytes.len() as u64, 0, e))?;
@@ -414,7 +390,7 @@ pub struct SealedContainer {
 
 impl SealedContainer {
     pub(crate) fn new(bytes: AlignedBuffer, contents: Contents) -> Self {
-        let catalog = Arc::new(CatalogView::of(Arc::new(contents)));
+        let catalog = Arc::new(CatalogView::of(contents));
         Self { bytes, catalog }
     }
 

@@ -1,10 +1,7 @@
 //! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
 //!
 //! Least recently used goes first; pinned ones (of containers not yet durable) stay, and count. What
-//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7), those included that views of
-//! merged containers lead to: such a view shares what is held of the container that took it over, is used
-//! together with it, and goes with it; of any number of
-//! threads that miss the same container one loads and the others wait for it. A load that fails is
+//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7), of any number of threads that miss the same container one loads and the others wait for it. A load that fails is
 //! nobody else's: each waiter tries for itself. All methods may be called from many threads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,8 +21,6 @@ pub(crate) struct CatalogCache {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<ContainerId, Held>,
-    /// Views of merged containers, by the container that has their slots.
-    led: HashMap<ContainerId, HashSet<ContainerId>>,
     /// Use order of what is not pinned.
     order: BTreeMap<u64, ContainerId>,
     loading: HashSet<ContainerId>,
@@ -94,7 +89,7 @@ impl CatalogCache {
         }
     }
 
-    /// Adds a catalog under the id it was requested by, or replaces one of an older generation.
+    /// Adds a catalog, or replaces one of an older generation.
     pub(crate) fn insert(&self, view: Arc<CatalogView>) {
         let mut state = self.lock();
         state.insert(view);
@@ -104,7 +99,7 @@ impl CatalogCache {
     /// Adds a catalog that stays until as many [`Self::unpin`] as `pin` were called.
     pub(crate) fn pin(&self, view: Arc<CatalogView>) {
         let mut state = self.lock();
-        let id = view.requested();
+        let id = view.id();
         state.insert(view);
         let State { held, order, .. } = &mut *state;
         if let Some(held) = held.get_mut(&id) {
@@ -126,7 +121,7 @@ impl CatalogCache {
     /// Drops a catalog that turned out stale; a pin on it stays with what replaces it.
     pub(crate) fn forget(&self, stale: &CatalogView) {
         let mut state = self.lock();
-        let id = stale.requested();
+        let id = stale.id();
         let same = state
             .held
             .get(&id)
@@ -156,15 +151,6 @@ impl CatalogCache {
 
 impl State {
     fn touch(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
-        let view = self.use_one(id)?;
-        if view.id() != id {
-            // What it leads to is used last: it goes after all that share it.
-            self.use_one(view.id());
-        }
-        Some(view)
-    }
-
-    fn use_one(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
         let held = self.held.get_mut(&id)?;
         if held.pins == 0 {
             self.order.remove(&held.used);
@@ -176,18 +162,10 @@ impl State {
     }
 
     fn insert(&mut self, view: Arc<CatalogView>) {
-        let id = view.requested();
+        let id = view.id();
         let pins = self.held.get(&id).map_or(0, |held| held.pins);
         self.remove(id);
-        let target = view.id();
-        let mut bytes = view.bytes_in_memory();
-        if target != id {
-            self.led.entry(target).or_default().insert(id);
-            let shared = self.held.get(&target);
-            if shared.is_none_or(|shared| !shared.view.shares_contents(&view)) {
-                bytes += view.contents_bytes();
-            }
-        }
+        let bytes = view.bytes_in_memory();
         self.bytes += bytes;
         self.held.insert(
             id,
@@ -202,34 +180,12 @@ impl State {
             self.order.insert(self.next_use, id);
         }
         self.next_use += 1;
-        if target != id {
-            self.use_one(target);
-        }
     }
 
-    /// With all views that share it and are not pinned: held by them it would count for nothing.
     fn remove(&mut self, id: ContainerId) {
-        let led = self.led.get(&id).into_iter().flatten();
-        let led: Vec<ContainerId> = led.copied().collect();
-        for other in led {
-            if self.held.get(&other).is_some_and(|held| held.pins == 0) {
-                self.remove_one(other);
-            }
-        }
-        self.remove_one(id);
-    }
-
-    fn remove_one(&mut self, id: ContainerId) {
         let Some(held) = self.held.remove(&id) else { return };
         self.order.remove(&held.used);
         self.bytes -= held.bytes;
-        let target = held.view.id();
-        if let Some(led) = self.led.get_mut(&target) {
-            led.remove(&id);
-            if led.is_empty() {
-                self.led.remove(&target);
-            }
-        }
     }
 
     /// Keeps the newest one even where it alone is over the budget: its user is about to read it.
@@ -254,7 +210,7 @@ pub struct CatalogPin {
 
 impl CatalogPin {
     pub(crate) fn new(cache: &Arc<CatalogCache>, view: Arc<CatalogView>) -> Self {
-        let id = view.requested();
+        let id = view.id();
         cache.pin(view);
         Self {
             cache: Arc::clone(cache),

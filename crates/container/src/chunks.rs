@@ -24,9 +24,7 @@ impl Containers {
                 Err(error) => error,
             };
             let gone = matches!(error, ContainerError::Vanished { .. });
-            // A newer generation may have slots that others gave it.
-            let absent = matches!(error, ContainerError::NoSlot { .. });
-            if !gone && !absent && !error.is_damage() {
+            if !gone && !error.is_damage() {
                 return Err(error);
             }
             match self.newer(&view) {
@@ -48,7 +46,7 @@ impl Containers {
 
     fn read_slot(&self, view: &CatalogView, slot: Slot) -> Result<Vec<u8>, ContainerError> {
         let no_slot = || ContainerError::NoSlot {
-            container: view.requested(),
+            container: view.id(),
             generation: view.generation(),
             slot,
         };
@@ -65,7 +63,7 @@ impl Containers {
     /// # Errors
     /// `FingerprintMismatch`, `NoSlot`.
     pub fn verify_chunk(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), ContainerError> {
-        let (container, generation) = (view.requested(), view.generation());
+        let (container, generation) = (view.id(), view.generation());
         let (Some(entry), Some(place)) = (view.entry(slot), view.place_of(slot)) else {
             return Err(ContainerError::NoSlot {
                 container,
@@ -92,7 +90,7 @@ pub(crate) fn compare(
         return Ok(());
     }
     Err(ContainerError::FingerprintMismatch {
-        container: view.requested(),
+        container: view.id(),
         generation: view.generation(),
         region,
         slot: entry.slot,

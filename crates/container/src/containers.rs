@@ -2,9 +2,8 @@
 //!
 //! Cheap to clone, used by any number of threads. Holds no lock while it reads, decrypts or writes.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use crypto::{EncryptionKey, Fingerprinter, MasterKeys};
 use env::{Env, StorageError};
@@ -16,7 +15,7 @@ use crate::builder::SealedContainer;
 use crate::cache::{CatalogCache, CatalogPin, Found};
 use crate::error::Part;
 use crate::generations::Generations;
-use crate::identity::Identity;
+use crate::identity::{CopyOf, Identity};
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
 use crate::view::CatalogView;
 
@@ -37,8 +36,6 @@ struct Inner {
     generations: Generations,
     counters: Counters,
     mirror_observer: OnceLock<MirrorObserver>,
-    moved: RwLock<HashMap<ContainerId, ContainerId>>,
-    led_by_list: Mutex<BTreeMap<ContainerId, String>>,
 }
 
 impl fmt::Debug for Inner {
@@ -60,8 +57,6 @@ impl Containers {
             generations: Generations::default(),
             counters: Counters::default(),
             mirror_observer: OnceLock::new(),
-            moved: RwLock::default(),
-            led_by_list: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -98,31 +93,6 @@ impl Containers {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
     }
 
-    /// Tells which containers were merged into which, as the newest removed list says it: by that a container whose stub cannot
-    /// be read is found all the same. Takes the place of what was told before.
-    pub fn know_moved(&self, moved: impl IntoIterator<Item = (ContainerId, ContainerId)>) {
-        let moved = moved.into_iter().collect();
-        *self.inner.moved.write().unwrap_or_else(PoisonError::into_inner) = moved;
-    }
-
-    pub(crate) fn moved_by_list(&self, id: ContainerId) -> Option<ContainerId> {
-        let moved = self.inner.moved.read().unwrap_or_else(PoisonError::into_inner);
-        moved.get(&id).copied()
-    }
-
-    /// What is wrong with a container's stub, where what was told by [`Self::know_moved`] had to stand in for it.
-    #[must_use]
-    pub fn led_by_list(&self, id: ContainerId) -> Option<String> {
-        self.led().get(&id).cloned()
-    }
-
-    pub(crate) fn led(&self) -> MutexGuard<'_, BTreeMap<ContainerId, String>> {
-        self.inner
-            .led_by_list
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn encryption(&self) -> &EncryptionKey {
         &self.inner.encryption
     }
@@ -152,14 +122,13 @@ impl Containers {
         }
     }
 
-    /// The catalog of a container: cached, or loaded with one read where nothing was compacted, merged
-    /// or damaged. A merged container's view translates its slots.
+    /// The catalog of a container: cached, or loaded with one read where nothing was compacted or damaged.
     ///
     /// The generation may be one that a newer has replaced: while it exists, its slots hold what they
     /// always held (INV-2). Who must have the newest asks [`Self::newer`].
     ///
     /// # Errors
-    /// `Missing`, `TooManyHops`, or what is wrong with the last copy that could be tried.
+    /// `Missing`, or what is wrong with the last copy that could be tried.
     pub fn catalog(&self, id: ContainerId) -> Result<Arc<CatalogView>, ContainerError> {
         match self.inner.cache.get_or_load(id) {
             Found::Cached(view) => {
@@ -167,7 +136,7 @@ impl Containers {
                 Ok(view)
             }
             Found::Load(loading) => {
-                let view = Arc::new(self.load(id)?);
+                let view = Arc::new(CatalogView::of(self.load_contents(id)?));
                 self.inner.cache.insert(Arc::clone(&view));
                 drop(loading);
                 Ok(view)
@@ -209,9 +178,14 @@ impl Containers {
     /// # Errors
     /// Of the storage, or what is wrong with the newer generation.
     pub fn newer(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, ContainerError> {
-        let Some(fresh) = self.load_newer(view)? else {
+        let highest = self.list_generations(view.id(), CopyOf::Main)?.pop();
+        if highest.is_none_or(|highest| highest <= view.generation()) {
             return Ok(None);
-        };
+        }
+        let fresh = CatalogView::of(self.load_contents(view.id())?);
+        if fresh.generation() <= view.generation() {
+            return Ok(None);
+        }
         let fresh = Arc::new(fresh);
         self.inner.cache.forget(view);
         self.inner.cache.insert(Arc::clone(&fresh));
@@ -269,6 +243,6 @@ impl Containers {
     /// # Errors
     /// Of the storage.
     pub fn generations(&self, id: ContainerId) -> Result<Vec<Generation>, ContainerError> {
-        self.list_generations(id, crate::CopyOf::Main)
+        self.list_generations(id, CopyOf::Main)
     }
 }

@@ -191,14 +191,6 @@ pub enum ContainerError {
         /// The region asked for.
         region: RegionIndex,
     },
-    /// A chain of merged containers does not end.
-    #[error("container {container}: moved more than {hops} times; its stubs lead in a circle")]
-    TooManyHops {
-        /// The container asked for.
-        container: ContainerId,
-        /// The limit.
-        hops: u32,
-    },
     /// The name is taken: a rival wrote this generation first.
     #[error("container {container}: generation {generation} was written by another process first")]
     AlreadyExists {

@@ -54,7 +54,7 @@ impl PlainRegion {
         self.bytes
     }
 
-    /// The bytes of a slot of `view.requested()`; `None` when it does not lie in this region. `view` is
+    /// The bytes of a slot of `view`'s container; `None` when it does not lie in this region. `view` is
     /// the one that the region was read with.
     #[must_use]
     pub fn slot_bytes(&self, view: &CatalogView, slot: Slot) -> Option<&[u8]> {

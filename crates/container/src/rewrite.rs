@@ -1,9 +1,6 @@
 //! What whoever rewrites containers needs: one exact generation, and to be forgotten what went.
 //!
-//! A rewriter must not be told of a generation that happened to be cached or guessed, nor be led through
-//! stubs to another container: what it reads is what it deletes. Any number of threads.
-
-use std::sync::Arc;
+//! A rewriter must not be told of a generation that happened to be cached or guessed: what it reads is what it deletes. Any number of threads.
 
 use types::{ContainerId, Generation};
 
@@ -15,7 +12,7 @@ use crate::view::CatalogView;
 
 impl Containers {
     /// The catalog of exactly this generation, read now, from its mirror copy where the main one cannot be
-    /// read. Nothing is cached, and a stub is not followed ([`CatalogView::moved_to`]).
+    /// read. Nothing is cached.
     ///
     /// # Errors
     /// `Vanished` when no copy of it exists; else what is wrong with its main copy.
@@ -25,14 +22,14 @@ impl Containers {
         generation: Generation,
     ) -> Result<CatalogView, ContainerError> {
         let error = match self.load_copy(Identity::main(container, generation)) {
-            Ok(contents) => return Ok(CatalogView::of(Arc::new(contents))),
+            Ok(contents) => return Ok(CatalogView::of(contents)),
             Err(error) => error,
         };
         if (is_absent(&error) || error.is_damage())
             && let Some(mirror) = Identity::mirror(container, generation)
             && let Ok(contents) = self.load_copy(mirror)
         {
-            return Ok(CatalogView::of(Arc::new(contents)));
+            return Ok(CatalogView::of(contents));
         }
         Err(if is_absent(&error) {
             ContainerError::Vanished {
@@ -49,6 +46,5 @@ impl Containers {
     pub fn forget(&self, container: ContainerId) {
         self.cache().forget_id(container);
         self.known_generations().forget(container);
-        self.led().remove(&container);
     }
 }

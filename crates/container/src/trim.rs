@@ -4,7 +4,7 @@
 //! before it stands where it stood, under the same number (INV-2). Pure: nothing is read or put here.
 
 use env::AlignedBuffer;
-use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, MergedRange, RegionRow};
+use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, RegionRow};
 use types::{ByteRange, Generation, RegionIndex, Slot};
 
 use crate::builder::{SealedContainer, append_trailer};
@@ -57,8 +57,6 @@ impl Containers {
     /// a region with others, nothing is left, nothing is dead, or there is a second copy that would have to be trimmed
     /// too.
     ///
-    /// `merged` and `slots_given` are as for [`crate::ContainerBuilder`].
-    ///
     /// # Errors
     /// `Inconsistent` when the catalog breaks a rule of the format.
     pub fn trimmed(
@@ -66,8 +64,6 @@ impl Containers {
         view: &CatalogView,
         is_dead: impl Fn(Slot) -> bool,
         generation: Generation,
-        merged: Vec<MergedRange>,
-        slots_given: u32,
     ) -> Result<Option<SealedContainer>, ContainerError> {
         let (contents, id) = (view.contents(), view.id());
         let Some(regions) = contents.regions.as_ref().filter(|_| !id.kind.is_mirrored()) else {
@@ -94,15 +90,7 @@ impl Containers {
         if is_mixed || dead.is_empty() || entries.is_empty() {
             return Ok(None);
         }
-        let mut catalog = Catalog {
-            entries,
-            merged,
-            ..Catalog::default()
-        };
-        // Written only where the entries do not show it.
-        if slots_given > catalog.slots_end() {
-            catalog.slots_given = slots_given;
-        }
+        let catalog = Catalog { entries };
         let at = Identity::main(id, generation);
         catalog
             .check()

@@ -220,7 +220,7 @@ impl Scan<'_> {
         let object = Object::of(&trailer, self.at);
         match trailer.open(self.at, containers.store(), containers.encryption()) {
             Ok(contents) => {
-                let view = CatalogView::of(std::sync::Arc::new(contents));
+                let view = CatalogView::of(contents);
                 self.regions(&object, Some((containers, &view)))
             }
             Err(error) => {

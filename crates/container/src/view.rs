@@ -4,17 +4,13 @@
 //! seal was ours, and rows and entries that fit each other; whoever holds one need not check again.
 //! Immutable and shared by `Arc` between threads. It describes one generation: slots stay valid for
 //! ever (INV-2), regions only while that generation exists.
-//!
-//! A container that was merged into another has a view too, under its old id: slots are translated, and
-//! regions, rows and entries are those of the container that took them over.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crypto::{EncryptionKey, SealKey};
 use format::FormatError;
-use format::container::{Body, Catalog, CatalogEntry, HEADER_BYTES, MergedRange, RegionRow};
-use types::{ChunkLocation, ContainerId, Fingerprint, Generation, RegionIndex, Slot, SlotRange};
+use format::container::{Body, Catalog, CatalogEntry, HEADER_BYTES, RegionRow};
+use types::{ContainerId, Fingerprint, Generation, RegionIndex, Slot, SlotRange};
 
 use crate::identity::{CopyOf, Identity, seal_key};
 use crate::lookup::{FingerprintTable, SlotTable};
@@ -33,10 +29,7 @@ pub struct EntryPlace {
 /// A checked catalog, with its tables for look-up. Cheap to share, some 80 bytes an entry.
 #[derive(Debug)]
 pub struct CatalogView {
-    requested: ContainerId,
-    contents: Arc<Contents>,
-    /// Where the old slots went; empty and unused when `requested` is the container itself.
-    moved: Vec<MovedSlots>,
+    contents: Contents,
 }
 
 /// What views of one generation share.
@@ -74,21 +67,6 @@ impl Regions {
                 key: seal_key(encryption, &of.salt),
             },
         }
-    }
-}
-
-/// `old` slots of a merged container, now from `first_here` on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MovedSlots {
-    pub(crate) old: SlotRange,
-    pub(crate) first_here: Slot,
-}
-
-impl MovedSlots {
-    fn translate(&self, slot: Slot) -> Option<Slot> {
-        self.old
-            .contains(slot)
-            .then(|| self.first_here.checked_add(slot.get() - self.old.first().get()))?
     }
 }
 
@@ -161,7 +139,6 @@ impl Contents {
     fn bytes_in_memory(&self) -> u64 {
         let bytes = size_of::<Self>()
             + self.catalog.entries.capacity() * size_of::<CatalogEntry>()
-            + self.catalog.merged.capacity() * size_of::<MergedRange>()
             + self.rows.capacity() * size_of::<RegionRow>()
             + self.offsets.capacity() * size_of::<u32>()
             + self.slots.bytes_in_memory()
@@ -171,20 +148,8 @@ impl Contents {
 }
 
 impl CatalogView {
-    pub(crate) fn of(contents: Arc<Contents>) -> Self {
-        Self {
-            requested: contents.at.id,
-            contents,
-            moved: Vec::new(),
-        }
-    }
-
-    pub(crate) fn moved(requested: ContainerId, target: &Self, moved: Vec<MovedSlots>) -> Self {
-        Self {
-            requested,
-            contents: Arc::clone(&target.contents),
-            moved,
-        }
+    pub(crate) const fn of(contents: Contents) -> Self {
+        Self { contents }
     }
 
     /// A view of entries without regions: for planning and for tests of what needs catalogs alone.
@@ -197,10 +162,7 @@ impl CatalogView {
         generation: Generation,
         entries: Vec<CatalogEntry>,
     ) -> Result<Self, FormatError> {
-        let catalog = Catalog {
-            entries,
-            ..Catalog::default()
-        };
+        let catalog = Catalog { entries };
         catalog.check()?;
         let at = Identity {
             id,
@@ -208,24 +170,17 @@ impl CatalogView {
             copy: CopyOf::Main,
         };
         let contents = Contents::with_offsets(at, [0; 32], 0, catalog, Vec::new(), None, Vec::new());
-        Ok(Self::of(Arc::new(contents)))
+        Ok(Self::of(contents))
     }
 
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The container whose bytes these are: for a merged container, the one that took its slots over.
-    /// What is found here is to be referred to by this id.
+    /// The container.
     #[must_use]
     pub fn id(&self) -> ContainerId {
         self.contents.at.id
-    }
-
-    /// The container that was asked for; differs from [`Self::id`] for a merged one.
-    #[must_use]
-    pub fn requested(&self) -> ContainerId {
-        self.requested
     }
 
     /// The generation that this describes.
@@ -256,7 +211,7 @@ impl CatalogView {
         self.object_len() + in_body
     }
 
-    /// All entries of [`Self::id`], in the order of their bytes. Their slots are that container's.
+    /// All entries, in the order of their bytes.
     #[must_use]
     pub fn entries(&self) -> &[CatalogEntry] {
         &self.contents.catalog.entries
@@ -268,47 +223,7 @@ impl CatalogView {
         &self.contents.rows
     }
 
-    /// What was merged into [`Self::id`].
-    #[must_use]
-    pub fn merged(&self) -> &[MergedRange] {
-        &self.contents.catalog.merged
-    }
-
-    /// How many slots of [`Self::id`], from 0 on, were ever given: what is added gets the next ones (INV-2).
-    #[must_use]
-    pub fn slots_end(&self) -> u32 {
-        self.contents.catalog.slots_end()
-    }
-
-    /// Of a stub: the container that took this one's slots over. Views that followed stubs have none.
-    #[must_use]
-    pub fn moved_to(&self) -> Option<ContainerId> {
-        self.contents.catalog.moved_to
-    }
-
-    /// Where a slot of [`Self::requested`] is now: the same place, unless the container was merged.
-    #[must_use]
-    pub fn location_of(&self, slot: Slot) -> Option<ChunkLocation> {
-        let slot = self.translate(slot)?;
-        self.contents.slots.position(slot)?;
-        Some(ChunkLocation {
-            container: self.id(),
-            slot,
-        })
-    }
-
-    /// Whether a slot of [`Self::id`] is one of [`Self::requested`]'s: all are, unless that was merged.
-    #[must_use]
-    pub fn is_of_requested(&self, slot: Slot) -> bool {
-        let holds = |moved: &MovedSlots| {
-            let ahead = slot.get().checked_sub(moved.first_here.get());
-            ahead.is_some_and(|ahead| ahead < moved.old.count())
-        };
-        self.requested == self.id() || self.moved.iter().any(holds)
-    }
-
-    /// The entry of a slot of [`Self::requested`]; the entry's own slot is [`Self::id`]'s. `None` when
-    /// the slot was removed or never was.
+    /// The entry of a slot. `None` when the slot was removed or never was.
     #[must_use]
     pub fn entry(&self, slot: Slot) -> Option<&CatalogEntry> {
         self.entries().get(self.position(slot)?)
@@ -317,11 +232,10 @@ impl CatalogView {
     /// The entry's index in [`Self::entries`].
     #[must_use]
     pub fn position(&self, slot: Slot) -> Option<usize> {
-        self.contents.slots.position(self.translate(slot)?)
+        self.contents.slots.position(slot)
     }
 
-    /// An entry with this fingerprint; the first in physical order where there are several. Its slot is
-    /// [`Self::id`]'s.
+    /// An entry with this fingerprint; the first in physical order where there are several.
     #[must_use]
     pub fn find(&self, fingerprint: &Fingerprint) -> Option<&CatalogEntry> {
         self.find_all(fingerprint).next()
@@ -336,13 +250,13 @@ impl CatalogView {
             .filter(move |entry| entry.fingerprint == fingerprint)
     }
 
-    /// The region that holds a slot of [`Self::requested`].
+    /// The region that holds a slot.
     #[must_use]
     pub fn region_of(&self, slot: Slot) -> Option<RegionIndex> {
         Some(self.place_of(slot)?.region)
     }
 
-    /// Region, offset and length of a slot of [`Self::requested`].
+    /// Region, offset and length of a slot.
     #[must_use]
     pub fn place_of(&self, slot: Slot) -> Option<EntryPlace> {
         self.place_at(self.position(slot)?)
@@ -407,37 +321,9 @@ impl CatalogView {
         self.id() == other.id() && self.generation() == other.generation()
     }
 
-    /// Memory that it takes, for budgets (INV-7); of a merged container's without what it shares with the one that took
-    /// it over.
+    /// Memory that it takes, for budgets (INV-7).
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
-        let own = size_of::<Self>() + self.moved.capacity() * size_of::<MovedSlots>();
-        let shared = if self.requested == self.id() {
-            self.contents.bytes_in_memory()
-        } else {
-            0
-        };
-        own as u64 + shared
-    }
-
-    /// Whether it is of a merged container of which the one that took it over has slots.
-    pub(crate) fn leads_to_slots(&self) -> bool {
-        !self.moved.is_empty()
-    }
-
-    /// Memory of what views of one generation share.
-    pub(crate) fn contents_bytes(&self) -> u64 {
         self.contents.bytes_in_memory()
-    }
-
-    pub(crate) fn shares_contents(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.contents, &other.contents)
-    }
-
-    fn translate(&self, slot: Slot) -> Option<Slot> {
-        if self.requested == self.id() {
-            return Some(slot);
-        }
-        self.moved.iter().find_map(|moved| moved.translate(slot))
     }
 }

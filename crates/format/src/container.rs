@@ -21,7 +21,7 @@ pub use tail::{
     HEADER_BYTES, TailParse,
 };
 
-use types::{ContainerId, Fingerprint, Generation, Level, Slot, SlotRange, StoreId};
+use types::{ContainerId, Fingerprint, Generation, Level, Slot, StoreId};
 
 /// The first bytes of every generation of a container. Fixed size, plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,29 +97,11 @@ pub struct CatalogEntry {
     pub logical_len: u64,
 }
 
-/// Where the slots of a container that was merged into another went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MergedRange {
-    /// The old container.
-    pub from: ContainerId,
-    /// Its slots.
-    pub slots: SlotRange,
-    /// The first of as many slots here.
-    pub first_here: Slot,
-}
-
 /// A container's table of contents, sealed in the container. Entries stand in physical order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalog {
     /// The entries, in the order of their bytes in the regions.
     pub entries: Vec<CatalogEntry>,
-    /// What was merged into this container.
-    pub merged: Vec<MergedRange>,
-    /// Set in a stub generation: the container that took this one's slots.
-    pub moved_to: Option<ContainerId>,
-    /// How many slots, from 0 on, were ever given, where more were than those of `entries` show; else 0. Those are
-    /// not given again: a reference to what was removed never leads to something else (INV-2).
-    pub slots_given: u32,
 }
 
 /// A copy of a data container's catalog with 16-byte fingerprints: one chunk of a `catalog` container.

@@ -4,12 +4,10 @@
 //! lengths, so that a densely marked store costs a few bytes a container.
 
 mod list;
-mod moved;
 
 pub use list::{SlotCursor, SlotList};
-pub use moved::{Moved, SmallContainer};
 
-use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange, UnixNanos};
+use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
 
 use crate::error::Result;
 use crate::payload::{Payload, payload, rule};
@@ -50,13 +48,6 @@ pub struct Removed {
     pub gone: Vec<ContainerRun>,
     /// About how many bytes all containers take once the list is executed.
     pub stored_bytes: u64,
-    /// All containers that were merged into others and are not on record as removed, sorted; those that executing
-    /// this list merges among them.
-    pub moved: Vec<Moved>,
-    /// Containers that are small and not merged yet, sorted.
-    pub small: Vec<SmallContainer>,
-    /// By the storage's clock, from before it was decided: what backups left that were committed since, `small` may lack.
-    pub looked_at: UnixNanos,
 }
 
 /// Dead slots that stay in their container, and what removing them would free and copy.
@@ -230,9 +221,6 @@ impl Payload for Removed {
             end = run.last_u64() + 1;
         });
         w.varint(self.stored_bytes);
-        moved::write_moved(w, &self.moved);
-        moved::write_small(w, &self.small);
-        w.nanos(self.looked_at);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -243,9 +231,6 @@ impl Payload for Removed {
             left: read_left(r)?,
             gone: read_runs(r)?,
             stored_bytes: r.varint()?,
-            moved: moved::read_moved(r)?,
-            small: moved::read_small(r)?,
-            looked_at: r.nanos()?,
         })
     }
 
@@ -264,9 +249,7 @@ impl Payload for Removed {
         rule(
             self.gone.iter().all(within),
             "a run of containers leaves its session and kind",
-        )?;
-        moved::moved_rules(&self.moved)?;
-        moved::small_rules(&self.small)
+        )
     }
 }
 

@@ -23,7 +23,7 @@ pub trait CatalogSource {
 
 /// What a container holds.
 pub trait Catalog {
-    /// The container, which is another than was asked for if that was merged into it.
+    /// The container.
     fn id(&self) -> ContainerId;
 
     /// Whether it has the fingerprint, of whichever kind.
@@ -35,7 +35,7 @@ pub trait Catalog {
     /// All fingerprints of a kind, with their slots.
     fn fingerprints(&self, kind: HookKind) -> impl Iterator<Item = (Fingerprint, Slot)>;
 
-    /// The fingerprint in a slot of the container that was asked for.
+    /// The fingerprint in a slot.
     fn fingerprint(&self, slot: Slot) -> Option<Fingerprint>;
 }
 

@@ -95,12 +95,10 @@ impl Index {
             return Ok(0);
         };
         let now = self.newest(sessions);
-        let is_hooked = |id: SessionId| all.contains(&id) || self.covers(id);
         let mut adding = Adding {
             index: self,
             containers,
             before,
-            is_hooked: &is_hooked,
             writer: begin(HookWriter::at_once(self, span)),
             asked: BTreeMap::new(),
         };
@@ -149,8 +147,6 @@ struct Adding<'a> {
     index: &'a Index,
     containers: &'a Containers,
     before: &'a Before,
-    /// Whether a session's containers are hooked, or will be.
-    is_hooked: &'a dyn Fn(SessionId) -> bool,
     writer: HookWriter,
     /// Catalogs that were not given before, or are not now, and whether that is over.
     asked: BTreeMap<ContainerId, bool>,
@@ -161,8 +157,6 @@ impl Adding<'_> {
     fn add(&mut self, id: ContainerId) -> Result<bool, IndexError> {
         let was_unread = self.before.unread.has(id);
         let warning = match self.containers.catalog(id) {
-            // Merged into one that is hooked itself.
-            Ok(view) if view.id() != id && (self.is_hooked)(view.id().session) => None,
             Ok(view) => {
                 self.writer.add(&view)?;
                 None
@@ -176,7 +170,7 @@ impl Adding<'_> {
         if was_unread || (is_unread && fits) {
             self.asked.insert(id, !is_unread);
         }
-        // Of one that was merged away or reclaimed since there is nothing to say.
+        // Of one that was reclaimed since there is nothing to say.
         let is_told = was_unread && (is_unread || matches!(warning, Some(Warning::MissingContainer { .. })));
         if let Some(warning) = warning.filter(|_| self.before.tells_all || !is_told) {
             self.index.warn(warning);

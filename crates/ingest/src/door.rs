@@ -17,7 +17,7 @@ use format::names;
 use format::node::{Node, NodeEntry};
 use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
 use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
-use session::{LookupPermit, NamedContainers, ReclaimView, Session};
+use session::{LookupPermit, NamedContainers, Session};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
     SlotRange,
@@ -153,14 +153,11 @@ impl Door {
     /// Whether a container of which something is known still exists: one that is lost is listed nowhere before
     /// somebody checks, and its catalog may be cached. Lists each session's once. One that was put after that, by
     /// a session that still runs, or was lost before, is asked for by its name, once.
-    pub(crate) fn stands(&self, id: ContainerId, view: &ReclaimView) -> bool {
+    pub(crate) fn stands(&self, id: ContainerId) -> bool {
         if id.session == self.session.id() {
             return true;
         }
-        // Of one that was merged what stands is the way to the one that has its slots.
-        let now = view.moved_to(id);
-        let now = now.unwrap_or(id);
-        self.is_listed(id) && (now == id || self.is_listed(now)) && self.has_body(now)
+        self.is_listed(id) && self.has_body(id)
     }
 
     /// Whether what a trimmed container's regions are in is there. That is asked of those alone, once, that may be trimmed
@@ -172,7 +169,7 @@ impl Door {
         };
         *known.get_or_insert_with(|| {
             let view = self.containers().catalog(id).ok();
-            let Some((id, body)) = view.and_then(|view| Some((view.id(), view.body()?))) else {
+            let Some(body) = view.and_then(|view| view.body()) else {
                 return true;
             };
             let storage = &self.containers().env().storage;
@@ -260,7 +257,7 @@ impl Holdings for Lookup<'_> {
     /// Reclamation took it, it is damaged, or its container is gone.
     fn is_absent(&self, location: ChunkLocation) -> bool {
         let view = self.permit.view();
-        view.is_absent(location) || !self.door.stands(location.container, view)
+        view.is_absent(location) || !self.door.stands(location.container)
     }
 
     fn taken_over(&self) -> &BTreeSet<ContainerId> {
@@ -318,12 +315,9 @@ impl Lookup<'_> {
         Ok(nodes.find(|(_, node)| is_wanted(node)))
     }
 
-    /// Whether a committed manifest names the container that a node lies in, or the one that had it before it was merged:
-    /// that manifest may be kept for longer.
+    /// Whether a committed manifest names the container that a node lies in.
     fn is_named(&self, location: ChunkLocation) -> bool {
-        let named = &self.door.named;
-        let came_from = || self.permit.view().came_from(location);
-        named.contains(location.container) || came_from().is_some_and(|from| named.contains(from))
+        self.door.named.contains(location.container)
     }
 
     fn is_whole(&self, entry: &NodeEntry) -> bool {
@@ -338,7 +332,7 @@ impl Lookup<'_> {
             } => {
                 let view = self.permit.view();
                 SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.door.stands(container, view)
+                    && self.door.stands(container)
             }
         }
     }

@@ -158,7 +158,7 @@ impl<'a> Soundness<'a> {
                 ..
             } => {
                 SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.door.stands(container, view)
+                    && self.door.stands(container)
                     && (!self.looks_closer || self.door.has_catalog(container))
             }
         }

@@ -76,7 +76,7 @@ impl<'a> StoredChunks<'a> {
     /// A chunk of the region that was read last.
     fn in_region(&self, at: ChunkLocation, fingerprint: &Fingerprint) -> Option<InBuffer> {
         let Region { view, index, bytes } = self.last.as_ref()?;
-        let place = (view.requested() == at.container).then(|| view.place_of(at.slot))??;
+        let place = (view.id() == at.container).then(|| view.place_of(at.slot))??;
         let begin = place.offset as usize;
         let chunk = bytes.filled().get(begin..begin + place.len as usize)?;
         let is_it = place.region == *index && self.containers.fingerprinter().chunk(chunk) == *fingerprint;

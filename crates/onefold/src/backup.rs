@@ -247,7 +247,6 @@ impl<'a> Run<'a> {
         // Catalogs that this process read before: what was removed from their containers since may be on no list that
         // is kept, for lists are kept for sessions that run (docs/protocol-model.md, `ListEpochs`).
         store.containers.clear_catalogs();
-        store.containers.know_moved(session.view().moved());
         let pulse = session.start_pulse()?;
         // The first heartbeat is durable before any container is put: who left containers and no trace
         // besides had a manifest.

@@ -36,7 +36,6 @@ impl Store {
     /// Of the storage; the old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
-        self.know_moved();
         let list = self.manifests.list()?;
         let sessions = self.to_index(&list)?;
         let containers = sessions.iter().map(|session| session.containers.len() as u64);

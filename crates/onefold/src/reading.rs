@@ -60,7 +60,6 @@ impl<'a> Reading<'a> {
                 )),
             }
         }
-        store.know_moved();
         reading.list = store.manifests.list()?;
         reading.chosen = choose(&reading.list);
         Ok(reading)
@@ -84,7 +83,6 @@ impl<'a> Reading<'a> {
         store.ensure_writable()?;
         let session =
             Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
-        store.containers.know_moved(session.view().moved());
         let pulse = session.start_pulse();
         let (list, chosen) = (&mut self.list, &mut self.chosen);
         let declared = session.choose_parents(|listed| {

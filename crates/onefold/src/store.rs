@@ -213,14 +213,6 @@ impl Store {
         Ok(Self::assemble(env, config, options.clone()))
     }
 
-    /// Reads which containers were merged into which, so that a stub that cannot be read loses nothing. Where that cannot be
-    /// told, the stubs alone tell it.
-    pub(crate) fn know_moved(&self) {
-        if let Ok(view) = self.manifests.reclaim_view() {
-            self.containers.know_moved(view.moved());
-        }
-    }
-
     fn assemble(env: &Env, config: OpenConfig, options: OpenOptions) -> Self {
         let sealer = config.sealer(env);
         let containers = Containers::new(

@@ -11,7 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use common::archival::{NAME, optimize};
-use common::pruning::{assert_nothing_unexplained, everything_apart, impatient, prune_after_crash};
+use common::pruning::{assert_nothing_unexplained, everything, impatient, prune_after_crash};
 use common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, tiny,
 };
@@ -46,7 +46,7 @@ impl Base {
             contents.insert(made.id, bytes);
             optimize(&store, 1);
         }
-        prune_after_crash(&machine.open(), &everything_apart(), "the fixture");
+        prune_after_crash(&machine.open(), &everything(), "the fixture");
         Self { machine, contents }
     }
 
@@ -64,7 +64,7 @@ impl Base {
     fn assert_settles(&self, machine: &Process, expired: &[SessionId], when: &str) {
         let last = machine.beside(0xfe).striding();
         let store = last.open();
-        let options = impatient(everything_apart());
+        let options = impatient(everything());
         prune_after_crash(&store, &options, when);
         let left = store.snapshots().unwrap().snapshots;
         for one in left.iter().step_by(4).chain(left.last()) {
@@ -141,7 +141,7 @@ fn tombstones_and_marks_of_many_are_put_by_several_threads_and_of_few_by_one() {
             assert_eq!(try_forget(&store, &ids).unwrap().forgotten, ids);
         });
         let marks = who_puts_in(&process, "groups", || {
-            let report = prune_after_crash(&store, &everything_apart(), "with all forgotten");
+            let report = prune_after_crash(&store, &everything(), "with all forgotten");
             assert_eq!((report.epochs, report.bytes_copied), (1, 0), "{report:?}");
         });
         // Beside those of archival backups, the group that has tombstones.
@@ -200,8 +200,7 @@ fn killed_in_the_midst_they_are_forgotten_or_not() {
                 storage.kill();
             }
         });
-        let done =
-            try_forget(&store, &ids).and_then(|_| store.prune(&everything_apart(), &Monitor::default()));
+        let done = try_forget(&store, &ids).and_then(|_| store.prune(&everything(), &Monitor::default()));
         assert!(done.is_err() && dying.storage.is_gone(), "{when}");
         drop(store);
         base.assert_settles(&machine, &ids, &when);

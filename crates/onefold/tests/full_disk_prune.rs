@@ -29,7 +29,7 @@ use reclaim::reserve::{FIRST_BYTES, GIVEN_UP_BYTES, REST_BYTES};
 const MOMENTS: u64 = 12;
 
 /// A store with a reserve, several epochs old, in which there is something of everything to do for a prune: whole
-/// containers, parts, small ones to be merged.
+/// containers, and parts of others.
 struct Fixture {
     machine: Process,
     kept: Vec<(SessionId, &'static str, Vec<u8>)>,
@@ -62,11 +62,7 @@ impl Fixture {
             kept.push((back_up(name, which, &how), name, of(which)));
         }
         forget(&machine.open(), early);
-        let options = onefold::PruneOptions {
-            merge_members_min: 0,
-            ..everything()
-        };
-        prune(&machine.open(), &options, "the fixture");
+        prune(&machine.open(), &everything(), "the fixture");
         Self {
             machine,
             kept,
@@ -81,7 +77,7 @@ impl Fixture {
         for kind in 0..2 {
             let store = fixture.copy(kind).open();
             let report = prune(&store, &impatient(everything()), "with room");
-            let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+            let stages = [Stage::Removes, Stage::Compacts];
             assert_stages(&report, &stages, &format!("storage {kind}"));
         }
         fixture
@@ -123,7 +119,7 @@ impl Fixture {
             assert_eq!(reserve(machine), Some(FIRST_BYTES), "{when}");
         }
         self.assert_whole(machine, &format!("{when}, with room"));
-        // Sessions that the first has ended, and what merging leaves.
+        // Sessions that the first has ended.
         for _ in 0..2 {
             prune_after_crash(&pruner.open(), &impatient(everything()), when);
         }

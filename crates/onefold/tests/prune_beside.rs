@@ -91,7 +91,7 @@ fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: 
     all.push((kept, "/kept", Parts::whole(&chosen(&parts, &[1, 6]))));
     assert_settles(&machine, &all, &when);
     let pruned = pruned.into_inner().unwrap();
-    for stage in [Stage::Removes, Stage::Compacts, Stage::Merges] {
+    for stage in [Stage::Removes, Stage::Compacts] {
         let took_place = pruned.iter().any(|report| stage.count(report) > 0);
         assert!(took_place, "{when}: none of {stage:?}: {pruned:?}");
     }
@@ -216,7 +216,7 @@ fn a_kill_at_any_change_beside(way: Way, stages: &[Stage]) {
 
 #[test]
 fn a_kill_at_any_change_beside_two_backups_and_a_reader() {
-    let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+    let stages = [Stage::Removes, Stage::Compacts];
     a_kill_at_any_change_beside(Way::Copies, &stages);
 }
 
@@ -641,7 +641,7 @@ fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
     let reached = !all.is_empty();
     match done {
         Ok(report) if !reached => {
-            let stages = [Stage::Removes, Stage::Compacts, Stage::Merges];
+            let stages = [Stage::Removes, Stage::Compacts];
             assert_stages(&report, &stages, when);
         }
         Ok(_) => {}

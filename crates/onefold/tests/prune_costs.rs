@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::archival::optimize;
-use common::pruning::{Stage, assert_stages, everything, everything_apart};
+use common::pruning::{Stage, assert_stages, everything};
 use common::reclaimer::Reclaimer;
 use common::{Asked, How, Process, Request, back_up_bytes, noise};
 use container::Containers;
@@ -230,7 +230,7 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     drop(machine.watched.take_requests());
     store.forget(&request, &Monitor::default()).unwrap();
     let forgetting = Cost::of(&machine.watched.take_requests());
-    let report = store.prune(&everything_apart(), &Monitor::default()).unwrap().0;
+    let report = store.prune(&everything(), &Monitor::default()).unwrap().0;
     assert_eq!((report.epochs, report.bytes_copied), (1, 0), "{report:?}");
     assert!(report.containers_removed >= count as u64, "{report:?}");
     [forgetting, Cost::of(&machine.watched.take_requests())]
@@ -246,7 +246,7 @@ fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
         back_up(&base, "/image", &[n, n + 1, n + 2].map(part).concat());
         optimize(&base.open(), 1);
     }
-    prune(&base, &everything_apart());
+    prune(&base, &everything());
     let each = Cost {
         // The folders of its containers, those of catalogs for what is dead and for what goes.
         lists: 5,
@@ -301,7 +301,7 @@ fn first_prune(marks_bytes_max: u64) -> (Process, Vec<Request>) {
     drop(process.watched.take_requests());
     let options = PruneOptions {
         marks_bytes_max,
-        ..everything_apart()
+        ..everything()
     };
     let report = store.prune(&options, &Monitor::default()).unwrap().0;
     assert_eq!((report.epochs, report.groups_marked), (0, 6), "{report:?}");
@@ -326,7 +326,7 @@ fn marks_that_may_not_be_held_are_put_before_the_next_are_made() {
         assert_eq!(puts, expected, "with {marks_bytes_max} bytes");
         // They count, though there was no epoch; of each group one revision is left.
         assert_eq!(machine.names("groups").len(), 6);
-        let again = prune(&machine, &everything_apart());
+        let again = prune(&machine, &everything());
         assert_eq!((again.groups_marked, again.epochs), (0, 0));
     }
 }
@@ -349,7 +349,7 @@ fn a_prune_that_fails_leaves_no_marks_behind_that_it_could_not_hold() {
     }
     let options = PruneOptions {
         marks_bytes_max: 0,
-        ..everything_apart()
+        ..everything()
     };
     for _ in 0..2 {
         let failed = machine.open().prune(&options, &Monitor::default());
@@ -391,7 +391,7 @@ fn what_fifty_backups_have_alone_costs_one_read_a_node() {
             )
         })
         .collect();
-    prune(&machine, &everything_apart());
+    prune(&machine, &everything());
     // None is kept in memory.
     let options = OpenOptions {
         node_cache_bytes: 0,
@@ -400,10 +400,7 @@ fn what_fifty_backups_have_alone_costs_one_read_a_node() {
     let store = Store::open(&machine.env, &Credential::None, &options).unwrap();
     drop(machine.watched.take_requests());
     let monitor = Monitor::default();
-    let preview = store
-        .preview_prune(&everything_apart(), &doomed, &monitor)
-        .unwrap()
-        .0;
+    let preview = store.preview_prune(&everything(), &doomed, &monitor).unwrap().0;
     let requests = machine.watched.take_requests();
     let is_read = |request: &&Request| matches!(request.asked, Asked::Range(_)) && request.is_in("recipe");
     let (read, nodes) = (requests.iter().filter(is_read).count(), nodes_in(&machine));

@@ -4,13 +4,16 @@
 
 mod common;
 
-use common::pruning::{assert_nothing_unexplained, everything_apart, forget, try_prune};
+use common::pruning::{assert_nothing_unexplained, everything, forget, try_prune};
 use common::reclaimer::Reclaimer;
-use common::{How, Process, back_up_bytes, noise};
+use common::{
+    How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, try_restores_bytes,
+    try_snapshot,
+};
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::Marks;
-use onefold::{Monitor, PruneReport, ReadData, SessionId};
+use onefold::{Monitor, PruneOptions, PruneReport, ReadData, SessionId};
 use types::{Epoch, ObjectName};
 
 const PART: usize = 12 << 10;
@@ -25,7 +28,7 @@ fn back_up(machine: &Process, name: &str, bytes: &[u8]) -> (SessionId, u64) {
 }
 
 fn prune(machine: &Process) -> PruneReport {
-    try_prune(&machine.open(), &everything_apart()).unwrap()
+    try_prune(&machine.open(), &everything()).unwrap()
 }
 
 fn object(name: &str) -> ObjectName {
@@ -150,4 +153,49 @@ fn marks_of_an_epoch_that_never_was_are_replaced() {
     assert_eq!(machine.names("groups"), [next]);
     assert_eq!(prune(&machine).groups_marked, 0);
     assert_nothing_unexplained(&machine, "replaced");
+}
+
+/// Three series of ten small backups, some of them forgotten, and a prune now and then: the newest removed list is all
+/// that is lost after it, and no backup is lost with it.
+#[test]
+fn a_removed_list_that_is_lost_takes_no_backup_with_it() {
+    for (seed, how) in [(6, How::plain()), (7, How::small())] {
+        let machine = Process::new(seed);
+        machine.init();
+        let mut kept = Vec::new();
+        for n in 0..30 {
+            let name = ["/a", "/b", "/c"][n as usize % 3];
+            let parts = [(n / 3, 1800), (1000 + n, 1500), (2000 + n / 5, 900)];
+            let bytes = parts.map(|(seed, len)| noise(seed, len)).concat();
+            let made = back_up_bytes(&machine.beside(100 + n).open(), name, &bytes, &how).unwrap();
+            kept.push((made.id, name, bytes));
+            if n % 5 == 4 {
+                for _ in 0..2 {
+                    forget(&machine.open(), kept.remove(kept.len() / 2).0);
+                }
+                try_prune(&machine.beside(200 + n).open(), &PruneOptions::default()).unwrap();
+            }
+        }
+        let lists = machine.names("removed");
+        env::Storage::delete(&machine.storage, &object(lists.last().unwrap())).unwrap();
+        for round in 0..3 {
+            let when = format!("seed {seed}, prune {round}");
+            let store = machine.beside(300 + round).open();
+            let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+            assert!(report.is_sound(), "{when}: {:#?}", report.findings);
+            for (id, name, bytes) in &kept {
+                let back = try_snapshot(&store, *id)
+                    .and_then(|snapshot| try_restores_bytes(&store, &snapshot, name, bytes));
+                back.unwrap_or_else(|error| panic!("{when}: backup {id}: {error}"));
+            }
+            let options = [PruneOptions::default(), everything()][round as usize % 2].clone();
+            try_prune(&store, &options).unwrap();
+        }
+        for (id, name, bytes) in &kept {
+            let store = machine.open();
+            assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, "at the end");
+        }
+        assert_sound(&machine.open(), "at the end");
+        assert_nothing_unexplained(&machine, "at the end");
+    }
 }

@@ -87,7 +87,7 @@ fn previewed(
 /// in the midst of rewriting some.
 fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_rough: bool, when: &str) {
     let when = format!("{when}: told {told:?}, done {done:?}");
-    let rewritten = done.containers_compacted + done.containers_merged;
+    let rewritten = done.containers_compacted;
     let share = done.bytes_copied / 10 + rewritten * (2 << 10);
     assert_eq!(told.containers_removed, done.containers_removed, "{when}");
     let is_limited = options.limits.repack_bytes_max < u64::MAX;
@@ -107,7 +107,6 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_r
     let counts = [
         (told.containers_compacted, done.containers_compacted),
         (told.containers_trimmed, done.containers_trimmed),
-        (told.containers_merged, done.containers_merged),
         (told.bytes_left_dead, done.bytes_left_dead),
     ];
     assert!(
@@ -126,18 +125,11 @@ fn alone(machine: &Process, doomed: &BTreeSet<SessionId>) -> BTreeMap<SessionId,
     let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
     let containers = Containers::new(machine.env.clone(), opened.store(), &opened.keys, 8 << 20);
     let list = reclaimer.manifests.list().unwrap();
-    let now = |at: &ChunkLocation| {
-        containers
-            .catalog(at.container)
-            .unwrap()
-            .location_of(at.slot)
-            .unwrap()
-    };
     let reached: BTreeMap<SessionId, BTreeSet<ChunkLocation>> = list
         .backups()
         .map(|entry| {
             let reached = reclaimer.reached_by(entry.backup().unwrap());
-            (entry.session(), reached.iter().map(now).collect())
+            (entry.session(), reached.iter().copied().collect())
         })
         .collect();
     let alone = |id: &SessionId| {
@@ -234,13 +226,9 @@ fn run(seed: u64, seen: &mut PruneReport) {
         if at(9) % 3 == 0 {
             options.limits.repack_bytes_max = 40 << 10;
         }
-        if at(9) % 2 == 0 {
-            options.merge_members_min = 8;
-        }
         let when = format!(
-            "{when}, {:?}, members {}, dies {dies}, forget {}",
+            "{when}, {:?}, dies {dies}, forget {}",
             options.limits,
-            options.merge_members_min,
             doomed.len()
         );
         let mut is_open = false;
@@ -265,7 +253,6 @@ fn run(seed: u64, seen: &mut PruneReport) {
         seen.containers_removed += report.containers_removed;
         seen.containers_compacted += report.containers_compacted;
         seen.containers_trimmed += report.containers_trimmed;
-        seen.containers_merged += report.containers_merged;
         seen.bytes_left_dead += report.bytes_left_dead;
         seen.sessions_expired.extend(report.sessions_expired);
     }
@@ -292,7 +279,6 @@ fn what_is_told_before_is_what_is_done() {
         seen.containers_removed,
         seen.containers_compacted,
         seen.containers_trimmed,
-        seen.containers_merged,
         seen.bytes_left_dead,
         seen.sessions_expired.len() as u64,
     ];

@@ -43,7 +43,7 @@ const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
 const SERIES: u64 = 3;
 /// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that live on.
-const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300, 15];
+const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300];
 /// In so many backups leave the windows of their series; some are forgotten before that.
 const EXPIRING_RUNS: u64 = 60;
 /// Of the numbers that are drawn for what is done, some.

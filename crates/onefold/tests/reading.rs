@@ -55,8 +55,7 @@ impl StreamOutput for Sleeper<'_> {
     }
 }
 
-/// A store half of which is of a backup that was forgotten, where small containers are there to be merged; and what is
-/// kept: names and bytes.
+/// A store half of which is of a backup that was forgotten; and what is kept: names and bytes.
 fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     let machine = Process::new(seed);
     machine.init();
@@ -78,10 +77,10 @@ fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     (machine, kept)
 }
 
-/// Before the n-th read or listing of who only reads, for all n, a prune rewrites, trims and merges what that one reads.
+/// Before the n-th read or listing of who only reads, for all n, a prune rewrites or trims what that one reads.
 fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Process, &Store, &[Kept], &str)) {
     for (seed, unused_max, stages) in [
-        (seed, 0, &[Stage::Compacts, Stage::Merges][..]),
+        (seed, 0, &[Stage::Compacts][..]),
         (seed + 2, 32 << 10, &[Stage::Trims]),
     ] {
         let (machine, kept) = half_forgotten(seed);

@@ -6,10 +6,10 @@ mod common;
 
 use common::archival::optimize;
 use common::pruning::{
-    assert_nothing_unexplained, everything, forget, leaving, prune, prune_after_crash, stubs, try_prune,
+    assert_nothing_unexplained, everything, forget, leaving, prune, prune_after_crash, try_prune,
 };
-use common::scattered::{Scattered, hold, only, repair, scattered, stored};
-use common::{Asked, How, Process, assert_sound, back_up_bytes, noise, snapshot};
+use common::scattered::{Scattered, hold, only, repair, scattered};
+use common::{Asked, How, Process, assert_sound, back_up_bytes, snapshot};
 use format::names;
 use onefold::{Monitor, OptimizeRequest, PruneOptions, PruneUnused, SessionId, TagChange, Which};
 use types::{ByteRange, Generation, ObjectName};
@@ -188,57 +188,6 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
     let told = |warning: &String| warning.contains(&format!("backup {id} goes on referring"));
     assert!(report.warnings.iter().any(told), "{report:?}");
     series.assert_all(&machine, &[], "repaired");
-}
-
-/// Some nodes name a container that was merged by its own name, others by that of the container that it was merged into: both refer to the
-/// copies afterwards, and the old places go.
-#[test]
-fn chunks_of_merged_containers_are_followed_by_either_name() {
-    let machine = Process::new(21);
-    machine.init();
-    let small: Vec<Vec<u8>> = (0..10).map(|n| noise(900 + n, 6 << 10)).collect();
-    for (n, bytes) in small.iter().enumerate() {
-        let name = [
-            "/s0", "/s1", "/s2", "/s3", "/s4", "/s5", "/s6", "/s7", "/s8", "/s9",
-        ][n];
-        back_up_bytes(&machine.open(), name, bytes, &How::small()).unwrap();
-    }
-    // By their own names ...
-    let first: Vec<u8> = small.concat();
-    back_up_bytes(&machine.open(), "/first", &first, &How::plain()).unwrap();
-    prune(&machine.open(), &everything(), "merges");
-    assert!(!stubs(&machine).is_empty());
-    // ... and by those of what they were merged into: an index that is made anew knows no other.
-    machine.open().rebuild_index(&Monitor::default()).unwrap();
-    let rest = noise(950, 100 << 10);
-    let second: Vec<u8> = small
-        .iter()
-        .flat_map(|one| [&one[..4 << 10], &rest[..8 << 10]].concat())
-        .collect();
-    let made = back_up_bytes(&machine.open(), "/second", &second, &How::plain()).unwrap();
-    prune(&machine.open(), &everything(), "before");
-    let before = stored(&machine);
-    let request = OptimizeRequest {
-        series: Some(snapshot(&machine.open(), made.id).series),
-        repair: Some(10_000),
-        workers: 1,
-        ..OptimizeRequest::default()
-    };
-    let (_, done) = only(&machine.open().optimize(&request, &Monitor::default()).unwrap());
-    assert!(done.is_done && done.backups >= 11, "{done:?}");
-    prune_after_crash(&machine.open(), &everything(), "after");
-    let after = stored(&machine);
-    assert!(after < before + before / 20, "{before} bytes became {after}");
-    for (n, bytes) in small.iter().enumerate() {
-        let name = format!("/s{n}");
-        let all = machine.open().snapshots().unwrap().snapshots;
-        let of = all
-            .iter()
-            .find(|one| one.backup.series.paths == [name.as_bytes()])
-            .unwrap();
-        common::assert_restores_bytes(&machine.open(), of, &name, bytes, "repaired");
-    }
-    assert_sound(&machine.open(), "repaired");
 }
 
 /// A stream that is backed up after a repair and a prune finds its segments where they are now, and stores no recipe again.

@@ -79,7 +79,7 @@ impl<'a> StreamBytes<'a> {
     fn load(&mut self, at: ChunkLocation, reference: &ChunkRef) -> Result<(), RecipeError> {
         let containers = self.nodes.containers();
         let is_here = self.region.as_ref().is_some_and(|(view, region)| {
-            view.requested() == at.container && region.slot_bytes(view, at.slot).is_some()
+            view.id() == at.container && region.slot_bytes(view, at.slot).is_some()
         });
         if !is_here {
             self.region = Some(self.nodes.read(at)?);

@@ -5,8 +5,7 @@
 //!
 //! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be dropped at
 //! any time (INV-4). Shared between threads: of those that miss nodes of one region one reads it, and the others wait for it, or
-//! read it themselves where that brought nothing. No lock is held while reading. A node is held by the place that has it now; who asks by an old
-//! one is led there by the catalog of the merged container.
+//! read it themselves where that brought nothing. No lock is held while reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -112,21 +111,21 @@ impl NodeCache {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node, if it is held by the place that its container's catalog leads to, or else the turn to read its region; none is needed where
+    /// The node, if it is held, or else the turn to read its region; none is needed where
     /// the catalog has no such place.
     fn held_or_turn(
         &self,
         view: &CatalogView,
         location: ChunkLocation,
     ) -> Result<Arc<Node>, Option<Reading<'_>>> {
-        let Some((at, region)) = view.location_of(location.slot).zip(view.region_of(location.slot)) else {
+        let Some(region) = view.region_of(location.slot) else {
             return Err(None);
         };
         let of = (view.id(), region);
         let mut held = self.lock();
         let mut has_waited = false;
         loop {
-            if let Some(node) = held.get(at) {
+            if let Some(node) = held.get(location) {
                 return Ok(node);
             }
             // Who waited for nothing, for the node is malformed or memory is short, waits for nobody else.
@@ -164,9 +163,7 @@ impl NodeCache {
                 Err(error) => error,
             };
             let gone = matches!(error, ContainerError::Vanished { .. });
-            // A newer generation may have slots that others gave it.
-            let absent = matches!(error, ContainerError::NoSlot { .. });
-            if !gone && !absent && !error.is_damage() {
+            if !gone && !error.is_damage() {
                 return Err(error.into());
             }
             match self.containers.newer(&view) {
@@ -220,19 +217,14 @@ impl NodeSource for NodeCache {
         let (view, region) = self.read_from(view, location)?;
         let missing = || no_slot(&view, location.slot);
         let position = view.position(location.slot).ok_or_else(missing)?;
-        let at = view.location_of(location.slot).ok_or_else(missing)?;
         let node = decode(&view, &region, position)?;
         self.keep_all(&view, &region);
-        self.lock().keep(at, Arc::clone(&node), self.budget_bytes);
+        self.lock().keep(location, Arc::clone(&node), self.budget_bytes);
         Ok(node)
     }
 
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
         Ok(self.containers.catalog(container)?)
-    }
-
-    fn newer(&self, catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
-        Ok(self.containers.newer(catalog)?)
     }
 
     fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
@@ -308,7 +300,7 @@ fn decode(view: &CatalogView, region: &PlainRegion, position: usize) -> Result<A
 
 fn no_slot(view: &CatalogView, slot: Slot) -> ContainerError {
     ContainerError::NoSlot {
-        container: view.requested(),
+        container: view.id(),
         generation: view.generation(),
         slot,
     }

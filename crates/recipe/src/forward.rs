@@ -196,20 +196,16 @@ impl<S: NodeSource + ?Sized> Following<'_, S> {
             missing: ChunkLocation { container, slot },
         };
         let slots = slots.ok_or_else(|| missing(Slot::MAX))?;
-        let mut catalog = self.source.catalog(container)?;
+        let catalog = self.source.catalog(container)?;
         let mut begin = 0u64;
         for slot in slots.iter() {
-            if catalog.entry(slot).is_none() {
-                // Others may have been merged into it since this one was read.
-                catalog = self.source.newer(&catalog)?.unwrap_or(catalog);
-            }
             let entry = catalog.entry(slot).ok_or_else(|| missing(slot))?;
-            let location = catalog.location_of(slot).ok_or_else(|| missing(slot))?;
+            let location = ChunkLocation { container, slot };
             let len = entry.logical_len;
             if let Some(part) = part_of(begin, len, range) {
                 if entry.level != below {
                     return Err(RecipeError::WrongLevel {
-                        found_at: ChunkLocation { container, slot },
+                        found_at: location,
                         expected: below,
                         found: entry.level,
                     });

@@ -173,8 +173,7 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
         expected: u64,
     ) -> Result<(), RecipeError> {
         let below = level_below(self.level).unwrap_or(CHUNK_LEVEL);
-        let mut catalog = self.source.catalog(container)?;
-        let mut is_newest = false;
+        let catalog = self.source.catalog(container)?;
         let mut found = 0u64;
         for n in 0..count {
             let slot = first.checked_add(n).unwrap_or(Slot::MAX);
@@ -186,14 +185,7 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
             if first.checked_add(n).is_none() {
                 return Err(missing());
             }
-            if catalog.entry(slot).is_none() && !is_newest {
-                // Others may have been merged into it since this one was read.
-                is_newest = true;
-                catalog = self.source.newer(&catalog)?.unwrap_or(catalog);
-            }
             let entry = catalog.entry(slot).ok_or_else(missing)?;
-            // What was merged is referred to by its new place from here on.
-            let location = catalog.location_of(slot).ok_or_else(missing)?;
             if entry.level != below {
                 return Err(RecipeError::WrongLevel {
                     found_at: named,
@@ -207,7 +199,7 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
                 fingerprint: entry.fingerprint,
                 logical_len: entry.logical_len,
                 level: below,
-                place: Place::At(location),
+                place: Place::At(named),
                 containers_max,
             })?;
         }

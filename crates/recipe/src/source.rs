@@ -19,20 +19,11 @@ pub trait NodeSource {
     /// [`RecipeError::Container`], [`RecipeError::Malformed`], or [`RecipeError::MissingSlot`].
     fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError>;
 
-    /// A container's catalog; for a container that was merged into another, a view under its old id.
+    /// A container's catalog.
     ///
     /// # Errors
     /// [`RecipeError::Container`].
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError>;
-
-    /// The catalog of a newer generation, where there is one: it may have slots of containers that were merged into it
-    /// since.
-    ///
-    /// # Errors
-    /// [`RecipeError::Container`].
-    fn newer(&self, _catalog: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
-        Ok(None)
-    }
 
     /// The root of a backup's stream as it is now, for a node that refers forward to it.
     ///

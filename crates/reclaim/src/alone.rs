@@ -16,7 +16,6 @@ use crate::condemn::backup_of;
 use crate::decide::stored_share;
 use crate::error::{ReclaimError, Result};
 use crate::mark::{Below, Walk, WalkError};
-use crate::moves::Moves;
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 
@@ -56,25 +55,18 @@ impl Owner {
     }
 }
 
-/// A node that is to be read, by the name that the one above it says.
-struct Open {
-    at: ChunkLocation,
-    owner: Owner,
-}
-
-/// What of the dead is whose. All by the names of now: what two backups know by two names is one.
-struct Owners<'a> {
+/// What of the dead is whose.
+struct Owners {
     dead: SlotMap,
-    moves: &'a Moves,
     /// A level's nodes are read when all of the level above it were: who reaches them is known then, so each is read once.
-    open: BTreeMap<Level, BTreeMap<ChunkLocation, Open>>,
+    open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
     /// What was met that one alone reaches, as far as is known yet.
     of_one: Vec<SlotMap>,
     met: SlotMap,
     several: SlotMap,
 }
 
-impl Owners<'_> {
+impl Owners {
     fn add(&mut self, below: &Below, owner: Owner) {
         match *below {
             Below::Node(at, level) => self.add_node(at, level, owner),
@@ -83,22 +75,14 @@ impl Owners<'_> {
     }
 
     fn add_node(&mut self, at: ChunkLocation, level: Level, owner: Owner) {
-        let Some((container, slots)) = self.moves.settled(at.container, SlotRange::one(at.slot)) else {
-            return;
-        };
-        let slot = slots.first();
-        if self.dead.contains(container, slot) {
+        if self.dead.contains(at.container, at.slot) {
             let of_level = self.open.entry(level).or_default();
-            let known = of_level.entry(ChunkLocation { container, slot });
-            let open = known.or_insert(Open { at, owner });
-            open.owner = open.owner.and(owner);
+            let known = of_level.entry(at).or_insert(owner);
+            *known = known.and(owner);
         }
     }
 
     fn add_chunks(&mut self, container: ContainerId, slots: SlotRange, owner: Owner) {
-        let Some((container, slots)) = self.moves.settled(container, slots) else {
-            return;
-        };
         let dead = self.dead.get(container).map(|dead| dead.within(slots));
         if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
             self.own(container, &dead, owner);
@@ -127,10 +111,10 @@ impl Owners<'_> {
     fn read(&mut self, walk: &mut Walk<'_>) -> Result<BTreeSet<usize>> {
         let mut unread = BTreeSet::new();
         while let Some((level, nodes)) = self.open.pop_last() {
-            for (place, Open { at, owner }) in nodes {
+            for (at, owner) in nodes {
                 self.own(
-                    place.container,
-                    &SlotSet::from_iter([SlotRange::one(place.slot)]),
+                    at.container,
+                    &SlotSet::from_iter([SlotRange::one(at.slot)]),
                     owner,
                 );
                 match (walk.node(at, level, &mut |below| self.add(&below, owner)), owner) {
@@ -144,17 +128,14 @@ impl Owners<'_> {
     }
 }
 
-/// Stored bytes, about, that each of these backups has alone. `dead` is what nothing would reach without them, by all
-/// names.
+/// Stored bytes, about, that each of these backups has alone. `dead` is what nothing would reach without them.
 pub(crate) fn bytes(
     context: &Context<'_>,
     dead: &[ContainerSlots],
     backups: &[Arc<StoredManifest>],
-    moves: &Moves,
 ) -> Result<BTreeMap<SessionId, u64>> {
     let mut owners = Owners {
         dead: all_of(dead),
-        moves,
         open: BTreeMap::new(),
         of_one: vec![SlotMap::default(); backups.len()],
         met: SlotMap::default(),

@@ -1,5 +1,4 @@
-//! The next generation of a container: its survivors, under the slots that they always had (INV-2), and those of
-//! containers that are merged into it, under slots that were never given.
+//! The next generation of a container: its survivors, under the slots that they always had (INV-2).
 //!
 //! Pure but for reads; nothing is put here. Survivors keep their physical order. Regions of few survivors are
 //! gathered up to the store's size of regions. What was stored raw stays raw without being tried; what was
@@ -20,9 +19,8 @@ use container::{
     SealedContainer, compress_region,
 };
 use env::AlignedBuffer;
-use format::container::{CatalogEntry, Codec, MergedRange};
-use format::reclaim::Moved;
-use types::{ContainerId, Generation, RegionIndex, Slot, SlotRange};
+use format::container::{CatalogEntry, Codec};
+use types::{Generation, RegionIndex, Slot, SlotRange};
 
 pub(crate) use len::len_of;
 
@@ -40,7 +38,7 @@ pub struct Packing {
     pub region_bytes: usize,
     /// For regions that were compressed.
     pub compression: Compression,
-    /// Stored bytes at which a container is full: what is below a quarter of it is small.
+    /// Stored bytes at which a container is full.
     pub container_bytes: u64,
 }
 
@@ -57,14 +55,12 @@ pub(crate) fn is_rid_of(view: &CatalogView, dead: &[SlotRange]) -> bool {
 
 /// What a new generation is made from: a container's survivors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'a> {
-    pub(crate) view: &'a CatalogView,
-    pub(crate) dead: &'a [SlotRange],
-    /// Of a container that is merged into another: where its slots go.
-    pub(crate) moved: Option<&'a Moved>,
+struct Survivors<'a> {
+    view: &'a CatalogView,
+    dead: &'a [SlotRange],
 }
 
-impl Part<'_> {
+impl Survivors<'_> {
     fn survives(&self, entry: &CatalogEntry) -> bool {
         !is_listed(self.dead, entry.slot)
     }
@@ -82,7 +78,7 @@ impl Part<'_> {
     }
 
     /// The survivors of a region, and their bytes.
-    fn survivors<'b>(
+    fn of_region<'b>(
         &self,
         region: RegionIndex,
         bytes: &'b [u8],
@@ -95,16 +91,6 @@ impl Part<'_> {
             (entry, chunk)
         });
         all.filter(|(entry, _)| self.survives(entry))
-    }
-
-    /// The entry as it stands in the new generation. Of a merged container only what was announced can be referred to.
-    fn placed(&self, entry: &CatalogEntry) -> Option<CatalogEntry> {
-        let Some(moved) = self.moved else {
-            return Some(*entry);
-        };
-        let slot = entry.slot.get();
-        let slot = (slot < moved.count).then(|| moved.first_here.checked_add(slot))??;
-        Some(CatalogEntry { slot, ..*entry })
     }
 }
 
@@ -119,12 +105,22 @@ pub(crate) fn rewrite(
     generation: Generation,
     packing: Packing,
 ) -> Result<Option<SealedContainer>, ContainerError> {
-    let part = Part {
-        view,
-        dead,
-        moved: None,
+    let survivors = Survivors { view, dead };
+    let room = AlignedBuffer::with_capacity(usize::try_from(view.stored_bytes()).unwrap_or(0));
+    let mut regions = Regions {
+        builder: ContainerBuilder::in_buffer(view.id(), generation, room),
+        packing,
+        plain: Vec::new(),
+        entries: Vec::new(),
+        is_raw: true,
     };
-    join(containers, view.id(), &[part], generation, packing).map_err(|(_, error)| error)
+    copy(containers, survivors, &mut regions)?;
+    regions.close();
+    let builder = regions.builder;
+    if builder.entry_count() == 0 {
+        return Ok(None);
+    }
+    builder.seal(containers).map(Some)
 }
 
 /// What is left of `view` without the dead slots, where those fill whole regions: nothing is read, and its regions stay
@@ -138,94 +134,34 @@ pub(crate) fn trim(
     dead: &[SlotRange],
     generation: Generation,
 ) -> Result<Option<SealedContainer>, ContainerError> {
-    let merged = surviving(view.merged(), view, dead);
-    let is_dead = |slot| is_listed(dead, slot);
-    containers.trimmed(view, is_dead, generation, merged, view.slots_end())
+    containers.trimmed(view, |slot| is_listed(dead, slot), generation)
 }
 
-/// The survivors of several containers, in the order given, sealed as that generation of one of them; `None` when
-/// nothing is left. The one is the part that is not moved.
-///
-/// # Errors
-/// As [`rewrite`], and which part it is.
-pub(crate) fn join(
-    containers: &Containers,
-    id: ContainerId,
-    parts: &[Part<'_>],
-    generation: Generation,
-    packing: Packing,
-) -> Result<Option<SealedContainer>, (usize, ContainerError)> {
-    let len: u64 = parts.iter().map(|part| part.view.stored_bytes()).sum();
-    let room = AlignedBuffer::with_capacity(usize::try_from(len).unwrap_or(0));
-    let mut regions = Regions {
-        builder: ContainerBuilder::in_buffer(id, generation, room),
-        packing,
-        plain: Vec::new(),
-        entries: Vec::new(),
-        is_raw: true,
-    };
-    copy(containers, parts, &mut regions)?;
-    regions.close();
-    let mut builder = regions.builder;
-    if builder.entry_count() == 0 {
-        return Ok(None);
-    }
-    let (merged, given) = merged_of(parts);
-    builder.set_merged(merged);
-    builder.set_slots_given(given);
-    builder.seal(containers).map(Some).map_err(|error| (0, error))
-}
-
-/// What was and is merged into the container that the parts become, and how many of its slots were given.
-fn merged_of(parts: &[Part<'_>]) -> (Vec<MergedRange>, u32) {
-    let (mut merged, mut given) = (Vec::new(), 0);
-    for part in parts {
-        match part.moved {
-            None => {
-                merged.extend(surviving(part.view.merged(), part.view, part.dead));
-                given = given.max(part.view.slots_end());
-            }
-            Some(moved) => {
-                let slots = SlotRange::new(Slot::new(0).expect("slots begin at 0"), moved.count);
-                merged.extend(slots.map(|slots| MergedRange {
-                    from: moved.from,
-                    slots,
-                    first_here: moved.first_here,
-                }));
-                given = given.max(moved.here().map_or(0, SlotRange::end));
-            }
-        }
-    }
-    merged.sort_unstable_by_key(|range| (range.from, range.slots.first()));
-    (merged, given)
-}
-
-/// The parts' survivors. Of more than a little, the next are read, opened and compared while the last are compressed and sealed.
+/// Gathers the survivors. Of more than a little, the next are read, opened and compared while the last are compressed and sealed.
 fn copy(
     containers: &Containers,
-    parts: &[Part<'_>],
+    survivors: Survivors<'_>,
     regions: &mut Regions,
-) -> Result<(), (usize, ContainerError)> {
-    let stored: u64 = parts.iter().map(|part| part.view.stored_bytes()).sum();
+) -> Result<(), ContainerError> {
     let here = |regions: &mut Regions| {
         let mut buffer = RegionBuffer::default();
-        read(containers, parts, |n, fill| {
+        read(containers, survivors, |fill| {
             fill(&mut buffer)?;
-            regions.add_all(&parts[n], &buffer);
+            regions.add_all(survivors, &buffer);
             Ok(ControlFlow::Continue(()))
         })
     };
-    if stored < THREAD_BYTES_MIN {
+    if survivors.view.stored_bytes() < THREAD_BYTES_MIN {
         return here(regions);
     }
     thread::scope(|scope| {
-        let (full, filled) = mpsc::sync_channel::<(usize, RegionBuffer)>(1);
+        let (full, filled) = mpsc::sync_channel::<RegionBuffer>(1);
         let (empty, emptied) = mpsc::channel();
         let reader = thread::Builder::new().spawn_scoped(scope, move || {
-            read(containers, parts, |n, fill| {
+            read(containers, survivors, |fill| {
                 let mut buffer: RegionBuffer = emptied.try_recv().unwrap_or_default();
                 fill(&mut buffer)?;
-                Ok(match full.send((n, buffer)) {
+                Ok(match full.send(buffer) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 })
@@ -235,8 +171,8 @@ fn copy(
         let Ok(reader) = reader else {
             return here(regions);
         };
-        for (n, buffer) in filled {
-            regions.add_all(&parts[n], &buffer);
+        for buffer in filled {
+            regions.add_all(survivors, &buffer);
             // The reader may have ended.
             drop(empty.send(buffer));
         }
@@ -247,29 +183,25 @@ fn copy(
 /// Has a buffer filled with the next regions that have survivors, all of which are whole.
 type Fill<'a> = &'a dyn Fn(&mut RegionBuffer) -> Result<(), ContainerError>;
 
-/// Reads the regions that have survivors, part by part; `each` is told of which part the next are.
+/// Reads the regions that have survivors.
 fn read(
     containers: &Containers,
-    parts: &[Part<'_>],
-    mut each: impl FnMut(usize, Fill<'_>) -> Result<ControlFlow<()>, ContainerError>,
-) -> Result<(), (usize, ContainerError)> {
-    for (n, part) in parts.iter().enumerate() {
-        let wanted = part.regions();
-        for together in reads(part.view, &wanted) {
-            let fill = |buffer: &mut RegionBuffer| {
-                containers.read_regions_into(part.view, together, buffer)?;
-                for (region, bytes) in buffer.regions() {
-                    for (entry, chunk) in part.survivors(region, bytes) {
-                        containers.verify_chunk(part.view, entry.slot, chunk)?;
-                    }
+    survivors: Survivors<'_>,
+    mut each: impl FnMut(Fill<'_>) -> Result<ControlFlow<()>, ContainerError>,
+) -> Result<(), ContainerError> {
+    let view = survivors.view;
+    for together in reads(view, &survivors.regions()) {
+        let fill = |buffer: &mut RegionBuffer| {
+            containers.read_regions_into(view, together, buffer)?;
+            for (region, bytes) in buffer.regions() {
+                for (entry, chunk) in survivors.of_region(region, bytes) {
+                    containers.verify_chunk(view, entry.slot, chunk)?;
                 }
-                Ok(())
-            };
-            match each(n, &fill) {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return Ok(()),
-                Err(error) => return Err((n, error)),
             }
+            Ok(())
+        };
+        if each(&fill)?.is_break() {
+            break;
         }
     }
     Ok(())
@@ -313,13 +245,10 @@ struct Regions {
 
 impl Regions {
     /// Adds the survivors among what was read.
-    fn add_all(&mut self, part: &Part<'_>, buffer: &RegionBuffer) {
-        let view = part.view;
+    fn add_all(&mut self, survivors: Survivors<'_>, buffer: &RegionBuffer) {
+        let view = survivors.view;
         for (region, bytes) in buffer.regions() {
-            let survivors = part.survivors(region, bytes);
-            let survivors: Vec<_> = survivors
-                .filter_map(|(entry, chunk)| part.placed(entry).map(|placed| (placed, chunk)))
-                .collect();
+            let survivors: Vec<_> = survivors.of_region(region, bytes).collect();
             let is_whole = survivors.len() == view.positions_in(region).len();
             match buffer.packed(region).filter(|_| is_whole) {
                 Some(packed)
@@ -331,7 +260,7 @@ impl Regions {
                     ) =>
                 {
                     self.close();
-                    let entries: Vec<_> = survivors.into_iter().map(|(placed, _)| placed).collect();
+                    let entries: Vec<_> = survivors.into_iter().map(|(entry, _)| *entry).collect();
                     self.builder
                         .append_survivors(CompressedRegion::as_read(packed, bytes.len()), &entries);
                 }
@@ -339,7 +268,7 @@ impl Regions {
                     let is_raw = view.row(region).is_none_or(|row| row.codec == Codec::Raw);
                     survivors
                         .into_iter()
-                        .for_each(|(placed, chunk)| self.add(placed, chunk, is_raw));
+                        .for_each(|(entry, chunk)| self.add(*entry, chunk, is_raw));
                 }
             }
         }
@@ -372,31 +301,4 @@ impl Regions {
             .append_survivors(region, &std::mem::take(&mut self.entries));
         self.is_raw = true;
     }
-}
-
-/// The ranges of what was merged here, as far as their slots survive.
-fn surviving(merged: &[MergedRange], view: &CatalogView, dead: &[SlotRange]) -> Vec<MergedRange> {
-    let mut out: Vec<MergedRange> = Vec::new();
-    for range in merged {
-        let mut open: Option<MergedRange> = None;
-        for (ahead, old) in (0u32..).zip(range.slots.iter()) {
-            let here = range.first_here.checked_add(ahead);
-            let here = here.filter(|here| !is_listed(dead, *here) && view.entry(*here).is_some());
-            let longer = open.and_then(|open| SlotRange::new(open.slots.first(), open.slots.count() + 1));
-            open = match (here, open, longer) {
-                (Some(_), Some(open), Some(slots)) => Some(MergedRange { slots, ..open }),
-                (Some(first_here), _, _) => Some(MergedRange {
-                    from: range.from,
-                    slots: SlotRange::one(old),
-                    first_here,
-                }),
-                (None, open, _) => {
-                    out.extend(open);
-                    None
-                }
-            };
-        }
-        out.extend(open);
-    }
-    out
 }

@@ -20,7 +20,6 @@ use crate::kept::Kept;
 use crate::live::has_ended;
 use crate::mark::{self, Marker, Walk};
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
-use crate::moves::Moves;
 use crate::prune::{Context, PruneOptions};
 use crate::slots::{SlotSet, entry};
 use crate::spill::Spill;
@@ -33,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) marked: Vec<(GroupId, Revision)>,
     /// All groups' marks as they will be.
     pub(crate) after: InForce,
-    /// Dead slots, in order of their containers, by all names.
+    /// Dead slots, in order of their containers.
     pub(crate) condemned: Vec<ContainerSlots>,
     /// Whether any of them was not left in place knowingly by an earlier epoch.
     pub(crate) has_news: bool,
@@ -93,8 +92,6 @@ pub(crate) struct Before<'a> {
     pub(crate) ended: &'a Ended,
     /// The epoch that the marks are for.
     pub(crate) epoch: Epoch,
-    /// What was merged.
-    pub(crate) moves: &'a Moves,
 }
 
 /// Sessions that a run would end: what they left goes with it.
@@ -420,8 +417,6 @@ impl Planning<'_, '_> {
                 .collect()
         };
         running.retain(|id| !self.before.ended.has(*id));
-        let moves = self.before.moves;
-        self.swept = self.swept.iter().map(|id| moves.now(*id)).collect();
         self.swept.retain(|id| !running.contains(&id.session));
         // What stayed knowingly is as dead as it was, but for what later backups have taken since.
         let left = self.before.removed.map_or(&[][..], |removed| &removed.left);
@@ -437,13 +432,12 @@ impl Planning<'_, '_> {
         asked.extend(known.iter().map(|left| left.slots.container));
         let groups = self.plan.after.groups.iter();
         let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
-        let merged = sweep::merge(lists, &asked, moves)?;
+        let merged = sweep::merge(lists, &asked)?;
         let is_ended = |session: SessionId| !running.contains(&session);
         let sweep::Swept { mut dead, is_partial } = sweep::dead(
             context.containers,
             &self.swept,
             &merged,
-            moves,
             &is_ended,
             context.progress,
         )?;
@@ -467,8 +461,7 @@ impl Planning<'_, '_> {
         }
         dead.sort_unstable_by_key(|slots| slots.container);
         dead.dedup_by_key(|slots| slots.container);
-        // A running session may know any name. Of what was merged nothing but the way to it is left when nothing lives.
-        self.plan.condemned = moves.with_names(dead, |moved| !moves.is_in(&merged.live, moved.from));
+        self.plan.condemned = dead;
         Ok(self.plan)
     }
 }

@@ -8,13 +8,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use container::{CatalogView, Containers};
 use env::StorageError;
 use format::names;
-use format::reclaim::{ContainerSlots, LeftSlots, Moved, SmallContainer};
+use format::reclaim::{ContainerSlots, LeftSlots};
 use types::{ContainerId, ContainerKind, Generation, RegionIndex, SessionId};
 
 use crate::error::Result;
-use crate::merge::{Candidates, Set};
-use crate::moves::Moves;
-use crate::plan::{self, Choice, Limits, Partial, Price, Trimmable, Unused};
+use crate::plan::{self, Limits, Partial, Price, Trimmable};
 use crate::prune::Context;
 use crate::remove::can_trim;
 use crate::slots::{SlotMap, SlotSet, entry};
@@ -32,9 +30,6 @@ pub(crate) struct Decided {
     pub(crate) slots: Vec<ContainerSlots>,
     pub(crate) left: Vec<LeftSlots>,
     pub(crate) stored_bytes: u64,
-    /// Containers that become one.
-    pub(crate) sets: Vec<Set>,
-    pub(crate) small: Vec<SmallContainer>,
 }
 
 /// What a decision goes by, besides what was condemned and what is in use.
@@ -44,20 +39,13 @@ pub(crate) struct Ground<'a> {
     /// What is stored now.
     pub(crate) stored_bytes: u64,
     pub(crate) limits: Limits,
-    pub(crate) moves: &'a Moves,
-    /// What may be merged.
-    pub(crate) candidates: Candidates,
 }
 
 /// What is known of each container that is dead in part.
 struct Deciding<'a> {
     context: &'a Context<'a>,
     live: &'a SlotMap,
-    moves: &'a Moves,
     known: HashMap<ContainerId, &'a LeftSlots>,
-    candidates: Candidates,
-    /// Containers that were merged and of which nothing was marked.
-    whole_sources: HashSet<ContainerId>,
     out: Decided,
     /// Containers of which nothing is in use, and their bytes.
     whole: Vec<(ContainerSlots, u64)>,
@@ -75,35 +63,27 @@ pub(crate) fn decide(
     live: &SlotMap,
     ground: Ground<'_>,
 ) -> Result<Decided> {
-    let moves = ground.moves;
-    // What was merged goes by the container that has its slots now.
-    let whole_sources = condemned
-        .iter()
-        .filter(|entry| entry.slots.is_none() && moves.is_moved(entry.container));
     let mut deciding = Deciding {
         context,
         live,
-        moves,
         known: ground
             .known
             .iter()
             .map(|left| (left.slots.container, left))
             .collect(),
-        candidates: ground.candidates,
-        whole_sources: whole_sources.map(|entry| entry.container).collect(),
         out: Decided::default(),
         whole: Vec::new(),
         partials: Vec::new(),
         trims: Cell::new(None),
         condemned: BTreeMap::new(),
     };
-    let in_use = |entry: &&ContainerSlots| entry.slots.is_none() && moves.is_in(live, entry.container);
+    let in_use = |entry: &&ContainerSlots| entry.slots.is_none() && live.get(entry.container).is_some();
     let rescued: HashSet<SessionId> = condemned
         .iter()
         .filter(in_use)
         .map(|entry| entry.container.session)
         .collect();
-    for slots in condemned.iter().filter(|entry| !moves.is_moved(entry.container)) {
+    for slots in condemned {
         let id = slots.container;
         if id.kind == ContainerKind::Catalog && rescued.contains(&id.session) {
             deciding.leave(slots.clone(), 0, 0);
@@ -199,7 +179,7 @@ impl Deciding<'_> {
             .partition(|partial| holds_nodes(partial.container.kind));
         let whole_bytes: u64 = self.whole.iter().map(|(_, bytes)| bytes).sum();
         let left_bytes = stored_bytes.saturating_sub(whole_bytes);
-        let mut choice = plan::choose(data, left_bytes, limits, |partial| self.trimmable(partial))?;
+        let choice = plan::choose(data, left_bytes, limits, |partial| self.trimmable(partial))?;
         let going = || nodes.iter().chain(&choice.compacted);
         let trims = || choice.trimmed.iter().map(|(_, part)| part);
         let price = Price {
@@ -221,7 +201,6 @@ impl Deciding<'_> {
             let all = nodes.into_iter().chain(choice.compacted).chain(choice.left);
             return Ok(self.leave_all(all.chain(trimmed), stored_bytes));
         }
-        self.merge(&nodes, &mut choice, price.copied, limits);
         let mut freed_bytes = whole_bytes;
         let whole = std::mem::take(&mut self.whole);
         self.out.slots.extend(whole.into_iter().map(|(slots, _)| slots));
@@ -252,55 +231,10 @@ impl Deciding<'_> {
             let slots = entry(partial.container, Some(&condemned.unwrap_or(partial.dead)));
             self.leave(slots, partial.dead_bytes.max(1), partial.live_bytes);
         }
-        let (moves, live) = (self.moves, self.live);
-        let of_whole =
-            |moved: &Moved| self.whole_sources.contains(&moved.from) && !moves.is_in(live, moved.from);
-        self.out.slots = moves.with_names(std::mem::take(&mut self.out.slots), of_whole);
+        self.out.slots.sort_unstable_by_key(|slots| slots.container);
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes.saturating_sub(freed_bytes);
         Ok(self.out)
-    }
-
-    /// Chooses what is merged: what is copied for it loses its dead slots too.
-    fn merge(&mut self, nodes: &[Partial], choice: &mut Choice, copied_bytes: u64, limits: Limits) {
-        let mut candidates = std::mem::take(&mut self.candidates);
-        for (slots, _) in &self.whole {
-            candidates.drop(slots.container);
-        }
-        for left in &self.out.left {
-            candidates.drop(left.slots.container);
-        }
-        let trimmed = choice.trimmed.iter().map(|(partial, _)| partial);
-        let others = choice.compacted.iter().chain(&choice.left).chain(trimmed);
-        for partial in nodes.iter().chain(others) {
-            let id = partial.container;
-            let condemned = self.condemned.get(&id);
-            if condemned.is_some_and(|condemned| !condemned.without(&partial.dead).is_empty()) {
-                // Somebody uses what was condemned: it will be swept again.
-                candidates.drop(id);
-            } else {
-                candidates.set(id, partial.live_bytes / copies(id));
-            }
-        }
-        let sets = match limits.unused_max {
-            Unused::Unlimited => Vec::new(),
-            _ => candidates.choose(limits.repack_bytes_max.saturating_sub(copied_bytes)),
-        };
-        let members: HashSet<ContainerId> = sets.iter().flat_map(Set::members).collect();
-        let (going, left): (Vec<_>, Vec<_>) = std::mem::take(&mut choice.left)
-            .into_iter()
-            .partition(|partial| members.contains(&partial.container));
-        choice.left = left;
-        choice.compacted.extend(going);
-        let (going, trimmed): (Vec<_>, Vec<_>) = std::mem::take(&mut choice.trimmed)
-            .into_iter()
-            .partition(|(partial, _)| members.contains(&partial.container));
-        choice.trimmed = trimmed;
-        choice
-            .compacted
-            .extend(going.into_iter().map(|(partial, _)| partial));
-        self.out.small = candidates.after(&sets);
-        self.out.sets = sets;
     }
 
     /// Nothing goes now: a dead node that stays keeps all that it reaches.
@@ -315,7 +249,6 @@ impl Deciding<'_> {
         }
         self.out.left.sort_unstable_by_key(|left| left.slots.container);
         self.out.stored_bytes = stored_bytes;
-        self.out.small = self.candidates.after(&[]);
         self.out
     }
 
@@ -329,8 +262,7 @@ impl Deciding<'_> {
         }
         let containers = self.context.containers;
         let view = match containers.catalog(id) {
-            Ok(view) if view.id() == id => view,
-            Ok(_) => return Ok(None),
+            Ok(view) => view,
             // What is to be said of it is said where it is rewritten.
             Err(error) if error.is_damage() => return Ok(None),
             Err(error) => return Err(error.into()),

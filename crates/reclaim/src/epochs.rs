@@ -52,11 +52,6 @@ impl Epochs {
         self.highest().filter(|highest| self.condemned.contains(highest))
     }
 
-    /// Whether a lower epoch was never finished: its lists cannot be read, or are void.
-    pub(crate) fn has_unfinished_below(&self, epoch: Epoch) -> bool {
-        self.condemned.range(..epoch).next().is_some()
-    }
-
     /// Removed lists of finished epochs, the newest first.
     pub(crate) fn finished(&self) -> impl Iterator<Item = Epoch> + '_ {
         let finished = |epoch: &Epoch| !self.condemned.contains(epoch);

@@ -5,13 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use env::StorageError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
 use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
 use format::session::ARCHIVAL_SERIES;
-use object::Sealer;
 use session::{
     Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionInfo,
 };
@@ -25,11 +23,8 @@ use crate::kept::{self, Kept};
 use crate::list;
 use crate::live::Finder;
 use crate::marks::InForce;
-use crate::merge::Candidates;
-use crate::moves::Moves;
 use crate::progress::Waiting;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
-use crate::record::Record;
 use crate::remove::{self, Execution};
 use crate::scarce;
 use crate::sweep;
@@ -119,7 +114,6 @@ pub(crate) fn epoch(
         &Execution {
             packing: context.packing,
             copies_bytes_max: COPIES_BYTES_MAX,
-            is_current: &|| is_open(context.sealer, epoch),
             progress: context.progress,
         },
     )?;
@@ -127,7 +121,6 @@ pub(crate) fn epoch(
     report.containers_removed += done.removed;
     report.containers_compacted += done.compacted;
     report.containers_trimmed += done.trimmed;
-    report.containers_merged += done.merged;
     report.bytes_deleted += done.freed_bytes;
     report.bytes_copied += done.copied_bytes;
     report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
@@ -143,11 +136,6 @@ pub(crate) fn epoch(
     close(context, &removed, old)?;
     hook_again(context, session.id(), &done.kept)?;
     refused.map_or(Ok(census), Err)
-}
-
-/// Whether an epoch is still to be executed: the highest, and not finished by another.
-fn is_open(sealer: &Sealer, epoch: Epoch) -> Result<bool> {
-    Ok(Epochs::list(sealer)?.open() == Some(epoch))
 }
 
 /// Look-ups find containers that were rewritten, which may have lost the fingerprints that led to them, and what was copied where it is
@@ -167,16 +155,8 @@ pub(crate) fn hook_again(context: &Context<'_>, by: SessionId, rewritten: &[Cont
 /// The end of an epoch that removes nothing of what it condemned.
 fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
     let epochs = Epochs::list(context.sealer)?;
-    let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-    let last = before.as_ref().map(|(before, _)| before);
-    let is_sure = !unreadable && !epochs.has_unfinished_below(condemned.epoch);
-    let moves = Moves::load(context, last, is_sure)?;
-    // Other names of what is left are found again when it is.
-    let own = condemned
-        .slots
-        .iter()
-        .filter(|slots| !moves.is_moved(slots.container));
-    let left = own.map(|slots| LeftSlots {
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let left = condemned.slots.iter().map(|slots| LeftSlots {
         slots: slots.clone(),
         dead_bytes: 0,
         live_bytes: 0,
@@ -186,11 +166,8 @@ fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
         slots: Vec::new(),
         marks: condemned.marks.clone(),
         left: left.collect(),
-        gone: Record::load(context, &epochs, condemned.epoch)?.gone,
-        stored_bytes: last.map_or(0, |before| before.stored_bytes),
-        moved: moves.carried(&[], Vec::new(), &BTreeSet::new()),
-        small: last.map_or_else(Vec::new, |before| before.small.clone()),
-        looked_at: last.map_or(UnixNanos::new(i64::MIN), |before| before.looked_at),
+        gone: list::gone(context, &epochs, condemned.epoch)?,
+        stored_bytes: before.map_or(0, |(before, _)| before.stored_bytes),
     })
 }
 
@@ -216,18 +193,6 @@ fn wait_and_decide(
         census = None;
     }
     let covers = named.covers();
-    // From before manifests are listed, or nobody can have committed since they were: what is committed between that and the
-    // list is looked at the next time.
-    let looked_at = match context
-        .sealer
-        .env()
-        .storage
-        .head(&names::condemned(condemned.epoch))
-    {
-        Ok(meta) => meta.put_at,
-        Err(StorageError::NotFound { .. }) => return Err(ReclaimError::Overtaken),
-        Err(error) => return Err(error.into()),
-    };
     let (asked, mut census) = match census {
         // Nobody has begun since who could have something to answer, or have put a manifest.
         Some(census) => (Vec::new(), census),
@@ -267,27 +232,16 @@ fn wait_and_decide(
     let kept = Kept::of(list, context.manifests, &covers, &declared, options.accept_lost)?;
     finder.manifests(list, &covers, &kept)?;
     let epochs = Epochs::list(context.sealer)?;
-    let (before, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
-    let last = before.as_ref().map(|(before, _)| before);
-    let is_sure = !unreadable && !epochs.has_unfinished_below(condemned.epoch);
-    let moves = Moves::load(context, last, is_sure)?;
-    let live = finder.into_live(&moves);
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let live = finder.into_live();
     let ground = Ground {
-        known: last.map_or(&[][..], |before| &before.left),
+        known: before.as_ref().map_or(&[][..], |(before, _)| &before.left),
         stored_bytes: stored_bytes(before.as_ref(), list, context.manifests)?,
         limits: options.limits,
-        moves: &moves,
-        candidates: Candidates::gather(context, options, before.as_ref(), list, &moves)?,
     };
     let decided = decide::decide(context, &condemned.slots, &live, ground)?;
-    let of = list::Of {
-        epoch: condemned.epoch,
-        epochs: &epochs,
-        moves: &moves,
-        marks: condemned.marks.clone(),
-        looked_at,
-    };
-    let removed = list::make(context, options, of, decided)?;
+    let marks = condemned.marks.clone();
+    let removed = list::make(context, condemned.epoch, &epochs, marks, decided)?;
     Ok((removed, census))
 }
 

@@ -11,8 +11,6 @@ use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::marks::InForce;
-use crate::merge::{self, Candidates};
-use crate::moves::Moves;
 use crate::plan::{self, Limits};
 use crate::prune::{Context, PruneOptions};
 use crate::slots::SlotMap;
@@ -31,7 +29,6 @@ pub(crate) struct Known {
     running: BTreeSet<SessionId>,
     /// Whom a run would have ended: known to who only asks what it would do.
     pub(crate) ended: Ended,
-    pub(crate) moves: Moves,
 }
 
 impl Known {
@@ -69,17 +66,12 @@ impl Known {
         // An epoch that is still open here is one whose lists cannot be read.
         let sweep_all =
             options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
-        let is_sure = !unreadable && !epochs.has_unfinished_below(epochs.next());
-        let moves = Moves::load(context, removed.as_ref().map(|(removed, _)| removed), is_sure)?;
-        let to = moves.all().map(|moved| (moved.from, moved.to));
-        context.containers.know_moved(to);
         let mut known = Self {
             epochs,
             removed,
             in_force,
             sweep_all,
             replaces_lists,
-            moves,
             census: Census::default(),
             running: BTreeSet::new(),
             ended: Ended::default(),
@@ -123,7 +115,6 @@ impl Known {
             running: &self.running,
             ended: &self.ended,
             epoch: self.epochs.next(),
-            moves: &self.moves,
         };
         condemn::plan(context, options, list, &before, spill)
     }
@@ -143,13 +134,9 @@ impl Known {
         context: &Context<'_>,
         options: &PruneOptions,
         own: Option<SessionId>,
-        list: &ManifestList,
         plan: &Plan,
     ) -> Result<bool> {
-        Ok(plan.has_news
-            || plan.has_dropped
-            || self.is_overdue(context, own, self.limits(options), plan)?
-            || merge::is_due(context, options, self.removed.as_ref(), list, &self.moves)?)
+        Ok(plan.has_news || plan.has_dropped || self.is_overdue(context, own, self.limits(options), plan)?)
     }
 
     /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
@@ -177,9 +164,6 @@ impl Known {
             known: &removed.left,
             stored_bytes: removed.stored_bytes,
             limits,
-            moves: &self.moves,
-            // Merging has a question of its own.
-            candidates: Candidates::default(),
         };
         // What there is to say of any container the epoch says, if there is one.
         let quiet = Context {

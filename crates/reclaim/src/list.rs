@@ -1,48 +1,48 @@
 //! The final list of an epoch, from what was decided. Writes nothing: who asks what a run would do makes it, too.
 
-use format::reclaim::Removed;
-use types::{Epoch, UnixNanos};
+use format::reclaim::{ContainerRun, Removed};
+use types::Epoch;
 
 use crate::decide::Decided;
-use crate::epochs::Epochs;
+use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
-use crate::merge;
-use crate::moves::Moves;
-use crate::place;
-use crate::prune::{Context, MarkRevisions, PruneOptions};
-use crate::record::Record;
-use crate::slots;
-
-/// What a list says besides what was decided.
-pub(crate) struct Of<'a> {
-    pub(crate) epoch: Epoch,
-    pub(crate) epochs: &'a Epochs,
-    pub(crate) moves: &'a Moves,
-    pub(crate) marks: MarkRevisions,
-    /// As of [`Removed::looked_at`].
-    pub(crate) looked_at: UnixNanos,
-}
+use crate::prune::{Context, MarkRevisions};
 
 /// Makes the list.
 pub(crate) fn make(
     context: &Context<'_>,
-    options: &PruneOptions,
-    of: Of<'_>,
+    epoch: Epoch,
+    epochs: &Epochs,
+    marks: MarkRevisions,
     decided: Decided,
 ) -> Result<Removed> {
-    let moves = of.moves;
-    let record = Record::load(context, of.epochs, of.epoch)?;
-    let again = place::unfinished(context, options, moves)?;
-    let placed = place::place(context, &decided.sets, moves, &again, &record)?;
     Ok(Removed {
-        epoch: of.epoch,
-        moved: moves.carried(&decided.slots, placed.moved, &again),
-        slots: slots::with(decided.slots, placed.standing),
-        marks: of.marks,
+        epoch,
+        slots: decided.slots,
+        marks,
         left: decided.left,
-        gone: record.gone,
+        gone: gone(context, epochs, epoch)?,
         stored_bytes: decided.stored_bytes,
-        small: merge::with_back(decided.small, &placed.unread, placed.back),
-        looked_at: of.looked_at,
     })
+}
+
+/// The names of containers that epochs before that one removed whole, by the lists that are still there. Of an epoch whose
+/// removed list cannot be read all counts that it condemned.
+pub(crate) fn gone(context: &Context<'_>, epochs: &Epochs, before: Epoch) -> Result<Vec<ContainerRun>> {
+    let mut taken = Vec::new();
+    for epoch in epochs.removed.range(..before) {
+        let slots = match epochs::read_removed(context.sealer, *epoch)? {
+            Found::Whole(removed) => {
+                taken.extend(removed.gone.iter().flat_map(|run| run.ids()));
+                removed.slots
+            }
+            _ => match epochs::read_condemned(context.sealer, *epoch)? {
+                Found::Whole(condemned) => condemned.slots,
+                _ => continue,
+            },
+        };
+        let whole = slots.into_iter().filter(|entry| entry.slots.is_none());
+        taken.extend(whole.map(|entry| entry.container));
+    }
+    Ok(ContainerRun::collect(taken))
 }

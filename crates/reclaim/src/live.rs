@@ -19,7 +19,6 @@ use crate::error::{ReclaimError, Result};
 use crate::kept::Kept;
 use crate::mark::{self, Visit, Walk};
 use crate::marks::{InForce, covered};
-use crate::moves::Moves;
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet};
 use crate::sweep::holds_nodes;
@@ -98,11 +97,9 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// What was found, of the containers as they are now.
-    pub(crate) fn into_live(self, moves: &Moves) -> SlotMap {
-        let mut live = self.found.live;
-        moves.settle(&mut live);
-        live
+    /// What was found.
+    pub(crate) fn into_live(self) -> SlotMap {
+        self.found.live
     }
 
     /// All that a session's checkpoint names.
@@ -227,11 +224,9 @@ impl<'a> Finder<'a> {
             Err(recipe::RecipeError::Container(container::ContainerError::Missing { .. })) => return Ok(()),
             Err(source) => return Err(unmarkable(session, source)),
         };
-        let nodes = catalog.entries().iter().filter(|entry| entry.level.get() > 0);
-        // Of a container that has others' slots too, those that were this one's.
-        for entry in nodes.filter(|entry| catalog.is_of_requested(entry.slot)) {
+        for entry in catalog.entries().iter().filter(|entry| entry.level.get() > 0) {
             let at = ChunkLocation {
-                container: catalog.id(),
+                container: id,
                 slot: entry.slot,
             };
             self.node(session, at, entry.level)?;
@@ -252,16 +247,12 @@ impl<'a> Finder<'a> {
             return Ok(());
         }
         let unmarkable = |source| unmarkable(session, source);
-        let mut catalog = self.nodes.catalog(container).map_err(unmarkable)?;
-        if slots.iter().any(|slot| catalog.entry(slot).is_none()) {
-            // Others may have been merged into it since this one was read.
-            let newer = self.nodes.newer(&catalog).map_err(unmarkable)?;
-            catalog = newer.unwrap_or(catalog);
-        }
+        let catalog = self.nodes.catalog(container).map_err(unmarkable)?;
         for slot in slots.iter() {
-            let Some((at, entry)) = catalog.location_of(slot).zip(catalog.entry(slot)) else {
+            let Some(entry) = catalog.entry(slot) else {
                 continue;
             };
+            let at = ChunkLocation { container, slot };
             if entry.level.get() > 0 {
                 self.node(session, at, entry.level)?;
             } else {

@@ -1,8 +1,7 @@
 //! Marking: from roots down through nodes, to ranges of slots [Guo 3.3] (G8).
 //!
 //! What must hold: a node is read once for each group, for its own bit says whether it was visited; no catalog of a
-//! data container is read, for a segment names its chunks as ranges of slots. Marks keep the names that nodes say; slots that
-//! were merged into another container are followed where containers are swept.
+//! data container is read, for a segment names its chunks as ranges of slots.
 //!
 //! Memory: the marks made so far, a range or a few for each container, and one path from the root.
 

@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::finish;
 use crate::known::Known;
 use crate::list;
-use crate::merge::Candidates;
 use crate::prune::{Context, PruneOptions};
 use crate::remove::{self, Executed};
 use crate::slots::SlotMap;
@@ -31,8 +30,6 @@ pub struct Preview {
     pub containers_compacted: u64,
     /// Containers that would lose a part without a copy.
     pub containers_trimmed: u64,
-    /// Small containers that would be merged into others.
-    pub containers_merged: u64,
     /// Bytes that the store would get smaller by, as far as [`Self::bytes_copied`] is right.
     pub bytes_freed: u64,
     /// Bytes that would be written anew: an estimate where something has to be compressed for it.
@@ -83,7 +80,7 @@ pub fn preview(
         .removed
         .as_ref()
         .map_or(&[][..], |(removed, _)| &removed.left);
-    let alone = alone::bytes(context, &plan.condemned, &forgotten, &known.moves)?;
+    let alone = alone::bytes(context, &plan.condemned, &forgotten)?;
     if let Some(open) = &open {
         // What it removes is dead by any count, and gone by then.
         plan.take_out(&open.slots, left, &known.ended);
@@ -95,32 +92,20 @@ pub fn preview(
         alone,
         ..Preview::default()
     };
-    if !known.is_needed(context, options, None, &list, &plan)? {
+    if !known.is_needed(context, options, None, &plan)? {
         return Ok(told.with(&[first]));
     }
     let mut limits = known.limits(options);
     limits.repack_bytes_max = limits.repack_bytes_max.saturating_sub(first.copied_bytes);
-    let options = &PruneOptions {
-        limits,
-        ..options.clone()
-    };
     let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
     let ground = Ground {
         known: left,
         stored_bytes: stored,
-        limits: options.limits,
-        moves: &known.moves,
-        candidates: Candidates::gather(context, options, known.removed.as_ref(), &list, &known.moves)?,
+        limits,
     };
     let decided = decide::decide(context, &plan.condemned, &SlotMap::default(), ground)?;
-    let of = list::Of {
-        epoch: known.epochs.next(),
-        epochs: &known.epochs,
-        moves: &known.moves,
-        marks: plan.after.revisions(),
-        looked_at: now,
-    };
-    let removed = list::make(context, options, of, decided)?;
+    let marks = plan.after.revisions();
+    let removed = list::make(context, known.epochs.next(), &known.epochs, marks, decided)?;
     let done = remove::forecast(context.containers, &removed, context.packing)?;
     let bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     let told = Preview {
@@ -136,7 +121,6 @@ impl Preview {
             self.containers_removed += done.removed;
             self.containers_compacted += done.compacted;
             self.containers_trimmed += done.trimmed;
-            self.containers_merged += done.merged;
             self.bytes_copied += done.copied_bytes;
         }
         let freed: u64 = done.iter().map(|done| done.freed_bytes).sum();

@@ -112,8 +112,6 @@ pub struct PruneOptions {
     pub keep_endings_for: Duration,
     /// Slots of marks that are held in memory, all groups' together; what is beyond that is read again where it is needed.
     pub marks_bytes_max: u64,
-    /// So many small containers are merged into one, however little they hold; 0: none are, however many.
-    pub merge_members_min: usize,
     /// The process id that the session shows, for messages only.
     pub process: u32,
 }
@@ -129,7 +127,6 @@ impl Default for PruneOptions {
             abandoned_after: Duration::from_secs(24 * 60 * 60),
             keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
             marks_bytes_max: 32 << 20,
-            merge_members_min: 8,
             process: 0,
         }
     }
@@ -150,8 +147,6 @@ pub struct PruneReport {
     pub containers_compacted: u64,
     /// Containers that lost a part without a copy.
     pub containers_trimmed: u64,
-    /// Small containers that were merged into others.
-    pub containers_merged: u64,
     /// Bytes of all objects that were deleted, old generations too.
     pub bytes_deleted: u64,
     /// Bytes written anew for it.
@@ -257,9 +252,8 @@ fn run(
     listing: Listing,
 ) -> Result<PruneReport> {
     let mut report = PruneReport::default();
-    // Who held the lease before may have merged containers whose catalogs are cached here.
+    // Who held the lease before may have rewritten containers whose catalogs are cached here.
     context.containers.clear_catalogs();
-    context.containers.know_moved(session.view().moved());
     let epochs = Epochs::list(context.sealer)?;
     if let Some(epoch) = epochs.open()
         && !epochs.is_illegible(context.sealer, epoch)?
@@ -371,13 +365,7 @@ fn begin_with(
         report.bytes_stored = removed.stored_bytes;
         report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     }
-    let is_needed = known.is_needed(
-        context,
-        options,
-        Some(session.id()),
-        &known.census.manifests,
-        &plan,
-    )?;
+    let is_needed = known.is_needed(context, options, Some(session.id()), &plan)?;
     let epoch = is_needed.then_some(known.epochs.next());
     let named = known.removed.as_ref().map(|(removed, _)| &removed.marks);
     let named = named.unwrap_or(const { &Vec::new() });

@@ -7,24 +7,19 @@
 //!
 //! A container whose listed slots fill whole regions is trimmed where the storage can (`trimming.rs`): nothing of it is copied.
 //!
-//! Small containers are merged in between (`merging.rs`): their slots are durable in the container that takes them over
-//! before their own names lead there, and that is durable before their own generations go.
-//!
 //! Whole containers go first, since a full disk needs their space; what copies take before the old generations
-//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported; so does one
-//! whose newest generation is damaged where others were merged into it since the one before.
+//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use container::{CatalogView, ContainerError, Containers, Depth, SealedContainer};
 use env::{Storage, StorageError};
 use format::names;
-use format::reclaim::{ContainerSlots, Moved, Removed};
+use format::reclaim::{ContainerSlots, Removed};
 use types::{ContainerId, Generation, SlotRange};
 
 use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
-use crate::moves::Moves;
 use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
 use trimming::Trim;
@@ -46,8 +41,6 @@ pub(crate) struct Execution<'a> {
     pub packing: Packing,
     /// New generations, in bytes, that may exist beside the old ones.
     pub copies_bytes_max: u64,
-    /// Whether the list is still to be executed: asked before anything is put where it never was.
-    pub is_current: &'a dyn Fn() -> Result<bool>,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
 }
@@ -65,8 +58,6 @@ pub(crate) struct Executed {
     pub compacted: u64,
     /// Containers that lost whole regions, and were not rewritten.
     pub trimmed: u64,
-    /// Containers that were merged into others.
-    pub merged: u64,
     /// Containers of which a part is on the list and the rest is in place, whoever rewrote them: their hooks
     /// are to be published again ([`index::Index::add_rewritten`]).
     pub kept: Vec<ContainerId>,
@@ -82,10 +73,9 @@ pub(crate) struct Executed {
 /// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes on.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
-    let mut run = Run::new(containers, removed, *how);
-    for (is_nodes, list) in passes(removed) {
+    let mut run = Run::new(containers, *how);
+    for list in passes(removed) {
         run.remove_whole(&list)?;
-        run.merge(removed, is_nodes)?;
         run.compact(&list)?;
         run.storage.barrier()?;
     }
@@ -93,12 +83,12 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
 }
 
 /// The two passes over a list: containers that hold nodes, and the others.
-fn passes(removed: &Removed) -> [(bool, Vec<&ContainerSlots>); 2] {
+fn passes(removed: &Removed) -> [Vec<&ContainerSlots>; 2] {
     let (nodes, others) = removed
         .slots
         .iter()
         .partition(|entry| entry.container.kind.is_mirrored());
-    [(true, nodes), (false, others)]
+    [nodes, others]
 }
 
 /// A list cut where session or kind change: each part is of one folder.
@@ -121,11 +111,6 @@ struct Run<'a> {
     how: Execution<'a>,
     out: Executed,
     batch: Batch,
-    /// Containers that others were merged into, or that stay as they are since that came to nothing half way: an older
-    /// generation lacks slots that the newest has.
-    merged_into: BTreeSet<ContainerId>,
-    /// All that were ever merged, as the list says it.
-    moves: Moves,
 }
 
 /// New generations that are not durable yet, and what goes when they are.
@@ -142,22 +127,20 @@ enum Settled {
     Fine,
     /// This one holds the survivors, and the others go with the batch.
     Replaced(Kept),
-    /// Nothing of it is left, it is elsewhere, or it stays as it is.
+    /// Nothing of it is left, or it stays as it is.
     Over,
     /// A rival was here: to be looked at again.
     Again,
 }
 
 impl<'a> Run<'a> {
-    fn new(containers: &'a Containers, removed: &Removed, how: Execution<'a>) -> Self {
+    fn new(containers: &'a Containers, how: Execution<'a>) -> Self {
         Self {
             containers,
             storage: &*containers.env().storage,
             how,
             out: Executed::default(),
             batch: Batch::default(),
-            merged_into: BTreeSet::new(),
-            moves: Moves::new(&removed.moved),
         }
     }
 }
@@ -204,7 +187,6 @@ impl Run<'_> {
     fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
-        open.retain(|entry| !self.merged_into.contains(&entry.container));
         let mut ours: BTreeMap<ContainerId, Kept> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
@@ -259,16 +241,8 @@ impl Run<'_> {
         if ours.is_some_and(|ours| is_ours && found.is_only(id.kind, ours)) {
             return Ok(Settled::Fine);
         }
-        let view = match self.containers.generation(id, highest) {
-            Ok(view) => Some(view),
-            Err(error) if is_elsewhere(&error) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let view = self.readable(id, highest)?;
         if let Some(view) = &view {
-            if view.moved_to().is_some() {
-                // What is listed of it is listed of the container that has its slots.
-                return Ok(Settled::Over);
-            }
             if let Some(error) = self.lost_body(view, found)? {
                 self.out.damaged.push((id, error));
                 return Ok(Settled::Over);
@@ -317,19 +291,8 @@ impl Run<'_> {
                 Some(view) => Ok(view),
                 None => self.containers.generation(id, *generation),
             };
-            if damage.is_some() && read.as_ref().is_ok_and(|view| self.lacks_sources(view, |_| true)) {
-                // What was merged since lies in the damaged one alone, and stubs lead there.
-                continue;
-            }
-            let rewritten = read.and_then(|view| {
-                if view.moved_to().is_some() {
-                    return Err(ContainerError::Vanished {
-                        container: id,
-                        generation: *generation,
-                    });
-                }
-                rewrite(self.containers, &view, dead, highest.next(), self.how.packing)
-            });
+            let rewritten =
+                read.and_then(|view| rewrite(self.containers, &view, dead, highest.next(), self.how.packing));
             match rewritten {
                 Ok(Some(sealed)) => return self.put(&sealed, found, None),
                 Ok(None) => {
@@ -356,11 +319,13 @@ impl Run<'_> {
         Ok(Settled::Over)
     }
 
-    /// Whether a generation is from before something of that kind was merged into its container.
-    fn lacks_sources(&self, view: &CatalogView, of_kind: impl Fn(&Moved) -> bool) -> bool {
-        let has = |from| view.merged().iter().any(|range| range.from == from);
-        let mut sources = self.moves.sources(view.id()).filter(|moved| of_kind(moved));
-        sources.any(|moved| !has(moved.from))
+    /// The catalog of a generation, where it can be read.
+    fn readable(&self, id: ContainerId, generation: Generation) -> Result<Option<CatalogView>> {
+        match self.containers.generation(id, generation) {
+            Ok(view) => Ok(Some(view)),
+            Err(error) if is_elsewhere(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// `trimmed`: what a trimmed generation was made from.
@@ -434,7 +399,6 @@ impl Run<'_> {
 }
 
 mod forecast;
-mod merging;
 mod trimming;
 
 fn is_full(error: &ContainerError) -> bool {

@@ -117,24 +117,6 @@ impl SlotSet {
         }
     }
 
-    /// Whether any slot of the range is in this set.
-    pub(crate) fn meets(&self, range: SlotRange) -> bool {
-        !self.within(range).is_empty()
-    }
-
-    /// The same slots, counted from `to` on instead of from `from`; those before or past the ends are left out.
-    pub(crate) fn shifted(&self, from: Slot, to: Slot) -> Self {
-        let shift = |slot: u32| Some(slot.checked_sub(from.get())? + to.get());
-        let limit = Slot::MAX.get() + 1;
-        let ranges = self.ranges.iter().filter_map(|(first, end)| {
-            let (first, end) = (shift(*first.max(&from.get()))?, shift(*end)?);
-            (first < end.min(limit)).then_some((first, end.min(limit)))
-        });
-        Self {
-            ranges: ranges.collect(),
-        }
-    }
-
     pub(crate) fn ranges(&self) -> impl Iterator<Item = SlotRange> + '_ {
         self.ranges.iter().filter_map(|(first, end)| {
             let first_slot = Slot::new(*first).ok()?;
@@ -175,10 +157,6 @@ impl SlotMap {
 
     pub(crate) fn get(&self, container: ContainerId) -> Option<&SlotSet> {
         self.containers.get(&container)
-    }
-
-    pub(crate) fn remove(&mut self, container: ContainerId) -> Option<SlotSet> {
-        self.containers.remove(&container)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ContainerId, &SlotSet)> {
@@ -239,20 +217,6 @@ pub(crate) fn entry(container: ContainerId, slots: Option<&SlotSet>) -> Containe
     }
 }
 
-/// A list of containers with more slots of some of them.
-pub(crate) fn with(mut list: Vec<ContainerSlots>, mut more: SlotMap) -> Vec<ContainerSlots> {
-    for listed in &mut list {
-        if let (Some(mut all), Some(ranges)) = (more.remove(listed.container), &mut listed.slots) {
-            ranges.iter().for_each(|range| _ = all.insert(*range));
-            *ranges = all.to_ranges();
-        }
-    }
-    let rest = more.containers.iter();
-    list.extend(rest.map(|(container, slots)| entry(*container, Some(slots))));
-    list.sort_unstable_by_key(|listed| listed.container);
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -304,11 +268,7 @@ mod tests {
             for (first, count) in &b {
                 let of = range(*first, *count);
                 let within: Vec<u32> = model.iter().copied().filter(|slot| of.contains(Slot::new(*slot).unwrap())).collect();
-                prop_assert_eq!(set.meets(of), !within.is_empty());
-                let there = set.within(of).shifted(of.first(), Slot::new(1000).unwrap());
-                prop_assert_eq!(slots(&there), within.iter().map(|slot| slot - first + 1000).collect::<Vec<_>>());
-                let back = there.shifted(Slot::new(1000).unwrap(), of.first());
-                prop_assert_eq!(slots(&back), within);
+                prop_assert_eq!(slots(&set.within(of)), within);
             }
         }
     }

@@ -15,7 +15,6 @@ use format::reclaim::{ContainerSlots, SlotList};
 use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
 
 use crate::error::Result;
-use crate::moves::Moves;
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet, entry};
 
@@ -36,22 +35,18 @@ pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
 /// What marks say of the containers swept.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Of the containers swept; what was merged into one is said of that one.
+    /// Of the containers swept.
     pub(crate) live: SlotMap,
     /// Sessions of which any container is marked, of those whose containers are swept.
     pub(crate) alive: HashSet<SessionId>,
 }
 
-/// Reads all marks for what they say of `swept`, by whatever name.
+/// Reads all marks for what they say of `swept`.
 pub(crate) fn merge<'a>(
     lists: impl Iterator<Item = Result<Cow<'a, SlotList>>>,
     swept: &BTreeSet<ContainerId>,
-    moves: &Moves,
 ) -> Result<Merged> {
-    let sources = swept.iter().flat_map(|id| moves.sources(*id));
-    let mut names: BTreeSet<ContainerId> = sources.map(|moved| moved.from).collect();
-    names.extend(swept);
-    let sessions: HashSet<SessionId> = names.iter().map(|id| id.session).collect();
+    let sessions: HashSet<SessionId> = swept.iter().map(|id| id.session).collect();
     let mut merged = Merged::default();
     for list in lists {
         let list = list?;
@@ -61,14 +56,11 @@ pub(crate) fn merge<'a>(
                 continue;
             }
             merged.alive.insert(container.session);
-            if names.contains(&container) {
+            if swept.contains(&container) {
                 merged.live.add(container, &ranges.iter().copied().collect());
             }
         }
     }
-    moves.settle(&mut merged.live);
-    let alive = swept.iter().filter(|id| merged.live.get(**id).is_some());
-    merged.alive.extend(alive.map(|id| id.session));
     Ok(merged)
 }
 
@@ -176,7 +168,7 @@ pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId
 /// What a sweep found.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
-    /// What is dead, in order and by own names.
+    /// What is dead, in order.
     pub(crate) dead: Vec<ContainerSlots>,
     /// Whether the storage did not give a catalog: more may be dead, and show when it does.
     pub(crate) is_partial: bool,
@@ -187,7 +179,6 @@ pub(crate) fn dead(
     containers: &Containers,
     swept: &BTreeSet<ContainerId>,
     merged: &Merged,
-    moves: &Moves,
     is_ended: &dyn Fn(SessionId) -> bool,
     progress: &dyn Progress,
 ) -> Result<Swept> {
@@ -199,9 +190,8 @@ pub(crate) fn dead(
     {
         // Numbers are given out once, whatever the kind: the copy is of the one that lives.
         let is_copy_of_other = || {
-            let others = mirrored(id.session, id.sequence).filter(|other| *other != id);
-            let lives = |other: ContainerId| merged.live.get(other).is_some() || moves.is_moved(other);
-            id.kind.is_mirrored() && others.into_iter().any(lives)
+            let mut others = mirrored(id.session, id.sequence).filter(|other| *other != id);
+            id.kind.is_mirrored() && others.any(|other| merged.live.get(other).is_some())
         };
         match merged.live.get(id) {
             None if is_copy_of_other() => {}
@@ -218,9 +208,7 @@ pub(crate) fn dead(
             }
         }
     }
-    let sources = swept.iter().flat_map(|id| moves.sources(*id));
-    let sources = sources.map(|moved| moved.from.session);
-    let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).chain(sources).collect();
+    let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).collect();
     let is_over = |session: &SessionId| !merged.alive.contains(session) && is_ended(*session);
     let over: Vec<SessionId> = sessions.into_iter().filter(is_over).collect();
     let copies = object::several(over.len(), |at| {

@@ -11,7 +11,6 @@ use format::reclaim::{Condemned, Damaged, Removed};
 use types::{Epoch, ObjectName, SessionId};
 
 use crate::error::{Result, SessionError};
-use crate::manifests::Manifests;
 use crate::objects::{Objects, Payload, Read};
 use crate::view::{ReclaimView, ViewBuilder};
 
@@ -59,17 +58,6 @@ pub(crate) fn load(objects: &Objects, own: SessionId) -> Result<(EpochNames, Rec
     })
 }
 
-impl Manifests {
-    /// What is absent now, for who reads without a session.
-    ///
-    /// # Errors
-    /// Of the storage.
-    pub fn reclaim_view(&self) -> Result<ReclaimView> {
-        let nobody = SessionId::new(0).expect("0 is a session");
-        load(self.objects(), nobody).map(|(_, view)| view)
-    }
-}
-
 /// `None`: a list vanished.
 fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option<ReclaimView>> {
     let mut view = ViewBuilder::new(own);
@@ -82,7 +70,6 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
                 Listed::Read(removed) => {
                     view.absent(&removed.slots);
                     view.absent_runs(&removed.gone);
-                    view.moved(removed.moved);
                     known = true;
                 }
                 Listed::Unreadable => {}
@@ -110,7 +97,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
         match list::<Damaged>(objects, &meta.name, &mut view)? {
             // Healed at this moment.
             Listed::Gone => {}
-            Listed::Read(damaged) => view.absent_by_all_names(damaged.slots),
+            Listed::Read(damaged) => view.absent(std::slice::from_ref(&damaged.slots)),
             Listed::Unreadable => view.absent_container(container),
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! Nodes in other containers were written by sessions that died, or have not ended; reclamation does not
 //! keep what such nodes reach. A backup names its own containers and those in the checkpoints that it
-//! adopted; forgotten ones count. A session adds its own and what it adopted itself. Names are those of before containers
-//! were merged: which that was the view says ([`crate::ReclaimView::came_from`]). Plain value.
+//! adopted; forgotten ones count. A session adds its own and what it adopted itself. Plain value.
 
 use std::collections::HashMap;
 

@@ -105,9 +105,6 @@ impl Host {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
-            moved: Vec::new(),
-            small: Vec::new(),
-            looked_at: types::UnixNanos::new(0),
         };
         let put = self
             .objects()

@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 
-use format::reclaim::{ContainerRun, ContainerSlots, Moved};
-use types::{ChunkLocation, ContainerId, Epoch, SessionId, Slot, SlotRange};
+use format::reclaim::{ContainerRun, ContainerSlots};
+use types::{ChunkLocation, ContainerId, Epoch, SessionId, SlotRange};
 
 use crate::objects::DamagedObject;
 
@@ -22,10 +22,6 @@ pub struct ReclaimView {
     absent: AbsentSlots,
     unreadable: Vec<DamagedObject>,
     blind: bool,
-    /// By the name that each had.
-    moved: HashMap<ContainerId, Moved>,
-    /// What was merged, by the place that it has now.
-    places: Vec<Moved>,
 }
 
 impl ReclaimView {
@@ -60,37 +56,6 @@ impl ReclaimView {
         !self.blinded(container) && !self.absent.meets(container, slots)
     }
 
-    /// The container that has the slots of one that was merged, as of the newest removed list.
-    #[must_use]
-    pub fn moved_to(&self, container: ContainerId) -> Option<ContainerId> {
-        self.moved.get(&container).map(|moved| moved.to)
-    }
-
-    /// What slots are called now, whether or not their container was merged, as of the newest removed list.
-    #[must_use]
-    pub fn named_now(&self, container: ContainerId, slots: SlotRange) -> (ContainerId, SlotRange) {
-        let moved = self.moved.get(&container);
-        let now = moved.and_then(|moved| Some((moved.to, new_names(moved, slots)?)));
-        now.unwrap_or((container, slots))
-    }
-
-    /// The container that had a slot before it was merged into the one that has it now, as of the newest removed list.
-    #[must_use]
-    pub fn came_from(&self, location: ChunkLocation) -> Option<ContainerId> {
-        let key = (location.container, location.slot);
-        let after = self
-            .places
-            .partition_point(|moved| (moved.to, moved.first_here) <= key);
-        let moved = self.places.get(after.checked_sub(1)?)?;
-        let is_here = moved.to == location.container && moved.here()?.contains(location.slot);
-        is_here.then_some(moved.from)
-    }
-
-    /// All that was merged, as of the newest removed list: a container, and the one that has its slots.
-    pub fn moved(&self) -> impl Iterator<Item = (ContainerId, ContainerId)> + '_ {
-        self.moved.values().map(|moved| (moved.from, moved.to))
-    }
-
     /// Whether everything but the session's own containers is absent, for want of a readable list.
     #[must_use]
     pub fn is_blind(&self) -> bool {
@@ -114,7 +79,6 @@ pub(crate) struct ViewBuilder {
     view: ReclaimView,
     runs: Vec<(u64, u64)>,
     parts: HashMap<ContainerId, Vec<SlotRange>>,
-    moved: Vec<Moved>,
 }
 
 impl ViewBuilder {
@@ -140,33 +104,6 @@ impl ViewBuilder {
                 Some(ranges) => self.parts.entry(entry.container).or_default().extend(ranges),
             }
         }
-    }
-
-    /// What was merged, by the newest list that was read.
-    pub(crate) fn moved(&mut self, moved: Vec<Moved>) {
-        self.moved = moved;
-    }
-
-    /// Of a list that has one name of its container alone: the slots have older names where others were merged into it, and
-    /// others since it was merged itself. What is said of a stub as a whole is said of no slot.
-    pub(crate) fn absent_by_all_names(&mut self, entry: ContainerSlots) {
-        let moved = std::mem::take(&mut self.moved);
-        let new = moved.iter().find(|moved| moved.from == entry.container);
-        if let (Some(moved), Some(ranges)) = (new, &entry.slots) {
-            let now = ranges.iter().filter_map(|range| new_names(moved, *range));
-            self.parts.entry(moved.to).or_default().extend(now);
-        }
-        for moved in moved.iter().filter(|moved| moved.to == entry.container) {
-            match &entry.slots {
-                None => self.absent_container(moved.from),
-                Some(ranges) => {
-                    let old = ranges.iter().filter_map(|range| old_names(moved, *range));
-                    self.parts.entry(moved.from).or_default().extend(old);
-                }
-            }
-        }
-        self.moved = moved;
-        self.absent(std::slice::from_ref(&entry));
     }
 
     pub(crate) fn absent_runs(&mut self, runs: &[ContainerRun]) {
@@ -200,12 +137,6 @@ impl ViewBuilder {
             *ranges = joined(std::mem::take(ranges));
         }
         self.view.absent = AbsentSlots { whole, parts };
-        let moved = self.moved.iter().map(|moved| (moved.from, *moved));
-        self.view.moved = moved.collect();
-        self.view.places = self.moved;
-        self.view
-            .places
-            .sort_unstable_by_key(|moved| (moved.to, moved.first_here));
         self.view
     }
 }
@@ -240,22 +171,6 @@ impl AbsentSlots {
             .get(at)
             .is_some_and(|range| range.first().get() < slots.end())
     }
-}
-
-/// What slots of a container that was merged are called now.
-fn new_names(moved: &Moved, slots: SlotRange) -> Option<SlotRange> {
-    let count = moved.count.min(slots.end()).checked_sub(slots.first().get())?;
-    let first = moved.first_here.checked_add(slots.first().get())?;
-    SlotRange::new(first, count)
-}
-
-/// What slots were called in a container that was merged, as far as they were its.
-fn old_names(moved: &Moved, slots: SlotRange) -> Option<SlotRange> {
-    let here = moved.here()?;
-    let first = slots.first().max(here.first());
-    let end = slots.end().min(here.end());
-    let old = Slot::new(first.get() - here.first().get()).ok()?;
-    SlotRange::new(old, end.checked_sub(first.get())?)
 }
 
 /// The same slots as sorted, disjoint ranges.

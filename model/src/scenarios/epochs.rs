@@ -199,21 +199,3 @@ pub(super) fn late_puts() -> Scenario {
         )
     }
 }
-
-/// A container becomes a part of another in the first epoch, or later; a session knows its slot by either name.
-pub(super) fn merging() -> Scenario {
-    Scenario {
-        backups: vec![Backup::covered(N0, N0), Backup::covered(D2, NONE)],
-        refs: [D0, NONE, NONE, NONE],
-        owns: by_session([D0.with(N0), D2, NONE, NONE]),
-        running: numbers(&[2]),
-        look_up: by_session([NONE, NONE, D0.with(D1).with(N0), NONE]),
-        forget: numbers(&[0, 1]),
-        merges: Some((D0, D1)),
-        plain_roots: true,
-        reclaimers: 2,
-        epochs: 2,
-        witnesses: vec![Witness::Commit, Witness::TwoRemovals, Witness::Merged],
-        ..Scenario::new("merging", "a small container is merged into another")
-    }
-}

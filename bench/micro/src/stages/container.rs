@@ -82,11 +82,7 @@ fn catalog() -> Catalog {
             }
         })
         .collect();
-    Catalog {
-        entries,
-        merged: Vec::new(),
-        moved_to: None,
-    }
+    Catalog { entries }
 }
 
 fn containers() -> Containers {

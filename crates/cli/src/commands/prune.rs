@@ -21,7 +21,6 @@ struct Summary {
     containers_removed: u64,
     containers_compacted: u64,
     containers_trimmed: u64,
-    containers_merged: u64,
     nodes_read: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<Kept>,
@@ -109,7 +108,6 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
             [
                 preview.containers_removed,
                 preview.containers_compacted + preview.containers_trimmed,
-                preview.containers_merged,
             ],
             &WOULD
         ),
@@ -126,7 +124,6 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         containers_removed: preview.containers_removed,
         containers_compacted: preview.containers_compacted,
         containers_trimmed: preview.containers_trimmed,
-        containers_merged: preview.containers_merged,
         nodes_read: preview.nodes_read,
         kept: Kept::all(&preview.kept),
         bytes_stored: None,
@@ -170,7 +167,6 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
                 [
                     report.containers_removed,
                     report.containers_compacted + report.containers_trimmed,
-                    report.containers_merged,
                 ],
                 &DID
             ),
@@ -194,7 +190,6 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         containers_removed: report.containers_removed,
         containers_compacted: report.containers_compacted,
         containers_trimmed: report.containers_trimmed,
-        containers_merged: report.containers_merged,
         nodes_read: report.nodes_read,
         kept: Kept::all(&report.kept),
         bytes_stored: Some(report.bytes_stored),
@@ -203,28 +198,22 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// What becomes of containers, of one and of several: those that go, lose a part, and are merged.
-type Fates = [(&'static str, &'static str); 3];
+/// What becomes of containers, of one and of several: those that go, and those that lose a part.
+type Fates = [(&'static str, &'static str); 2];
 
 const WOULD: Fates = [
     ("container goes", "containers go"),
     ("loses a part", "lose a part"),
-    ("is merged into another", "are merged into others"),
 ];
 const DID: Fates = [
     ("container went", "containers went"),
     ("lost a part", "lost a part"),
-    ("was merged into another", "were merged into others"),
 ];
 
-/// So many of each. Of merging it is told where there was any.
-fn fates([gone, lessened, merged]: [u64; 3], words: &Fates) -> String {
+/// So many of each.
+fn fates([gone, lessened]: [u64; 2], words: &Fates) -> String {
     let told = |n: u64, (one, many): (&str, &str)| count(n, one, many);
-    let mut text = format!("{}, {}", told(gone, words[0]), told(lessened, words[1]));
-    if merged > 0 {
-        text = format!("{text}, {}", told(merged, words[2]));
-    }
-    text
+    format!("{}, {}", told(gone, words[0]), told(lessened, words[1]))
 }
 
 fn watched<T>(
@@ -243,18 +232,9 @@ mod tests {
 
     #[test]
     fn words_agree_with_numbers() {
-        assert_eq!(
-            fates([1, 1, 1], &WOULD),
-            "1 container goes, 1 loses a part, 1 is merged into another"
-        );
-        assert_eq!(
-            fates([1234, 0, 2], &WOULD),
-            "1,234 containers go, 0 lose a part, 2 are merged into others"
-        );
-        assert_eq!(fates([1, 2, 0], &DID), "1 container went, 2 lost a part");
-        assert_eq!(
-            fates([0, 1, 1], &DID),
-            "0 containers went, 1 lost a part, 1 was merged into another"
-        );
+        assert_eq!(fates([1, 1], &WOULD), "1 container goes, 1 loses a part");
+        assert_eq!(fates([1234, 0], &WOULD), "1,234 containers go, 0 lose a part");
+        assert_eq!(fates([1, 2], &DID), "1 container went, 2 lost a part");
+        assert_eq!(fates([0, 1], &DID), "0 containers went, 1 lost a part");
     }
 }

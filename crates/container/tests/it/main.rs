@@ -7,7 +7,6 @@ mod damage;
 mod generations;
 mod io_counts;
 mod mirror;
-mod moves;
 mod rewrite;
 mod round_trip;
 mod store;

@@ -2,7 +2,7 @@
 
 use types::{Fingerprint, Level, Slot};
 
-use crate::container::{Catalog, CatalogEntry, MergedRange, REGION_PLAIN_BYTES_MAX, RegionRow, slots};
+use crate::container::{Catalog, CatalogEntry, REGION_PLAIN_BYTES_MAX, RegionRow, slots};
 use crate::error::{FormatError, Result};
 use crate::payload::{Payload, payload, rule};
 use crate::wire::{Reader, Writer};
@@ -12,10 +12,6 @@ pub const CATALOG_ENTRIES_MAX: u32 = Slot::MAX.get() + 1;
 
 /// The catalog has the columns that only nodes need.
 const FLAG_NODES: u8 = 1;
-/// The catalog is a stub's.
-const FLAG_MOVED: u8 = 2;
-/// More slots were given than the entries show.
-const FLAG_GIVEN: u8 = 4;
 
 payload!(Catalog);
 
@@ -25,17 +21,7 @@ impl Payload for Catalog {
 
     fn write(&self, w: &mut Writer<'_>) {
         let has_nodes = self.entries.iter().any(is_node);
-        let mut flags = 0;
-        if has_nodes {
-            flags |= FLAG_NODES;
-        }
-        if self.moved_to.is_some() {
-            flags |= FLAG_MOVED;
-        }
-        if self.slots_given > 0 {
-            flags |= FLAG_GIVEN;
-        }
-        w.u8(flags);
+        w.u8(if has_nodes { FLAG_NODES } else { 0 });
         w.count(self.entries.len());
         slots::write(w, self.entries.iter().map(|e| e.slot));
         for e in &self.entries {
@@ -52,23 +38,12 @@ impl Payload for Catalog {
         for e in &self.entries {
             w.fingerprint(e.fingerprint);
         }
-        w.list(&self.merged, |w, m| {
-            w.container(m.from);
-            w.slot_range(m.slots);
-            w.slot(m.first_here);
-        });
-        if let Some(container) = self.moved_to {
-            w.container(container);
-        }
-        if self.slots_given > 0 {
-            w.varint32(self.slots_given);
-        }
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let unknown = r.fault("a flag is not known");
         let flags = r.u8()?;
-        if flags & !(FLAG_NODES | FLAG_MOVED | FLAG_GIVEN) != 0 {
+        if flags & !FLAG_NODES != 0 {
             return Err(unknown);
         }
         let count = r.count(1 + Fingerprint::BYTES)?;
@@ -108,33 +83,7 @@ impl Payload for Catalog {
                 logical_len,
             });
         }
-        let merged = r.list(11, |r| {
-            Ok(MergedRange {
-                from: r.container()?,
-                slots: r.slot_range()?,
-                first_here: r.slot()?,
-            })
-        })?;
-        let moved_to = if flags & FLAG_MOVED != 0 {
-            Some(r.container()?)
-        } else {
-            None
-        };
-        let none_given = r.fault("no slots were given, and the flag says so");
-        let slots_given = if flags & FLAG_GIVEN != 0 {
-            match r.varint32()? {
-                0 => return Err(none_given),
-                given => given,
-            }
-        } else {
-            0
-        };
-        Ok(Self {
-            entries,
-            merged,
-            moved_to,
-            slots_given,
-        })
+        Ok(Self { entries })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
@@ -156,30 +105,7 @@ impl Payload for Catalog {
                 "a chunk's two lengths differ",
             )?;
         }
-        for m in &self.merged {
-            let last = m.first_here.checked_add(m.slots.count() - 1);
-            rule(last.is_some(), "merged slots run past the last slot")?;
-        }
-        for pair in self.merged.windows(2) {
-            let follows = match pair[0].from.cmp(&pair[1].from) {
-                std::cmp::Ordering::Less => true,
-                std::cmp::Ordering::Equal => pair[0].slots.end() <= pair[1].slots.first().get(),
-                std::cmp::Ordering::Greater => false,
-            };
-            rule(
-                follows,
-                "merged ranges overlap or are not sorted by container and slot",
-            )?;
-        }
-        rule(
-            self.moved_to.is_none() || (self.entries.is_empty() && self.slots_given == 0),
-            "a stub has entries or slots",
-        )?;
-        let is_more = self.slots_given > self.slots_shown() && self.slots_given <= CATALOG_ENTRIES_MAX;
-        rule(
-            self.slots_given == 0 || is_more,
-            "slots were given that the entries show, or that there are not",
-        )
+        Ok(())
     }
 }
 
@@ -210,31 +136,6 @@ impl Catalog {
         } else {
             Err(invalid("the rows have fewer entries than the catalog"))
         }
-    }
-
-    /// How many slots, from 0 on, were ever given: what is added gets the next ones (INV-2).
-    #[must_use]
-    pub fn slots_end(&self) -> u32 {
-        self.slots_given.max(self.slots_shown())
-    }
-
-    /// As many as the entries show.
-    fn slots_shown(&self) -> u32 {
-        self.entries.iter().map(|e| e.slot.get() + 1).max().unwrap_or(0)
-    }
-
-    /// The slot here of a slot of a container that was merged into this one.
-    #[must_use]
-    pub fn slot_of_merged(&self, from: types::ContainerId, slot: Slot) -> Option<Slot> {
-        let key = (from, slot.get());
-        let at = self.merged.partition_point(|m| (m.from, m.slots.end()) <= key);
-        let range = self
-            .merged
-            .get(at)
-            .filter(|m| m.from == from && m.slots.contains(slot))?;
-        range
-            .first_here
-            .checked_add(slot.get() - range.slots.first().get())
     }
 }
 

@@ -1,6 +1,5 @@
 //! What breaks a rule is refused, by the check before writing and by the decoder.
 
-use format::container::{Catalog, MergedRange};
 use format::listing::{EntryKind, ListingEntry};
 use format::manifest::{Backup, Manifest};
 use format::node::{Node, NodeEntry};
@@ -95,28 +94,6 @@ fn catalogs_hold_each_slot_once() {
     let mut catalog = samples::catalog_of_chunks();
     catalog.entries[0].logical_len += 1;
     assert!(catalog.check().is_err(), "a chunk's logical length is its length");
-
-    let mut catalog = samples::catalog_of_chunks();
-    catalog.moved_to = Some(id(ContainerKind::Data, 1, 1));
-    assert!(catalog.check().is_err(), "a stub has no entries");
-
-    let mut catalog = samples::catalog_of_nodes();
-    assert_eq!(catalog.slots_end(), 12);
-    catalog.slots_given = 10;
-    assert!(catalog.check().is_err(), "the entries show as many");
-    catalog.slots_given = types::Slot::MAX.get() + 2;
-    assert!(catalog.check().is_err(), "there are not so many");
-    catalog.slots_given = 0;
-    catalog.check().unwrap();
-    assert_eq!(catalog.slots_end(), 10);
-
-    let mut catalog = samples::stub();
-    catalog.slots_given = 1;
-    assert!(catalog.check().is_err(), "a stub has no slots");
-
-    let mut catalog = samples::catalog_of_nodes();
-    catalog.merged.reverse();
-    assert!(catalog.check().is_err(), "merged ranges are sorted");
 }
 
 #[test]
@@ -272,29 +249,6 @@ fn trimmed_generations_whose_parts_do_not_fit_are_refused() {
 }
 
 #[test]
-fn merged_slots_are_found() {
-    let catalog = samples::catalog_of_nodes();
-    let from = id(ContainerKind::Small, 41, 3);
-    let found: Vec<_> = (0..6)
-        .map(|n| catalog.slot_of_merged(from, slot(n)).map(types::Slot::get))
-        .collect();
-    assert_eq!(found, [Some(1), Some(2), None, None, Some(9), None]);
-    assert_eq!(
-        catalog.slot_of_merged(id(ContainerKind::Small, 41, 4), slot(0)),
-        None
-    );
-    let twice = MergedRange {
-        first_here: slot(0),
-        ..catalog.merged[1]
-    };
-    let overlapping = Catalog {
-        merged: vec![catalog.merged[1], twice],
-        ..Catalog::default()
-    };
-    assert!(overlapping.check().is_err());
-}
-
-#[test]
 fn listed_paths_cannot_climb() {
     let entry = |path: &[u8], kind| ListingEntry {
         path: path.to_vec(),
@@ -418,41 +372,6 @@ fn manifests_are_sorted_where_they_say_so() {
 #[should_panic(expected = "could not be read back")]
 fn what_could_not_be_read_back_is_not_written() {
     node(1, vec![NodeEntry::Zeros { len: 0 }]).encode(&mut Vec::new());
-}
-
-#[test]
-fn what_was_merged_is_found_in_one_place() {
-    let moved = |n, place| samples::moved(ContainerKind::Data, n, place, true);
-    let list = |moved| Removed {
-        moved,
-        ..samples::removed()
-    };
-    list(vec![
-        moved(1, (5, 0, 10)),
-        moved(2, (5, 0, 15)),
-        moved(3, (5, 1, 10)),
-    ])
-    .check()
-    .unwrap();
-    let mut other_kind = moved(1, (5, 0, 10));
-    other_kind.to.kind = ContainerKind::Recipe;
-    let mut further = moved(2, (5, 0, 10));
-    further.from = moved(1, (5, 0, 10)).to;
-    further.to.session = types::SessionId::new(60).unwrap();
-    for (why, wrong) in [
-        ("not sorted", vec![moved(2, (5, 0, 15)), moved(1, (5, 0, 10))]),
-        ("twice", vec![moved(1, (5, 0, 15)), moved(1, (5, 0, 10))]),
-        ("no slots", vec![moved(1, (0, 0, 15))]),
-        ("past the end", vec![moved(1, (2, 0, types::Slot::MAX.get()))]),
-        ("overlapping", vec![moved(1, (6, 0, 10)), moved(2, (5, 0, 15))]),
-        ("another kind", vec![other_kind]),
-        ("further", vec![moved(1, (5, 0, 10)), further]),
-    ] {
-        assert!(list(wrong).check().is_err(), "{why}");
-    }
-    let mut small = samples::removed();
-    small.small.reverse();
-    assert!(small.check().is_err(), "small ones are sorted");
 }
 
 #[test]

@@ -5,15 +5,14 @@ use std::num::NonZeroU16;
 use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
 use format::container::{
     BODY_BYTES, Body, Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter,
-    ContainerHeader, ContainerTail, HEADER_BYTES, MergedRange, RegionRow, TailParse, encode_trailer,
+    ContainerHeader, ContainerTail, HEADER_BYTES, RegionRow, TailParse, encode_trailer,
 };
 use format::frame::{FrameHeader, ObjectKind, append_digest};
 use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
-    Removed, SmallContainer,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::series::{ArchivalWindow, Layout, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
@@ -97,32 +96,7 @@ pub(crate) fn catalog_of_nodes() -> Catalog {
         node(2, 2, 40, 2 << 30),
         node(9, 1, 5, 0),
     ];
-    let from = id(ContainerKind::Small, 41, 3);
-    let merged = vec![
-        MergedRange {
-            from,
-            slots: slots(0, 2),
-            first_here: slot(1),
-        },
-        MergedRange {
-            from,
-            slots: slots(4, 1),
-            first_here: slot(9),
-        },
-    ];
-    Catalog {
-        entries,
-        merged,
-        moved_to: None,
-        slots_given: 12,
-    }
-}
-
-pub(crate) fn stub() -> Catalog {
-    Catalog {
-        moved_to: Some(id(ContainerKind::Small, 44, 0)),
-        ..Catalog::default()
-    }
+    Catalog { entries }
 }
 
 pub(crate) fn catalog_copy() -> CatalogCopy {
@@ -524,28 +498,6 @@ pub(crate) fn removed() -> Removed {
             },
         ],
         stored_bytes: 1 << 40,
-        moved: vec![
-            moved(ContainerKind::Data, 3, (2, 9, 40), true),
-            moved(ContainerKind::Recipe, 5, (70, 9, 300), false),
-        ],
-        small: [(ContainerKind::Data, 2), (ContainerKind::Small, 0)]
-            .map(|(kind, n)| SmallContainer {
-                container: id(kind, 50, n),
-                stored_bytes: 3000,
-            })
-            .to_vec(),
-        looked_at: UnixNanos::new(1_700_000_000_123_456_789),
-    }
-}
-
-/// Container `n` of session 41, so many slots of it, to container `to` of session 45.
-pub(crate) fn moved(kind: ContainerKind, n: u32, (count, to, here): (u32, u32, u32), is_new: bool) -> Moved {
-    Moved {
-        from: id(kind, 41, n),
-        count,
-        to: id(kind, 45, to),
-        first_here: slot(here),
-        is_new,
     }
 }
 
@@ -708,7 +660,6 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("container-header", header().encode().to_vec()),
         ("catalog-chunks", catalog_of_chunks().to_bytes()),
         ("catalog-nodes", catalog_of_nodes().to_bytes()),
-        ("catalog-stub", stub().to_bytes()),
         ("catalog-copy", catalog_copy().to_bytes()),
         ("node-segment", segment().to_bytes()),
         ("node-upper", upper_node().to_bytes()),

@@ -5,14 +5,13 @@ use std::num::NonZeroU16;
 use format::config::{Config, FORMAT_VERSION, Features, KeyDerivation, KeySlot, Settings};
 use format::container::{
     Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
-    HEADER_BYTES, MergedRange, RegionRow,
+    HEADER_BYTES, RegionRow,
 };
 use format::listing::{EntryKind, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
-    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Moved,
-    Removed, SmallContainer,
+    Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::series::{ArchivalWindow, Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease};
@@ -156,62 +155,24 @@ fn distinct_slots() -> impl Strategy<Value = Vec<Slot>> {
     })
 }
 
-fn merged() -> impl Strategy<Value = Vec<MergedRange>> {
-    let ranges = vec((0..1000u32, 1..1000u32, 0..500_000u32), 1..4);
-    btree_map(container_id(), ranges, 0..4).prop_map(|map| {
-        let mut out = Vec::new();
-        for (from, ranges) in map {
-            let mut end = 0;
-            for (gap, count, here) in ranges {
-                let slots = SlotRange::new(Slot::new(end + gap).unwrap(), count).unwrap();
-                end = slots.end();
-                out.push(MergedRange {
-                    from,
-                    slots,
-                    first_here: Slot::new(here).unwrap(),
-                });
-            }
-        }
-        out
-    })
-}
-
 pub(crate) fn catalog() -> impl Strategy<Value = Catalog> {
     let columns = vec((fingerprint(), 1..=17u32 << 20, level(0), any::<u64>()), 300);
-    (
-        distinct_slots(),
-        columns,
-        any::<bool>(),
-        merged(),
-        (option::of(container_id()), option::of(1..=1000u32)),
-    )
-        .prop_map(|(slots, columns, has_nodes, merged, (moved_to, more))| {
-            let entry =
-                |(slot, (fingerprint, len, level, logical_len)): (Slot, (Fingerprint, u32, Level, u64))| {
-                    let level = if has_nodes { level } else { Level::new(0).unwrap() };
-                    let logical_len = if level.get() == 0 { len.into() } else { logical_len };
-                    CatalogEntry {
-                        slot,
-                        fingerprint,
-                        len,
-                        level,
-                        logical_len,
-                    }
-                };
-            let entries: Vec<_> = slots.into_iter().zip(columns).map(entry).collect();
-            let entries = if moved_to.is_some() { Vec::new() } else { entries };
-            let mut catalog = Catalog {
-                entries,
-                merged,
-                moved_to,
-                slots_given: 0,
+    (distinct_slots(), columns, any::<bool>()).prop_map(|(slots, columns, has_nodes)| {
+        let entry =
+            |(slot, (fingerprint, len, level, logical_len)): (Slot, (Fingerprint, u32, Level, u64))| {
+                let level = if has_nodes { level } else { Level::new(0).unwrap() };
+                let logical_len = if level.get() == 0 { len.into() } else { logical_len };
+                CatalogEntry {
+                    slot,
+                    fingerprint,
+                    len,
+                    level,
+                    logical_len,
+                }
             };
-            if let Some(more) = more.filter(|_| moved_to.is_none()) {
-                let given = catalog.slots_end() + more;
-                catalog.slots_given = if given <= Slot::MAX.get() + 1 { given } else { 0 };
-            }
-            catalog
-        })
+        let entries = slots.into_iter().zip(columns).map(entry).collect();
+        Catalog { entries }
+    })
 }
 
 pub(crate) fn catalog_copy() -> impl Strategy<Value = CatalogCopy> {
@@ -636,54 +597,16 @@ pub(crate) fn removed() -> impl Strategy<Value = Removed> {
         lists.into_iter().map(|slots| left((slots, dead, live))).collect()
     });
     let lists = (slot_lists(), lefts);
-    let small = btree_map(container_id(), any::<u64>(), 0..6).prop_map(|small| {
-        let each = small.into_iter();
-        let small = each.map(|(container, stored_bytes)| SmallContainer {
-            container,
-            stored_bytes,
-        });
-        small.collect::<Vec<_>>()
-    });
-    let more = (any::<u64>(), moved(), small, nanos());
-    (epoch(), mark_revisions(), lists, gone, more).prop_map(
-        |(epoch, marks, (slots, left), gone, (stored_bytes, moved, small, looked_at))| Removed {
+    (epoch(), mark_revisions(), lists, gone, any::<u64>()).prop_map(
+        |(epoch, marks, (slots, left), gone, stored_bytes)| Removed {
             epoch,
             slots,
             marks,
             left,
             gone,
             stored_bytes,
-            moved,
-            small,
-            looked_at,
         },
     )
-}
-
-/// Containers of some sessions, merged into one of a later session each.
-fn moved() -> impl Strategy<Value = Vec<Moved>> {
-    let each = (kind(), 0..50u64, sequence(), 1..=500u32, 0..3u64, any::<bool>());
-    vec(each, 0..8).prop_map(|all| {
-        let mut out = std::collections::BTreeMap::new();
-        let mut next = 0;
-        for (kind, session, sequence, count, to, is_new) in all {
-            let id = |session| ContainerId {
-                session: SessionId::new(session).unwrap(),
-                kind,
-                sequence,
-            };
-            let moved = Moved {
-                from: id(session),
-                count,
-                to: id(100 + to),
-                first_here: Slot::new(next).unwrap(),
-                is_new,
-            };
-            next += count;
-            out.insert(moved.from, moved);
-        }
-        out.into_values().collect()
-    })
 }
 
 pub(crate) fn marks() -> impl Strategy<Value = Marks> {

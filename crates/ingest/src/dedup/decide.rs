@@ -367,11 +367,11 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         least: u64,
     ) -> Result<(), IngestError> {
         let mut loads = *left;
-        let mut is_free: Vec<bool> = Vec::with_capacity(self.candidates.len());
+        let each = self.candidates.iter();
+        let is_free: Vec<bool> = each
+            .map(|candidate| self.is_free(accounts, candidate.holder))
+            .collect();
         loop {
-            // Loading one may bring others: those that it was merged into.
-            let new = self.candidates[is_free.len()..].iter();
-            is_free.extend(new.map(|candidate| self.is_free(accounts, candidate.holder)));
             let may_be = |(number, candidate): (usize, &Candidate)| {
                 let is_free = is_free[number];
                 let has_room = is_free || *left > 0 && (candidate.is_loaded || loads > 0);
@@ -454,7 +454,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                     self.chunks
                         .places_in(&view, &fingerprint, &|at| holdings.is_absent(at), &mut locations);
                     if let Some(at) = locations.first() {
-                        self.offer(chunk, Holder::Container(at.container), PlacedAt::Stored(*at));
+                        self.offer(chunk, holder, PlacedAt::Stored(*at));
                     }
                 }
                 self.locations = locations;

@@ -83,9 +83,7 @@ fn tell(
     report: &mut CheckReport,
     bad: &mut BadSlots,
 ) -> Result<()> {
-    // Of a stub nothing is lost where something else shows the way.
-    let is_led = store.containers.led_by_list(id).is_some();
-    judge(id, verified, is_led, report, bad);
+    judge(id, verified, report, bad);
     if id.kind == ContainerKind::Catalog {
         compare_copies(store, id, report)?;
     }
@@ -93,7 +91,7 @@ fn tell(
 }
 
 /// Tells what another copy makes up for from what is lost.
-fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckReport, bad: &mut BadSlots) {
+fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &mut BadSlots) {
     let copies: &[CopyOf] = if id.kind.is_mirrored() {
         &[CopyOf::Main, CopyOf::Mirror]
     } else {
@@ -117,7 +115,6 @@ fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckR
         let is_covered = match damage.part {
             // The footer repeats the header, and reading goes by that.
             Part::Header => true,
-            _ if is_led => true,
             // Copies of catalogs can be made again from the catalogs.
             _ if id.kind == ContainerKind::Catalog => true,
             _ if is_of_all(damage) => dead.len() < copies.len() && !broken.keys().any(|slot| is_lost(*slot)),
@@ -132,9 +129,6 @@ fn judge(id: ContainerId, verified: &Verified, is_led: bool, report: &mut CheckR
             format!("{}{}", told(&damage.error), shown(&damage.slots)),
             is_covered,
         );
-    }
-    if is_led {
-        return;
     }
     if dead.len() >= copies.len() {
         bad.entry(id).or_default().push(all_slots());
@@ -187,11 +181,7 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
     }
     for copy in copies {
         match store.containers.catalog(copy.container) {
-            Ok(view)
-                if view.id() == copy.container
-                    && view.generation() == copy.generation
-                    && !is_same(&copy, view.entries()) =>
-            {
+            Ok(view) if view.generation() == copy.generation && !is_same(&copy, view.entries()) => {
                 let what = format!("the copy of {}'s catalog differs from it", copy.container);
                 report.find(id, what, true);
             }

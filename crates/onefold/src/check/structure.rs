@@ -113,13 +113,7 @@ pub(super) fn check(
     } = walk;
     leave_out_removed(store, &mut named)?;
     reached.append(&mut named);
-    let mut merged_into = catalogs(store, &reached, report, &mut bad)?;
-    // What others were merged into may be of a backup that is forgotten.
-    merged_into.retain(|id| !reached.contains(id));
-    if !merged_into.is_empty() {
-        catalogs(store, &merged_into, report, &mut bad)?;
-        reached.append(&mut merged_into);
-    }
+    catalogs(store, &reached, report, &mut bad)?;
     let containers: Vec<ContainerId> = reached.into_iter().collect();
     Ok(Structure {
         backups,
@@ -150,15 +144,13 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
 }
 
 /// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be
-/// told to be lost is bad as a whole, so that the chunks in it are stored again. Those that others were merged into
-/// come back.
+/// told to be lost is bad as a whole, so that the chunks in it are stored again.
 fn catalogs(
     store: &Store,
     containers: &BTreeSet<ContainerId>,
     report: &mut CheckReport,
     bad: &mut BadSlots,
-) -> Result<BTreeSet<ContainerId>> {
-    let mut merged_into = BTreeSet::new();
+) -> Result<()> {
     let storage = &store.env.storage;
     let mut mirrors: BTreeMap<(SessionId, SequenceNumber), Generation> = BTreeMap::new();
     for object in storage.list(names::MIRROR_FOLDER)? {
@@ -185,27 +177,18 @@ fn catalogs(
             .filter(|_| id.kind.is_mirrored());
         let main = mains.get(id);
         let catalog = store.containers.catalog(*id);
-        let led = store.containers.led_by_list(*id);
-        if let Some(why) = &led {
-            let what =
-                "the list of what was merged says where its slots are, and `prune --all` makes it again";
-            report.find(id, format!("{why}; {what}"), true);
-        } else if main.is_none() {
+        if main.is_none() {
             let is_covered = mirror.is_some() || id.kind == ContainerKind::Catalog;
             report.find(id, "the container is missing", is_covered);
         }
         if id.kind.is_mirrored() {
             match (main, mirror) {
-                (_, None) => {
-                    let is_covered = main.is_some() || led.is_some();
-                    report.find(id, "the container's mirror copy is missing", is_covered);
-                }
+                (_, None) => report.find(id, "the container's mirror copy is missing", main.is_some()),
                 (Some(main), Some(mirror)) if main == mirror => compare_ends(store, *id, *main, report)?,
                 _ => {}
             }
         }
         match catalog {
-            Ok(view) if view.id() != *id => _ = merged_into.insert(view.id()),
             Ok(view) => {
                 if let Some(body) = missing_body(store, &view)? {
                     report.find(id, without_body(&body), false);
@@ -219,7 +202,7 @@ fn catalogs(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(merged_into)
+    Ok(())
 }
 
 /// What is found of a trimmed container whose chunks are gone.

@@ -26,41 +26,15 @@ const KINDS: [ContainerKind; 5] = [
     ContainerKind::Small,
 ];
 
-/// So much may stay dead. Small containers are merged as soon as there are two.
+/// So much may stay dead.
 pub fn leaving(unused_max: PruneUnused) -> PruneOptions {
     PruneOptions {
         limits: PruneLimits {
             unused_max,
             ..PruneLimits::default()
         },
-        merge_members_min: 2,
         ..PruneOptions::default()
     }
-}
-
-/// Nothing may stay dead, and nothing is merged.
-pub fn everything_apart() -> PruneOptions {
-    PruneOptions {
-        merge_members_min: 0,
-        ..everything()
-    }
-}
-
-/// Containers that lead to others, by name.
-pub fn stubs(process: &Process) -> BTreeMap<ContainerId, ContainerId> {
-    let opened = config::open(&process.env, Credential::NoPassword).unwrap();
-    let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);
-    let mut stubs = BTreeMap::new();
-    for kind in KINDS {
-        for meta in process.storage.list(kind.folder()).unwrap() {
-            let Some((id, generation)) = names::parse_container(&meta.name) else {
-                continue;
-            };
-            let to = containers.generation(id, generation).unwrap().moved_to();
-            stubs.extend(to.map(|to| (id, to)));
-        }
-    }
-    stubs
 }
 
 /// Nothing may stay dead.
@@ -94,11 +68,10 @@ pub enum Stage {
     Removes,
     Compacts,
     Trims,
-    Merges,
 }
 
 impl Stage {
-    pub const ALL: [Self; 4] = [Self::Removes, Self::Compacts, Self::Trims, Self::Merges];
+    pub const ALL: [Self; 3] = [Self::Removes, Self::Compacts, Self::Trims];
 
     /// How many containers that was done to.
     pub fn count(self, report: &PruneReport) -> u64 {
@@ -106,7 +79,6 @@ impl Stage {
             Self::Removes => report.containers_removed,
             Self::Compacts => report.containers_compacted,
             Self::Trims => report.containers_trimmed,
-            Self::Merges => report.containers_merged,
         }
     }
 }
@@ -191,24 +163,12 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
     }
     let opened = config::open(&process.env, Credential::NoPassword).unwrap();
     let containers = Containers::new(process.env.clone(), opened.store(), &opened.keys, 8 << 20);
-    // What was merged lies elsewhere, and leads there as long as anything of it is reached.
     let mut by_container: BTreeMap<ContainerId, BTreeSet<Slot>> = BTreeMap::new();
     for location in &reached {
-        let view = containers.catalog(location.container).unwrap();
-        let now = view.location_of(location.slot).unwrap();
-        by_container.entry(now.container).or_default().insert(now.slot);
+        let slots = by_container.entry(location.container).or_default();
+        slots.insert(location.slot);
     }
-    let mut leading: BTreeMap<ContainerId, ContainerId> = BTreeMap::new();
-    for (id, slots) in &by_container {
-        for range in containers.catalog(*id).unwrap().merged() {
-            let here = SlotRange::new(range.first_here, range.slots.count()).unwrap();
-            if slots.iter().any(|slot| here.contains(*slot)) {
-                leading.insert(range.from, *id);
-            }
-        }
-    }
-    let reached = reached.iter().map(|location| location.container.session);
-    let sessions: BTreeSet<SessionId> = reached.chain(by_container.keys().map(|id| id.session)).collect();
+    let sessions: BTreeSet<SessionId> = by_container.keys().map(|id| id.session).collect();
     let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
     let mut mirrors: BTreeSet<String> = process.names("mirror").into_iter().collect();
     let (mut seen, mut bodies, mut trimmed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -249,14 +209,6 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
                     );
                 }
             }
-            if let Some(to) = view.moved_to() {
-                assert_eq!(
-                    leading.remove(&id),
-                    Some(to),
-                    "{when}: {id} leads to {to}, and nobody goes there"
-                );
-                continue;
-            }
             let slots: BTreeSet<Slot> = view.entries().iter().map(|entry| entry.slot).collect();
             let expected = by_container.remove(&id).unwrap_or_default();
             assert!(
@@ -275,7 +227,6 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
     });
     assert!(mirrors.is_empty(), "{when}: copies of nothing: {mirrors:?}");
     assert!(by_container.is_empty(), "{when}: missing: {by_container:?}");
-    assert!(leading.is_empty(), "{when}: no way leads from {leading:?}");
     let condemned = process.names("condemned");
     assert!(condemned.is_empty(), "{when}: an epoch is open: {condemned:?}");
     assert_small_objects_explained(process, &reclaimer, &containers, when);

@@ -73,10 +73,7 @@ impl Reclaimer {
         let hold = ids.filter(|id| id.kind != ContainerKind::Catalog);
         hold.flat_map(|container| {
             let view = self.containers.catalog(container).unwrap();
-            // Of what was merged, the slots that it has there.
-            let own = view.entries().iter().map(|entry| entry.slot);
-            let slots: Vec<_> = own.filter(|slot| view.is_of_requested(*slot)).collect();
-            let container = view.id();
+            let slots: Vec<_> = view.entries().iter().map(|entry| entry.slot).collect();
             slots
                 .into_iter()
                 .map(move |slot| ChunkLocation { container, slot })
@@ -281,9 +278,6 @@ impl Reclaimer {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
-            moved: Vec::new(),
-            small: Vec::new(),
-            looked_at: types::UnixNanos::new(0),
         };
         self.sealer
             .put(&names::removed(list.epoch), ObjectKind::Removed, &list.to_bytes())
@@ -312,9 +306,6 @@ impl Reclaimer {
             left: Vec::new(),
             gone: Vec::new(),
             stored_bytes: 0,
-            moved: Vec::new(),
-            small: Vec::new(),
-            looked_at: types::UnixNanos::new(0),
         };
         let name = names::removed(list.epoch);
         self.sealer

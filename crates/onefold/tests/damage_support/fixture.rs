@@ -223,9 +223,6 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         left: Vec::new(),
         gone: Vec::new(),
         stored_bytes: 0,
-        moved: Vec::new(),
-        small: Vec::new(),
-        looked_at: types::UnixNanos::new(0),
     };
     put(&names::removed(epoch), ObjectKind::Removed, &removed.to_bytes());
     let alone = store.snapshots().unwrap().snapshots[2].clone();

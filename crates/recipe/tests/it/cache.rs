@@ -6,15 +6,12 @@ use std::sync::Arc;
 use container::{Compression, ContainerBuilder, Containers, PendingEntry, compress_region};
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::{Env, ManualClock, MemoryStorage, SeededEntropy};
-use format::container::MergedRange;
 use format::node::Node;
 use recipe::{
-    Child, ChunkRef, ChunkRefs, KnownNode, NodeCache, NodeSink, NodeSource, Piece, Place, RangeWalker,
-    RecipeError, TreeBuilder, TreeRoot,
+    Child, ChunkRef, ChunkRefs, KnownNode, NodeCache, NodeSink, NodeSource, RecipeError, TreeBuilder,
+    TreeRoot,
 };
-use types::{
-    ChunkLocation, ContainerKind, Fingerprint, Generation, Level, Slot, SlotRange, StoreId, UnixNanos,
-};
+use types::{ChunkLocation, ContainerKind, Fingerprint, Generation, Level, StoreId, UnixNanos};
 
 use crate::store::{at, printer};
 
@@ -178,55 +175,6 @@ fn a_malformed_node_is_named_and_harms_no_other() {
     assert!(matches!(cache.node(beyond), Err(RecipeError::Container(_))));
     let chunk = at(ContainerKind::Data, 0, 3);
     assert!(cache.node(chunk).is_err());
-}
-
-#[test]
-fn merged_containers_are_followed_and_named_anew() {
-    let env = environment();
-    let containers = open(&env);
-    let (nodes, root) = stream(&containers);
-    put(&containers, recipe_container(), &nodes.entries);
-    let refs = all(&NodeCache::new(containers, 1 << 20), &root);
-
-    // All nodes move to another container, three slots on.
-    let containers = open(&env);
-    let old = at(ContainerKind::Recipe, 0, 0).container;
-    let new = at(ContainerKind::Recipe, 9, 0).container;
-    let mut taken = nodes.entries[..3].to_vec();
-    taken.extend(nodes.entries.iter().cloned());
-    let count = u32::try_from(nodes.entries.len()).unwrap();
-    let slots = SlotRange::new(Slot::new(0).unwrap(), count).unwrap();
-    let mut builder = ContainerBuilder::new(new, Generation::FIRST);
-    builder.set_merged(vec![MergedRange {
-        from: old,
-        slots,
-        first_here: Slot::new(3).unwrap(),
-    }]);
-    let regions = put(&containers, builder, &taken);
-    let stub = ContainerBuilder::stub(old, Generation::FIRST.next(), new);
-    containers.put(&stub.seal(&containers).unwrap()).unwrap();
-    env.storage
-        .delete(&format::names::container(old, Generation::FIRST))
-        .unwrap();
-
-    let cache = NodeCache::new(open(&env), 1 << 20);
-    assert_eq!(all(&cache, &root), refs);
-    let mut walker = RangeWalker::new(&cache, &root, 0, root.len).unwrap();
-    let Some(Piece::Node(node)) = walker.next(true).unwrap() else {
-        panic!("a whole segment")
-    };
-    assert!(matches!(node.place, Place::At(place) if place.container == new));
-
-    // Whoever asks by old names, as marking does, reads no region twice.
-    let containers = open(&env);
-    let cache = NodeCache::new(containers.clone(), 1 << 20);
-    for slot in 0..count {
-        let node = cache.node(at(ContainerKind::Recipe, 0, slot)).unwrap();
-        assert_eq!(*node, Node::decode(&nodes.entries[slot as usize].1).unwrap());
-    }
-    let stats = containers.stats();
-    let reads = stats.reads - stats.catalog_loads;
-    assert!(reads <= regions as u64, "{reads} reads of {regions} regions");
 }
 
 /// Who misses a node of a region that somebody reads waits for that one, and reads nothing itself. Two that come at once are a matter of

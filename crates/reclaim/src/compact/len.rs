@@ -1,6 +1,6 @@
 //! How long a new generation will be, told from catalogs alone.
 //!
-//! Goes the way of [`super::join`]. What is stored raw, and regions that are carried over as they are, have the length that
+//! Goes the way of [`super::rewrite`]. What is stored raw, and regions that are carried over as they are, have the length that
 //! they will have. What has to be compressed anew is taken to compress as well as the region that it comes from: that alone is
 //! an estimate.
 
@@ -9,11 +9,12 @@ use format::container::{
     Catalog, CatalogEntry, Codec, FOOTER_BYTES, HEADER_BYTES, REGION_ROW_BYTES, RegionRow,
 };
 use format::frame::TAG_BYTES;
+use types::SlotRange;
 
-use super::{Packing, Part, merged_of, takes_whole};
+use super::{Packing, Survivors, takes_whole};
 
-/// Bytes of one copy of what [`super::join`] would seal; `None` when nothing is left.
-pub(crate) fn len_of(parts: &[Part<'_>], packing: Packing) -> Option<u64> {
+/// Bytes of one copy of what [`super::rewrite`] would seal; `None` when nothing is left.
+pub(crate) fn len_of(view: &CatalogView, dead: &[SlotRange], packing: Packing) -> Option<u64> {
     let mut lens = Lens {
         packing,
         entries: Vec::new(),
@@ -21,21 +22,13 @@ pub(crate) fn len_of(parts: &[Part<'_>], packing: Packing) -> Option<u64> {
         stored: 0,
         open: None,
     };
-    for part in parts {
-        lens.add_all(part);
-    }
+    lens.add_all(Survivors { view, dead });
     lens.close();
-    let (merged, given) = merged_of(parts);
-    let mut catalog = Catalog {
+    let catalog = Catalog {
         entries: lens.entries,
-        merged,
-        ..Catalog::default()
     };
     if catalog.entries.is_empty() {
         return None;
-    }
-    if given > catalog.slots_end() {
-        catalog.slots_given = given;
     }
     let mut encoded = Vec::new();
     catalog.encode(&mut encoded);
@@ -61,14 +54,14 @@ struct Lens {
 }
 
 impl Lens {
-    fn add_all(&mut self, part: &Part<'_>) {
+    fn add_all(&mut self, part: Survivors<'_>) {
         for region in part.regions() {
             let (Some(row), all) = (part.view.row(region), part.view.positions_in(region)) else {
                 continue;
             };
             let entries = &part.view.entries()[all.clone()];
-            let survivors = entries.iter().filter(|entry| part.survives(entry));
-            let survivors: Vec<_> = survivors.filter_map(|entry| part.placed(entry)).collect();
+            let survivors = entries.iter().filter(|entry| part.survives(entry)).copied();
+            let survivors: Vec<CatalogEntry> = survivors.collect();
             let plain_len = plain_len(part.view, all);
             let gathered = self.open.as_ref().map_or(0, |open| open.plain_len);
             let is_whole = row.codec == Codec::Zstd && survivors.len() == entries.len();

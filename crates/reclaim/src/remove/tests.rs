@@ -6,7 +6,7 @@ use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::Env;
 use env::fault::{CrashPolicy, Fault, FaultStorage, OpKind};
-use format::container::{Codec, MergedRange};
+use format::container::Codec;
 use proptest::prelude::*;
 use types::{
     ChunkLocation, ContainerKind, Epoch, Generation, Level, ObjectName, SequenceNumber, SessionId, Slot,
@@ -15,7 +15,6 @@ use types::{
 
 use super::*;
 
-mod merging;
 mod trimming;
 
 const PACKING: Packing = Packing {
@@ -74,7 +73,6 @@ fn run_with(containers: &Containers, list: &Removed, copies_bytes_max: u64) -> R
     let how = Execution {
         packing: PACKING,
         copies_bytes_max,
-        is_current: &|| Ok(true),
         progress: &Watch::default(),
     };
     execute(containers, list, &how)
@@ -110,9 +108,6 @@ fn list(mut slots: Vec<ContainerSlots>) -> Removed {
         left: Vec::new(),
         gone: Vec::new(),
         stored_bytes: 0,
-        moved: Vec::new(),
-        small: Vec::new(),
-        looked_at: types::UnixNanos::new(0),
     }
 }
 
@@ -130,13 +125,7 @@ fn chunk(of: ContainerId, slot: u32, len: usize) -> Vec<u8> {
         .collect()
 }
 
-fn build(
-    containers: &Containers,
-    id: ContainerId,
-    n: u32,
-    chunks: &[Vec<u8>],
-    merged: Vec<MergedRange>,
-) -> SealedContainer {
+fn build(containers: &Containers, id: ContainerId, n: u32, chunks: &[Vec<u8>]) -> SealedContainer {
     let mut builder = ContainerBuilder::new(id, generation(n));
     for chunks in chunks.chunks(4) {
         let entries: Vec<PendingEntry> = chunks
@@ -152,15 +141,12 @@ fn build(
             .collect();
         builder.append(compress_region(chunks.concat(), Compression::Level(1)), &entries);
     }
-    builder.set_merged(merged);
     builder.seal(containers).unwrap()
 }
 
 fn put(containers: &Containers, id: ContainerId, lens: &[usize], model: &mut Model) {
     let chunks: Vec<Vec<u8>> = (0u32..).zip(lens).map(|(n, len)| chunk(id, n, *len)).collect();
-    containers
-        .put(&build(containers, id, 0, &chunks, Vec::new()))
-        .unwrap();
+    containers.put(&build(containers, id, 0, &chunks)).unwrap();
     model.extend((0u32..).zip(chunks).map(|(n, chunk)| ((id, n), chunk)));
 }
 
@@ -254,7 +240,6 @@ fn what_is_listed_goes_and_the_rest_is_read_as_ever() {
     let how = Execution {
         packing: PACKING,
         copies_bytes_max: 3000,
-        is_current: &|| Ok(true),
         progress: &watch,
     };
     let out = execute(&containers, &list, &how).unwrap();
@@ -576,7 +561,6 @@ fn a_region_of_which_all_survives_stays_as_it_is() {
     let how = Execution {
         packing,
         copies_bytes_max: 3000,
-        is_current: &|| Ok(true),
         progress: &Watch::default(),
     };
     execute(&open(&storage), &list, &how).unwrap();
@@ -622,71 +606,6 @@ fn large_containers_are_read_while_they_are_sealed() {
     check_done(&storage, &model, &list);
 }
 
-fn merged(from: ContainerId, first: u32, count: u32, here: u32) -> MergedRange {
-    MergedRange {
-        from,
-        slots: range(first, count),
-        first_here: Slot::new(here).unwrap(),
-    }
-}
-
-/// Two small containers merged into one of session 9.
-fn merged_store() -> (FaultStorage, [ContainerId; 3], Vec<Vec<u8>>) {
-    let storage = FaultStorage::new();
-    let containers = open(&storage);
-    let [a, b, into] = [(1, 0), (2, 0), (9, 0)].map(|(s, n)| id(ContainerKind::Small, s, n));
-    let chunks: Vec<Vec<u8>> = (0..8).map(|n| chunk(into, n, 300)).collect();
-    let ranges = vec![merged(a, 0, 5, 0), merged(b, 0, 3, 5)];
-    containers
-        .put(&build(&containers, into, 0, &chunks, ranges))
-        .unwrap();
-    for from in [a, b] {
-        let stub = ContainerBuilder::stub(from, generation(1), into);
-        containers.put(&stub.seal(&containers).unwrap()).unwrap();
-    }
-    storage.barrier().unwrap();
-    (storage, [a, b, into], chunks)
-}
-
-#[test]
-fn old_references_lead_through_a_merged_container_that_was_rewritten() {
-    let (storage, [a, b, into], chunks) = merged_store();
-    let list = list(vec![entry(into, Some(&[(1, 2), (5, 1)]))]);
-    run(&storage, &list).unwrap();
-    let containers = open(&storage);
-    for (n, chunk) in (0u32..).zip(&chunks) {
-        let (from, slot) = if n < 5 { (a, n) } else { (b, n - 5) };
-        let lives = ![1, 2, 5].contains(&n);
-        assert_eq!(
-            read(&containers, from, slot).as_ref(),
-            lives.then_some(chunk),
-            "{n}"
-        );
-    }
-    let view = containers.generation(into, generation(1)).unwrap();
-    assert_eq!(
-        view.merged(),
-        [merged(a, 0, 1, 0), merged(a, 3, 2, 3), merged(b, 1, 2, 6)]
-    );
-}
-
-#[test]
-fn a_merged_container_goes_with_all_its_names() {
-    for slots in [None, Some(&[(0, 8)][..])] {
-        for n in 0..12 {
-            let (storage, [a, b, into], _) = merged_store();
-            let list = list(vec![entry(a, None), entry(b, None), entry(into, slots)]);
-            if n > 0 {
-                storage.inject(Fault::stop(n));
-                drop(run(&storage, &list));
-            }
-            let storage = storage.crash(CrashPolicy::Seeded(n));
-            run(&storage, &list).unwrap();
-            assert_eq!(storage.list("").unwrap(), []);
-        }
-    }
-}
-
 #[test]
 fn what_is_deleted_is_forgotten() {
     let storage = FaultStorage::new();
@@ -719,7 +638,6 @@ fn it_stops_when_asked_to_and_goes_on_later() {
         let how = Execution {
             packing: PACKING,
             copies_bytes_max: 3000,
-            is_current: &|| Ok(true),
             progress: &watch,
         };
         if let Err(error) = execute(&containers, &list, &how) {

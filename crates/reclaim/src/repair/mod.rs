@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
 use recipe::{NodeCache, TreeRoot, open_node};
-use session::{ManifestEntry, ManifestList, ReclaimView, Session};
+use session::{ManifestEntry, ManifestList, Session};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{ReclaimError, Result};
@@ -171,7 +171,6 @@ fn write(
         nodes: &nodes,
         chosen: &choice,
         weights: &weights,
-        view: &view,
         numbers: &mut numbers,
         copies: &mut copies,
         writer: &mut writer,
@@ -312,11 +311,6 @@ fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
         is_room
     });
     each.map(ManifestEntry::session).collect()
-}
-
-/// The container that has the slots of one now.
-fn now(view: &ReclaimView, container: ContainerId) -> ContainerId {
-    view.moved_to(container).unwrap_or(container)
 }
 
 /// Which containers the backup leaves: none that is damaged, as far as is known.

@@ -7,7 +7,6 @@ use recipe::{NodeCache, NodeSource, RecipeError, TreeRoot, child_nodes};
 use session::ReclaimView;
 use types::{ContainerId, ContainerKind, SlotRange};
 
-use super::now;
 use crate::progress::Progress;
 use crate::slots::SlotMap;
 
@@ -78,7 +77,7 @@ impl Needs {
         else {
             return;
         };
-        let of = self.of.entry(now(view, container)).or_insert(Needed {
+        let of = self.of.entry(container).or_insert(Needed {
             bytes: 0,
             chunks: 0,
             is_whole: true,

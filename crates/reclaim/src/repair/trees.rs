@@ -12,10 +12,8 @@ use format::node::{Node, NodeEntry};
 use recipe::{
     Child, NodeCache, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node, segment_node,
 };
-use session::ReclaimView;
 use types::{ChunkLocation, ContainerId, SessionId, SlotRange};
 
-use super::now;
 use super::weigh::Weight;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
@@ -25,11 +23,10 @@ use crate::slots::SlotMap;
 /// Rewrites trees.
 pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
-    /// What the repaired backup needs of these, as they are now, is copied.
+    /// What the repaired backup needs of these is copied.
     pub(super) chosen: &'a BTreeSet<ContainerId>,
     /// What they take.
     pub(super) weights: &'a HashMap<ContainerId, Weight>,
-    pub(super) view: &'a ReclaimView,
     pub(super) numbers: &'a mut Numbers,
     pub(super) copies: &'a mut Copies,
     pub(super) writer: &'a mut NodeWriter<'b>,
@@ -44,8 +41,7 @@ pub(super) struct Trees<'a, 'b> {
 /// What was looked at.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Where copied chunks are now, by where they were: whatever name a node has for that, opening it says the container's of now, as far as
-    /// catalogs that are held know it. A reference that was missed for that stays.
+    /// Where copied chunks are now, by where they were.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,
@@ -141,7 +137,7 @@ impl Trees<'_, '_> {
     fn segment(&mut self, at: &TreeRoot) -> Result<Option<(Node, u32)>> {
         let old = self.nodes.node(at.location).map_err(|error| self.broken(error))?;
         let is_chosen = |entry: &NodeEntry| match entry {
-            NodeEntry::Run { container, .. } => self.chosen.contains(&now(self.view, *container)),
+            NodeEntry::Run { container, .. } => self.chosen.contains(container),
             NodeEntry::Zeros { .. } | NodeEntry::Forward { .. } => false,
         };
         if !old.entries.iter().any(is_chosen) {
@@ -161,7 +157,7 @@ impl Trees<'_, '_> {
 
     /// Where a chunk is now; `None`: where it was.
     fn moved(&mut self, child: &Child, place: ChunkLocation) -> Result<Option<ChunkLocation>> {
-        if !self.chosen.contains(&now(self.view, place.container)) {
+        if !self.chosen.contains(&place.container) {
             return Ok(None);
         }
         if let Some(now) = self.done.moved.get(&place) {

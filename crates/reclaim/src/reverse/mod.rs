@@ -164,7 +164,7 @@ fn write(
             ..*context
         };
         let counts = (context.progress, SHARING_PERCENT);
-        *sharing = Sharing::find(&quiet, options, (&list, &view), all_due, counts)?;
+        *sharing = Sharing::find(&quiet, options, &list, all_due, counts)?;
     } else {
         Part::of(context.progress, SHARING_PERCENT, bytes, 0).finish();
     }

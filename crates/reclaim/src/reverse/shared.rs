@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use format::manifest::Backup;
 use recipe::{ChunkRefs, NodeCache, Place, RecipeError, TreeRoot};
-use session::{ManifestEntry, ManifestList, ReclaimView};
+use session::{ManifestEntry, ManifestList};
 use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, Slot, SlotRange};
 
 use super::met::Met;
@@ -87,13 +87,12 @@ impl Sharing {
     pub(super) fn find(
         context: &Context<'_>,
         options: &OptimizeOptions,
-        (list, view): (&ManifestList, &ReclaimView),
+        list: &ManifestList,
         due: &[Due],
         (told, percent): (&dyn Progress, u64),
     ) -> Result<Self> {
         let mut found = Self::default();
         let mut wanted = Wanted {
-            view,
             seen: SlotMap::default(),
             slots: SlotMap::default(),
         };
@@ -139,7 +138,6 @@ impl Sharing {
         let total = order.iter().filter(live).map(|(_, backup)| len(backup)).sum();
         let walking = Part::of(told, percent, bytes, total);
         let mut meeting = Meeting {
-            view,
             met: &mut found.met,
             seen: Seen::default(),
             who: 0,
@@ -178,13 +176,12 @@ fn went_on(walked: std::result::Result<(), WalkError>) -> Result<Option<RecipeEr
 }
 
 /// Finds what the due backups refer to.
-struct Wanted<'a> {
-    view: &'a ReclaimView,
+struct Wanted {
     seen: SlotMap,
     slots: SlotMap,
 }
 
-impl Wanted<'_> {
+impl Wanted {
     /// Of an archival backup: wherever its references forward lead.
     fn add_chunks(
         &mut self,
@@ -206,7 +203,7 @@ impl Wanted<'_> {
     }
 }
 
-impl Visit for Wanted<'_> {
+impl Visit for Wanted {
     fn node(&mut self, at: ChunkLocation) -> bool {
         self.seen.insert(at.container, SlotRange::one(at.slot))
     }
@@ -214,7 +211,6 @@ impl Visit for Wanted<'_> {
     fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
         // What it has archived before stays as it is.
         if container.kind != ContainerKind::Archive {
-            let (container, slots) = self.view.named_now(container, slots);
             self.slots.insert(container, slots);
         }
     }
@@ -233,7 +229,6 @@ struct Seen {
 
 /// Finds who of the others refers to it.
 struct Meeting<'a> {
-    view: &'a ReclaimView,
     met: &'a mut Met,
     seen: Seen,
     /// Who is walked.
@@ -255,7 +250,6 @@ impl Visit for Meeting<'_> {
     }
 
     fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
-        let (container, slots) = self.view.named_now(container, slots);
         self.met.add(container, slots, self.who);
     }
 }

@@ -274,7 +274,7 @@ impl Reader<'_> {
         let of_container = self
             .held
             .iter()
-            .filter(|(view, _)| view.requested() == chunk.from.container);
+            .filter(|(view, _)| view.id() == chunk.from.container);
         for (view, region) in of_container {
             let Some(bytes) = region.slot_bytes(view, chunk.from.slot) else {
                 continue;
@@ -293,7 +293,7 @@ impl Reader<'_> {
         };
         let container = first.from.container;
         let view = match &self.view {
-            Some(view) if view.requested() == container => Arc::clone(view),
+            Some(view) if view.id() == container => Arc::clone(view),
             _ => self.containers.catalog(container)?,
         };
         self.view = Some(Arc::clone(&view));

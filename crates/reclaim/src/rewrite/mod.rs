@@ -76,7 +76,6 @@ pub(crate) fn run<T>(
         policy: options.policy,
     };
     let session = Session::begin(context.sealer, begin)?;
-    context.containers.know_moved(session.view().moved());
     let pulse = session.start_pulse()?;
     // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
     context.sealer.barrier()?;

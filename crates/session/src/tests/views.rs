@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use format::reclaim::{ContainerSlots, Moved};
+use format::reclaim::ContainerSlots;
 use proptest::prelude::*;
 use types::{ContainerId, ContainerKind};
 
@@ -62,68 +62,6 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn a_slot_of_a_merged_container_is_known_by_its_place() {
-    let [from, other, to] = [1, 2, 9].map(|n| super::data(id(1), n));
-    let moved = |from, count, here| Moved {
-        from,
-        count,
-        to,
-        first_here: at(to, here).slot,
-        is_new: false,
-    };
-    let mut builder = ViewBuilder::new(id(9));
-    builder.moved(vec![moved(other, 2, 20), moved(from, 5, 10)]);
-    let view = builder.build();
-    let came_from = |slot| view.came_from(at(to, slot));
-    assert_eq!(
-        [9, 10, 14, 15].map(came_from),
-        [None, Some(from), Some(from), None]
-    );
-    assert_eq!(
-        [19, 20, 21, 22].map(came_from),
-        [None, Some(other), Some(other), None]
-    );
-    assert_eq!(view.came_from(at(from, 0)), None);
-    assert_eq!(view.named_now(from, range(1, 3)), (to, range(11, 3)));
-    assert_eq!(view.named_now(other, range(1, 1)), (to, range(21, 1)));
-    assert_eq!(view.named_now(to, range(1, 3)), (to, range(1, 3)));
-    assert_eq!(
-        view.moved().collect::<BTreeSet<_>>(),
-        BTreeSet::from([(from, to), (other, to)])
-    );
-}
-
-/// Slots that were found damaged before their container was merged, and after.
-#[test]
-fn what_is_damaged_is_absent_by_every_name() {
-    let [from, to] = [1, 9].map(|n| super::data(id(1), n));
-    let moved = Moved {
-        from,
-        count: 5,
-        to,
-        first_here: at(to, 10).slot,
-        is_new: false,
-    };
-    for listed in [slots(from, &[(1, 2), (4, 9)]), slots(to, &[(11, 2), (14, 1)])] {
-        let mut builder = ViewBuilder::new(id(9));
-        builder.moved(vec![moved]);
-        builder.absent_by_all_names(listed);
-        let view = builder.build();
-        for (n, is_absent) in [(0, false), (1, true), (2, true), (3, false), (4, true)] {
-            assert_eq!(view.is_absent(at(from, n)), is_absent, "{n}");
-            assert_eq!(view.is_absent(at(to, 10 + n)), is_absent, "{n}");
-        }
-        assert!(!view.is_absent(at(to, 15)) && !view.is_absent(at(to, 9)));
-    }
-    // Of a stub that was lost nothing is.
-    let mut builder = ViewBuilder::new(id(9));
-    builder.moved(vec![moved]);
-    builder.absent_by_all_names(whole(from));
-    let view = builder.build();
-    assert!(view.is_absent_container(from) && view.is_whole(to, range(0, 20)));
 }
 
 #[test]
