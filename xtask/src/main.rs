@@ -1,5 +1,7 @@
-//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask tidy`.
+//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask tidy`,
+//! `cargo xtask chaos`.
 
+mod chaos;
 mod dependencies;
 mod layering;
 mod tidy;
@@ -10,6 +12,7 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layering") => layering::check(),
         Some("tidy") => tidy::check(),
-        other => bail!("unknown task {other:?}; the tasks are: layering, tidy"),
+        Some("chaos") => chaos::chaos(std::env::args().skip(2)),
+        other => bail!("unknown task {other:?}; the tasks are: layering, tidy, chaos"),
     }
 }

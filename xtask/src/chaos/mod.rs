@@ -1,0 +1,258 @@
+//! `cargo xtask chaos`: the program as several processes at once, killed, stopped, out of space and out of time, judged
+//! against a plain model of what its stores must hold. All that is drawn follows from a seed; how far a process has
+//! come when a signal meets it varies with the machine, and is written down.
+
+mod draws;
+mod finish;
+mod journal;
+mod judge;
+mod model;
+mod picture;
+mod place;
+mod program;
+mod run;
+mod script;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use run::{Judged, Plan, Run, Stop};
+use watch::Watch;
+
+const USAGE: &str = "cargo xtask chaos [--seconds N] [--runs N] [--seed S] [--steps N] [--release] [--plain] \
+                     [--keep FOLDER]";
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+struct Options {
+    seconds: Option<f64>,
+    runs: Option<u64>,
+    seed: u64,
+    steps: u64,
+    release: bool,
+    plain: bool,
+    keep: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(args: impl Iterator<Item = String>) -> Result<Self> {
+        let (mut seconds, mut runs, mut keep) = (None, None, None);
+        let (mut seed, mut steps, mut release, mut plain) = (1, 40, false, false);
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            let mut value = || {
+                args.next()
+                    .with_context(|| format!("{arg} wants a value: {USAGE}"))
+            };
+            match arg.as_str() {
+                "--seconds" => seconds = Some(value()?.parse()?),
+                "--runs" => runs = Some(value()?.parse()?),
+                "--seed" => seed = value()?.parse()?,
+                "--steps" => steps = value()?.parse()?,
+                "--keep" => keep = Some(PathBuf::from(value()?)),
+                "--release" => release = true,
+                "--plain" => plain = true,
+                _ => bail!("{arg:?} is no option: {USAGE}"),
+            }
+        }
+        // One run, where nothing else is said.
+        let runs = if runs.is_none() && seconds.is_none() {
+            Some(1)
+        } else {
+            runs
+        };
+        Ok(Self {
+            seconds,
+            runs,
+            seed,
+            steps,
+            release,
+            plain,
+            keep,
+        })
+    }
+}
+
+/// What all runs came to.
+#[derive(Debug, Default)]
+struct Tally {
+    runs: u64,
+    steps: u64,
+    processes: usize,
+    signals: usize,
+    faults: BTreeMap<&'static str, Vec<u64>>,
+}
+
+/// Runs until the time or the number of runs is over; fails where any run found a fault.
+pub(crate) fn chaos(args: impl Iterator<Item = String>) -> Result<()> {
+    let options = Options::parse(args)?;
+    let binary = build(options.release)?;
+    let watch = Watch::start();
+    let mut tally = Tally::default();
+    let is_over = |runs: u64| {
+        options.runs.is_some_and(|most| runs >= most)
+            || options.seconds.is_some_and(|most| watch.seconds() >= most)
+    };
+    while !is_over(tally.runs) {
+        let seed = options.seed + tally.runs;
+        let began = watch.seconds();
+        let work = tempfile::Builder::new().prefix("onefold-chaos-").tempdir()?;
+        let plan = Plan {
+            seed,
+            steps: options.steps,
+            plain: options.plain,
+            sabotage_after: None,
+        };
+        let mut run = Run::new(plan, binary.clone(), work.path())?;
+        let judged = whole(&mut run);
+        tally.runs += 1;
+        tally.steps += run.journal.step;
+        tally.processes += run.processes();
+        tally.signals += run.signals;
+        let seconds = watch.seconds() - began;
+        let place = run.place.kind;
+        match judged {
+            Ok(()) => say(&format!(
+                "seed {seed}: well, {} processes on {place:?} in {seconds:.0} s",
+                run.processes()
+            ))?,
+            Err(Stop::Runner(error)) => {
+                return Err(error.context(format!("seed {seed}, step {}", run.journal.step)));
+            }
+            Err(Stop::Fault(fault)) => {
+                tally.faults.entry(fault.kind).or_default().push(seed);
+                let step = run.journal.step;
+                say(&format!(
+                    "seed {seed}, step {step}, on {place:?}: {}: {}",
+                    fault.kind, fault.what
+                ))?;
+                run.journal
+                    .note(&format!("FAULT: {}: {}", fault.kind, fault.what))?;
+                say(&format!(
+                    "  again: cargo xtask chaos --seed {seed} --steps {}",
+                    options.steps
+                ))?;
+            }
+        }
+        let has_failed = tally.faults.values().any(|seeds| seeds.contains(&seed));
+        keep(&options, seed, has_failed, &run, work.path())?;
+        drop(run);
+    }
+    report(&tally, watch.seconds())
+}
+
+/// The steps, and then the end.
+fn whole(run: &mut Run) -> Judged {
+    run.play()?;
+    finish::finish(run)
+}
+
+/// Keeps the journal of a run that failed, or of every one where that is asked for, and then the store, too.
+fn keep(options: &Options, seed: u64, has_failed: bool, run: &Run, work: &Path) -> Result<()> {
+    if !has_failed && options.keep.is_none() {
+        return Ok(());
+    }
+    let folder = options.keep.clone().unwrap_or_else(|| target().join("chaos"));
+    fs::create_dir_all(&folder)?;
+    let journal = folder.join(format!("{seed}.journal"));
+    fs::copy(work.join("journal"), &journal)?;
+    if has_failed {
+        say(&format!("  journal: {}", journal.display()))?;
+    }
+    if has_failed && options.keep.is_some() {
+        let copy = folder.join(format!("{seed}.store"));
+        run::remove_all(&copy)?;
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(run.place.store())
+            .arg(copy)
+            .status()?;
+        if !copied.success() {
+            bail!(
+                "the store of seed {seed} could not be copied to {}",
+                folder.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn report(tally: &Tally, seconds: f64) -> Result<()> {
+    let Tally {
+        runs,
+        steps,
+        processes,
+        signals,
+        faults,
+    } = tally;
+    say(&format!(
+        "{runs} runs, {steps} steps, {processes} processes, {signals} signals in {seconds:.0} s"
+    ))?;
+    for (kind, seeds) in faults {
+        say(&format!("  {kind}: {} (seeds {seeds:?})", seeds.len()))?;
+    }
+    if !faults.is_empty() {
+        bail!(
+            "{} of {runs} runs failed",
+            faults.values().map(Vec::len).sum::<usize>()
+        );
+    }
+    Ok(())
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+/// Builds the program, and says where it is.
+fn build(release: bool) -> Result<PathBuf> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["build", "--quiet", "--locked", "--package", "cli"])
+        .current_dir(target().join(".."));
+    if release {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        bail!("the program does not build");
+    }
+    let binary = target().join(if release {
+        "release/onefold"
+    } else {
+        "debug/onefold"
+    });
+    // A copy: what is built meanwhile is not mixed into a run.
+    let copy = target().join("chaos-onefold");
+    fs::copy(&binary, &copy).with_context(|| format!("copying {}", binary.display()))?;
+    copy.canonicalize().context("where the program is")
+}
+
+/// Adds the files below a folder, in an order that the disk has no part in.
+fn objects(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(());
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            objects(&path, found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
+    Ok(writeln!(std::io::stdout(), "{line}")?)
+}

@@ -1,0 +1,54 @@
+//! A short run of the runner itself, and that it notices a loss.
+
+use super::*;
+
+/// The program as the workspace's tests have built it, or built now.
+fn binary() -> PathBuf {
+    let built = std::env::current_exe().unwrap().with_file_name("../onefold");
+    if built.exists() {
+        built.canonicalize().unwrap()
+    } else {
+        build(false).unwrap()
+    }
+}
+
+fn played(seed: u64, steps: u64, sabotage_after: Option<u64>) -> (Judged, String) {
+    let work = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        seed,
+        steps,
+        plain: true,
+        sabotage_after,
+    };
+    let mut run = Run::new(plan, binary(), work.path()).unwrap();
+    let judged = whole(&mut run);
+    (judged, fs::read_to_string(work.path().join("journal")).unwrap())
+}
+
+#[test]
+fn a_short_run_ends_well() {
+    let (judged, journal) = played(3, 8, None);
+    assert!(judged.is_ok(), "{judged:?}\n{journal}");
+    assert!(journal.contains("# step 8"), "{journal}");
+}
+
+#[test]
+fn a_container_that_the_runner_deletes_is_noticed() {
+    let (judged, journal) = played(3, 8, Some(8));
+    let Err(Stop::Fault(fault)) = &judged else {
+        panic!("{judged:?}\n{journal}");
+    };
+    assert!(
+        ["lost", "wrong byte", "not clean"].contains(&fault.kind),
+        "{fault:?}"
+    );
+}
+
+#[test]
+fn options_are_read_and_others_are_refused() {
+    let parse = |args: &[&str]| Options::parse(args.iter().map(ToString::to_string));
+    assert_eq!(parse(&["--seed", "7", "--seconds", "3"]).unwrap().seed, 7);
+    assert_eq!(parse(&[]).unwrap().runs, Some(1));
+    assert!(parse(&["--sed", "7"]).is_err());
+    assert!(parse(&["--seed"]).is_err());
+}
