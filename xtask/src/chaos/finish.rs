@@ -6,8 +6,9 @@ use std::fs;
 use super::draws::Draws;
 use super::judge::Fault;
 use super::model::{Did, Effect};
-use super::run::{Judged, Run, jump_times};
+use super::run::{Judged, Run};
 use super::script::{Jump, strings};
+use super::trouble::jump_times;
 
 /// Prunes that a full disk may take until one ends well.
 const PRUNES_MAX: usize = 4;

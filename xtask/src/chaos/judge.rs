@@ -1,8 +1,9 @@
 //! What an ended command is judged by, whatever it did: its exit code, what it printed, whether it waited.
 
+use super::commands::Ready;
 use super::model::Effect;
 use super::program::Ended;
-use super::script::{Ready, Verb};
+use super::script::Verb;
 
 /// What befell a command beside its own signals.
 #[derive(Debug, Clone, Copy, Default)]

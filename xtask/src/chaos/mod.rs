@@ -2,6 +2,9 @@
 //! against a plain model of what its stores must hold. All that is drawn follows from a seed; how far a process has
 //! come when a signal meets it varies with the machine, and is written down.
 
+mod commands;
+mod compare;
+mod damage;
 mod draws;
 mod finish;
 mod journal;
@@ -15,6 +18,7 @@ mod script;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -25,11 +29,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use run::{Judged, Plan, Run, Stop};
+use run::{Judged, Plan, Run, Sabotage, Stop};
 use watch::Watch;
 
 const USAGE: &str = "cargo xtask chaos [--seconds N] [--runs N] [--seed S] [--steps N] [--release] [--plain] \
-                     [--keep FOLDER]";
+                     [--only steps|damage] [--sabotage containers|manifest] [--keep FOLDER]";
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -40,12 +44,15 @@ struct Options {
     steps: u64,
     release: bool,
     plain: bool,
+    /// Damage alone, or none.
+    damage: Option<bool>,
+    sabotage: Option<Sabotage>,
     keep: Option<PathBuf>,
 }
 
 impl Options {
     fn parse(args: impl Iterator<Item = String>) -> Result<Self> {
-        let (mut seconds, mut runs, mut keep) = (None, None, None);
+        let (mut seconds, mut runs, mut damage, mut sabotage, mut keep) = (None, None, None, None, None);
         let (mut seed, mut steps, mut release, mut plain) = (1, 40, false, false);
         let mut args = args;
         while let Some(arg) = args.next() {
@@ -59,6 +66,20 @@ impl Options {
                 "--seed" => seed = value()?.parse()?,
                 "--steps" => steps = value()?.parse()?,
                 "--keep" => keep = Some(PathBuf::from(value()?)),
+                "--sabotage" => {
+                    sabotage = Some(match value()?.as_str() {
+                        "containers" => Sabotage::Containers,
+                        "manifest" => Sabotage::Manifest,
+                        other => bail!("--sabotage containers or manifest, not {other:?}: {USAGE}"),
+                    });
+                }
+                "--only" => {
+                    damage = match value()?.as_str() {
+                        "steps" => Some(false),
+                        "damage" => Some(true),
+                        other => bail!("--only steps or --only damage, not {other:?}: {USAGE}"),
+                    }
+                }
                 "--release" => release = true,
                 "--plain" => plain = true,
                 _ => bail!("{arg:?} is no option: {USAGE}"),
@@ -77,6 +98,8 @@ impl Options {
             steps,
             release,
             plain,
+            damage,
+            sabotage,
             keep,
         })
     }
@@ -89,6 +112,7 @@ struct Tally {
     steps: u64,
     processes: usize,
     signals: usize,
+    damaged: u64,
     faults: BTreeMap<&'static str, Vec<u64>>,
 }
 
@@ -104,50 +128,66 @@ pub(crate) fn chaos(args: impl Iterator<Item = String>) -> Result<()> {
     };
     while !is_over(tally.runs) {
         let seed = options.seed + tally.runs;
-        let began = watch.seconds();
-        let work = tempfile::Builder::new().prefix("onefold-chaos-").tempdir()?;
-        let plan = Plan {
-            seed,
-            steps: options.steps,
-            plain: options.plain,
-            sabotage_after: None,
-        };
-        let mut run = Run::new(plan, binary.clone(), work.path())?;
-        let judged = whole(&mut run);
-        tally.runs += 1;
-        tally.steps += run.journal.step;
-        tally.processes += run.processes();
-        tally.signals += run.signals;
-        let seconds = watch.seconds() - began;
-        let place = run.place.kind;
-        match judged {
-            Ok(()) => say(&format!(
-                "seed {seed}: well, {} processes on {place:?} in {seconds:.0} s",
-                run.processes()
-            ))?,
-            Err(Stop::Runner(error)) => {
-                return Err(error.context(format!("seed {seed}, step {}", run.journal.step)));
-            }
-            Err(Stop::Fault(fault)) => {
-                tally.faults.entry(fault.kind).or_default().push(seed);
-                let step = run.journal.step;
-                say(&format!(
-                    "seed {seed}, step {step}, on {place:?}: {}: {}",
-                    fault.kind, fault.what
-                ))?;
-                run.journal
-                    .note(&format!("FAULT: {}: {}", fault.kind, fault.what))?;
-                say(&format!(
-                    "  again: cargo xtask chaos --seed {seed} --steps {}",
-                    options.steps
-                ))?;
-            }
-        }
-        let has_failed = tally.faults.values().any(|seeds| seeds.contains(&seed));
-        keep(&options, seed, has_failed, &run, work.path())?;
-        drop(run);
+        one(&options, seed, &binary, &mut tally)?;
     }
     report(&tally, watch.seconds())
+}
+
+/// One run, told and counted.
+fn one(options: &Options, seed: u64, binary: &Path, tally: &mut Tally) -> Result<()> {
+    let watch = Watch::start();
+    let work = tempfile::Builder::new().prefix("onefold-chaos-").tempdir()?;
+    let damages = options.damage.unwrap_or(seed.is_multiple_of(4));
+    // Damage needs no disk that fills up.
+    let plain = options.plain || damages;
+    let plan = Plan {
+        seed,
+        steps: options.steps,
+        plain,
+        sabotage: options.sabotage.map(|sabotage| (options.steps, sabotage)),
+    };
+    let mut run = Run::new(plan, binary.to_owned(), work.path())?;
+    let judged = if damages {
+        damage::damage(&mut run, damage::CASES).map(|(broken, cases)| {
+            tally.damaged += cases;
+            broken
+        })
+    } else {
+        whole(&mut run).map(|()| Vec::new())
+    };
+    tally.runs += 1;
+    tally.steps += run.journal.step;
+    tally.processes += run.processes();
+    tally.signals += run.signals;
+    let (place, step) = (run.place.kind, run.journal.step);
+    let found = match judged {
+        Ok(broken) => broken.into_iter().map(|one| (one.fault, one.case)).collect(),
+        Err(Stop::Fault(fault)) => vec![(fault, format!("step {step}"))],
+        Err(Stop::Runner(error)) => return Err(error.context(format!("seed {seed}, step {step}"))),
+    };
+    let sort = if damages { "damage" } else { "steps" };
+    for (fault, what) in &found {
+        tally.faults.entry(fault.kind).or_default().push(seed);
+        say(&format!(
+            "seed {seed} ({sort}), {what}, on {place:?}: {}: {}",
+            fault.kind, fault.what
+        ))?;
+        run.journal
+            .note(&format!("FAULT: {what}: {}: {}", fault.kind, fault.what))?;
+    }
+    if found.is_empty() {
+        let (processes, seconds) = (run.processes(), watch.seconds());
+        say(&format!(
+            "seed {seed} ({sort}): well, {processes} processes on {place:?} in {seconds:.0} s"
+        ))?;
+    } else {
+        let plain = if options.plain { " --plain" } else { "" };
+        say(&format!(
+            "  again: cargo xtask chaos --seed {seed} --steps {} --only {sort}{plain}",
+            options.steps
+        ))?;
+    }
+    keep(options, seed, !found.is_empty(), &run, work.path())
 }
 
 /// The steps, and then the end.
@@ -170,7 +210,7 @@ fn keep(options: &Options, seed: u64, has_failed: bool, run: &Run, work: &Path) 
     }
     if has_failed && options.keep.is_some() {
         let copy = folder.join(format!("{seed}.store"));
-        run::remove_all(&copy)?;
+        remove_all(&copy)?;
         let copied = Command::new("cp")
             .arg("-a")
             .arg(run.place.store())
@@ -192,10 +232,11 @@ fn report(tally: &Tally, seconds: f64) -> Result<()> {
         steps,
         processes,
         signals,
+        damaged,
         faults,
     } = tally;
     say(&format!(
-        "{runs} runs, {steps} steps, {processes} processes, {signals} signals in {seconds:.0} s"
+        "{runs} runs, {steps} steps, {processes} processes, {signals} signals, {damaged} damaged stores in {seconds:.0} s"
     ))?;
     for (kind, seeds) in faults {
         say(&format!("  {kind}: {} (seeds {seeds:?})", seeds.len()))?;
@@ -251,6 +292,13 @@ fn objects(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn remove_all(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn say(line: &str) -> Result<()> {

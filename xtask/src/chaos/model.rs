@@ -60,7 +60,7 @@ pub(super) struct Listed {
 }
 
 /// All that is known.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) backups: BTreeMap<u64, Backup>,
     /// How many backups of a series `optimize` may have been set to leave; by source, and of all under `None`.
@@ -75,6 +75,19 @@ impl Model {
     pub(super) fn kept(&self) -> Vec<u64> {
         let kept = self.backups.iter().filter(|(_, backup)| !backup.is_forgotten);
         kept.map(|(id, _)| *id).collect()
+    }
+
+    /// Adds a backup that nobody has tagged.
+    pub(super) fn add(&mut self, id: u64, source: usize, picture: Arc<Picture>) {
+        let tags = BTreeSet::new();
+        let backup = Backup {
+            source,
+            picture,
+            tags,
+            is_held: false,
+            is_forgotten: false,
+        };
+        self.backups.insert(id, backup);
     }
 
     /// Takes in what a step did, as the listing after it shows; fails where the two contradict each other.
@@ -263,6 +276,15 @@ impl Model {
             }
             Effect::Nothing | Effect::Hold(..) | Effect::Tag { .. } | Effect::Window { .. } => false,
         })
+    }
+
+    /// Whether this backup is beyond a window that may hold.
+    pub(super) fn may_leave(&self, id: u64) -> bool {
+        let optimize = Did {
+            effect: Effect::Optimize,
+            is_done: true,
+        };
+        self.may_go(id, &[optimize])
     }
 
     /// Windows that commands set add to what may hold.

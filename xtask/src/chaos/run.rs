@@ -6,17 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use super::commands::{Compare, Desk, Ready, layout};
 use super::draws::{Draws, pick};
 use super::journal::Journal;
 use super::judge::{Befell, Fault, always, judge};
 use super::model::{Did, Effect, Listed, Model};
-use super::picture::{Picture, digest};
 use super::place::{Kind, Place};
 use super::program::{Call, Ended, Program};
-use super::script::{Ballast, Compare, Desk, Jump, Ready, Rough, Step, Verb, layout, strings};
-use super::sources::{Sort, Source};
+use super::script::{Ballast, Jump, Rough, Step, Verb, strings};
+use super::sources::Source;
+use super::trouble::jump_times;
 use super::watch::pause_ms;
 
 /// A fault, or what kept the runner from judging.
@@ -47,8 +48,17 @@ pub(super) struct Plan {
     pub(super) steps: u64,
     /// On a plain folder, whatever is drawn.
     pub(super) plain: bool,
-    /// After this step the runner deletes a container behind the program's back: the judge must notice.
-    pub(super) sabotage_after: Option<u64>,
+    /// After this step the runner deletes something behind the program's back: the judge must notice.
+    pub(super) sabotage: Option<(u64, Sabotage)>,
+}
+
+/// What the runner deletes to see whether the judge notices.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sabotage {
+    /// Containers with data, and mirror copies.
+    Containers,
+    /// All revisions of one backup's manifest.
+    Manifest,
 }
 
 pub(super) struct Run {
@@ -66,7 +76,7 @@ pub(super) struct Run {
     index: Vec<OsString>,
     init: Vec<OsString>,
     jumped: bool,
-    fresh: u64,
+    pub(super) fresh: u64,
 }
 
 impl Run {
@@ -145,8 +155,9 @@ impl Run {
         for number in 1..=self.plan.steps {
             self.journal.step(number)?;
             self.step(&Step::draw(self.plan.seed, number, rough))?;
-            if self.plan.sabotage_after == Some(number) {
-                self.sabotage()?;
+            match self.plan.sabotage {
+                Some((after, sabotage)) if after == number => self.sabotage(sabotage)?,
+                _ => {}
             }
         }
         self.compare_all("after the last step")?;
@@ -219,7 +230,7 @@ impl Run {
         }
         self.settle(&did)?;
         for (ready, ended) in commands.iter().zip(&ended) {
-            self.compare(ready, ended, commands.len() > 1)?;
+            self.compare(ready, ended)?;
             fs::remove_file(&ended.out)?;
         }
         let kept = self.model.kept();
@@ -343,109 +354,8 @@ impl Run {
         Ok(())
     }
 
-    /// Compares what a command that ended well brought.
-    fn compare(&mut self, ready: &Ready, ended: &Ended, rivals: bool) -> Judged {
-        let _ = rivals;
-        match &ready.compare {
-            Compare::Restored { id, target, part } => {
-                if ended.code == Some(0) {
-                    self.same(*id, target, part.as_deref())?;
-                }
-                remove_all(target)?;
-            }
-            Compare::Dumped { id, part } if ended.code == Some(0) => {
-                let Some(backup) = self.model.backups.get(id) else {
-                    return Ok(());
-                };
-                let was = backup.picture.0.get(part).and_then(|entry| entry.digest);
-                if was != Some(digest(&ended.out)?) {
-                    return Err(Fault::new("wrong byte", format!("dump of {part:?} of backup {id}")).into());
-                }
-            }
-            Compare::Dumped { .. } | Compare::Nothing | Compare::Password { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn same(&self, id: u64, target: &Path, part: Option<&Path>) -> Judged {
-        let Some(backup) = self.model.backups.get(&id) else {
-            return Ok(());
-        };
-        let source = &self.sources[backup.source];
-        let root = match source.sort {
-            Sort::Stream => target.join(&source.name),
-            Sort::Tree | Sort::Image { .. } => target.join(source.path.strip_prefix("/")?),
-        };
-        let (is, was) = match (source.sort, part) {
-            (Sort::Tree, Some(part)) => (Picture::of(&root.join(part)), backup.picture.part(part)),
-            (Sort::Tree, None) => (Picture::of(&root), (*backup.picture).clone()),
-            (Sort::Stream | Sort::Image { .. }, _) => (Picture::bytes_of(&root), (*backup.picture).clone()),
-        };
-        let is = is.map_err(|error| Fault::new("wrong byte", format!("backup {id} restored: {error:#}")))?;
-        if let Some(difference) = is.differs(&was) {
-            return Err(
-                Fault::new("wrong byte", format!("backup {id} restored with 0: {difference}")).into(),
-            );
-        }
-        Ok(())
-    }
-
-    /// Restores a backup whole and compares.
-    pub(super) fn restore(&mut self, id: u64) -> Judged {
-        let ended = self.try_restore(id)?;
-        if ended.code != Some(0) {
-            let what = format!(
-                "backup {id} does not restore: {:?}: {}",
-                ended.code,
-                ended.err.trim()
-            );
-            return Err(Fault::new("lost", what).into());
-        }
-        Ok(())
-    }
-
-    /// Restores a backup whole; compares where that ends with 0.
-    pub(super) fn try_restore(&mut self, id: u64) -> Judged<Ended> {
-        self.fresh += 1;
-        let target = self.work.join(format!("target{}", self.fresh));
-        let mut args = strings(&["restore", &id.to_string(), "--target"]);
-        args.push(target.clone().into());
-        let ended = self.alone(&args)?;
-        if ended.code == Some(0) {
-            self.same(id, &target, None)?;
-        }
-        remove_all(&target)?;
-        fs::remove_file(&ended.out)?;
-        Ok(ended)
-    }
-
-    /// Restores all that is not forgotten.
-    pub(super) fn compare_all(&mut self, when: &str) -> Judged {
-        self.journal.note(&format!("all backups are restored {when}"))?;
-        for id in self.model.kept() {
-            self.restore(id)?;
-        }
-        Ok(())
-    }
-
     pub(super) fn processes(&self) -> usize {
         self.program.started.load(Ordering::Relaxed)
-    }
-
-    /// Deletes the largest container, as no program would.
-    fn sabotage(&mut self) -> Judged {
-        let mut objects = Vec::new();
-        super::objects(&self.place.store().join("data"), &mut objects)?;
-        super::objects(&self.place.store().join("small"), &mut objects)?;
-        let len = |path: &PathBuf| path.metadata().map_or(0, |meta| meta.len());
-        let largest = objects
-            .into_iter()
-            .max_by_key(len)
-            .context("the store has containers")?;
-        self.journal
-            .note(&format!("the runner deletes {}", largest.display()))?;
-        fs::remove_file(largest)?;
-        Ok(())
     }
 }
 
@@ -482,37 +392,6 @@ fn listed(ended: &Ended) -> BTreeMap<u64, Listed> {
             Some((line["id"].as_u64()?, line_of))
         });
     backups.collect()
-}
-
-/// Moves the times of a share of the store's objects: they are what the storage of a local folder has for a clock.
-pub(super) fn jump_times(store: &Path, jump: Jump) -> Result<()> {
-    let mut draws = Draws::new(jump.seed, 0);
-    let mut objects = Vec::new();
-    super::objects(store, &mut objects)?;
-    for object in objects {
-        if !draws.chance(jump.percent) {
-            continue;
-        }
-        let moved = || -> std::io::Result<()> {
-            let time = object.metadata()?.modified()?;
-            let by = std::time::Duration::from_secs(jump.seconds.unsigned_abs());
-            let time = if jump.seconds < 0 { time - by } else { time + by };
-            fs::File::open(&object)?.set_modified(time)
-        };
-        // It may go at any moment.
-        match moved() {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn remove_all(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 fn tail(text: &str) -> &str {

@@ -12,13 +12,13 @@ fn binary() -> PathBuf {
     }
 }
 
-fn played(seed: u64, steps: u64, sabotage_after: Option<u64>) -> (Judged, String) {
+fn played(seed: u64, steps: u64, sabotage: Option<(u64, Sabotage)>) -> (Judged, String) {
     let work = tempfile::tempdir().unwrap();
     let plan = Plan {
         seed,
         steps,
         plain: true,
-        sabotage_after,
+        sabotage,
     };
     let mut run = Run::new(plan, binary(), work.path()).unwrap();
     let judged = whole(&mut run);
@@ -33,15 +33,35 @@ fn a_short_run_ends_well() {
 }
 
 #[test]
-fn a_container_that_the_runner_deletes_is_noticed() {
-    let (judged, journal) = played(3, 8, Some(8));
+fn containers_that_the_runner_deletes_are_missed() {
+    let (judged, journal) = played(3, 8, Some((8, Sabotage::Containers)));
     let Err(Stop::Fault(fault)) = &judged else {
         panic!("{judged:?}\n{journal}");
     };
-    assert!(
-        ["lost", "wrong byte", "not clean"].contains(&fault.kind),
-        "{fault:?}"
-    );
+    assert_eq!(fault.kind, "lost", "{fault:?}");
+}
+
+#[test]
+fn a_manifest_that_the_runner_deletes_is_missed() {
+    let (judged, journal) = played(3, 8, Some((7, Sabotage::Manifest)));
+    let Err(Stop::Fault(fault)) = &judged else {
+        panic!("{judged:?}\n{journal}");
+    };
+    assert_eq!(fault.kind, "lost", "{fault:?}");
+}
+
+#[test]
+fn damage_is_tried_on_copies() {
+    let work = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        seed: 3,
+        steps: 3,
+        plain: true,
+        sabotage: None,
+    };
+    let mut run = Run::new(plan, binary(), work.path()).unwrap();
+    let (_, cases) = damage::damage(&mut run, 1).unwrap();
+    assert_eq!(cases, 1);
 }
 
 #[test]
