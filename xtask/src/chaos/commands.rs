@@ -324,16 +324,16 @@ fn series(d: &mut Draws, desk: &Desk<'_>, ready: &mut Ready) -> Vec<OsString> {
         }
         Some(source) => args.extend([OsString::from("--path"), source.path.clone().into()]),
     }
-    let (layout, backups) = layout(d);
+    let (layout, archival) = layout(d);
     args.extend(layout);
     ready.effect = Effect::Window {
         source: number,
-        backups,
+        archival,
     };
     args
 }
 
-/// Options of a layout, and how many backups its windows hold.
+/// Options of a layout, and how many archival backups it leaves, where that is set.
 pub(super) fn layout(d: &mut Draws) -> (Vec<OsString>, Option<u64>) {
     let mut args = Vec::new();
     let mut window = None;
@@ -345,7 +345,7 @@ pub(super) fn layout(d: &mut Draws) -> (Vec<OsString>, Option<u64>) {
         if d.chance(50) {
             let archival = d.within(1, 4);
             args.extend(strings(&["--archival", &archival.to_string()]));
-            window = Some(live + archival);
+            window = Some(archival);
         }
         if d.chance(35) {
             args.extend(strings(&["--optimize-after-backup", "yes"]));

@@ -47,7 +47,7 @@ pub(super) enum Effect {
     Optimize,
     Window {
         source: Option<usize>,
-        backups: Option<u64>,
+        archival: Option<u64>,
     },
 }
 
@@ -63,7 +63,8 @@ pub(super) struct Listed {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) backups: BTreeMap<u64, Backup>,
-    /// How many backups of a series `optimize` may have been set to leave; by source, and of all under `None`.
+    /// How many archival backups of a series `optimize` may have been set to leave, beside a live one at least; by
+    /// source, and of all under `None`.
     windows: BTreeMap<Option<usize>, BTreeSet<u64>>,
 }
 
@@ -88,6 +89,18 @@ impl Model {
             is_forgotten: false,
         };
         self.backups.insert(id, backup);
+    }
+
+    /// What `init` has set for all series.
+    pub(super) fn begin(&mut self, archival: Option<u64>) {
+        let effect = Effect::Window {
+            source: None,
+            archival,
+        };
+        self.widen(&[Did {
+            effect,
+            is_done: true,
+        }]);
     }
 
     /// Takes in what a step did, as the listing after it shows; fails where the two contradict each other.
@@ -124,7 +137,6 @@ impl Model {
                 format!("backup {id} was forgotten, and is listed again"),
             ));
         }
-        self.narrow(did);
         Ok(())
     }
 
@@ -272,7 +284,7 @@ impl Model {
                     .iter()
                     .filter_map(|of| self.windows.get(of))
                     .flatten()
-                    .any(|window| newer >= *window)
+                    .any(|archival| newer > *archival)
             }
             Effect::Nothing | Effect::Hold(..) | Effect::Tag { .. } | Effect::Window { .. } => false,
         })
@@ -287,35 +299,17 @@ impl Model {
         self.may_go(id, &[optimize])
     }
 
-    /// Windows that commands set add to what may hold.
+    /// Windows that commands set add to what may hold: the layout may have been set in between, and bring an earlier
+    /// one back.
     fn widen(&mut self, did: &[Did]) {
         for one in did {
             if let Effect::Window {
                 source,
-                backups: Some(backups),
+                archival: Some(archival),
             } = &one.effect
             {
-                self.windows.entry(*source).or_default().insert(*backups);
+                self.windows.entry(*source).or_default().insert(*archival);
             }
-        }
-    }
-
-    /// Where one command set a window and has ended well, nothing else holds.
-    fn narrow(&mut self, did: &[Did]) {
-        let mut set = did
-            .iter()
-            .filter(|one| matches!(one.effect, Effect::Window { .. }));
-        if let (
-            Some(Did {
-                effect: Effect::Window { source, backups },
-                is_done: true,
-            }),
-            None,
-        ) = (set.next(), set.next())
-        {
-            let window = self.windows.entry(*source).or_default();
-            window.clear();
-            window.extend(*backups);
         }
     }
 }

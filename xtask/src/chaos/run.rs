@@ -84,6 +84,7 @@ impl Run {
     pub(super) fn new(plan: Plan, binary: PathBuf, work: &Path) -> Result<Self> {
         let mut draws = Draws::new(plan.seed, 0);
         let d = &mut draws;
+        let mut model = Model::default();
         let kind = Kind::draw(d);
         let kind = if plan.plain { Kind::Plain } else { kind };
         let has_password = d.chance(15);
@@ -92,7 +93,9 @@ impl Run {
         let reserve = d.one(&["0", "1", "1", "2", "4"]);
         init.extend(strings(&["--reserve-mib", reserve]));
         if d.chance(60) {
-            init.extend(layout(d).0);
+            let (options, archival) = layout(d);
+            init.extend(options);
+            model.begin(archival);
         }
         let mut index = Vec::new();
         if d.chance(40) {
@@ -125,7 +128,7 @@ impl Run {
             plan,
             place,
             program,
-            model: Model::default(),
+            model,
             sources,
             work: work.to_owned(),
             journal,
