@@ -51,6 +51,12 @@ pub enum StorageError {
         /// The object or folder.
         name: String,
     },
+    /// The file system is mounted for reading alone: nobody's rights would help.
+    #[error("{name}: the store lies on a file system that is mounted read-only")]
+    ReadOnly {
+        /// The object or folder.
+        name: String,
+    },
     /// The machine was stopped or the process killed: only [`FaultStorage`](crate::fault::FaultStorage)
     /// says so, to a caller that would no longer be there to hear it.
     #[error("{action}: the machine was stopped or the process killed")]

@@ -24,7 +24,7 @@ pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
-pub use local::{LocalOptions, LocalStorage, PublishWay, cached_bytes};
+pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use memory::MemoryStorage;
 pub use remote::ObjectStoreStorage;
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
@@ -65,6 +65,14 @@ impl Env {
     /// As [`LocalStorage::create`].
     pub fn create_local(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::create(root)?)))
+    }
+
+    /// As [`Self::create_local`], for these.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::create_for`].
+    pub fn create_local_for(root: impl AsRef<Path>, access: Access) -> Result<Self, StorageError> {
+        Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
     }
 
     /// A test's: this storage, time that stands still until it is moved, and randomness that repeats with

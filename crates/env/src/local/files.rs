@@ -15,7 +15,8 @@ pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> St
     let name = name.to_owned();
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::NoSpace { name },
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StorageError::Denied { name },
+        io::ErrorKind::PermissionDenied => StorageError::Denied { name },
+        io::ErrorKind::ReadOnlyFilesystem => StorageError::ReadOnly { name },
         _ => StorageError::Io {
             action,
             name,
@@ -120,16 +121,17 @@ pub(super) fn read_at(
     Ok(bytes)
 }
 
-/// Creates missing folders, each made durable in the one above it.
-pub(super) fn create_durably(folder: &Path) -> io::Result<()> {
+/// Creates a folder by `make`, and those above it as any program does, where they are missing; each is made durable in
+/// the one above it.
+pub(super) fn create_durably(folder: &Path, make: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
     let above = folder.parent().filter(|path| !path.as_os_str().is_empty());
     if let Some(above) = above {
-        create_durably(above)?;
+        create_durably(above, &|above| fs::create_dir(above))?;
     }
-    match fs::create_dir(folder) {
+    match make(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
         outcome => outcome?,
     }

@@ -6,6 +6,7 @@
 //! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page cache
 //!   ([`direct`]) and write-back of others starts with the put, so that the barrier finds little left.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
+//! - Files and folders are made for their owner alone, or for a group too ([`Access`]).
 //! - A name is not also the folder of another name. A store lies within one file system, without symbolic
 //!   links. Folders that were made are never removed.
 //!
@@ -14,6 +15,7 @@
 //! not write: open the store anew, and see what is there. On a network file system, a barrier covers what
 //! other hosts have put as far as their server has written it.
 
+mod access;
 mod barrier;
 mod cached;
 mod direct;
@@ -39,7 +41,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use types::{ByteRange, ObjectName};
 
@@ -50,20 +52,17 @@ use direct::{Direct, Wrote};
 use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
 use listing::Found;
-use publish::{Refusal, Temporary};
 use reading::DirectReads;
 use sys::{Calls, Kernel};
-use temporary::{Temporaries, TemporaryFile};
+use temporary::Temporaries;
 use tracker::{Bounds, FileId, Tracker};
 
+pub use access::Access;
 pub use cached::cached_bytes;
 pub use publish::PublishWay;
 
 /// Smaller objects are written with the next ones; starting each by itself would only cost calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
-
-/// A folder that is missing is made so often for one object.
-const FOLDERS_MADE_MAX: u32 = 4;
 
 /// How a [`LocalStorage`] goes about its work.
 #[derive(Debug, Clone)]
@@ -114,6 +113,7 @@ pub struct LocalStorage {
     root: PathBuf,
     root_file: File,
     calls: Box<dyn Calls>,
+    access: Access,
     host: Host,
     temporaries: Temporaries,
     tracker: Tracker,
@@ -148,8 +148,19 @@ impl LocalStorage {
     /// # Errors
     /// As [`Self::open`], and those of creating a folder.
     pub fn create(root: impl AsRef<Path>) -> Result<Self, StorageError> {
+        Self::create_for(root, Access::Owner)
+    }
+
+    /// As [`Self::create`], for these. A folder that is there already is opened to its group where that is asked for, and
+    /// otherwise stays as it is; what lies in it later is made as its mode says.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_for(root: impl AsRef<Path>, access: Access) -> Result<Self, StorageError> {
         let root = root.as_ref();
-        create_durably(root).map_err(|error| io_error("create", &root.display().to_string(), error))?;
+        let made =
+            create_durably(root, &|folder| access.create_folder(folder)).and_then(|()| access.share(root));
+        made.map_err(|error| io_error("create", &root.display().to_string(), error))?;
         Self::open(root)
     }
 
@@ -162,10 +173,12 @@ impl LocalStorage {
         let fail = |error| io_error("open", &root.display().to_string(), error);
         let absolute = root.canonicalize().map_err(fail)?;
         let root_file = File::open(&absolute).map_err(fail)?;
-        if !root_file.metadata().map_err(fail)?.is_dir() {
+        let metadata = root_file.metadata().map_err(fail)?;
+        if !metadata.is_dir() {
             return Err(fail(io::ErrorKind::NotADirectory.into()));
         }
-        let temporaries = Temporaries::new(absolute.join(".tmp"), host);
+        let access = Access::of_metadata(&metadata);
+        let temporaries = Temporaries::new(absolute.join(".tmp"), access, host);
         temporaries.sweep();
         let bounds = Bounds {
             sync_calls_max: options.sync_calls_max,
@@ -181,6 +194,7 @@ impl LocalStorage {
             root: absolute,
             root_file,
             calls,
+            access,
             host,
             temporaries,
             tracker: Tracker::new(bounds),
@@ -266,49 +280,6 @@ impl LocalStorage {
                 len: metadata.len(),
                 end: range.end(),
             }),
-        }
-    }
-
-    /// Gives a temporary file its final name, making folders and trying ways as needed.
-    fn publish(
-        &self,
-        temporary: &mut TemporaryFile,
-        to: &Path,
-        name: &ObjectName,
-    ) -> Result<(), StorageError> {
-        let mut way = *self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = way;
-        let mut folders_made = 0;
-        loop {
-            let error = match publish::publish(&*self.calls, way, &temporary.path, to) {
-                Ok(left) => {
-                    if left == Temporary::Moved {
-                        temporary.moved();
-                    }
-                    if way != first {
-                        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
-                    }
-                    return Ok(());
-                }
-                Err(Refusal::Taken) => return Err(StorageError::AlreadyExists { name: name.clone() }),
-                // Again where somebody has dropped it in between.
-                Err(Refusal::NoFolder(_)) if folders_made < FOLDERS_MADE_MAX => {
-                    folders_made += 1;
-                    match to.parent().map(fs::create_dir_all) {
-                        Some(Err(error)) => error,
-                        _ => continue,
-                    }
-                }
-                Err(Refusal::WrongWay(error)) => match way.next() {
-                    Some(next) => {
-                        way = next;
-                        continue;
-                    }
-                    None => error,
-                },
-                Err(Refusal::NoFolder(error) | Refusal::Other(error)) => error,
-            };
-            return Err(io_error("create", name.as_str(), error));
         }
     }
 }

@@ -3,14 +3,27 @@
 //! Each way lets exactly one of any number of creators win, on this host and on network file systems that
 //! keep to the rules. Where one is refused, the next is tried.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::PoisonError;
+use std::time::Duration;
 
 use rustix::io::Errno;
+use types::ObjectName;
 
+use super::LocalStorage;
+use super::access::Access;
+use super::files::io_error;
 use super::sys::Calls;
+use super::temporary::TemporaryFile;
+use crate::{Clock, StorageError, SystemClock};
+
+/// A folder that is missing is made so often for one object.
+const FOLDERS_MADE_MAX: u32 = 4;
+/// A folder that is made for a group is its maker's alone for no longer.
+const FOLDER_SHUT: Duration = Duration::from_millis(2);
 
 /// A way to give a file a name that nobody has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +68,7 @@ pub(super) enum Refusal {
 
 pub(super) fn publish(
     calls: &dyn Calls,
+    access: Access,
     way: PublishWay,
     from: &Path,
     to: &Path,
@@ -71,7 +85,7 @@ pub(super) fn publish(
             Err(error) => Err(refusal(error, &[Errno::PERM, Errno::INVAL])),
         },
         PublishWay::Exclusive => {
-            let claim = OpenOptions::new().write(true).create_new(true).open(to);
+            let claim = access.create_file(to);
             drop(claim.map_err(|error| refusal(error, &[]))?);
             match fs::rename(from, to) {
                 Ok(()) => Ok(Temporary::Moved),
@@ -112,5 +126,60 @@ fn same_file(a: &Path, b: &Path) -> bool {
     match (fs::symlink_metadata(a), fs::symlink_metadata(b)) {
         (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
         _ => false,
+    }
+}
+
+impl LocalStorage {
+    /// Gives a temporary file its final name, making folders and trying ways as needed.
+    pub(super) fn publish(
+        &self,
+        temporary: &mut TemporaryFile,
+        to: &Path,
+        name: &ObjectName,
+    ) -> Result<(), StorageError> {
+        let mut way = *self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = way;
+        let mut folders_made = 0;
+        loop {
+            let error = match publish(&*self.calls, self.access, way, &temporary.path, to) {
+                Ok(left) => {
+                    if left == Temporary::Moved {
+                        temporary.moved();
+                    }
+                    if way != first {
+                        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+                    }
+                    return Ok(());
+                }
+                Err(Refusal::Taken) => return Err(StorageError::AlreadyExists { name: name.clone() }),
+                // Again where somebody has dropped it in between.
+                Err(Refusal::NoFolder(_)) if folders_made < FOLDERS_MADE_MAX => {
+                    folders_made += 1;
+                    match to.parent().map(|folder| self.access.create_folders(folder)) {
+                        Some(Err(error)) => error,
+                        _ => continue,
+                    }
+                }
+                // Another of the group has made the folder, and is about to open it.
+                Err(Refusal::Other(error)) if self.is_shut(&error) && folders_made < FOLDERS_MADE_MAX => {
+                    folders_made += 1;
+                    SystemClock.sleep(FOLDER_SHUT);
+                    continue;
+                }
+                Err(Refusal::WrongWay(error)) => match way.next() {
+                    Some(next) => {
+                        way = next;
+                        continue;
+                    }
+                    None => error,
+                },
+                Err(Refusal::NoFolder(error) | Refusal::Other(error)) => error,
+            };
+            return Err(io_error("create", name.as_str(), error));
+        }
+    }
+
+    fn is_shut(&self, error: &io::Error) -> bool {
+        self.access == Access::Group && error.kind() == io::ErrorKind::PermissionDenied
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! May be used from many threads at once. A failed sweep is of no consequence.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::access::Access;
 use super::files::absent;
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Entropy, SystemEntropy};
@@ -28,6 +29,7 @@ const ATTEMPTS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Temporaries {
     parent: PathBuf,
+    access: Access,
     host: Host,
     mine: Mutex<Option<Arc<Folder>>>,
 }
@@ -77,9 +79,10 @@ impl Drop for TemporaryFile {
 }
 
 impl Temporaries {
-    pub(super) fn new(parent: PathBuf, host: Host) -> Self {
+    pub(super) fn new(parent: PathBuf, access: Access, host: Host) -> Self {
         Self {
             parent,
+            access,
             host,
             mine: Mutex::new(None),
         }
@@ -100,11 +103,7 @@ impl Temporaries {
     fn create_in(&self, folder: Arc<Folder>) -> io::Result<TemporaryFile> {
         let number = folder.next.fetch_add(1, Ordering::Relaxed);
         let path = folder.path.join(number.to_string());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
+        let file = self.access.create_file(&path)?;
         Ok(TemporaryFile {
             file,
             path,
@@ -136,18 +135,14 @@ impl Temporaries {
     }
 
     fn make_folder(&self) -> io::Result<Folder> {
-        fs::create_dir_all(&self.parent)?;
+        self.access.create_folders(&self.parent)?;
         let mut random = [0; 8];
         SystemEntropy.fill(&mut random);
         let name = format!("{}-{:016x}", self.host.to_file_name(), u64::from_le_bytes(random));
         let path = self.parent.join(name);
-        fs::create_dir(&path)?;
+        self.access.create_folder(&path)?;
         let alive_path = path.join(ALIVE);
-        let alive = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&alive_path)?;
+        let alive = self.access.create_file(&alive_path)?;
         let alive = match flock(&alive, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 // A sweeper may have been there between the two calls.

@@ -1,5 +1,6 @@
 //! What a local folder does beyond what every storage does; barriers are in `durability`.
 
+mod access;
 mod creating;
 mod direct;
 mod durability;
@@ -178,6 +179,13 @@ fn a_store_without_write_permission_can_be_read() {
     let (folder, storage) = store();
     storage.put(&name("a/b"), &[b"1"]).unwrap();
     let _held = storage.lock(&name("lock")).unwrap();
+    for path in contents(folder.path()).into_keys() {
+        let path = folder.path().join(path);
+        if path.is_file() {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+            fs::set_permissions(path, mode).unwrap();
+        }
+    }
     for path in ["", "a", ".tmp", ".locks"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
         fs::set_permissions(folder.path().join(path), mode).unwrap();
@@ -245,7 +253,7 @@ fn errors_of_the_system_have_their_kinds() {
     assert!(matches!(error(libc::EDQUOT), StorageError::NoSpace { .. }));
     assert!(matches!(error(libc::EACCES), StorageError::Denied { .. }));
     assert!(matches!(error(libc::EPERM), StorageError::Denied { .. }));
-    assert!(matches!(error(libc::EROFS), StorageError::Denied { .. }));
+    assert!(matches!(error(libc::EROFS), StorageError::ReadOnly { .. }));
     assert!(matches!(error(libc::EIO), StorageError::Io { .. }));
 }
 

@@ -208,7 +208,7 @@ pub(super) fn delete_older(env: &Env, revision: Revision) -> Result<Vec<ObjectNa
             Ok(()) => deleted = true,
             Err(StorageError::NotFound { .. }) => {}
             // Credentials that may only append.
-            Err(StorageError::Denied { .. }) => kept.push(meta.name),
+            Err(StorageError::Denied { .. } | StorageError::ReadOnly { .. }) => kept.push(meta.name),
             Err(failed) => return Err(failed.into()),
         }
     }
