@@ -1,26 +1,32 @@
 //! The arguments. Verbs and options are those that hands know from restic.
 
+mod environment;
 mod filter;
 mod idle;
 mod init;
+mod key;
 mod lab;
 mod optimize;
 mod prune;
 mod retention;
 mod series;
+mod typed;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use onefold::{Cap, Capping};
 
-pub(crate) use filter::{ALL, Filter, LATEST, tags};
+pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
+pub(crate) use key::{Key, NewPassword};
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
+pub(crate) use typed::TagList;
+use typed::{name, store_folder, tag_list};
 
 /// Deduplicating backups: what is equal is stored once.
 #[derive(Debug, Parser)]
@@ -43,14 +49,16 @@ impl Cli {
     /// # Errors
     /// What is not understood; that help was asked for.
     pub(crate) fn typed() -> Result<Self, clap::Error> {
-        let mut clap = idle::built(Self::command());
-        let matches = clap.try_get_matches_from_mut(std::env::args_os())?;
+        let mut clap = environment::without_empty(idle::built(Self::command()));
+        let matches = clap
+            .try_get_matches_from_mut(std::env::args_os())
+            .map_err(|error| environment::named(&mut clap, error))?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut clap))?;
         let (clap, matches) = idle::innermost(&mut clap, &matches);
-        if let Some((kind, why)) = cli.command.idle(matches) {
+        if let Some((kind, why)) = cli.idle(matches) {
             return Err(clap.error(kind, why));
         }
-        cli.command.without_environment(matches);
+        environment::give_way(&mut cli, matches);
         Ok(cli)
     }
 }
@@ -60,7 +68,14 @@ impl Cli {
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The store: a local folder
-    #[arg(short, long, global = true, env = "ONEFOLD_REPOSITORY", value_name = "FOLDER")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "ONEFOLD_REPOSITORY",
+        value_name = "FOLDER",
+        value_parser = store_folder()
+    )]
     pub(crate) repo: Option<PathBuf>,
     /// Read the password from the first line of this file
     #[arg(
@@ -187,11 +202,17 @@ pub(crate) struct Backup {
     #[arg(value_name = "PATH", required_unless_present = "stdin")]
     pub(crate) paths: Vec<PathBuf>,
     /// Back up standard input
-    #[arg(long, conflicts_with = "paths")]
+    #[arg(long, conflicts_with_all = ["paths", "stdin_from_command"])]
     pub(crate) stdin: bool,
-    /// The name under which standard input is stored
-    #[arg(long, default_value = "stdin", value_name = "NAME")]
+    /// Run the command that follows `--` and back up what it writes to standard output; when it fails, no backup is made
+    #[arg(long, conflicts_with = "image_kib")]
+    pub(crate) stdin_from_command: bool,
+    /// The name under which standard input, or what a command writes, is stored
+    #[arg(long, default_value = "stdin", value_name = "NAME", value_parser = name)]
     pub(crate) stdin_filename: String,
+    /// Make a backup also where standard input, or what a command writes, is empty
+    #[arg(long)]
+    pub(crate) stdin_allow_empty: bool,
     /// Treat the one path as a disk image: fixed chunks of this many KiB, zeros neither stored nor read
     #[arg(
         long,
@@ -223,10 +244,10 @@ pub(crate) struct Backup {
     #[arg(long)]
     pub(crate) ignore_inode: bool,
     /// A tag for the backup (may be repeated, or separated by commas)
-    #[arg(long, value_name = "TAG", value_delimiter = ',')]
-    pub(crate) tag: Vec<String>,
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
+    pub(crate) tag: Vec<TagList>,
     /// The host name to store (default: this host's)
-    #[arg(short = 'H', long, value_name = "HOST")]
+    #[arg(short = 'H', long, value_name = "HOST", value_parser = name)]
     pub(crate) host: Option<String>,
     /// Whether to compress
     #[arg(long, value_enum, default_value_t = CompressionMode::Auto, env = "ONEFOLD_COMPRESSION")]
@@ -396,6 +417,7 @@ fn memory(text: &str) -> Result<u64, String> {
 
 /// A number of bytes, at least 1.
 fn byte_count(text: &str) -> Result<u64, String> {
+    let text = text.trim();
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'm' | 'M')) => (&text[..at], 20),
@@ -433,8 +455,8 @@ pub(crate) struct Ls {
     pub(crate) id: String,
     /// Only this path and what is below it
     pub(crate) paths: Vec<PathBuf>,
-    /// Print mode, owner, size and time
-    #[arg(short, long)]
+    /// Print mode, owner, size and time, which is local
+    #[arg(short, long, conflicts_with = "json")]
     pub(crate) long: bool,
     #[command(flatten)]
     pub(crate) filter: Filter,
@@ -459,29 +481,4 @@ pub(crate) struct Stats {
 pub(crate) enum Index {
     /// Make the index anew from the containers
     Rebuild,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Key {
-    /// List the passwords' slots
-    List,
-    /// Add a password
-    Add(NewPassword),
-    /// Remove a password's slot
-    Remove {
-        /// The slot's id, as `key list` prints it
-        id: String,
-    },
-    /// Replace the password that was given
-    Passwd(NewPassword),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct NewPassword {
-    /// File with the new password
-    #[arg(long, value_name = "FILE")]
-    pub(crate) new_password_file: Option<PathBuf>,
-    /// Add a slot without a password
-    #[arg(long)]
-    pub(crate) new_insecure_no_password: bool,
 }

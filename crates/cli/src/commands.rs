@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use onefold::{Monitor, OpenOptions, Store};
 
-use crate::args::{Cli, Command, Filter, Global, LATEST, tags};
+use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::exit::Code;
 use crate::output::Output;
 use crate::{interrupt, password};
@@ -117,7 +117,7 @@ fn filter(args: &Filter) -> Result<onefold::Filter> {
     Ok(onefold::Filter {
         hosts: args.host.iter().map(|host| host.as_bytes().to_vec()).collect(),
         paths: absolute(&args.path)?,
-        tags: args.tag.iter().map(|list| tags(list)).collect(),
+        tags: args.tag.iter().map(|list| list.0.clone()).collect(),
     })
 }
 

@@ -1,11 +1,14 @@
 //! Exit codes, and how a failed command says why.
 
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use onefold::ErrorKind;
 use serde::Serialize;
 
+use crate::args::Command;
 use crate::output::Output;
+use crate::screen::{shown, shown_lines};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +60,53 @@ fn told(error: &anyhow::Error) -> String {
     message
 }
 
+/// What was interrupted, and what state that leaves.
+fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
+    const UNCHANGED: &str = "the store is as it was";
+    const PRUNING: &str =
+        "nothing that a backup needs is gone, and the next `onefold prune` finishes what was begun";
+    let is_pruning = error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(onefold::Error::Reclaim(_))));
+    let (what, left) = match command {
+        Command::Backup(_) => (
+            "the backup",
+            "there is none of it yet; what was stored so far is kept, and the next backup of the same host and paths goes on \
+             from there",
+        ),
+        Command::Restore(_) => (
+            "the restore",
+            "what it had restored by then is whole, and the rest is missing; run it again to have all",
+        ),
+        Command::Dump(_) => ("the dump", "its output ends in the middle"),
+        Command::Check(_) => (
+            "the check",
+            "it did not look at everything, and so says nothing of the store, in which it changed nothing",
+        ),
+        Command::Stats(_) => ("the count", UNCHANGED),
+        Command::Forget(forget) if forget.dry_run => ("the dry run", UNCHANGED),
+        Command::Prune(prune) if prune.dry_run => ("the dry run", UNCHANGED),
+        Command::Optimize(optimize) if optimize.dry_run => ("the dry run", UNCHANGED),
+        Command::Forget(_) if !is_pruning => (
+            "forgetting",
+            "some of the backups may be forgotten and the others are not, which `onefold snapshots` shows; run it again for the \
+             rest",
+        ),
+        Command::Forget(_) => ("the prune after forgetting", PRUNING),
+        Command::Prune(_) => ("the prune", PRUNING),
+        Command::Optimize(_) => (
+            "optimize",
+            "each backup is as it was or as it was to be, and the next `onefold optimize` or `onefold prune` finishes what was \
+             begun",
+        ),
+        Command::Analyze(_) => ("the analysis", "nothing was written"),
+        _ => return None,
+    };
+    Some(format!("{what} was interrupted: {left}"))
+}
+
 /// Prints why a command failed and says with which code to end.
-pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
+pub(crate) fn report(output: Output, command: &Command, error: &anyhow::Error) -> Code {
     #[derive(Serialize)]
     struct Line<'a> {
         message_type: &'static str,
@@ -79,7 +127,10 @@ pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
         Some(ErrorKind::Interrupted) => Code::Interrupted,
         _ => Code::Failure,
     };
-    let message = told(error);
+    let message = match code {
+        Code::Interrupted => interrupted(command, error).unwrap_or_else(|| told(error)),
+        _ => told(error),
+    };
     let text = if output.json {
         let line = Line {
             message_type: "exit_error",
@@ -91,11 +142,24 @@ pub(crate) fn report(output: Output, error: &anyhow::Error) -> Code {
         format!("onefold: {message}")
     };
     // There is nowhere left to report to when even this fails.
-    drop(std::io::Write::write_all(
-        &mut std::io::stderr().lock(),
-        format!("{text}\n").as_bytes(),
-    ));
+    drop(output.error_line(&text));
     code
+}
+
+/// Ends with what is to be said of a command line: that it is not understood, or the help that was asked for.
+pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
+    let is_typed = |word: std::ffi::OsString| {
+        let text = word.to_string_lossy();
+        matches!(shown(&text), std::borrow::Cow::Owned(_))
+    };
+    // A word that came from a list of files is shown as any other name of others is, and loses its colours for that.
+    if error.use_stderr() && std::io::stderr().is_terminal() && std::env::args_os().any(is_typed) {
+        let text = shown_lines(&error.render().to_string());
+        drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    } else {
+        drop(error.print());
+    }
+    u8::try_from(error.exit_code()).unwrap_or(2).into()
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ mod exit;
 mod interrupt;
 mod output;
 mod password;
+mod private;
 mod progress;
+mod screen;
 
 use std::process::ExitCode;
 
@@ -17,10 +19,13 @@ use crate::args::Cli;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    let cli = Cli::typed().unwrap_or_else(|error| error.exit());
+    let cli = match Cli::typed() {
+        Ok(cli) => cli,
+        Err(error) => return exit::not_understood(&error),
+    };
     let output = Output::new(&cli.global);
     match commands::run(&cli, output) {
         Ok(code) => code.into(),
-        Err(error) => exit::report(output, &error).into(),
+        Err(error) => exit::report(output, &cli.command, &error).into(),
     }
 }

@@ -1,11 +1,12 @@
 //! Printing: text for people, JSON lines for programs. The only place that writes to standard output.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use onefold::ByteLen;
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::screen::{shown, shown_bytes, shown_json};
 
 /// Where results go, and in which form.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,10 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) verbose: u8,
+    /// Whether standard output is a terminal.
+    pub(crate) on_screen: bool,
+    /// Whether standard error is.
+    pub(crate) errors_on_screen: bool,
 }
 
 impl Output {
@@ -21,6 +26,8 @@ impl Output {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
+            on_screen: io::stdout().is_terminal(),
+            errors_on_screen: io::stderr().is_terminal(),
         }
     }
 
@@ -29,9 +36,11 @@ impl Output {
         if !self.json {
             return Ok(());
         }
-        let mut line = serde_json::to_vec(value).map_err(io::Error::other)?;
-        line.push(b'\n');
-        whole(&mut io::stdout().lock(), &line)
+        let line = serde_json::to_string(value).map_err(io::Error::other)?;
+        if self.on_screen {
+            return print(&mut io::stdout().lock(), shown_json(&line).as_bytes());
+        }
+        print(&mut io::stdout().lock(), line.as_bytes())
     }
 
     /// One line of text; nothing in JSON mode or when quiet.
@@ -47,19 +56,21 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        let mut line = text.as_ref().as_bytes().to_vec();
-        line.push(b'\n');
-        whole(&mut io::stdout().lock(), &line)
+        if self.on_screen {
+            return print(&mut io::stdout().lock(), shown(text.as_ref()).as_bytes());
+        }
+        print(&mut io::stdout().lock(), text.as_ref().as_bytes())
     }
 
-    /// One line of raw bytes: paths as the system has them.
+    /// One line of raw bytes: paths as the system has them, but on a terminal.
     pub(crate) fn raw(&self, bytes: &[u8]) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
-        let mut line = bytes.to_vec();
-        line.push(b'\n');
-        whole(&mut io::stdout().lock(), &line)
+        if self.on_screen {
+            return print(&mut io::stdout().lock(), shown_bytes(bytes).as_bytes());
+        }
+        print(&mut io::stdout().lock(), bytes)
     }
 
     /// Something went wrong that did not end the command.
@@ -69,19 +80,34 @@ impl Output {
             message_type: &'static str,
             message: &'a str,
         }
-        if self.json {
-            let warning = Warning {
-                message_type: "error",
-                message: text.as_ref(),
-            };
-            let line = serde_json::to_string(&warning).map_err(io::Error::other)?;
-            return whole(&mut io::stderr().lock(), format!("{line}\n").as_bytes());
+        if !self.json {
+            return self.error_line(text.as_ref());
         }
-        whole(
-            &mut io::stderr().lock(),
-            format!("{}\n", text.as_ref()).as_bytes(),
-        )
+        let warning = Warning {
+            message_type: "error",
+            message: text.as_ref(),
+        };
+        let line = serde_json::to_string(&warning).map_err(io::Error::other)?;
+        self.error_line(&line)
     }
+
+    /// A line on standard error: text, or JSON where that is spoken.
+    pub(crate) fn error_line(&self, line: &str) -> io::Result<()> {
+        let shown = match (self.errors_on_screen, self.json) {
+            (true, true) => shown_json(line),
+            (true, false) => shown(line),
+            (false, _) => line.into(),
+        };
+        print(&mut io::stderr().lock(), shown.as_bytes())
+    }
+}
+
+/// One line, in one piece: other threads print too.
+fn print(out: &mut impl Write, line: &[u8]) -> io::Result<()> {
+    let mut whole_line = Vec::with_capacity(line.len() + 1);
+    whole_line.extend_from_slice(line);
+    whole_line.push(b'\n');
+    whole(out, &whole_line)
 }
 
 /// Writes all or reports; a reader that has gone away (a closed pipe) is no error of ours.
@@ -158,6 +184,30 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The zone of local times, for the head of a column of them: `Europe/Berlin`, or what it is ahead of UTC.
+pub(crate) fn zone() -> String {
+    let zone = jiff::tz::TimeZone::system();
+    match zone.iana_name() {
+        Some("Etc/Unknown" | "Etc/UTC" | "UTC") => "UTC".to_owned(),
+        Some(name) => name.to_owned(),
+        None => {
+            let offset = jiff::Timestamp::now().to_zoned(zone).strftime("%:z").to_string();
+            format!("UTC{offset}")
+        }
+    }
+}
+
+/// Local time with its zone, as `2026-01-31 13:05:09 CET`.
+pub(crate) fn moment(nanos: i64) -> String {
+    match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(time) => time
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S %Z")
+            .to_string(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
 /// Local time as `2026-01-31 13:05:09`.
 pub(crate) fn local_time(nanos: i64) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
@@ -174,14 +224,6 @@ pub(crate) fn local_clock(nanos: i64) -> String {
     match local_time(nanos).split_once(' ') {
         Some((_, time)) => time.to_owned(),
         None => "-".to_owned(),
-    }
-}
-
-/// Time in UTC as `2026-01-31 13:05`.
-pub(crate) fn utc_minute(nanos: i64) -> String {
-    match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
-        Ok(time) => time.strftime("%Y-%m-%d %H:%M").to_string(),
-        Err(_) => "-".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use onefold::Credential;
 
 use crate::args::{Global, NewPassword};
+use crate::output::Output;
 
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {
@@ -41,6 +42,20 @@ pub(crate) fn from_file(file: &Path) -> Result<Credential> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("reading the password from {}", file.display()))?;
     first_line(&text, &file.display().to_string())
+}
+
+/// Warns of a file with a password of a store that everybody on this machine can read.
+pub(crate) fn tell_of_readers(file: Option<&Path>, output: Output) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(file) = file else { return Ok(()) };
+    let metadata = file.metadata().with_context(|| file.display().to_string())?;
+    if metadata.is_file() && metadata.permissions().mode() & 0o004 != 0 {
+        output.warn(format!(
+            "warning: everybody on this machine can read the password in {0}; `chmod 600 {0}` ends that",
+            file.display()
+        ))?;
+    }
+    Ok(())
 }
 
 fn configured(global: &Global) -> Result<Option<Credential>> {

@@ -117,13 +117,12 @@ impl Error {
                 | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
-            Self::Storage(env::StorageError::NotFound { .. }) => ErrorKind::NoStore,
-            // Of the folder itself: an object that is missing has a name of its own.
-            Self::Storage(env::StorageError::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                ErrorKind::NoStore
-            }
+            // Of the folder itself, which is opened: an object that is missing has a name of its own.
+            Self::Storage(env::StorageError::Io {
+                action: "open",
+                source,
+                ..
+            }) if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NoStore,
             Self::Ingest(IngestError::Interrupted)
             | Self::Restore(RestoreError::Interrupted)
             | Self::Reclaim(reclaim::ReclaimError::Interrupted) => ErrorKind::Interrupted,
@@ -180,5 +179,30 @@ fn of_container(error: &ContainerError) -> Option<&StorageError> {
     match error {
         ContainerError::Storage(error) => Some(error),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_missing_is_no_missing_store() -> std::result::Result<(), types::NameError> {
+        for name in ["data/1/2.0", "backups/ab/1.0", "config/0.0"] {
+            let name = types::ObjectName::new(name)?;
+            let error = Error::from(StorageError::NotFound { name: name.clone() });
+            assert_eq!(error.kind(), ErrorKind::Other);
+            assert!(error.to_string().contains(name.as_str()), "{error}");
+        }
+        let gone = |action, name: &str| {
+            Error::from(StorageError::Io {
+                action,
+                name: name.to_owned(),
+                source: std::io::ErrorKind::NotFound.into(),
+            })
+        };
+        assert_eq!(gone("open", "/backup").kind(), ErrorKind::NoStore);
+        assert_eq!(gone("create", "data/1/2.0").kind(), ErrorKind::Other);
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use format::names;
-use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason};
+use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason, Times};
 use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
 use types::{SeriesId, SessionId, UnixNanos};
 
@@ -29,6 +29,8 @@ pub enum ForgetWhat {
         group_by: GroupBy,
         /// Which backups are considered.
         filter: Filter,
+        /// Which times it goes by.
+        times: Times,
     },
 }
 
@@ -103,6 +105,7 @@ impl Store {
                 policy,
                 group_by,
                 filter,
+                times,
             } => {
                 if policy.rules.is_empty() && policy.may_remove_all && *filter == Filter::default() {
                     return Err(Error::Setting(
@@ -111,7 +114,7 @@ impl Store {
                 }
                 let candidates = chosen(&list, filter);
                 let now = self.now_for_holds(&candidates, request.is_dry_run)?;
-                report.groups = retention::decide(candidates, policy, *group_by, now)?;
+                report.groups = retention::decide_by(candidates, policy, *group_by, now, *times)?;
                 report.damaged.clone_from(&list.damaged);
                 condemned(&list, &report.groups)
             }

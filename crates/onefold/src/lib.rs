@@ -30,7 +30,7 @@ pub use backup::{BackupOptions, BackupReport, TreeOptions};
 pub use check::{CheckReport, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;
-pub use env::Env;
+pub use env::{Access, Env};
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::listing::{EntryKind, ListingEntry};
@@ -50,7 +50,7 @@ pub use optimize::{
 };
 pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
-    Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan,
+    Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan, Times,
 };
 pub use reclaim::{Waiting, WaitingRole};
 pub use restore::{RestoreReport, RestoreRequest};
@@ -62,4 +62,4 @@ pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
 pub use tree::order::is_within;
 pub use tree::{Doubt, ExcludeBuilder, Excludes, Overwrite, PatternDoubt, TreeError, TypedPath, Walk};
-pub use types::{ByteLen, ContainerId, SeriesId, SessionId, StoreId, UnixNanos};
+pub use types::{ByteLen, ContainerId, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words};

@@ -13,7 +13,7 @@ use env::{Clock, ManualClock, MemoryStorage, SeededEntropy, Storage};
 use format::names;
 use onefold::{
     Credential, Env, Error, ErrorKind, Filter, ForgetReport, ForgetRequest, ForgetWhat, GroupBy, HoldEnd,
-    Limit, Monitor, OpenOptions, Period, Policy, Rule, SessionId, Store, TagChange, UnixNanos, Which,
+    Limit, Monitor, OpenOptions, Period, Policy, Rule, SessionId, Store, TagChange, Times, UnixNanos, Which,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -105,6 +105,7 @@ fn by(rules: &[Rule]) -> ForgetWhat {
         },
         group_by: GroupBy::SERIES,
         filter: Filter::default(),
+        times: Times::default(),
     }
 }
 
@@ -250,6 +251,7 @@ fn without_a_rule_and_of_the_whole_store_nothing_is_forgotten() {
             hosts: host.into_iter().map(Vec::from).collect(),
             ..Filter::default()
         },
+        times: Times::default(),
     };
     let error = bed.try_forget(everything(None), false).unwrap_err();
     assert!(error.to_string().contains("--host"), "{error}");
@@ -331,4 +333,82 @@ fn who_is_asked_to_stop_forgets_no_more() {
     let error = bed.store.forget(&request, &monitor).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert_eq!(bed.there(), ids);
+}
+
+/// A store of ten daily backups, of which the sources' clock is as many seconds wrong, and a copy of it without times.
+fn copied(wrong_by_seconds: i64) -> (Store, Store, Vec<SessionId>) {
+    let (clock, time) = (ManualClock::default(), HandClock::new());
+    let storage = Arc::new(MemoryStorage::with_clock(Arc::new(clock.clone())));
+    let env = Env {
+        clock: Arc::new(time.clone()),
+        ..process(&storage, 1)
+    };
+    time.move_wall(wrong_by_seconds);
+    let store = Store::init(&env, &Credential::None, &tiny(), None).unwrap();
+    let one_a_day = |_| {
+        clock.advance(DAY);
+        time.move_wall(24 * 3600);
+        back_up_bytes(&store, "/one", &noise(1, 20 << 10), &How::plain())
+            .unwrap()
+            .id
+    };
+    let ids = (0..10).map(one_a_day).collect();
+    let copy = Arc::new(MemoryStorage::with_clock(Arc::new(clock.clone())));
+    for meta in storage.list("").unwrap() {
+        clock.advance(Duration::from_millis(3));
+        copy.put(&meta.name, &[&storage.get(&meta.name).unwrap()])
+            .unwrap();
+    }
+    let copy = Store::open(&process(&copy, 2), &Credential::None, &OpenOptions::default()).unwrap();
+    (store, copy, ids)
+}
+
+#[test]
+fn a_store_that_was_copied_without_its_times_forgets_nothing_unsaid() {
+    for wrong_by_seconds in [0, -50_000_000, 50_000_000] {
+        let (store, copy, ids) = copied(wrong_by_seconds);
+        let forget = |store: &Store, times: Times, is_dry_run| {
+            let what = match by(&[keep(Period::Day, 7)]) {
+                ForgetWhat::ByPolicy {
+                    policy,
+                    group_by,
+                    filter,
+                    ..
+                } => ForgetWhat::ByPolicy {
+                    policy,
+                    group_by,
+                    filter,
+                    times,
+                },
+                named @ ForgetWhat::Named(_) => named,
+            };
+            let request = ForgetRequest {
+                what,
+                is_dry_run,
+                even_unread: false,
+            };
+            store.forget(&request, &Monitor::default())
+        };
+        let error = forget(&copy, Times::Agreeing, false).unwrap_err().to_string();
+        assert!(
+            error.contains("10 backups were committed") && error.contains("--times"),
+            "{error}"
+        );
+        assert_eq!(
+            copy.snapshots().unwrap().snapshots.len(),
+            10,
+            "nothing is forgotten"
+        );
+        // Whoever reads the clock of the storage's copy keeps two.
+        let by_commit = forget(&copy, Times::Commit, true).unwrap();
+        assert_eq!(by_commit.forgotten, ids[1..9]);
+        let original = forget(&store, Times::Agreeing, false).unwrap();
+        assert_eq!(
+            original.forgotten,
+            ids[..3],
+            "a wrong clock of a source is nothing to the original"
+        );
+        let by_own = forget(&copy, Times::Backup, false).unwrap();
+        assert_eq!(by_own.forgotten, ids[..3]);
+    }
 }

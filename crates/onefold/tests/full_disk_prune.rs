@@ -305,6 +305,7 @@ fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
         },
         group_by: GroupBy::SERIES,
         filter: Filter::default(),
+        times: onefold::Times::default(),
     };
     let request = ForgetRequest {
         what,

@@ -205,6 +205,7 @@ fn assert_fills_no_rule(store: &Store) {
             },
             group_by: GroupBy::SERIES,
             filter: Filter::default(),
+            times: onefold::Times::default(),
         },
         is_dry_run: false,
         even_unread: false,

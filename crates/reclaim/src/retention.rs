@@ -5,23 +5,33 @@
 //! backup to the oldest, and a backup that no rule, hold or doubt keeps may go. Periods (hours, days, ISO weeks,
 //! months, years) begin and end in UTC, so that every host that asks gets the same answer.
 //!
+//! Where the storage's times contradict what backups say of themselves, and backups would go for it, nothing is decided
+//! unless somebody says which times count ([`Times`], `squeezed`).
+//!
 //! What must hold: nothing is decided without a rule, and no group loses its last backup unless
 //! [`Policy::may_remove_all`] says so; a held backup stays, and one whose newest revision cannot be read.
 
+mod error;
 mod group;
 mod policy;
 mod reason;
 mod span;
+mod squeezed;
 mod times;
 
 #[cfg(test)]
+mod squeezed_tests;
+#[cfg(test)]
 mod tests;
+
+use std::collections::BTreeSet;
 
 use session::{ManifestEntry, ManifestList};
 use types::{SeriesId, SessionId, UnixNanos};
 
-use format::manifest::SeriesName;
+use format::manifest::{Backup, SeriesName};
 
+pub use error::RetentionError;
 pub use group::{GroupBy, GroupKey};
 pub use policy::{Limit, Period, Policy, Rule};
 pub use reason::Reason;
@@ -40,6 +50,10 @@ pub struct Candidate {
     pub name: SeriesName,
     /// When it was committed, by the storage's clock, never before an earlier backup of its series.
     pub committed_at: UnixNanos,
+    /// When it ended, by the source's clock, never before an earlier backup of its series.
+    pub own_at: UnixNanos,
+    /// Whether the storage's clock stood still, as good as, while the source's went on (`squeezed`).
+    pub is_squeezed: bool,
     /// Its tags, sorted.
     pub tags: Vec<String>,
     /// Until when it is held, by the storage's clock.
@@ -58,6 +72,8 @@ impl Candidate {
             series: entry.series(),
             name: backup.series.clone(),
             committed_at: entry.committed_at,
+            own_at: own_end(backup),
+            is_squeezed: false,
             tags: backup.tags.clone(),
             hold_until: backup.hold_until,
             newer_unreadable: entry.newer_unreadable,
@@ -76,6 +92,24 @@ impl Candidate {
     }
 }
 
+/// By the source's clock.
+fn own_end(backup: &Backup) -> UnixNanos {
+    let elapsed = i64::try_from(backup.elapsed_nanos).unwrap_or(i64::MAX);
+    UnixNanos::new(backup.source_time.get().saturating_add(elapsed))
+}
+
+/// Which times rules go by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Times {
+    /// The storage's; where backups would go that stay by their own, and the two contradict each other, it is an error.
+    #[default]
+    Agreeing,
+    /// The storage's, whatever backups say of themselves.
+    Commit,
+    /// The backups' own, whatever the storage says.
+    Backup,
+}
+
 /// The backups of a listing that are not forgotten, by session number, with their times straightened. To be
 /// filtered afterwards: a filter must not change what is made of a clock that jumped.
 #[must_use]
@@ -83,13 +117,24 @@ pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
     let mut candidates: Vec<_> = list.backups().filter_map(Candidate::of).collect();
     candidates.sort_by_key(|candidate| (candidate.series, candidate.session));
     for series in candidates.chunk_by_mut(|a, b| a.series == b.series) {
-        let told: Vec<_> = series.iter().map(|candidate| candidate.committed_at).collect();
-        for (candidate, time) in series.iter_mut().zip(times::straightened(&told)) {
-            candidate.committed_at = time;
-        }
+        reconcile(series);
     }
     candidates.sort_by_key(|candidate| candidate.session);
     candidates
+}
+
+/// Makes the times of a series, which come in the order of sessions, agree with that order, and marks where the two
+/// clocks contradict each other.
+fn reconcile(series: &mut [Candidate]) {
+    let told: Vec<_> = series.iter().map(|candidate| candidate.committed_at).collect();
+    for (candidate, time) in series.iter_mut().zip(times::straightened(&told)) {
+        candidate.committed_at = time;
+    }
+    let own: Vec<_> = series.iter().map(|candidate| candidate.own_at).collect();
+    squeezed::mark(series, &own);
+    for (candidate, time) in series.iter_mut().zip(times::straightened(&own)) {
+        candidate.own_at = time;
+    }
 }
 
 /// What becomes of a backup.
@@ -118,35 +163,59 @@ pub struct Group {
     pub decisions: Vec<Decision>,
 }
 
-/// A policy that decides nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RetentionError {
-    /// There is no rule, and everything would go.
-    #[error(
-        "no rule says which backups to keep, so none is forgotten; give at least one, such as --keep-last 5 or \
-         --keep-within 30d"
-    )]
-    NoRule,
-    /// A group would lose all it has.
-    #[error(
-        "the rules {} of {group}, so nothing is forgotten anywhere; change them, \
-         choose other backups, or say --unsafe-allow-remove-all",
-        none_of(*backups)
-    )]
-    KeepsNothing {
-        /// The group.
-        group: GroupKey,
-        /// How many backups it has.
-        backups: usize,
-    },
-}
-
-fn none_of(backups: usize) -> String {
-    match backups {
-        1 => "do not keep the one backup".to_owned(),
-        n => format!("keep none of the {n} backups"),
+/// As [`decide`], by these times.
+///
+/// # Errors
+/// As [`decide`]; `Contradiction`.
+pub fn decide_by(
+    candidates: Vec<Candidate>,
+    policy: &Policy,
+    group_by: GroupBy,
+    now: UnixNanos,
+    times: Times,
+) -> Result<Vec<Group>, RetentionError> {
+    let by_own = || {
+        let mut candidates = candidates.clone();
+        for one in &mut candidates {
+            one.committed_at = one.own_at;
+        }
+        decide(candidates, policy, group_by, now)
+    };
+    if times == Times::Backup {
+        return by_own();
     }
+    let groups = decide(candidates.clone(), policy, group_by, now)?;
+    let goes = |decision: &&Decision| decision.backup.is_squeezed && !decision.is_kept();
+    let may_contradict = groups
+        .iter()
+        .any(|group| group.decisions.iter().any(|one| goes(&one)));
+    if times == Times::Commit || !may_contradict {
+        return Ok(groups);
+    }
+    // By their own times a group would lose all: then they say nothing for keeping one.
+    let Ok(own) = by_own() else { return Ok(groups) };
+    for (group, own) in groups.iter().zip(own) {
+        let kept: BTreeSet<_> = own
+            .decisions
+            .iter()
+            .filter(|one| one.is_kept())
+            .map(|one| one.backup.session)
+            .collect();
+        let lost = group.decisions.iter().filter(goes);
+        let lost = lost.filter(|one| kept.contains(&one.backup.session)).count();
+        if lost > 0 {
+            let all = group.decisions.iter().map(|decision| &decision.backup);
+            let squeezed: Vec<_> = all.filter(|backup| backup.is_squeezed).collect();
+            return Err(RetentionError::Contradiction {
+                group: group.key.clone(),
+                squeezed: squeezed.len(),
+                committed: squeezed::span(squeezed.iter().map(|one| one.committed_at)),
+                own: squeezed::span(squeezed.iter().map(|one| one.own_at)),
+                lost,
+            });
+        }
+    }
+    Ok(groups)
 }
 
 /// Decides for each candidate; groups come in the order of their keys. `now` is a time that the storage has told

@@ -70,7 +70,7 @@ pub enum RestoreError {
         source: std::io::Error,
     },
     /// Someone asked to stop.
-    #[error("interrupted; what was restored so far is complete up to the file being written")]
+    #[error("interrupted before its end")]
     Interrupted,
     /// A broken promise within the program.
     #[error("internal error, please report it: {0}")]

@@ -9,6 +9,7 @@ mod ids;
 mod location;
 mod name;
 mod units;
+mod words;
 
 pub use fingerprint::Fingerprint;
 pub use ids::{
@@ -18,6 +19,7 @@ pub use ids::{
 pub use location::{ChunkLocation, SlotRange};
 pub use name::{NameError, OBJECT_NAME_BYTES_MAX, ObjectName};
 pub use units::{ByteLen, ByteRange, UnixNanos};
+pub use words::{shell_word, shell_words};
 
 /// A number that does not fit the id or unit it was meant for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use onefold::{Cap, Capping};
 
 use super::lab::{INDEX_MIB, INDEX_MIB_MAX, Lab};
 use super::series::{LayoutMode, Series};
-use super::{ALL, Command, LATEST};
+use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST};
 
 /// Options of every command that say which store, how to open it, and how to look things up in it.
 const OF_STORES: [&str; 7] = [
@@ -56,13 +56,76 @@ pub(super) fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a
     (clap, matches)
 }
 
-fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+pub(super) fn is_typed(matches: &ArgMatches, id: &str) -> bool {
     matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-impl Command {
+impl Global {
+    /// The options that say how a store is opened, of which one counts.
+    pub(super) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
+}
+
+impl Cli {
     /// An option that could have no effect, and why; `matches` is what was typed for the innermost command.
     pub(super) fn idle(&self, matches: &ArgMatches) -> Option<Idle> {
+        self.command
+            .idle(matches)
+            .or_else(|| two_passwords(matches))
+            .or_else(|| self.command.idle_in_store(matches))
+    }
+}
+
+/// Two of these were typed, of which one would count.
+fn two_passwords(matches: &ArgMatches) -> Option<Idle> {
+    let mut typed = Global::PASSWORDS.iter().filter(|id| is_typed(matches, id));
+    let (one, another) = (typed.next()?, typed.next()?);
+    let why = format!(
+        "{} and {} both say how the store is opened: leave one of them out",
+        option(one),
+        option(another)
+    );
+    Some((ErrorKind::ArgumentConflict, why))
+}
+
+impl Command {
+    /// An option of every command was typed that this one has no use for.
+    fn idle_in_store(&self, matches: &ArgMatches) -> Option<Idle> {
+        let has_index = matches!(
+            self,
+            Self::Backup(_)
+                | Self::Forget(_)
+                | Self::Prune(_)
+                | Self::Stats(_)
+                | Self::Optimize(_)
+                | Self::Index(_)
+                | Self::Lab(_)
+        );
+        let reads_backups = matches!(
+            self,
+            Self::Restore(_) | Self::Dump(_) | Self::Ls(_) | Self::Check(_) | Self::Stats(_)
+        );
+        let idle = |ids: &[&str], why: &str| {
+            let id = ids.iter().find(|id| is_typed(matches, id))?;
+            Some((ErrorKind::ArgumentConflict, format!("{} {why}", option(id))))
+        };
+        let of_index = || {
+            idle(
+                &["index_mib", "index_memory_mib"],
+                "concerns the index, which this command does not use",
+            )
+        };
+        let of_pins = || {
+            idle(
+                &["no_pin"],
+                "concerns backups that are read, and this command reads none",
+            )
+        };
+        let found = (!has_index).then(of_index).flatten();
+        found.or_else(|| (!reads_backups).then(of_pins).flatten())
+    }
+
+    /// An option of the command's own that could have no effect, and why.
+    fn idle(&self, matches: &ArgMatches) -> Option<Idle> {
         match self {
             Self::Forget(forget) if forget.has_idle_limits() => {
                 let why = "--max-unused and --max-repack say how space is reclaimed, and nothing is reclaimed here: add \
@@ -75,7 +138,15 @@ impl Command {
             }
             Self::Backup(backup) => {
                 let cap = backup.cap.unwrap_or(Capping::default().cap);
-                idle_cap(cap, matches, &["cap_remember"])
+                idle_cap(cap, matches, &["cap_remember"]).or_else(|| idle_backup(backup, matches))
+            }
+            Self::Init(init) if init.domain_of.is_none() && is_typed(matches, "from_password_file") => {
+                let why = "--from-password-file is of the store that --domain-of names, and none is named";
+                Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
+            }
+            Self::Ls(ls) if ls.long && is_typed(matches, "json") => {
+                let why = "--json prints all that --long does, whether that is given or not";
+                Some((ErrorKind::ArgumentConflict, why.to_owned()))
             }
             Self::Init(init)
                 if init.series.is_of_hybrid() && init.series.layout != Some(LayoutMode::Hybrid) =>
@@ -151,6 +222,46 @@ impl Command {
                    that one, whatever they say";
         is_idle.then(|| (ErrorKind::ArgumentConflict, why.to_owned()))
     }
+}
+
+/// Options that files and folders have use for.
+const OF_TREES: [&str; 7] = [
+    "exclude",
+    "exclude_file",
+    "exclude_caches",
+    "one_file_system",
+    "force",
+    "ignore_ctime",
+    "ignore_inode",
+];
+
+fn idle_backup(backup: &Backup, matches: &ArgMatches) -> Option<Idle> {
+    let typed = |ids: &[&'static str]| ids.iter().find(|id| is_typed(matches, id)).map(|id| option(id));
+    let conflict = |why: String| Some((ErrorKind::ArgumentConflict, why));
+    let is_stream = backup.stdin || backup.stdin_from_command;
+    if let Some(idle) = typed(&OF_TREES).filter(|_| is_stream || backup.image_kib.is_some()) {
+        let what = if is_stream { "a stream" } else { "an image" };
+        return conflict(format!(
+            "{idle} concerns files and folders, and {what} is backed up here, which is read whole"
+        ));
+    }
+    if let Some(idle) = typed(&["stdin_filename", "stdin_allow_empty"]).filter(|_| !is_stream) {
+        return conflict(format!(
+            "{idle} concerns what --stdin or --stdin-from-command backs up, and neither is given"
+        ));
+    }
+    if let Some(idle) = typed(&["ignore_ctime", "ignore_inode"]).filter(|_| backup.force) {
+        return conflict(format!(
+            "{idle} says which files look unchanged, and --force reads all"
+        ));
+    }
+    if let Some(idle) = typed(&["compression_level"]).filter(|_| backup.compression == CompressionMode::Off) {
+        return conflict(format!("{idle} says how to compress, and --compression is `off`"));
+    }
+    if backup.image_kib.is_some() && backup.paths.len() > 1 {
+        return conflict("--image-kib takes one path: the image".to_owned());
+    }
+    None
 }
 
 /// One of these was typed, and there is no cap.

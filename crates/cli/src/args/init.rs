@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Change;
+use super::typed::store_folder;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Share the fingerprint domain of this store, so that copies between the two move references
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = store_folder())]
     pub(crate) domain_of: Option<PathBuf>,
     /// File with the password of the store named by --domain-of (default: the same password)
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "ONEFOLD_FROM_PASSWORD_FILE",
-        requires = "domain_of"
-    )]
+    #[arg(long, value_name = "FILE", env = "ONEFOLD_FROM_PASSWORD_FILE")]
     pub(crate) from_password_file: Option<PathBuf>,
+    /// Let the group of the store's folder read and write the store; without it what is stored is its owner's alone,
+    /// whatever the umask is
+    #[arg(long)]
+    pub(crate) group_access: bool,
     /// Average chunk length in KiB, a power of two from 1 to 128
     #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) chunk_kib: u32,

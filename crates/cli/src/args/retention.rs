@@ -3,33 +3,37 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::Args;
-use onefold::{GroupBy, Limit, Period, Policy, Rule, TimeSpan, UnixNanos};
+use clap::{Args, ValueEnum};
+use onefold::{GroupBy, Limit, Period, Policy, Rule, TimeSpan, Times, UnixNanos};
 
-use super::filter::whole_list;
-use super::{Filter, PruneLimits, tags};
+use super::typed::{TagList, name, path, tag_list};
+use super::{Filter, PruneLimits};
 
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// Forget these backups: ids, or `latest`
-    #[arg(value_name = "ID", conflicts_with_all = ["Keep", "group_by", "unsafe_allow_remove_all"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["Keep", "group_by", "unsafe_allow_remove_all", "times"])]
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) keep: Keep,
     /// Only consider backups of this host (may be repeated: of any of them)
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = name)]
     host: Vec<String>,
     /// Only consider backups of this path (may be repeated: of all of them)
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     path: Vec<PathBuf>,
     /// Only consider backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated:
     /// with any of them)
-    #[arg(long, value_name = "TAG[,TAG]", value_parser = whole_list)]
-    tag: Vec<String>,
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
+    tag: Vec<TagList>,
     /// Ask the rules of each group of backups by itself: of the same `host`, `paths` and `tags`, or any of these;
     /// empty: of all backups together
     #[arg(short, long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
     pub(crate) group_by: GroupBy,
+    /// Which times rules go by [default: when the storage says that backups were committed, unless that contradicts what
+    /// backups say of themselves]
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    times: Option<TimesOf>,
     /// Let a group lose all its backups
     #[arg(long)]
     unsafe_allow_remove_all: bool,
@@ -61,6 +65,14 @@ impl Forget {
         self.limits.are_given() && !self.prune && !self.dry_run
     }
 
+    pub(crate) fn times(&self) -> Times {
+        match self.times {
+            None => Times::Agreeing,
+            Some(TimesOf::Commit) => Times::Commit,
+            Some(TimesOf::Backup) => Times::Backup,
+        }
+    }
+
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             rules: self.keep.rules(),
@@ -69,9 +81,20 @@ impl Forget {
     }
 }
 
+/// Whose clock told the time of a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TimesOf {
+    /// The storage's, when it was committed
+    Commit,
+    /// The backup's own: its source's, when it ended
+    Backup,
+}
+
 /// The rules.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Rules (N: a number, or `unlimited`; DURATION: as 2y5m7d3h)")]
+#[command(
+    next_help_heading = "Rules (N: a number, or `unlimited`; DURATION: as 2y5m7d3h; hours, days, weeks begin in UTC)"
+)]
 #[group(id = "Keep", multiple = true)]
 pub(crate) struct Keep {
     /// Keep the last N backups
@@ -111,8 +134,8 @@ pub(crate) struct Keep {
     #[arg(long, value_name = "DURATION")]
     keep_within_yearly: Option<TimeSpan>,
     /// Keep backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated)
-    #[arg(long, value_name = "TAG[,TAG]")]
-    keep_tag: Vec<String>,
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
+    keep_tag: Vec<TagList>,
 }
 
 impl Keep {
@@ -140,7 +163,7 @@ impl Keep {
         let within = within
             .into_iter()
             .filter_map(|(period, span)| Some(Rule::Within { period, span: span? }));
-        let tagged = self.keep_tag.iter().map(|list| Rule::Tagged(tags(list)));
+        let tagged = self.keep_tag.iter().map(|list| Rule::Tagged(list.0.clone()));
         newest.chain(within).chain(tagged).collect()
     }
 }
@@ -165,7 +188,7 @@ fn group_by(text: &str) -> Result<GroupBy, String> {
         paths: false,
         tags: false,
     };
-    for word in text.split(',').filter(|word| !word.is_empty()) {
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         match word {
             "host" => by.host = true,
             "path" | "paths" => by.paths = true,
@@ -189,24 +212,24 @@ pub(crate) struct Tag {
     /// Add this tag (may be repeated, or separated by commas)
     #[arg(
         long,
-        value_name = "TAG",
-        value_delimiter = ',',
+        value_name = "TAG[,TAG]",
+        value_parser = tag_list,
         group = "change",
         conflicts_with = "set"
     )]
-    pub(crate) add: Vec<String>,
+    pub(crate) add: Vec<TagList>,
     /// Remove this tag
     #[arg(
         long,
-        value_name = "TAG",
-        value_delimiter = ',',
+        value_name = "TAG[,TAG]",
+        value_parser = tag_list,
         group = "change",
         conflicts_with = "set"
     )]
-    pub(crate) remove: Vec<String>,
+    pub(crate) remove: Vec<TagList>,
     /// Replace all tags by these; empty: by none
-    #[arg(long, value_name = "TAG", value_delimiter = ',', group = "change")]
-    pub(crate) set: Option<Vec<String>>,
+    #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list, group = "change")]
+    pub(crate) set: Option<Vec<TagList>>,
     #[command(flatten)]
     pub(crate) filter: Filter,
 }

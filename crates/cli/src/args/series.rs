@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use onefold::{ArchivalWindow, Layout, SettingsChange};
 
 use super::byte_count;
+use super::typed::{name, path};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Series {
@@ -37,13 +38,13 @@ pub(crate) struct Named {
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// The series that `backup` of this path makes (may be repeated: of all of them)
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) path: Vec<PathBuf>,
     /// The series that `backup --stdin` makes under this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) stdin_filename: Option<String>,
     /// The host of that series (default: this one)
-    #[arg(short = 'H', long, value_name = "HOST", requires = "source")]
+    #[arg(short = 'H', long, value_name = "HOST", value_parser = name, requires = "source")]
     pub(crate) host: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! `onefold analyze`
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::Analyze;
 use crate::exit::Code;
 use crate::output::{Output, bytes, count};
+use crate::private;
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ struct AnalyzedLine<'a> {
 
 pub(super) fn run(args: &Analyze, output: Output) -> Result<Code> {
     let place = || args.output.display().to_string();
-    let mut file = File::create_new(&args.output).with_context(place)?;
+    let mut file = private::create_new(&args.output).with_context(place)?;
     let metadata = file.metadata().with_context(place)?;
     let written = Some((metadata.dev(), metadata.ino()));
     let (cancelled, done) = (super::cancel_flag()?, AtomicU64::new(0));

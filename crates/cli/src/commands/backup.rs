@@ -1,5 +1,7 @@
 //! `onefold backup`
 
+mod stream;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Once;
@@ -8,12 +10,12 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, bail};
 use onefold::{
     BackupOptions, BackupReport, Compression, Eviction, Excludes, ImageSource, IngestOptions, LookupMemory,
-    Monitor, ReaderSource, Store, TreeError, TreeOptions,
+    Monitor, Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
 use super::{optimize, pipeline, typed};
-use crate::args::{Backup, CompressionMode, EvictionMode, Global};
+use crate::args::{Backup, CompressionMode, EvictionMode, Global, TagList};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, rate};
 use crate::progress::{self, Status};
@@ -70,7 +72,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let options = BackupOptions {
         host: super::host(args.host.as_deref())?,
         user: std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec(),
-        tags: args.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
+        tags: TagList::all(&args.tag),
         ingest: IngestOptions {
             compression,
             capping: args.capping(),
@@ -86,7 +88,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         },
     };
     let monitor = Monitor::new(super::cancel_flag()?);
-    let tree = if args.stdin || args.image_kib.is_some() {
+    let is_stream = args.stdin || args.stdin_from_command;
+    let tree = if is_stream || args.image_kib.is_some() {
         None
     } else {
         Some(tree_options(global, args, output)?)
@@ -113,11 +116,11 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     };
     let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
         let Some(tree) = &tree else {
-            if let Some(kib) = args.image_kib.filter(|_| !args.stdin) {
+            if let Some(kib) = args.image_kib.filter(|_| !is_stream) {
                 return image(&store, args, kib, &options, &monitor);
             }
-            let mut source = ReaderSource(std::io::stdin());
             let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
+            let mut source = stream::Stream::open(args)?;
             return Ok(store.backup_stream(&options, &name, None, &mut source, &monitor)?);
         };
         Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)

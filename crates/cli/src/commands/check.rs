@@ -1,7 +1,7 @@
 //! `onefold check`
 
 use anyhow::{Context, Result, bail};
-use onefold::{Monitor, ReadData};
+use onefold::{CheckReport, Monitor, ReadData};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
@@ -121,15 +121,54 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
         num_errors: report.findings.len(),
         broken_backups: report.damaged_backups.iter().map(|backup| backup.get()).collect(),
     })?;
+    say_in_words(&report, read_data, output)?;
+    Ok(if report.is_sound() {
+        Code::Success
+    } else {
+        Code::Failure
+    })
+}
+
+/// What it comes to.
+fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Result<()> {
+    let looked_at = match read_data {
+        ReadData::None => {
+            "all that backups refer to is there; the bytes of their files were not read, which --read-data does".to_owned()
+        }
+        ReadData::Share(share) if share < 1.0 => format!(
+            "all that backups refer to is there, and {:.3} % of the containers were read and are as they were stored",
+            share * 100.0
+        ),
+        ReadData::Share(_) => "every stored byte was read, and is as it was stored".to_owned(),
+    };
     if report.is_sound() {
-        output.line("no damage found")?;
-        return Ok(Code::Success);
+        return Ok(output.line(format!("no damage found: {looked_at}"))?);
     }
-    output.line(
-        "Damage was found. Files that are still on their source heal by the next backup of them; restore \
-         what is named above from another copy otherwise.",
-    )?;
-    Ok(Code::Failure)
+    let covered = report
+        .findings
+        .iter()
+        .filter(|finding| finding.is_covered)
+        .count();
+    let broken = report.damaged_backups.len() as u64;
+    let unread = report.unread_backups.len() as u64;
+    let mut words = format!(
+        "Damage was found: {} (of {covered} a second copy is good); {} of {} cannot be restored whole",
+        count(report.findings.len() as u64, "finding", "findings"),
+        if broken == 0 {
+            "none".to_owned()
+        } else {
+            broken.to_string()
+        },
+        count(report.backups, "backup", "backups"),
+    );
+    if unread > 0 {
+        words = format!("{words}, and {unread} could not be read now");
+    }
+    output.line(format!(
+        "{words}. Files that are still on their source heal by the next backup of them; restore what is named above from \
+         another copy otherwise."
+    ))?;
+    Ok(())
 }
 
 fn share(text: &str) -> Result<f64> {

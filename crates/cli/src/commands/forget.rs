@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use onefold::{
-    Candidate, Decision, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor, SessionId, UnixNanos,
+    Candidate, Decision, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor, Reason, SessionId, Times,
+    UnixNanos, shell_word,
 };
 use serde::Serialize;
 
 use super::prune;
 use crate::args::{Forget, Global};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, lossy, utc_minute, utc_time};
+use crate::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
 
 /// Why a backup goes that rules were asked about.
 const NO_RULE: &str = "no rule keeps it";
@@ -43,6 +44,9 @@ struct Decided {
     #[serde(flatten)]
     backup: Option<Backup>,
     reasons: Vec<String>,
+    /// As people are told.
+    #[serde(skip)]
+    shown: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_alone: Option<u64>,
 }
@@ -75,6 +79,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
             policy: args.policy(),
             group_by: args.group_by,
             filter: super::filter(&args.filter())?,
+            times: args.times(),
         }
     } else {
         ForgetWhat::Named(super::named(&store, &args.ids, &args.filter())?)
@@ -95,7 +100,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     let known = preview.as_ref().and_then(|preview| preview.as_ref().ok());
     let alone = known.map(|preview| &preview.alone);
     for group in &report.groups {
-        print_group(group, alone, output)?;
+        print_group(group, alone, args.times(), output)?;
     }
     if !args.ids.is_empty() {
         print_named(&report, alone, output)?;
@@ -120,12 +125,17 @@ type Alone<'a> = Option<&'a BTreeMap<SessionId, u64>>;
 impl Decided {
     fn of(decision: &Decision, alone: Alone<'_>) -> Self {
         let reasons = decision.reasons.iter().map(ToString::to_string).collect();
+        let shown = |reason: &Reason| match reason {
+            Reason::HeldUntil(until) => format!("held until {}", moment(until.get())),
+            other => other.to_string(),
+        };
         if decision.is_kept() {
             Self {
                 is_kept: true,
                 id: decision.backup.session.get(),
                 backup: Some(Backup::of(&decision.backup)),
                 reasons,
+                shown: decision.reasons.iter().map(shown).collect(),
                 bytes_alone: None,
             }
         } else {
@@ -139,6 +149,7 @@ impl Decided {
             id: id.get(),
             backup: backup.map(Backup::of),
             reasons: vec![why.to_owned()],
+            shown: vec![why.to_owned()],
             bytes_alone: alone.and_then(|alone| alone.get(&id).copied()),
         }
     }
@@ -157,34 +168,41 @@ impl Backup {
 }
 
 /// A line for each backup; with what they have alone, where that is known.
-fn print_table(decided: &[Decided], alone: Alone<'_>, output: Output) -> Result<()> {
+fn print_table(decided: &[Decided], alone: Alone<'_>, times: Times, output: Output) -> Result<()> {
+    let head = match times {
+        Times::Backup => format!("made ({})", zone()),
+        Times::Agreeing | Times::Commit => format!("committed ({})", zone()),
+    };
+    let width = head.len().max(19);
     let size = |text: &str| alone.map_or_else(String::new, |_| format!("{text:>10}  "));
     output.line(format!(
-        "  {:6}  {:>6}  {:16}  {:12}  {}why",
+        "  {:6}  {:>6}  {head:19}  {:12}  {}why",
         "",
         "id",
-        "committed (UTC)",
         "host",
         size("alone")
     ))?;
     for one in decided {
         let (committed, host) = match &one.backup {
-            Some(backup) => (utc_minute(backup.committed_at.get()), backup.hostname.as_str()),
-            None => ("-".to_owned(), "-"),
+            Some(backup) => (
+                local_time(backup.committed_at.get()),
+                shell_word(backup.hostname.as_bytes()),
+            ),
+            None => ("-".to_owned(), "-".to_owned()),
         };
         output.line(format!(
-            "  {:6}  {:>6}  {committed:16}  {host:12}  {}{}",
+            "  {:6}  {:>6}  {committed:width$}  {host:12}  {}{}",
             if one.is_kept { "keep" } else { "remove" },
             one.id,
             size(&one.bytes_alone.map(bytes).unwrap_or_default()),
-            one.reasons.join(", "),
+            one.shown.join(", "),
         ))?;
     }
     output.line("")?;
     Ok(())
 }
 
-fn print_group(group: &Group, alone: Alone<'_>, output: Output) -> Result<()> {
+fn print_group(group: &Group, alone: Alone<'_>, times: Times, output: Output) -> Result<()> {
     let decided: Vec<_> = group
         .decisions
         .iter()
@@ -193,7 +211,7 @@ fn print_group(group: &Group, alone: Alone<'_>, output: Output) -> Result<()> {
     let kept = decided.iter().filter(|one| one.is_kept).count();
     let all = count(decided.len() as u64, "backup", "backups");
     output.line(format!("{}: keeps {kept} of {all}", group.key))?;
-    print_table(&decided, alone, output)?;
+    print_table(&decided, alone, times, output)?;
     let (keep, remove) = decided.into_iter().partition(|one| one.is_kept);
     let texts = |paths: &Vec<Vec<u8>>| paths.iter().map(|path| lossy(path)).collect();
     output.object(&GroupLine {
@@ -215,7 +233,7 @@ fn print_named(report: &ForgetReport, alone: Alone<'_>, output: Output) -> Resul
         .map(|id| Decided::removed(*id, named(*id), NAMED, alone))
         .collect();
     if !remove.is_empty() {
-        print_table(&remove, alone, output)?;
+        print_table(&remove, alone, Times::Agreeing, output)?;
     }
     output.object(&NamedLine {
         message_type: "named",

@@ -1,7 +1,9 @@
 //! `onefold init`
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
-use onefold::{Env, InitOptions, OpenOptions, Store};
+use onefold::{Access, Env, InitOptions, OpenOptions, Store};
 use serde::Serialize;
 
 use crate::args::{Global, Init};
@@ -22,6 +24,7 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         bail!("--chunk-kib takes a power of two, such as 8 or 16");
     }
     let credential = password::initial(global)?;
+    password::tell_of_readers(global.password_file.as_deref(), output)?;
     let domain_of = match &args.domain_of {
         None => None,
         Some(other) => {
@@ -43,11 +46,15 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         reserve_bytes: usize::from(args.reserve_mib) << 20,
         ..InitOptions::default()
     };
-    let env = Env::create_local(&folder).map_err(onefold::Error::from)?;
+    let access = access(&folder, args)?;
+    let env = Env::create_local_for(&folder, access).map_err(onefold::Error::from)?;
     let shown = folder.display().to_string();
     let store =
         Store::init(&env, &credential, &options, domain_of.as_ref()).with_context(|| shown.clone())?;
     output.line(format!("created store {} in {shown}", store.id()))?;
+    if access == Access::Group {
+        output.line("The group of this folder may read and write the store.")?;
+    }
     if matches!(credential, onefold::Credential::None) {
         output.line("It has no password: whoever can read this folder can read everything in it.")?;
     } else {
@@ -60,6 +67,22 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         repository: shown,
     })?;
     Ok(Code::Success)
+}
+
+/// For whom the store is made. What a folder is set for that is there already is not taken over without a word: it may have
+/// been set for something else.
+fn access(folder: &Path, args: &Init) -> Result<Access> {
+    if args.group_access {
+        return Ok(Access::Group);
+    }
+    if matches!(Access::of(folder), Ok(Access::Group)) && Store::find_local(folder).is_err() {
+        bail!(
+            "{0} is open to its group, and so would be all that is stored in it; say --group-access if that is meant, or \
+             take it back with `chmod g-s {0}`",
+            folder.display()
+        );
+    }
+    Ok(Access::Owner)
 }
 
 /// Who made a password's slot.

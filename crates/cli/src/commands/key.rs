@@ -47,6 +47,7 @@ pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
             }
         }
         Key::Add(new) => {
+            password::tell_of_readers(new.new_password_file.as_deref(), output)?;
             let id = store.add_key(&password::further(new)?, &label())?;
             output.line(format!("added password slot {id}"))?;
             changed(output, "key_added", &id)?;
@@ -57,6 +58,7 @@ pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
             changed(output, "key_removed", id)?;
         }
         Key::Passwd(new) => {
+            password::tell_of_readers(new.new_password_file.as_deref(), output)?;
             let id = store.change_key(&password::further(new)?, &label())?;
             output.line(format!("replaced the password; its slot is {id}"))?;
             changed(output, "key_replaced", &id)?;

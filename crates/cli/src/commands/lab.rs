@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::args::Lab;
 use crate::exit::Code;
 use crate::output::{Output, bytes, count};
+use crate::private;
 use crate::progress::Status;
 
 #[derive(Serialize)]
@@ -178,7 +179,7 @@ fn to_trace(
         To::New | To::Pipe => file.display().to_string(),
     };
     let opened = match to {
-        To::New => File::create_new(file),
+        To::New => private::create_new(file),
         To::Pipe => File::options().write(true).open(file),
         To::Stdout if io::stdout().is_terminal() => {
             bail!("standard output is a terminal; send the trace to a file or a program")

@@ -1,5 +1,7 @@
 //! `onefold ls`
 
+use std::os::unix::ffi::OsStrExt;
+
 use anyhow::Result;
 use onefold::{EntryKind, ListingEntry};
 use serde::Serialize;
@@ -53,6 +55,15 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
         Ok(())
     };
     if let Some((name, size)) = snapshot.single_stream() {
+        // A stream's name is no path of this machine.
+        let is_asked_for = |path: &std::path::PathBuf| path.as_os_str().as_bytes() == name;
+        if !args.paths.is_empty()
+            && !args.paths.iter().any(is_asked_for)
+            && !paths.iter().any(|path| path == name)
+        {
+            let paths: Vec<_> = args.paths.iter().collect();
+            return Err(super::nothing_there(&paths, snapshot.id));
+        }
         return stream(name, size, snapshot.backup.source_time.get(), args, output);
     }
     store.list_entries(&snapshot, &paths, print)?;

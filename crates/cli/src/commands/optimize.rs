@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{prune, series};
 use crate::args::{Global, Optimize};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, local_time, utc_time};
+use crate::output::{Output, bytes, count, moment, utc_time};
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -329,7 +329,7 @@ fn say_held(all: &[HeldBackup], output: Output) -> Result<()> {
         output.line(format!(
             "backup {} is held until {} and stays as it is: {}",
             held.id,
-            local_time(held.until.get()),
+            moment(held.until.get()),
             what.join(", and ")
         ))?;
         output.object(&HeldRow {

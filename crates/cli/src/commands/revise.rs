@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use onefold::{Held, HoldEnd, SessionId, TagChange, Which};
 use serde::Serialize;
 
-use crate::args::{Filter, Global, Hold, Tag, Unhold};
+use crate::args::{Filter, Global, Hold, Tag, TagList, Unhold};
 use crate::exit::Code;
-use crate::output::{Output, count, local_time, utc_time};
+use crate::output::{Output, count, moment, utc_time};
 
 #[derive(Serialize)]
 struct Changed {
@@ -33,10 +33,10 @@ pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
         bail!("which backups? Name their ids, or choose some with --host, --path or --tag");
     }
     let change = match &args.set {
-        Some(tags) => TagChange::Set(tags.clone()),
+        Some(lists) => TagChange::Set(TagList::all(lists)),
         None => TagChange::Alter {
-            add: args.add.clone(),
-            remove: args.remove.clone(),
+            add: TagList::all(&args.add),
+            remove: TagList::all(&args.remove),
         },
     };
     let store = super::open(global)?;
@@ -96,7 +96,7 @@ fn set(
     }
     for id in ids {
         output.line(match until {
-            Some(until) => format!("backup {id} is held until {}", local_time(until.get())),
+            Some(until) => format!("backup {id} is held until {}", moment(until.get())),
             None => format!("backup {id} is not held"),
         })?;
         output.object(&HoldLine {

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use onefold::{
     ArchivalWindow, Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store,
+    shell_word, shell_words,
 };
 use serde::Serialize;
 
@@ -210,8 +211,7 @@ fn short(id: SeriesId) -> String {
 }
 
 fn words(name: &SeriesName) -> String {
-    let paths: Vec<String> = name.paths.iter().map(|path| lossy(path)).collect();
-    format!("{}: {}", lossy(&name.host), paths.join(" "))
+    format!("{}: {}", shell_word(&name.host), shell_words(&name.paths))
 }
 
 /// The series that is meant; one that is named in full may have no backup yet.

@@ -1,11 +1,12 @@
 //! `onefold snapshots`
 
 use anyhow::Result;
+use onefold::{SnapshotList, shell_word, shell_words};
 use serde::Serialize;
 
 use crate::args::{Filter, Global};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, local_time, lossy, utc_time};
+use crate::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
 
 #[derive(Serialize)]
 struct Row {
@@ -44,11 +45,12 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             String::new()
         }
     };
+    let head = format!("time ({})", zone());
+    let width = head.len().max(19);
     if !shown.is_empty() {
         output.line(format!(
-            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}paths",
+            "{:>6}  {head:19}  {:12}  {:>10}  {:>10}  {}paths",
             "id",
-            "time",
             "host",
             "size",
             "stored",
@@ -64,18 +66,18 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             format!("  [{}]", backup.tags.join(", "))
         };
         let hold = match backup.hold_until {
-            Some(until) => format!("  held until {}", local_time(until.get())),
+            Some(until) => format!("  held until {}", moment(until.get())),
             None => String::new(),
         };
         output.result(format!(
-            "{:>6}  {:19}  {:12}  {:>10}  {:>10}  {}{}{tags}{hold}",
+            "{:>6}  {:width$}  {:12}  {:>10}  {:>10}  {}{}{tags}{hold}",
             snapshot.id,
             local_time(backup.source_time.get()),
-            lossy(&backup.series.host),
+            shell_word(&backup.series.host),
             bytes(backup.totals.bytes_logical),
             bytes(backup.totals.bytes_stored),
             column(&backup.next.map(|next| next.to_string()).unwrap_or_default()),
-            paths.join(" "),
+            shell_words(&backup.series.paths),
         ))?;
         output.object(&Row {
             message_type: "snapshot",
@@ -95,7 +97,15 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             next: backup.next.map(onefold::SessionId::get),
         })?;
     }
-    output.line(count(shown.len() as u64, "backup", "backups"))?;
+    output.line(format!(
+        "{}{}",
+        count(shown.len() as u64, "backup", "backups"),
+        if has_gaps(&list) {
+            "; numbers are missing that forgotten backups had, or that commands took which read or prune"
+        } else {
+            ""
+        }
+    ))?;
     for damaged in &list.damaged {
         output.warn(format!("{}: {}; run `onefold check`", damaged.name, damaged.why))?;
     }
@@ -104,4 +114,10 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
     } else {
         Code::Failure
     })
+}
+
+/// Whether the numbers of backups leave some out. All that is done in a store is numbered in one row (docs/protocol.md).
+fn has_gaps(list: &SnapshotList) -> bool {
+    let last = list.snapshots.iter().map(|snapshot| snapshot.id.get()).max();
+    last.unwrap_or(0) != list.snapshots.len() as u64
 }

@@ -88,6 +88,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             },
         )
     };
+    output.line(in_words(stats.backups, stats.logical_bytes, stored))?;
     output.object(&Totals {
         message_type: "stats",
         backups: stats.backups,
@@ -124,6 +125,12 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     let status = || Status::of(&monitor);
     let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
     super::tell_notes(&monitor, output)?;
+    if !layouts.is_empty() {
+        output.line(
+            "\nTo restore a backup, containers are read. The more of each it needs, the faster it is; at best it needs all of \
+             each, which is 1.00 of perfect:",
+        )?;
+    }
     for layout in layouts {
         let is_finite = layout.speed_factor.is_finite();
         let factor = if is_finite {
@@ -153,6 +160,27 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         })?;
     }
     Ok(Code::Success)
+}
+
+/// What the figures come to.
+fn in_words(backups: u64, logical: u64, stored: u64) -> String {
+    if backups == 0 {
+        return "there is no backup in this store".to_owned();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
+    let share = stored as f64 / logical.max(1) as f64;
+    format!(
+        "{} of {} in all {} {} in the store: what is equal is stored once, and what can be is compressed{}",
+        count(backups, "backup", "backups"),
+        bytes(logical),
+        if backups == 1 { "takes" } else { "take" },
+        bytes(stored),
+        if logical > 0 {
+            format!(" ({:.1} % of it)", share * 100.0)
+        } else {
+            String::new()
+        }
+    )
 }
 
 /// What look-ups go to: the index on disk, or where it is held in memory, that.

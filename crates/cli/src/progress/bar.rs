@@ -8,6 +8,7 @@ use onefold::{Waiting, WaitingRole, WorkUnit};
 
 use super::{Status, plural};
 use crate::output::{local_clock, lossy};
+use crate::screen::{shown, shown_bytes};
 
 /// The line.
 pub(super) struct Bar {
@@ -106,7 +107,7 @@ fn beside(status: &Status) -> String {
         said = format!("{said}, {} errors", status.errors);
     }
     if !status.current.is_empty() {
-        said = format!("{said}  {}", lossy(&status.current));
+        said = format!("{said}  {}", shown_bytes(&status.current));
     }
     said
 }
@@ -139,7 +140,7 @@ fn whom(one: &Waiting) -> String {
         WaitingRole::Prune => "the prune of session",
     };
     let place = match &one.host {
-        Some(host) => format!("of host {}, ", lossy(host)),
+        Some(host) => format!("of host {}, ", shown(&lossy(host))),
         None if one.is_here => "on this host, ".to_owned(),
         None => String::new(),
     };

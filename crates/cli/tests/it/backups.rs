@@ -22,9 +22,70 @@ fn standard_input_is_a_stream_with_a_name() {
     );
     bed.ok(["restore", "latest", "-t", "out"]);
     assert_eq!(fs::read(bed.path("out/shop.sql")).unwrap(), dump);
-    bed.fed(["backup", "--stdin"], b"").expect(0);
+    bed.run(["ls", "latest", "other.sql"])
+        .expect(1)
+        .says(&["other.sql"]);
+    bed.ok(["ls", "latest", "shop.sql"]);
+    bed.assert_sound();
+}
+
+#[test]
+fn an_empty_stream_makes_no_backup_unless_it_is_asked_for() {
+    let bed = Bed::new();
+    bed.fed(["backup", "--stdin"], b"").expect(1).says(&[
+        "standard input is empty",
+        "no backup",
+        "--stdin-allow-empty",
+    ]);
+    bed.run(["backup", "--stdin-from-command", "--", "true"])
+        .expect(1)
+        .says(&["`true`", "empty", "--stdin-allow-empty"]);
+    assert!(bed.backups().is_empty());
+    bed.fed(["backup", "--stdin", "--stdin-allow-empty"], b"")
+        .expect(0);
     bed.ok(["restore", "latest", "-t", "out"]);
     assert_eq!(fs::read(bed.path("out/stdin")).unwrap(), b"");
+    bed.ok([
+        "backup",
+        "--stdin-from-command",
+        "--stdin-allow-empty",
+        "--",
+        "true",
+    ]);
+    assert_eq!(bed.backups().len(), 2);
+}
+
+#[test]
+fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
+    let bed = Bed::new();
+    fs::write(bed.path("dump"), noise(3 << 20, 12)).unwrap();
+    let command = [
+        "backup",
+        "--stdin-from-command",
+        "--stdin-filename",
+        "shop.sql",
+        "--",
+    ];
+    let run = |words: &[&str]| bed.run(command.iter().chain(words));
+    run(&["cat", "dump"]).expect(0);
+    bed.ok(["restore", "latest", "-t", "out"]);
+    assert!(fs::read(bed.path("out/shop.sql")).unwrap() == fs::read(bed.path("dump")).unwrap());
+    for (words, told) in [
+        (&["sh", "-c", "cat dump; exit 3"][..], "exit status: 3"),
+        (&["sh", "-c", "exit 4"], "exit status: 4"),
+        (&["sh", "-c", "cat dump; kill -9 $$"], "signal: 9"),
+        (&["no-such-program"], "No such file"),
+    ] {
+        run(words).expect(1).says(&[told, words[0], "no backup was made"]);
+    }
+    assert_eq!(bed.backups().len(), 1);
+    bed.run(["backup", "--stdin-from-command"]).expect(2);
+    bed.run(["backup", "--stdin", "--stdin-from-command", "--", "true"])
+        .expect(2);
+    // The next one goes on from what the one that failed has stored, and has the command's output and no more.
+    run(&["cat", "dump"]).expect(0);
+    bed.ok(["restore", "latest", "-t", "again"]);
+    assert!(fs::read(bed.path("again/shop.sql")).unwrap() == fs::read(bed.path("dump")).unwrap());
     bed.assert_sound();
 }
 
@@ -63,7 +124,7 @@ fn an_image_has_fixed_chunks_and_its_holes_are_neither_read_nor_stored() {
         .expect(1)
         .says(&["store", "is a folder"]);
     bed.run(["backup", "--image-kib", "64", "disk.img", "store"])
-        .expect(1)
+        .expect(2)
         .says(&["one path"]);
 }
 

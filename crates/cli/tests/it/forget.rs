@@ -259,6 +259,19 @@ fn what_is_recent_enough_is_kept() {
         let reason = group["keep"][0]["reasons"][0].as_str().unwrap();
         assert!(reason.contains("within"), "{rule} {span}: {reason}");
     }
+    // By what they say of themselves they were all made today.
+    let by = |times: &str| {
+        let said = bed
+            .ok(["forget", "--keep-daily", "4", "--times", times, "-n"])
+            .out();
+        let kept = said.lines().filter(|line| line.trim_start().starts_with("keep "));
+        (kept.count(), said)
+    };
+    let (kept, said) = by("backup");
+    assert!((2..=3).contains(&kept) && said.contains("made ("), "{said}");
+    let (kept, said) = by("commit");
+    assert!(kept == 4 && said.contains("committed ("), "{said}");
+    bed.run(["forget", "1", "--times", "commit"]).expect(2);
     assert_eq!(bed.backups(), [1, 2, 3, 4, 5, 6, 7]);
     bed.ok(["forget", "--keep-within", "2h", "--keep-within-yearly", "2y"]);
     assert_eq!(bed.backups(), [1, 5, 6, 7]);

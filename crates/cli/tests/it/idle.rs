@@ -174,3 +174,117 @@ fn how_a_cap_counts_is_refused_where_there_is_none() {
         "1M",
     ]);
 }
+
+/// Commands that open a store, with what each takes of the options of every command: whether it uses the index, and reads backups.
+const COMMANDS: [(&[&str], bool, bool); 17] = [
+    (&["init", "--repo", "other"], false, false),
+    (&["backup", "data"], true, false),
+    (&["restore", "latest", "-t", "out"], false, true),
+    (&["dump", "latest", "data"], false, true),
+    (&["snapshots"], false, false),
+    (&["ls", "latest"], false, true),
+    (&["forget", "--keep-last", "9"], true, false),
+    (&["prune"], true, false),
+    (&["tag", "latest", "--add", "x"], false, false),
+    (&["hold", "latest", "--for", "1h"], false, false),
+    (&["unhold", "latest"], false, false),
+    (&["check"], false, true),
+    (&["stats"], true, true),
+    (&["series", "list"], false, false),
+    (&["optimize"], true, false),
+    (&["index", "rebuild"], true, false),
+    (&["key", "list"], false, false),
+];
+
+#[test]
+fn what_a_command_has_no_use_for_is_refused_before_it_and_behind() {
+    let bed = Bed::new();
+    fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
+    bed.ok(["backup", "data"]);
+    for (command, uses_index, reads) in COMMANDS {
+        let options: [(&[&str], bool, &str); 3] = [
+            (&["--index-mib", "7"], uses_index, "concerns the index"),
+            (&["--index-memory-mib", "7"], uses_index, "concerns the index"),
+            (&["--no-pin"], reads, "reads none"),
+        ];
+        for (option, is_used, why) in options {
+            for args in [[option, command].concat(), [command, option].concat()] {
+                if is_used {
+                    // A terminal is no matter here.
+                    bed.run(&args).expect(0);
+                } else {
+                    bed.run(&args).expect(2).says(&[option[0], why]);
+                }
+            }
+        }
+        // What the environment says is for those that have use for it.
+        let mut set = bed.command(command);
+        set.env("ONEFOLD_INDEX_MIB", "7");
+        Ran::from(set.output().unwrap()).expect(0);
+    }
+}
+
+#[test]
+fn options_of_a_command_that_another_option_makes_idle_are_refused() {
+    let bed = Bed::new();
+    fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
+    let stream = ["backup", "--stdin"];
+    let command = ["backup", "--stdin-from-command"];
+    let image = ["backup", "--image-kib", "64", "data"];
+    let of_trees: [&[&str]; 7] = [
+        &["--exclude", "x"],
+        &["--exclude-file", "x"],
+        &["--exclude-caches"],
+        &["--one-file-system"],
+        &["--force"],
+        &["--ignore-ctime"],
+        &["--ignore-inode"],
+    ];
+    for option in of_trees {
+        for args in [
+            [&stream[..], option].concat(),
+            [&image[..], option].concat(),
+            [&command[..], option, &["--", "true"]].concat(),
+        ] {
+            bed.run(args)
+                .expect(2)
+                .says(&[option[0], "concerns files and folders"]);
+        }
+    }
+    let refused: [(&[&str], &str); 11] = [
+        (&["backup", "data", "--stdin-filename", "x"], "--stdin-filename"),
+        (&["backup", "data", "--stdin-allow-empty"], "--stdin-allow-empty"),
+        (&["backup", "data", "--force", "--ignore-ctime"], "--ignore-ctime"),
+        (&["backup", "data", "--force", "--ignore-inode"], "--ignore-inode"),
+        (
+            &[
+                "backup",
+                "data",
+                "--compression",
+                "off",
+                "--compression-level",
+                "3",
+            ],
+            "--compression-level",
+        ),
+        (&["init", "--from-password-file", "x"], "--domain-of"),
+        (&["ls", "latest", "--long", "--json"], "--long"),
+        (
+            &[
+                "key",
+                "add",
+                "--new-password-file",
+                "x",
+                "--new-insecure-no-password",
+            ],
+            "--new-password-file",
+        ),
+        (&["forget", "1", "--times", "commit"], "--times"),
+        (&["optimize", "-n", "--prune"], "--prune"),
+        (&["prune", "--no-lock"], "--no-pin"),
+    ];
+    for (args, option) in refused {
+        bed.run(args).expect(2).says(&[option]);
+    }
+    assert!(bed.backups().is_empty());
+}

@@ -254,6 +254,46 @@ fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
     assert!(interrupted > 0, "each was through before it was killed");
 }
 
+/// What a command says that was asked to stop under way.
+fn stopped(bed: &Bed, args: &[&str]) -> Ran {
+    for _ in 0..20 {
+        let child = begun_prune(bed, args);
+        signal(&child, Signal::TERM);
+        let ran = end(child);
+        // It may be through already.
+        if ran.code == Some(130) {
+            return ran;
+        }
+    }
+    panic!("{args:?} was through each time");
+}
+
+#[test]
+fn whoever_is_asked_to_stop_says_what_was_interrupted_and_what_is_left() {
+    let bed = Bed::new();
+    let bytes = noise(48 << 20, 60);
+    bed.fed(["backup", "--stdin"], &bytes).expect(0);
+    let other = ["backup", "--stdin", "--stdin-filename", "other"];
+    bed.fed(other, &noise(1 << 20, 61)).expect(0);
+    stopped(&bed, &["check", "--read-data"]).says(&["the check was interrupted", "changed nothing"]);
+    stopped(&bed, &["restore", "1", "-t", "out"]).says(&["the restore was interrupted", "is whole"]);
+    // A backup that has not ended has prunes wait for its answer.
+    let before = heartbeats(&bed);
+    let (child, input) = begin(&bed, &bytes[..1 << 20]);
+    wait_until(|| !heartbeats(&bed).is_subset(&before));
+    let ran = stopped(&bed, &["forget", "1", "--prune"]).says(&[
+        "the prune after forgetting was interrupted",
+        "nothing that a backup needs is gone",
+        "next `onefold prune`",
+    ]);
+    assert!(ran.out().contains("forgot 1 backup"), "{}", ran.out());
+    assert!(!ran.err().contains("restore"), "{}", ran.err());
+    drop(input);
+    end(child).expect(0);
+    bed.ok(["prune"]);
+    bed.assert_sound();
+}
+
 #[test]
 fn a_prune_names_whom_it_waits_for() {
     let bed = Bed::new();

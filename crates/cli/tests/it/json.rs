@@ -10,6 +10,12 @@ fn every_command_prints_json_lines_alone() {
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/file"), noise(200_000, 9)).unwrap();
     fs::write(bed.path("new"), "eins\n").unwrap();
+    // A password that everybody can read is told of.
+    fs::set_permissions(
+        bed.path("new"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .unwrap();
     let json = |args: &[&str]| bed.ok(args.iter().copied().chain(["--json"]));
     for (args, kind) in [
         (["init"].as_slice(), "initialized"),
@@ -17,7 +23,7 @@ fn every_command_prints_json_lines_alone() {
         (&["backup", "src", "--verbose"], "summary"),
         (&["snapshots"], "snapshot"),
         (&["ls", "latest"], "node"),
-        (&["ls", "latest", "--long"], "node"),
+        (&["ls", "latest"], "node"),
         (&["restore", "latest", "-t", "out"], "summary"),
         (
             &["restore", "latest", "-t", "out", "--overwrite", "never"],

@@ -6,6 +6,7 @@
     reason = "other processes are waited for, in the system's own time"
 )]
 
+mod access;
 mod backups;
 mod bed;
 mod dump;
@@ -22,7 +23,9 @@ mod passwords;
 mod picture;
 mod prune;
 mod restores;
+mod screen;
 mod series;
 mod simulate;
 mod sources;
 mod traces;
+mod typed;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use types::{shell_word, shell_words};
+
 use super::Candidate;
 
 /// What backups of one group have in common.
@@ -44,11 +46,14 @@ pub struct GroupKey {
 
 impl fmt::Display for GroupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = self.host.as_ref().map(|host| format!("host {}", lossy(host)));
-        let paths = self.paths.as_ref().map(|paths| {
-            let paths: Vec<_> = paths.iter().map(|path| lossy(path)).collect();
-            format!("paths {}", paths.join(" "))
-        });
+        let host = self
+            .host
+            .as_ref()
+            .map(|host| format!("host {}", shell_word(host)));
+        let paths = self
+            .paths
+            .as_ref()
+            .map(|paths| format!("paths {}", shell_words(paths)));
         let tags = self.tags.as_ref().map(|tags| match tags.as_slice() {
             [] => "no tags".to_owned(),
             tags => format!("tags {}", tags.join(",")),
@@ -59,10 +64,6 @@ impl fmt::Display for GroupKey {
         }
         f.write_str(&parts.join(", "))
     }
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The groups, each with at least one backup.

@@ -27,6 +27,8 @@ fn backup(session: u64, time: UnixNanos) -> Candidate {
             paths: vec![b"/etc".to_vec()],
         },
         committed_at: time,
+        own_at: time,
+        is_squeezed: false,
         tags: Vec::new(),
         hold_until: None,
         newer_unreadable: false,

@@ -12,6 +12,7 @@ use lab::{BackupHead, DestorWriter, LabError, Sink};
 
 use super::{Counted, Generated};
 use crate::output::count;
+use crate::private;
 
 /// Where backups are written to, each to a file of its own. Those that are complete stay when it fails or is stopped.
 pub(super) struct Folder<'a> {
@@ -33,7 +34,7 @@ impl<'a> Folder<'a> {
     pub(super) fn new(path: &'a Path) -> Result<Self> {
         let place = || path.display().to_string();
         let was_there = path.exists();
-        fs::create_dir_all(path).with_context(place)?;
+        private::create_folder(path).with_context(place)?;
         if fs::read_dir(path).with_context(place)?.next().is_some() {
             bail!("{}: is not empty; name a folder that is", place());
         }
@@ -47,7 +48,7 @@ impl<'a> Folder<'a> {
     /// Begins a backup's file.
     pub(super) fn open(&self, name: &str) -> Result<Backup, LabError> {
         let path = self.path.join(name);
-        let file = File::create_new(&path).map_err(|source| LabError::Io {
+        let file = private::create_new(&path).map_err(|source| LabError::Io {
             what: path.display().to_string(),
             source,
         })?;

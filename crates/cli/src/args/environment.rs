@@ -1,0 +1,74 @@
+//! What the environment says where nothing is typed.
+//!
+//! A variable that is empty says nothing, as is usual. One that is wrong is named: who typed no option is not told of one.
+//! What is typed goes before what the environment says, also where it is another option for the same thing.
+
+use std::ffi::OsStr;
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgMatches, Command as Clap};
+
+use super::idle::is_typed;
+use super::{Cli, Global};
+
+/// Without the variables that are empty.
+pub(super) fn without_empty(clap: Clap) -> Clap {
+    clap.mut_args(|arg| {
+        let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+        if arg.get_env().is_some_and(is_empty) {
+            arg.env(Resettable::<clap::builder::OsStr>::Reset)
+        } else {
+            arg
+        }
+    })
+    .mut_subcommands(without_empty)
+}
+
+/// Names the variable that a wrong value came from.
+pub(super) fn named(clap: &mut Clap, mut error: clap::Error) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let (Some(option), Some(value)) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) else {
+        return error;
+    };
+    let ends_so = |typed: std::ffi::OsString| typed.to_string_lossy().ends_with(&value);
+    if std::env::args_os().skip(1).any(ends_so) {
+        return error;
+    }
+    if let Some(variable) = variable(clap, &option, &value) {
+        let place = ContextValue::String(format!("{variable}, in the environment in place of {option}"));
+        error.insert(ContextKind::InvalidArg, place);
+    }
+    error
+}
+
+/// The variable of the option that has this value.
+fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
+    let of_option = clap.get_arguments().filter(|arg| arg.to_string() == option);
+    let names = of_option.filter_map(clap::Arg::get_env);
+    let found = names
+        .filter(|name| std::env::var_os(name).is_some_and(|set| set.to_string_lossy() == value))
+        .map(|name| name.to_string_lossy().into_owned())
+        .next();
+    found.or_else(|| {
+        clap.get_subcommands()
+            .find_map(|command| variable(command, option, value))
+    })
+}
+
+/// Takes back what the environment says where something else was typed, or where it concerns nothing.
+pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
+    if Global::PASSWORDS.iter().any(|id| is_typed(matches, id)) {
+        let global = &mut cli.global;
+        global
+            .password_file
+            .take_if(|_| !is_typed(matches, "password_file"));
+        global
+            .password_command
+            .take_if(|_| !is_typed(matches, "password_command"));
+    }
+    cli.command.without_environment(matches);
+}

@@ -1,0 +1,127 @@
+//! Words as they are typed: names, lists of tags, folders of stores. What only looks like one is refused, so that no
+//! blank or forgotten prefix makes another name of it without a word.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
+/// A list of tags, separated by commas. Blanks around a tag are not part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TagList(pub(crate) Vec<String>);
+
+impl TagList {
+    /// All tags of several lists.
+    pub(crate) fn all(lists: &[Self]) -> Vec<String> {
+        lists.iter().flat_map(|list| &list.0).cloned().collect()
+    }
+}
+
+/// A list of which a part is empty may have lost a word on its way here: in a filter it would choose more without it.
+/// One that is empty as a whole is none.
+pub(crate) fn tag_list(list: &str) -> Result<TagList, String> {
+    if list.trim().is_empty() {
+        return Ok(TagList::default());
+    }
+    let tags: Vec<String> = list.split(',').map(|tag| tag.trim().to_owned()).collect();
+    if tags.iter().any(String::is_empty) {
+        return Err(
+            "a tag in this list is empty: leave the comma out, or name the tag that is missing".to_owned(),
+        );
+    }
+    Ok(TagList(tags))
+}
+
+/// A host's name, or a stream's. Blanks around it are not part of it.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a name is needed, and this one is empty".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// The path of a backup, to choose by. There may be folders with a blank at an end of their names, and as a rule it is a slip.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let text = path.to_string_lossy();
+        if text.trim() == text {
+            return Ok(path);
+        }
+        Err(
+            "a path that begins or ends with a blank would choose nothing, as a rule: if it is called so, write `./` before \
+             it or `/` behind it",
+        )
+    })
+}
+
+/// Other programs' names for places on other machines.
+const ELSEWHERE: [&str; 22] = [
+    "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "http", "https", "webdav", "webdavs", "s3", "b2", "gs",
+    "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "onefold", "file",
+];
+
+/// The folder of a store. What names a place on another machine would make a local folder of that name.
+pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
+        None => Ok(path),
+        Some(prefix) => Err(told_elsewhere(&path, &prefix)),
+    })
+}
+
+/// What stands before a colon in the first part of a path, as in `sftp:user@host:/backup` or `host:/backup`.
+fn elsewhere(path: &Path) -> Option<String> {
+    let text = path.to_string_lossy();
+    let first = text.split('/').next().unwrap_or_default();
+    first.split_once(':').map(|(prefix, _)| prefix.to_owned())
+}
+
+fn told_elsewhere(path: &Path, prefix: &str) -> String {
+    let known = ELSEWHERE.contains(&prefix.to_ascii_lowercase().as_str());
+    let what = if known {
+        format!("`{prefix}:` is no place that a store can be in")
+    } else {
+        "this looks like a place on another machine".to_owned()
+    };
+    format!(
+        "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example; a folder that is called so is \
+         `./{}`",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_around_tags_are_no_part_of_them() {
+        let tags = |list| tag_list(list).map(|list| list.0);
+        assert_eq!(
+            tags("weekly, monthly"),
+            Ok(vec!["weekly".into(), "monthly".into()])
+        );
+        assert_eq!(tags(" a b "), Ok(vec!["a b".into()]));
+        assert_eq!(tags(""), Ok(Vec::new()));
+        assert_eq!(tags("  "), Ok(Vec::new()));
+        for list in [",", "a,", ", a", "a,,b", "a, ,b"] {
+            assert!(tags(list).is_err(), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn places_on_other_machines_are_told_from_folders() {
+        for place in [
+            "sftp:me@nas:/backup",
+            "s3:bucket",
+            "me@nas:/b",
+            "nas:b",
+            "https://x/y",
+            "file:///x",
+            "C:\\x",
+        ] {
+            assert!(elsewhere(Path::new(place)).is_some(), "{place}");
+        }
+        for folder in ["/a:b", "./sftp:x", "a/b:c", "../x:y", "plain", ""] {
+            assert_eq!(elsewhere(Path::new(folder)), None, "{folder}");
+        }
+    }
+}
