@@ -374,7 +374,7 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
     ] {
         bed.run(&args).expect(1).says(&["not replaced by a shell"]);
     }
-    for name in ["", "x/", "..", "../x"] {
+    for name in ["x/", "..", "../x"] {
         bed.fed(["backup", "--stdin", "--stdin-filename", name], b"x")
             .expect(1)
             .says(&["no name for a stream"]);

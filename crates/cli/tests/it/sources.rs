@@ -45,7 +45,7 @@ fn absolute_paths_do_not_need_the_current_folder() {
     nowhere(&["init"]).expect(0);
     let made = last(&nowhere(&["backup", &src, "--json"]).expect(0));
     assert_eq!(made["files_new"].as_u64(), Some(1));
-    nowhere(&["backup", "--stdin-filename", "name", "--image-kib", "64", &file]).expect(0);
+    nowhere(&["backup", "--image-kib", "64", &file]).expect(0);
     nowhere(&["snapshots", "--path", &src]).expect(0);
     assert!(
         nowhere(&["ls", "latest", "--path", &src, &file])
