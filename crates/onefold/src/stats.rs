@@ -36,6 +36,9 @@ pub struct StoreStats {
     pub logical_bytes: u64,
     /// Containers by kind, and everything else under `mirror`, `index`, `reserve` and `other`.
     pub kinds: BTreeMap<&'static str, KindStats>,
+    /// Objects that prune has given parts of back to the disk, and the bytes of those parts: they are in no other figure, but
+    /// in the objects' lengths, and a copy of the store that keeps no holes takes them again.
+    pub holes: KindStats,
     /// The index, as a backup with the same options would find it.
     pub index: IndexStats,
 }
@@ -87,6 +90,7 @@ impl Store {
                 .map(|snapshot| snapshot.backup.totals.bytes_logical)
                 .sum(),
             kinds: BTreeMap::new(),
+            holes: KindStats::default(),
             index: Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?.stats(),
         };
         for object in self.env.storage.list("")? {
@@ -105,6 +109,10 @@ impl Store {
             let entry = stats.kinds.entry(kind).or_default();
             entry.objects += 1;
             entry.bytes += object.space;
+            if names::parse_body(&object.name).is_some() && object.space < object.len {
+                stats.holes.objects += 1;
+                stats.holes.bytes += object.len - object.space;
+            }
         }
         Ok(stats)
     }

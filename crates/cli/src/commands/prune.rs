@@ -175,9 +175,20 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     }
     if report.bytes_left_dead > 0 {
         output.line(format!(
-            "{} of about {} stay unused",
+            "{} of about {} stay unused, in containers that are used in part: `--max-unused 0` copies the rest of those and frees them",
             bytes(report.bytes_left_dead),
             bytes(report.bytes_stored)
+        ))?;
+    }
+    if report.containers_trimmed > 0 {
+        output.line(format!(
+            "{} with holes, which take no space on this disk: a copy of the store that keeps no holes takes it again; `stats` says \
+             how much",
+            count(
+                report.containers_trimmed,
+                "container keeps its length,",
+                "containers keep their lengths,"
+            )
         ))?;
     }
     say_kept(&report.kept, false, output)?;

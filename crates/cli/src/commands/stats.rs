@@ -17,6 +17,7 @@ struct Totals {
     backups: u64,
     total_size: u64,
     stored_size: u64,
+    hole_size: u64,
     objects: BTreeMap<&'static str, Kind>,
 }
 
@@ -73,6 +74,13 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             thousands(of_kind.objects)
         ))?;
     }
+    if stats.holes.bytes > 0 {
+        output.result(format!(
+            "holes    {:>12}  given back to the disk within {}: a copy of the store that keeps no holes takes them again",
+            bytes(stats.holes.bytes),
+            count(stats.holes.objects, "object", "objects"),
+        ))?;
+    }
     if stats.reserve_bytes() > 0 {
         output.result(format!(
             "reserve  {:>12}  given up when the disk is full",
@@ -94,6 +102,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         backups: stats.backups,
         total_size: stats.logical_bytes,
         stored_size: stored,
+        hole_size: stats.holes.bytes,
         objects: stats.kinds.iter().map(kind).collect(),
     })?;
     show_index(&stats.index, output)?;

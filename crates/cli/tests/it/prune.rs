@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::bed::{Bed, last, noise, settle};
+use crate::bed::{Bed, last, lines, noise, settle};
 
 /// A store with a backup of two files, of which one is gone in the next.
 fn bed() -> Bed {
@@ -138,4 +138,60 @@ fn a_single_container_goes() {
     assert!(dry.contains(": 1 container goes, 0 lose a part; "), "{dry}");
     let text = bed.ok(["forget", "1", "--prune"]).out();
     assert!(text.contains(": 1 container went, 0 lost a part; "), "{text}");
+}
+
+/// What all containers take, second copies too, and how long they are.
+fn sizes(bed: &Bed) -> (u64, u64) {
+    let folders = ["data", "recipe", "small", "mirror"].into_iter();
+    let metas = folders.flat_map(|folder| bed.objects(folder));
+    let metas: Vec<_> = metas.map(|path| fs::metadata(path).unwrap()).collect();
+    let blocks: u64 = metas.iter().map(MetadataExt::blocks).sum();
+    (blocks * 512, metas.iter().map(MetadataExt::size).sum())
+}
+
+/// What is left of a hybrid series after its older backups went takes what a new store of the same would take; what the lengths of
+/// its objects have beyond that is told. No backup here is so small that its chunks have a second copy.
+#[test]
+fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
+    let init = |bed: &Bed| {
+        let args = "init --container-mib 1 --reserve-mib 0 --layout hybrid --segment 256K";
+        bed.ok(args.split(' '));
+    };
+    let bed = Bed::bare();
+    init(&bed);
+    fs::create_dir(bed.path("src")).unwrap();
+    let mut file = noise(12 << 20, 70);
+    let mut said = String::new();
+    for n in 0..6_usize {
+        let at = (n * 1900) << 10;
+        file[at..at + (1500 << 10)].copy_from_slice(&noise(1500 << 10, 71 + n as u64));
+        fs::write(bed.path("src/file"), &file).unwrap();
+        settle();
+        bed.ok(["backup", "src"]);
+    }
+    bed.ok(["forget", "1", "2", "3", "4", "5"]);
+    for _ in 0..2 {
+        said += &bed.ok(["prune"]).out();
+    }
+    let new = Bed::bare();
+    init(&new);
+    fs::create_dir(new.path("src")).unwrap();
+    fs::write(new.path("src/file"), &file).unwrap();
+    new.ok(["backup", "src"]);
+    let ((blocks, lens), (new_blocks, new_lens)) = (sizes(&bed), sizes(&new));
+    assert!(
+        blocks < new_blocks / 100 * 110,
+        "{blocks} of {new_blocks}: {said}"
+    );
+    let stats = lines(&bed.ok(["stats", "--json"]).out);
+    let stats = stats.iter().find(|line| line["message_type"] == "stats").unwrap();
+    let holes = stats["hole_size"].as_u64().unwrap();
+    assert!(
+        lens - holes < new_lens / 100 * 110,
+        "{lens} of {new_lens}, holes {holes}: {said}"
+    );
+    let text = bed.ok(["stats"]).out();
+    assert_eq!(holes > 0, text.contains("\nholes "), "{text}");
+    assert_eq!(holes > 0, said.contains("with holes"), "{said}");
+    bed.assert_sound();
 }
