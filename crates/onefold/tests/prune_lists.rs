@@ -164,7 +164,7 @@ fn a_removed_list_that_is_lost_takes_no_backup_with_it() {
         machine.init();
         let mut kept = Vec::new();
         for n in 0..30 {
-            let name = ["/a", "/b", "/c"][n as usize % 3];
+            let name = ["/a", "/b", "/c"][usize::try_from(n % 3).unwrap()];
             let parts = [(n / 3, 1800), (1000 + n, 1500), (2000 + n / 5, 900)];
             let bytes = parts.map(|(seed, len)| noise(seed, len)).concat();
             let made = back_up_bytes(&machine.beside(100 + n).open(), name, &bytes, &how).unwrap();
@@ -188,7 +188,8 @@ fn a_removed_list_that_is_lost_takes_no_backup_with_it() {
                     .and_then(|snapshot| try_restores_bytes(&store, &snapshot, name, bytes));
                 back.unwrap_or_else(|error| panic!("{when}: backup {id}: {error}"));
             }
-            let options = [PruneOptions::default(), everything()][round as usize % 2].clone();
+            let options =
+                [PruneOptions::default(), everything()][usize::try_from(round % 2).unwrap()].clone();
             try_prune(&store, &options).unwrap();
         }
         for (id, name, bytes) in &kept {
