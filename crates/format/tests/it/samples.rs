@@ -78,10 +78,7 @@ pub(crate) fn catalog_of_chunks() -> Catalog {
         chunk(7, 300),
         chunk(5, 1),
     ];
-    Catalog {
-        entries,
-        ..Catalog::default()
-    }
+    Catalog { entries }
 }
 
 pub(crate) fn catalog_of_nodes() -> Catalog {
