@@ -11,11 +11,12 @@ mod prune;
 mod retention;
 mod series;
 mod typed;
+mod verify;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use onefold::{Cap, Capping, VerifyKnown};
+use onefold::{Cap, Capping};
 
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
@@ -273,30 +274,11 @@ pub(crate) struct Backup {
     pub(crate) lookup_eviction: EvictionMode,
     /// Read this share of the containers that the backup takes over from earlier ones, such as 5%, or `none`; what is damaged
     /// there is stored again (default: 1%, and no more than 1 GiB)
-    #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
     pub(crate) verify_known: Option<f64>,
 }
 
-/// Of what a backup takes over, where nothing is said.
-const VERIFIED_SHARE: f64 = 0.01;
-/// And no more than this.
-const VERIFIED_BYTES_MAX: u64 = 1 << 30;
-
 impl Backup {
-    /// How much of what is taken over is read.
-    pub(crate) fn verify_known(&self) -> VerifyKnown {
-        match self.verify_known {
-            Some(share) => VerifyKnown {
-                share,
-                bytes_max: u64::MAX,
-            },
-            None => VerifyKnown {
-                share: VERIFIED_SHARE,
-                bytes_max: VERIFIED_BYTES_MAX,
-            },
-        }
-    }
-
     /// How fragmentation is bounded, where anything is said of that.
     pub(crate) fn capping(&self) -> Option<Capping> {
         let usual = || self.cap_remember.map(|_| Capping::default().cap);
@@ -323,18 +305,6 @@ pub(crate) enum EvictionMode {
     Threshold,
     /// A bucket of fingerprints; its catalogs are brought again when they are met
     Immediate,
-}
-
-/// A share of something, `none` for nothing.
-fn parse_share(text: &str) -> Result<f64, String> {
-    if text == "none" {
-        return Ok(0.0);
-    }
-    let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
-    percent
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .map(|percent| percent / 100.0)
-        .ok_or_else(|| format!("`{text}` is no share: it is `none`, or a number up to 100 with `%`"))
 }
 
 fn parse_cap(text: &str) -> Result<Cap, String> {

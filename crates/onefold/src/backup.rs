@@ -401,13 +401,9 @@ impl<'a> Run<'a> {
             .iter()
             .flat_map(|span| span.ids(committed.session))
             .collect();
-        let mended = self.store.mend(&verified, &self.index, &fresh, monitor);
-        let healed = mended.unwrap_or_else(|error| {
-            untidy.push(format!(
-                "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
-            ));
-            Vec::new()
-        });
+        let healed = self
+            .store
+            .mend(&verified, &self.index, &fresh, monitor, &mut untidy);
         // What prune took is missing from the manifests' point of view alone; `check` knows what should be there.
         let warnings = self.index.take_warnings().into_iter();
         let told = warnings.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));

@@ -121,11 +121,26 @@ impl Store {
         }
     }
 
-    /// Lists what a backup has met and has found bad, and heals what it has stored again.
-    ///
-    /// # Errors
-    /// Of the storage; what was healed is.
+    /// Lists what a backup has met and has found bad, and heals what it has stored again. The backup is safe: what
+    /// fails is told.
     pub(crate) fn mend(
+        &self,
+        verified: &VerifiedKnown,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+        untidy: &mut Vec<String>,
+    ) -> Vec<Healed> {
+        let healed = self.try_mend(verified, index, fresh, monitor);
+        healed.unwrap_or_else(|error| {
+            untidy.push(format!(
+                "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
+            ));
+            Vec::new()
+        })
+    }
+
+    fn try_mend(
         &self,
         verified: &VerifiedKnown,
         index: &Index,
@@ -137,8 +152,7 @@ impl Store {
             self.list_damaged(&bad)?;
         }
         self.record_met()?;
-        let report = self.heal(index, fresh, monitor)?;
-        Ok(report.healed)
+        Ok(self.heal(index, fresh, monitor)?.healed)
     }
 
     /// Heals what is listed as damaged, as far as its chunks are found in these containers, or by the index.
