@@ -11,6 +11,7 @@ mod prune;
 mod retention;
 mod series;
 mod typed;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -271,6 +272,10 @@ pub(crate) struct Backup {
     /// Which prefetched catalogs are forgotten first
     #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
+    /// Read this share of the containers that the backup takes over from earlier ones, such as 5%, or `none`; what is damaged
+    /// there is stored again (default: 1%, and no more than 1 GiB)
+    #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
+    pub(crate) verify_known: Option<f64>,
 }
 
 impl Backup {

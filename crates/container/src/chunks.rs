@@ -74,7 +74,8 @@ impl Containers {
         if entry.level.get() > 0 {
             return Ok(());
         }
-        compare(view, entry, place.region, self.fingerprinter().chunk(bytes))
+        let compared = compare(view, entry, place.region, self.fingerprinter().chunk(bytes));
+        compared.inspect_err(|error| self.note_damage(view.id(), error))
     }
 }
 

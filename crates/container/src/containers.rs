@@ -2,8 +2,9 @@
 //!
 //! Cheap to clone, used by any number of threads. Holds no lock while it reads, decrypts or writes.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crypto::{EncryptionKey, Fingerprinter, MasterKeys};
 use env::{Env, StorageError};
@@ -18,6 +19,9 @@ use crate::generations::Generations;
 use crate::identity::{CopyOf, Identity};
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
 use crate::view::CatalogView;
+
+/// Containers that are noted as damaged, at most.
+const MET_MAX: usize = 4096;
 
 /// The containers of one store.
 #[derive(Debug, Clone)]
@@ -36,6 +40,7 @@ struct Inner {
     generations: Generations,
     counters: Counters,
     mirror_observer: OnceLock<MirrorObserver>,
+    met: Mutex<BTreeSet<ContainerId>>,
 }
 
 impl fmt::Debug for Inner {
@@ -57,6 +62,7 @@ impl Containers {
             generations: Generations::default(),
             counters: Counters::default(),
             mirror_observer: OnceLock::new(),
+            met: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -122,6 +128,28 @@ impl Containers {
         }
     }
 
+    /// Notes a container of which something could not be read.
+    pub fn note_met(&self, id: ContainerId) {
+        let mut met = self.inner.met.lock().unwrap_or_else(PoisonError::into_inner);
+        if met.len() < MET_MAX {
+            met.insert(id);
+        }
+    }
+
+    /// Notes it where the error is one of bytes that have rotted. A container that is missing may have been
+    /// removed: whoever needs it says so.
+    pub(crate) fn note_damage(&self, id: ContainerId, error: &ContainerError) {
+        if error.is_damage() && !matches!(error, ContainerError::Missing { .. }) {
+            self.note_met(id);
+        }
+    }
+
+    /// The containers that were noted since this was asked last.
+    #[must_use]
+    pub fn take_met(&self) -> BTreeSet<ContainerId> {
+        std::mem::take(&mut *self.inner.met.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The catalog of a container: cached, or loaded with one read where nothing was compacted or damaged.
     ///
     /// The generation may be one that a newer has replaced: while it exists, its slots hold what they
@@ -136,7 +164,9 @@ impl Containers {
                 Ok(view)
             }
             Found::Load(loading) => {
-                let view = Arc::new(CatalogView::of(self.load_contents(id)?));
+                let loaded = self.load_contents(id);
+                let loaded = loaded.inspect_err(|error| self.note_damage(id, error));
+                let view = Arc::new(CatalogView::of(loaded?));
                 self.inner.cache.insert(Arc::clone(&view));
                 drop(loading);
                 Ok(view)

@@ -126,7 +126,8 @@ impl Containers {
         numbers: &[usize],
     ) -> Result<Vec<PlainRegion>, ContainerError> {
         let mut buffer = RegionBuffer::default();
-        self.fill(view, numbers, &mut buffer)?;
+        let filled = self.fill(view, numbers, &mut buffer);
+        filled.inspect_err(|error| self.note_damage(view.id(), error))?;
         let plain = |(index, bytes): (_, &[u8])| PlainRegion {
             index,
             bytes: bytes.to_vec(),
@@ -148,7 +149,8 @@ impl Containers {
     ) -> Result<(), ContainerError> {
         let numbers: Vec<usize> = regions.iter().map(|index| index.get() as usize).collect();
         let filled = self.fill(view, &numbers, buffer);
-        if filled.is_err() {
+        if let Err(error) = &filled {
+            self.note_damage(view.id(), error);
             buffer.clear();
         }
         filled

@@ -24,6 +24,7 @@ use crate::regions::check_digest;
 use crate::view::CatalogView;
 
 mod keyless;
+mod lost;
 mod object;
 
 pub use keyless::verify_digests;

@@ -27,6 +27,7 @@ use crate::buffer::BufferPool;
 use crate::dedup::Holdings;
 use crate::error::IngestError;
 use crate::previous::segment_containers;
+use crate::sample::{Sample, VerifiedKnown, VerifyKnown};
 
 /// Longest edge of a copied range inside a chunk.
 const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
@@ -60,6 +61,10 @@ pub struct Door {
     standing: Mutex<Standing>,
     /// Containers that may be trimmed and have no body in the listing, and whether it is there, once it was asked.
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
+    /// The containers that are read before they are referred to.
+    sample: Sample,
+    /// Whether a chunk of the previous backup that cannot be read ends the backup, to be made again.
+    insists: bool,
 }
 
 impl Door {
@@ -86,8 +91,45 @@ impl Door {
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
             standing: Mutex::default(),
             suspects: Mutex::default(),
+            sample: Sample::new(VerifyKnown::NONE, session.id(), 0),
+            insists: false,
             session,
         }
+    }
+
+    /// So much of what is taken over is read first.
+    #[must_use]
+    pub fn verifying(mut self, how: VerifyKnown) -> Self {
+        if how.share <= 0.0 {
+            return self;
+        }
+        let mut chance = [0; 8];
+        self.containers().env().entropy.fill(&mut chance);
+        self.sample = Sample::new(how, self.session.id(), u64::from_le_bytes(chance));
+        self
+    }
+
+    /// A chunk of the previous backup that is to be stored once more, and cannot be read, ends the backup: made again, it
+    /// reads the file. Without this the backup goes on to refer to it.
+    #[must_use]
+    pub fn insisting(mut self, insists: bool) -> Self {
+        self.insists = insists;
+        self
+    }
+
+    pub(crate) fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// What was read of what is taken over, and found bad.
+    #[must_use]
+    pub fn verified(&self) -> VerifiedKnown {
+        self.sample.verified()
+    }
+
+    /// Whether slots of an earlier session are among what was read, and bad.
+    pub(crate) fn is_rotten(&self, id: ContainerId, slots: SlotRange) -> bool {
+        id.session != self.session.id() && self.sample.is_bad(self.containers(), id, slots)
     }
 
     /// Of equal nodes, those that the series' previous backup refers to are preferred: these are its streams.
@@ -257,7 +299,10 @@ impl Holdings for Lookup<'_> {
     /// Reclamation took it, it is damaged, or its container is gone.
     fn is_absent(&self, location: ChunkLocation) -> bool {
         let view = self.permit.view();
-        view.is_absent(location) || !self.door.stands(location.container)
+        let slots = SlotRange::one(location.slot);
+        view.is_absent(location)
+            || !self.door.stands(location.container)
+            || self.door.is_rotten(location.container, slots)
     }
 
     fn taken_over(&self) -> &BTreeSet<ContainerId> {
@@ -331,8 +376,11 @@ impl Lookup<'_> {
                 ..
             } => {
                 let view = self.permit.view();
-                SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.door.stands(container)
+                SlotRange::new(first, count).is_some_and(|slots| {
+                    view.is_whole(container, slots)
+                        && self.door.stands(container)
+                        && !self.door.is_rotten(container, slots)
+                })
             }
         }
     }

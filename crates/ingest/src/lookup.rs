@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use container::{Containers, PendingEntry};
+use container::{ContainerError, Containers, PendingEntry};
 use crypto::Fingerprinter;
 use index::{Index, ResolverStats};
-use recipe::{KnownNode, Piece, RangeWalker};
+use recipe::{KnownNode, Piece, RangeWalker, RecipeError};
 use types::{ChunkLocation, Fingerprint};
 
 use crate::buffer::Buffer;
@@ -75,6 +75,8 @@ pub(crate) struct ToPacker<'a> {
     pub(crate) workers: Workers,
     pub(crate) output: Sender<ToPack>,
     pub(crate) stored: StoredChunks<'a>,
+    /// As of [`Door`].
+    pub(crate) insists: bool,
 }
 
 impl ToPacker<'_> {
@@ -90,7 +92,13 @@ impl Outlet<InBuffer> for ToPacker<'_> {
     type Error = Halt;
 
     fn fetch(&mut self, at: ChunkLocation, fingerprint: &Fingerprint) -> Result<Option<InBuffer>, Halt> {
-        Ok(self.stored.read(at, fingerprint).map_err(IngestError::from)?)
+        let read = self.stored.read(at, fingerprint).map_err(IngestError::from)?;
+        if read.is_none() && self.insists {
+            let container = at.container;
+            let error = RecipeError::Container(ContainerError::Missing { container });
+            return Err(IngestError::Previous(error).into());
+        }
+        Ok(read)
     }
 
     fn store(

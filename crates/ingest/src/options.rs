@@ -7,6 +7,7 @@ use container::Compression;
 use index::Eviction;
 
 use crate::dedup::Capping;
+use crate::sample::VerifyKnown;
 
 /// At which regions are compressed if nobody says otherwise: decision 18 says why.
 pub const COMPRESSION_LEVEL: i32 = 1;
@@ -97,6 +98,8 @@ pub struct IngestOptions {
     pub capping: Option<Capping>,
     /// Memory of look-ups.
     pub lookup: LookupMemory,
+    /// How much of what is taken over from earlier backups is read.
+    pub verify_known: VerifyKnown,
 }
 
 impl IngestOptions {
@@ -114,6 +117,7 @@ impl IngestOptions {
             small_bytes_max: 1 << 20,
             capping: None,
             lookup: LookupMemory::default(),
+            verify_known: VerifyKnown::NONE,
         }
     }
 }

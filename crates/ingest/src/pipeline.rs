@@ -164,6 +164,7 @@ pub(crate) fn run(
             workers: jobs.clone(),
             output: to_pack,
             stored: StoredChunks::new(door.containers()),
+            insists: door.insists(),
         },
         stats: &lookups,
     };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use format::node::NodeEntry;
 use recipe::{NodeSource, Piece, Place, RangeWalker, TreeRoot, child_nodes};
 use session::ReclaimView;
-use types::{ByteRange, SlotRange};
+use types::{ByteRange, ContainerId, SlotRange};
 
 use crate::door::{Door, segment_level};
 
@@ -157,10 +157,21 @@ impl<'a> Soundness<'a> {
                 count,
                 ..
             } => {
-                SlotRange::new(first, count).is_some_and(|slots| view.is_whole(container, slots))
-                    && self.door.stands(container)
-                    && (!self.looks_closer || self.door.has_catalog(container))
+                SlotRange::new(first, count).is_some_and(|slots| {
+                    view.is_whole(container, slots)
+                        && self.still_stands(container)
+                        && !self.door.is_rotten(container, slots)
+                }) && (!self.looks_closer || self.door.has_catalog(container))
             }
         }
+    }
+
+    /// Whether a container of the previous backup is there; it should be, for that backup is declared.
+    fn still_stands(&self, container: ContainerId) -> bool {
+        let stands = self.door.stands(container);
+        if !stands {
+            self.door.containers().note_met(container);
+        }
+        stands
     }
 }

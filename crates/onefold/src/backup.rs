@@ -3,20 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use format::manifest::{Backup, BackupTotals, SeriesName, StreamRole};
+use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole};
 use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
 use index::{Index, ResolverStats, SessionContainers, Warning};
 use ingest::{
     Backed, Cap, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource, Unit,
+    VerifiedKnown,
 };
 use object::Sealer;
 use recipe::TreeRoot;
 use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Session, SessionError};
 use tree::{Excludes, FolderId, Marker, Roots, Trust, WalkOptions};
-use types::{ContainerKind, SessionId};
+use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::{Error, Result};
+use crate::heal::Healed;
 use crate::monitor::Monitor;
 use crate::series::AllSettings;
 use crate::store::Store;
@@ -107,6 +109,10 @@ pub struct BackupReport {
     pub bytes_capped: u64,
     /// What the stages did with their time.
     pub stages: Vec<Arc<StageStats>>,
+    /// What was read of what earlier backups had stored, and found bad: it was stored again.
+    pub verified: VerifiedKnown,
+    /// Damaged containers of earlier backups that got back what this one has stored.
+    pub healed: Vec<Healed>,
     /// What was found wrong beside the backup, which is safe: a damaged manifest of the series, something of the index,
     /// housekeeping that the next backup tries again.
     pub untidy: Vec<String>,
@@ -148,7 +154,7 @@ impl Store {
             host: options.host.clone(),
             paths: walk.roots.paths(),
         };
-        let run = Run::begin(self, options, name, |backup| {
+        let mut run = Run::begin(self, options, name, |backup| {
             role(backup, StreamRole::Listing).is_some()
         })?;
         let parent = run.parent.as_ref().filter(|_| !tree.force).and_then(|entry| {
@@ -169,6 +175,7 @@ impl Store {
                 is_suspect,
             })
         });
+        run.door = run.door.insisting(!is_suspect);
         run.finish(monitor, |ingest| {
             ingest::backup_tree(ingest, walk, parent.as_ref(), faults)
         })
@@ -231,6 +238,8 @@ impl<'a> Run<'a> {
         fits: impl Fn(&Backup) -> bool,
     ) -> Result<Self> {
         store.ensure_writable()?;
+        // Before the session lists what is damaged.
+        let met = store.record_met()?;
         let began = store.env.clock.monotonic();
         let source_time = store.env.clock.wall();
         let series = store.sealer.key().series_id(&name.to_bytes());
@@ -252,6 +261,7 @@ impl<'a> Run<'a> {
         // besides had a manifest.
         store.sealer.barrier()?;
         let (mut containers, mut untidy) = (Vec::new(), set.damaged);
+        untidy.extend(met);
         for dead in session.find_adoptable()? {
             match session.adopt(&dead) {
                 Ok(adopted) => containers.extend(adopted.containers),
@@ -311,7 +321,8 @@ impl<'a> Run<'a> {
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
         let mut door = Door::new(session.clone(), store.nodes(), &index, named)
-            .with_previous(previous.iter().map(TreeRoot::from).collect());
+            .with_previous(previous.iter().map(TreeRoot::from).collect())
+            .verifying(options.ingest.verify_known);
         for (session, span) in containers {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
                 // What cannot be read is stored again.
@@ -357,6 +368,7 @@ impl<'a> Run<'a> {
         tags.sort_unstable();
         tags.dedup();
         let totals = monitor.counters.totals();
+        let fresh: Vec<ContainerSpan> = backed.containers.clone();
         let committed = self.session.commit(Backup {
             series: self.name,
             source_time: self.source_time,
@@ -381,9 +393,17 @@ impl<'a> Run<'a> {
         let mut covered = vec![committed.session];
         covered.extend(taken_over.iter().map(|(session, _)| *session));
         // The backup is safe from here on: what fails now costs the next one some time.
+        let verified = self.door.verified();
         let published = self.door.into_hooks().publish(&covered);
         let kept = published.and_then(|()| self.index.checkpoint());
         untidy.extend(kept.err().map(|error| error.to_string()));
+        let fresh: Vec<ContainerId> = fresh
+            .iter()
+            .flat_map(|span| span.ids(committed.session))
+            .collect();
+        let healed = self
+            .store
+            .mend(&verified, &self.index, &fresh, monitor, &mut untidy);
         // What prune took is missing from the manifests' point of view alone; `check` knows what should be there.
         let warnings = self.index.take_warnings().into_iter();
         let told = warnings.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
@@ -397,6 +417,8 @@ impl<'a> Run<'a> {
             settings: self.settings,
             queues: backed.queues,
             lookups: backed.lookups,
+            verified,
+            healed,
             chunks_capped: monitor.counters.chunks_capped.get(),
             bytes_capped: monitor.counters.bytes_capped.get(),
             stages: backed.stages,

@@ -125,12 +125,14 @@ impl Store {
             self.list_damaged(&bad)?;
         }
         files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
+        // What was met on the way is in what was found.
+        drop(self.containers.take_met());
         reading.end(monitor);
         Ok(report)
     }
 
     /// Writes what is bad where look-ups see it.
-    fn list_damaged(&self, bad: &BadSlots) -> Result<()> {
+    pub(crate) fn list_damaged(&self, bad: &BadSlots) -> Result<()> {
         let listed = self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
         for (id, slots) in bad {
             let slots = merged(slots);
@@ -173,7 +175,7 @@ impl Store {
 }
 
 /// What stands for a container of which nothing can be had.
-fn all_slots() -> SlotRange {
+pub(crate) fn all_slots() -> SlotRange {
     let first = Slot::new(0).expect("slots begin at 0");
     SlotRange::new(first, Slot::MAX.get() + 1).expect("all slots are a range")
 }

@@ -10,6 +10,7 @@ mod credential;
 mod dump;
 mod error;
 mod forget;
+mod heal;
 mod image;
 mod index_rebuild;
 mod monitor;
@@ -36,12 +37,13 @@ pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::listing::{EntryKind, ListingEntry};
 pub use format::manifest::{BackupTotals, SeriesName};
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
+pub use heal::{HealReport, Healed};
 pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
     COMPRESSION_LEVEL, Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource,
-    StageStats, StreamPiece, StreamSource,
+    StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
 };
 pub use monitor::{Monitor, WorkUnit};
 pub use optimize::{

@@ -144,10 +144,14 @@ impl Store {
             progress: &watcher,
         };
         let done = work(&context)?;
-        let warnings = watcher
+        let mut warnings = watcher
             .warnings
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
+        // Who only looks at what would be done writes nothing.
+        if index.is_some() {
+            warnings.extend(self.record_met()?);
+        }
         Ok((done, warnings))
     }
 }

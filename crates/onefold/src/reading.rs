@@ -163,6 +163,7 @@ impl<'a> Reading<'a> {
 
     /// What a failure comes to: where what is read was not kept and has been forgotten since, it says so.
     pub(crate) fn explain(&self, error: Error) -> Error {
+        self.store.note_missing_of(&error);
         if !error.is_of_stored() {
             return error;
         }
@@ -193,6 +194,12 @@ impl<'a> Reading<'a> {
     /// Lets go; what went wrong beside the reading is noted.
     pub(crate) fn end(mut self, monitor: &Monitor) {
         let mut notes = std::mem::take(&mut self.notes);
+        match self.store.record_met() {
+            Ok(said) => notes.extend(said),
+            Err(error) => notes.push(format!(
+                "what could not be read could not be listed as damaged: {error}"
+            )),
+        }
         match self.pin.take().map(|(session, _)| session.end()) {
             None | Some(Ok(ReadEnd::Clean)) => {}
             Some(Ok(ReadEnd::Elsewhere(how))) => notes.push(format!(
@@ -209,7 +216,9 @@ impl<'a> Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some((session, _)) = self.pin.take() {
-            // Whoever failed has its own error to tell; without an ending the session is found dead by its lock.
+            // Whoever failed has its own error to tell; without an ending the session is found dead by its lock, and
+            // what cannot be listed as damaged is met again.
+            drop(self.store.record_met());
             drop(session.end());
         }
     }

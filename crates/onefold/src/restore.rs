@@ -104,6 +104,9 @@ impl Store {
         let mut report = |fault: Fault| {
             count += 1;
             monitor.add_error();
+            if let Fault::Lost { error, .. } = &fault {
+                self.note_missing(error);
+            }
             faults(&fault);
         };
         let is_stream = role(&snapshot.backup, StreamRole::Whole).is_some();

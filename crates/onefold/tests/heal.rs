@@ -11,7 +11,9 @@ use common::{
     How, Process, Tree, assert_restores, assert_restores_bytes, back_up, back_up_bytes, noise, snapshot,
 };
 use env::Storage;
-use onefold::{AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store};
+use onefold::{
+    AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store, VerifyKnown,
+};
 
 /// The paths whose bytes could not be had; all others are restored.
 fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> {
@@ -298,4 +300,326 @@ fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
         assert_restores(&store, &healed, &tree.root(), &tree.picture(), &when);
     }
     assert!(read_again > 3, "{read_again}");
+}
+
+/// A byte of the region in the middle of that object rots.
+fn rot(process: &Process, name: &str) {
+    let name = types::ObjectName::new(name.to_owned()).unwrap();
+    assert!(process.storage.damage(&name, |bytes| bytes[200] ^= 1));
+}
+
+/// The lists of what is damaged.
+fn damage_lists(process: &Process) -> Vec<String> {
+    process.names("damaged")
+}
+
+/// Reads all that is taken over.
+fn verifying(mut how: How) -> How {
+    how.ingest.verify_known = VerifyKnown {
+        share: 1.0,
+        bytes_max: u64::MAX,
+    };
+    how
+}
+
+fn assert_all_whole(process: &Process, seed: u64, tree: &Tree, ids: &[onefold::SessionId], when: &str) {
+    let store = process.beside(seed).open();
+    for id in ids {
+        let whole = snapshot(&store, *id);
+        assert_restores(&store, &whole, &tree.root(), &tree.picture(), when);
+    }
+    assert_eq!(damage_lists(process), Vec::<String>::new(), "{when}");
+    common::assert_sound(&store, when);
+}
+
+/// What a check has listed, and a backup stored again, comes back where the older backup refers to it.
+#[test]
+fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
+    for (seed, is_lost) in [(71, false), (72, true)] {
+        let process = Process::new(seed);
+        let store = process.init();
+        let tree = Tree::plant(seed, 1 << 20);
+        let first = back_up(&store, &tree, &How::plain()).unwrap();
+        let containers = data(&process);
+        let name = &containers[containers.len() / 2];
+        if is_lost {
+            process
+                .storage
+                .lose(&types::ObjectName::new(name.clone()).unwrap());
+        } else {
+            rot(&process, name);
+        }
+        let store = process.beside(seed + 100).open();
+        let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        assert!(report.damaged_backups.contains(&first.id));
+        // Of a container that is lost the segments above cannot be verified either.
+        let listed = damage_lists(&process);
+        assert!(listed[0].starts_with("damaged/data-"), "{listed:?}");
+
+        let second = back_up(&store, &tree, &How::plain()).unwrap();
+        assert!(second.totals.files_unchanged > 0, "{:?}", second.totals);
+        let healed: u64 = second.healed.iter().map(|healed| healed.slots).sum();
+        assert!(healed > 0 && second.healed.len() == 1, "{:?}", second.healed);
+        let when = if is_lost { "lost" } else { "rotten" };
+        assert_all_whole(&process, seed + 200, &tree, &[first.id, second.id], when);
+    }
+}
+
+/// Nobody has checked: what the backup takes over is read, and what is bad there is stored again at once.
+#[test]
+fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
+    for (seed, how) in [
+        (73, How::plain()),
+        (74, How::capped()),
+        (75, How::plain().forced()),
+    ] {
+        let process = Process::new(seed);
+        let store = process.init();
+        let tree = Tree::plant(seed, 1 << 20);
+        let bytes = noise(seed, 300 << 10);
+        let first = back_up(&store, &tree, &How::plain()).unwrap();
+        let stream = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+        let containers = data(&process);
+        let of = |id: onefold::SessionId| format!("data/{:013}/", id.get());
+        let of_stream: Vec<_> = containers
+            .iter()
+            .filter(|name| name.starts_with(&of(stream.id)))
+            .collect();
+        let of_tree: Vec<_> = containers
+            .iter()
+            .filter(|name| name.starts_with(&of(first.id)))
+            .collect();
+        rot(&process, of_stream[of_stream.len() / 2]);
+        rot(&process, of_tree[of_tree.len() / 2]);
+
+        // Without reading, both are taken over, and nobody knows. That is what this is for.
+        let blind = Process::on(
+            process.storage.crash(env::fault::CrashPolicy::KeepAll),
+            process.clock.clone(),
+            seed + 50,
+        );
+        let taken = back_up_bytes(&blind.open(), "/stream", &bytes, &How::plain()).unwrap();
+        let taken = snapshot(&blind.open(), taken.id);
+        assert!(common::try_restores_bytes(&blind.open(), &taken, "/stream", &bytes).is_err());
+
+        let store = process.beside(seed + 100).open();
+        let again = back_up(&store, &tree, &verifying(how.clone())).unwrap();
+        assert!(
+            again.verified.containers > 0 && again.verified.bad.len() == 1,
+            "{:?}",
+            again.verified
+        );
+        let same = back_up_bytes(&store, "/stream", &bytes, &verifying(how)).unwrap();
+        assert_eq!(same.verified.bad.len(), 1, "{:?}", same.verified);
+        let reader = process.beside(seed + 150).open();
+        for id in [stream.id, same.id] {
+            assert_restores_bytes(
+                &reader,
+                &snapshot(&reader, id),
+                "/stream",
+                &bytes,
+                "of the stream",
+            );
+        }
+        assert_all_whole(
+            &process,
+            seed + 200,
+            &tree,
+            &[first.id, again.id],
+            "found by reading",
+        );
+    }
+}
+
+/// No more is read than was asked for.
+#[test]
+fn what_is_read_of_what_is_taken_over_is_bounded() {
+    let process = Process::new(76);
+    let store = process.init();
+    let tree = Tree::plant(76, 1 << 20);
+    back_up(&store, &tree, &How::plain()).unwrap();
+    let mut how = How::plain();
+    how.ingest.verify_known = VerifyKnown {
+        share: 1.0,
+        bytes_max: 100 << 10,
+    };
+    let bounded = back_up(&store, &tree, &how).unwrap().verified;
+    assert!((100 << 10..200 << 10).contains(&bounded.bytes), "{bounded:?}");
+    let all = back_up(&store, &tree, &verifying(How::plain())).unwrap().verified;
+    let without_listing = data(&process).len() as u64;
+    assert!(
+        all.containers > without_listing / 2 && all.bytes > 900 << 10,
+        "{all:?}"
+    );
+    let none = back_up(&store, &tree, &How::plain()).unwrap().verified;
+    assert_eq!((none.containers, none.bytes), (0, 0));
+}
+
+/// A restore meets the damage: the next backup does not take it over, and heals what the restore could not have.
+#[test]
+fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
+    for (seed, is_lost) in [(77, false), (78, true)] {
+        let process = Process::new(seed);
+        let store = process.init();
+        let tree = Tree::plant(seed, 1 << 20);
+        let first = back_up(&store, &tree, &How::plain()).unwrap();
+        let containers = data(&process);
+        let name = &containers[containers.len() / 3];
+        if is_lost {
+            process
+                .storage
+                .lose(&types::ObjectName::new(name.clone()).unwrap());
+        } else {
+            rot(&process, name);
+        }
+        let store = process.beside(seed + 100).open();
+        let target = tempfile::tempdir().unwrap();
+        assert!(!lost(&store, &snapshot(&store, first.id), target.path()).is_empty());
+        assert_eq!(damage_lists(&process).len(), 1);
+        let second = back_up(&store, &tree, &How::plain()).unwrap();
+        assert_all_whole(
+            &process,
+            seed + 200,
+            &tree,
+            &[first.id, second.id],
+            "met by a restore",
+        );
+    }
+}
+
+/// Of what was damaged a part has changed at the source: the rest comes back, and what does not is still told.
+#[test]
+fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
+    let process = Process::new(79);
+    let store = process.init();
+    let tree = Tree::plant(79, 1 << 20);
+    let first = back_up(&store, &tree, &How::plain()).unwrap();
+    for name in data(&process).iter().take(20) {
+        rot(&process, name);
+    }
+    tree.change(1);
+    let store = process.beside(80).open();
+    store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let lost_before = lost(&store, &snapshot(&store, first.id), target.path());
+    let second = back_up(&store, &tree, &How::plain()).unwrap();
+    assert!(!second.healed.is_empty());
+    let store = process.beside(81).open();
+    let target = tempfile::tempdir().unwrap();
+    let lost_after = lost(&store, &snapshot(&store, first.id), target.path());
+    assert!(
+        lost_after.len() < lost_before.len(),
+        "{lost_after:?} of {lost_before:?}"
+    );
+    assert_restores(
+        &store,
+        &snapshot(&store, second.id),
+        &tree.root(),
+        &tree.picture(),
+        "the second",
+    );
+    let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    assert_eq!(report.is_sound(), lost_after.is_empty(), "{:#?}", report.findings);
+    assert_eq!(damage_lists(&process).is_empty(), lost_after.is_empty());
+    // A prune finds no more, and says so; with the old backup gone nothing is wrong.
+    let pruned = common::pruning::prune(&store, &common::pruning::everything(), "heals no more");
+    assert!(pruned.healed.is_empty());
+}
+
+/// The power fails, or the process dies, at any operation of a backup that heals: what it healed is whole, and the
+/// next one heals the rest.
+#[test]
+fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
+    use env::fault::CrashPolicy;
+    for (seed, is_lost) in [(82, false), (84, true)] {
+        let process = Process::new(seed);
+        let store = process.init();
+        let tree = Tree::plant(seed, 64 << 10);
+        let first = back_up(&store, &tree, &How::plain()).unwrap();
+        let containers = data(&process);
+        let name = &containers[containers.len() / 2];
+        if is_lost {
+            process
+                .storage
+                .lose(&types::ObjectName::new(name.clone()).unwrap());
+        } else {
+            rot(&process, name);
+        }
+        drop(store);
+        let dying = process.beside(seed + 100);
+        let store = dying.open();
+        store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+        let images = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (machine, taken) = (process.storage.clone(), std::sync::Arc::clone(&images));
+        let (mut count, mut is_committed) = (0_u64, false);
+        dying.watched.set_before(move |asked, name| {
+            // What comes before is what any backup does, and other suites cut.
+            is_committed |= name.starts_with(format::names::BACKUPS_FOLDER);
+            if !is_committed {
+                return;
+            }
+            count += 1;
+            // What tears a manifest has to be forgotten by hand first: another suite's.
+            let policies = [CrashPolicy::KeepAll, CrashPolicy::DropAll];
+            let policy = policies[usize::try_from(count % 2).unwrap()];
+            let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
+            taken.lock().unwrap().push((machine.crash(policy), when));
+        });
+        let second = back_up(&store, &tree, &How::plain()).unwrap();
+        assert_eq!(second.healed.len(), 1);
+        dying.watched.clear_before();
+        let images = std::mem::take(&mut *images.lock().unwrap());
+        assert!(images.len() > 12, "{}", images.len());
+        let mut found = 0;
+        for (machine, when) in images {
+            let after = Process::on(machine, process.clock.clone(), seed + 1).striding();
+            let third = back_up(&after.open(), &tree, &How::plain())
+                .unwrap_or_else(|error| panic!("{when}: {error}"));
+            found += u64::from(!third.healed.is_empty());
+            // Where the lease was not free, a prune does it.
+            let store = after.beside(seed + 2).striding().open();
+            common::pruning::prune_after_crash(&store, &common::pruning::everything(), &when);
+            drop(store);
+            assert_eq!(damage_lists(&after), Vec::<String>::new(), "{when}");
+            let store = after.beside(seed + 3).open();
+            for id in [first.id, third.id] {
+                assert_restores(
+                    &store,
+                    &snapshot(&store, id),
+                    &tree.root(),
+                    &tree.picture(),
+                    &when,
+                );
+            }
+            let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+            assert!(
+                report.damaged_backups.is_empty(),
+                "{when}: {:#?}",
+                report.findings
+            );
+        }
+        assert!(found > 2, "{found} healed after a crash");
+    }
+}
+
+/// What prune removed does not come back by healing, though a list of damage names it still.
+#[test]
+fn what_was_removed_is_not_made_again() {
+    let process = Process::new(86);
+    let store = process.init();
+    let bytes = noise(86, 200 << 10);
+    let first = back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
+    rot(&process, &data(&process)[1]);
+    store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
+    assert_eq!(damage_lists(&process).len(), 1);
+    common::pruning::forget(&store, first.id);
+    common::pruning::prune(&store, &common::pruning::everything_at_once(), "all goes");
+    assert!(data(&process).is_empty());
+    let second = back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
+    assert!(second.healed.is_empty());
+    assert!(
+        data(&process)
+            .iter()
+            .all(|name| !name.contains(&format!("{:013}", first.id.get())))
+    );
 }

@@ -270,9 +270,10 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     assert_sound(&store, "a changed tree");
 }
 
-/// A chunk of the backup before that has rotted is referred to as it was: the backup is as whole as that one.
+/// A chunk of the backup before that has rotted is met when it is to be stored again: the backup is made once more, and
+/// reads the file; what is met then is listed, and the next backup reads it.
 #[test]
-fn what_cannot_be_stored_again_is_referred_to() {
+fn what_has_rotted_is_met_where_it_would_be_stored_again() {
     let machine = Process::new(530);
     let store = hybrid_store(&machine);
     let tree = Tree::plant(530, 1 << 20);
@@ -299,14 +300,8 @@ fn what_cannot_be_stored_again_is_referred_to() {
     let store = machine.open();
     let second = back_up(&store, &tree, &How::plain()).unwrap();
     assert_eq!(second.parent, Some(first.id));
-    let entries = segments(&machine, &store, second.id, StreamRole::Content);
-    let fresh = entries
-        .iter()
-        .filter(|(segment, _)| segment.location().unwrap().container.session == second.id);
-    let of_first = fresh
-        .flat_map(|(_, entries)| entries)
-        .filter(|entry| matches!(entry, NodeEntry::Run { container, .. } if container.session == first.id));
-    assert!(of_first.count() > 0, "nothing was met that had rotted");
+    let is_met = !second.healed.is_empty() || !machine.names("damaged").is_empty();
+    assert!(is_met, "nothing was met that had rotted");
 }
 
 #[test]

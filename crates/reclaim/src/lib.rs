@@ -12,6 +12,7 @@ mod decide;
 mod epochs;
 mod error;
 mod finish;
+mod heal;
 mod housekeeping;
 mod kept;
 mod known;
@@ -36,6 +37,7 @@ mod sweep;
 
 pub use compact::Packing;
 pub use error::{ReclaimError, Result};
+pub use heal::{HealReport, Healed, heal};
 pub use links::Links;
 pub use plan::{Limits, Unused};
 pub use preview::{Preview, preview};

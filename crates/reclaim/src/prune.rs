@@ -12,13 +12,14 @@ use recipe::NodeSource;
 use session::{
     DeathWatch, HeldLease, Life, Listing, Manifests, Roster, Session, SessionError, SessionPolicy,
 };
-use types::{Epoch, Revision, SessionId};
+use types::{ContainerId, Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
 use crate::dead;
 use crate::epochs::{self, Epochs};
 use crate::error::{ReclaimError, Result};
 use crate::finish::{self, Announced};
+use crate::heal::{self, Healed};
 use crate::housekeeping;
 use crate::known::Known;
 use crate::marks::{self, InForce};
@@ -161,6 +162,10 @@ pub struct PruneReport {
     pub kept: BTreeMap<SessionId, SessionId>,
     /// Containers that stay as they are since they are damaged, and what is wrong.
     pub damaged: Vec<(String, String)>,
+    /// Containers that were damaged, and got back what was found elsewhere.
+    pub healed: Vec<Healed>,
+    /// Containers that are listed as damaged and could not be healed, and why.
+    pub unhealed: Vec<(ContainerId, String)>,
 }
 
 impl PruneReport {
@@ -318,6 +323,9 @@ fn run(
         }
     }
     housekeeping::tidy(context, options, (session, lease), now, replaced)?;
+    let healed = heal::heal(context, lease, &[])?;
+    report.healed = healed.healed;
+    report.unhealed = healed.left;
     Ok(report)
 }
 

@@ -44,9 +44,22 @@ struct Summary {
     chunks_capped: u64,
     bytes_capped: u64,
     lookups: Lookups,
+    verified: Verified,
     total_duration: f64,
     queues: Vec<pipeline::Queue>,
     stages: Vec<pipeline::Stage>,
+}
+
+/// What was read of what earlier backups had stored.
+#[derive(Serialize)]
+struct Verified {
+    containers: u64,
+    bytes: u64,
+    /// Containers with damage, whose chunks were stored again.
+    damaged: u64,
+    /// Damaged containers, whoever found that, that got slots back: how many containers and slots.
+    healed: u64,
+    healed_slots: u64,
 }
 
 #[derive(Serialize)]
@@ -84,6 +97,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
                 },
                 ..LookupMemory::within(args.lookup_mib << 20)
             },
+            verify_known: args.verify_known(),
             ..IngestOptions::for_cores(cores)
         },
     };
@@ -225,6 +239,30 @@ fn image(
     Ok(store.backup_stream(options, path, Some(chunk), &mut source, monitor)?)
 }
 
+/// Damage of earlier backups that this one has found, and what came of it.
+fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
+    for (container, _) in &report.verified.bad {
+        output.warn(format!(
+            "warning: {container}, which earlier backups refer to, is damaged; what this backup needs of it was stored again"
+        ))?;
+    }
+    for healed in &report.healed {
+        let rest = match healed.left {
+            0 => String::new(),
+            left => format!(
+                "; {} still damaged, and `onefold check --read-data` names the files",
+                count(left, "chunk is", "chunks are")
+            ),
+        };
+        output.line(format!(
+            "healed {} of {} for the earlier backups{rest}",
+            count(healed.slots, "damaged chunk", "damaged chunks"),
+            healed.container
+        ))?;
+    }
+    Ok(())
+}
+
 fn print(output: Output, report: &BackupReport) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let seconds = report.elapsed_nanos as f64 / 1e9;
@@ -256,7 +294,13 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         bytes(totals.bytes_new),
         bytes(totals.bytes_stored)
     ))?;
+    tell_damage(output, report)?;
     if output.verbose > 0 {
+        output.line(format!(
+            "verified: {} of {} that earlier backups had stored",
+            bytes(report.verified.bytes),
+            count(report.verified.containers, "container", "containers")
+        ))?;
         output.line(format!(
             "chunks: {} of {} new; segments: {} of {} known whole",
             totals.chunks_new, totals.chunks, totals.segments_known, totals.segments
@@ -314,6 +358,13 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             catalogs: report.lookups.catalog_loads,
             catalogs_false: report.lookups.false_loads,
             catalogs_failed: report.lookups.failed_loads,
+        },
+        verified: Verified {
+            containers: report.verified.containers,
+            bytes: report.verified.bytes,
+            damaged: report.verified.bad.len() as u64,
+            healed: report.healed.len() as u64,
+            healed_slots: report.healed.iter().map(|healed| healed.slots).sum(),
         },
         total_duration: seconds,
         queues: pipeline::queues(report),

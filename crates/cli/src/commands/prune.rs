@@ -28,6 +28,16 @@ struct Summary {
     bytes_stored: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions_expired: Vec<u64>,
+    /// Damaged containers that got slots back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    healed: Vec<Healed>,
+}
+
+#[derive(Serialize)]
+struct Healed {
+    container: String,
+    slots: u64,
+    left: u64,
 }
 
 /// A forgotten backup that stays stored, and which one refers forward to it.
@@ -128,6 +138,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         kept: Kept::all(&preview.kept),
         bytes_stored: None,
         sessions_expired: Vec::new(),
+        healed: Vec::new(),
     })?;
     Ok(())
 }
@@ -192,6 +203,17 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         ))?;
     }
     say_kept(&report.kept, false, output)?;
+    for healed in &report.healed {
+        output.line(format!(
+            "healed {} of {}; {} still damaged",
+            count(healed.slots, "damaged chunk", "damaged chunks"),
+            healed.container,
+            count(healed.left, "chunk is", "chunks are")
+        ))?;
+    }
+    for (container, why) in &report.unhealed {
+        output.line(format!("{container} stays damaged: {why}"))?;
+    }
     output.object(&Summary {
         message_type: "prune_summary",
         dry_run: false,
@@ -205,6 +227,15 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         kept: Kept::all(&report.kept),
         bytes_stored: Some(report.bytes_stored),
         sessions_expired: report.sessions_expired.iter().map(|id| id.get()).collect(),
+        healed: report
+            .healed
+            .iter()
+            .map(|healed| Healed {
+                container: healed.container.to_string(),
+                slots: healed.slots,
+                left: healed.left,
+            })
+            .collect(),
     })?;
     Ok(())
 }

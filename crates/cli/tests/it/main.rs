@@ -13,6 +13,7 @@ mod dump;
 mod exit_codes;
 mod filters;
 mod forget;
+mod healing;
 mod idle;
 mod interruptions;
 mod json;

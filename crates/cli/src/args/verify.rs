@@ -1,0 +1,38 @@
+//! How much of what a backup takes over from earlier ones is read.
+
+use onefold::VerifyKnown;
+
+use super::Backup;
+
+/// The share where nothing is said.
+const VERIFIED_SHARE: f64 = 0.01;
+/// And no more than this.
+const VERIFIED_BYTES_MAX: u64 = 1 << 30;
+
+impl Backup {
+    /// How much of what is taken over is read.
+    pub(crate) fn verify_known(&self) -> VerifyKnown {
+        match self.verify_known {
+            Some(share) => VerifyKnown {
+                share,
+                bytes_max: u64::MAX,
+            },
+            None => VerifyKnown {
+                share: VERIFIED_SHARE,
+                bytes_max: VERIFIED_BYTES_MAX,
+            },
+        }
+    }
+}
+
+/// A share of something, `none` for nothing.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    if text == "none" {
+        return Ok(0.0);
+    }
+    let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    percent
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| format!("`{text}` is no share: it is `none`, or a number up to 100 with `%`"))
+}

@@ -1,0 +1,93 @@
+//! Damage that the program meets on the way: told, listed, not taken over, healed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::bed::{Bed, last, noise, settle};
+use crate::picture::{assert_same, picture};
+
+/// A bed with a backup of some files, and one of its data containers.
+fn backed_up(seed: u64) -> (Bed, PathBuf) {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    for n in 0..6 {
+        fs::write(bed.path(format!("src/{n}")), noise(700 << 10, seed + n)).unwrap();
+    }
+    settle();
+    bed.ok(["backup", "src", "--verify-known", "none"]);
+    let mut data = bed.objects("data");
+    data.sort();
+    assert!(data.len() > 3, "{data:?}");
+    let victim = data.swap_remove(1);
+    (bed, victim)
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[track_caller]
+fn assert_all_restore(bed: &Bed) {
+    for id in bed.backups() {
+        let target = format!("out{id}");
+        bed.ok(["restore", &id.to_string(), "-t", &target]);
+        assert_same(
+            &picture(&bed.path("src")),
+            &picture(&bed.restored(&target, "src")),
+        );
+    }
+    bed.assert_sound();
+    assert_eq!(bed.objects("damaged"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_backup_finds_what_has_rotted_and_heals_the_one_before() {
+    for is_lost in [false, true] {
+        let (bed, victim) = backed_up(900);
+        if is_lost {
+            fs::remove_file(&victim).unwrap();
+        } else {
+            flip(&victim);
+            // Nothing has shown it so far: who reads nothing takes it over.
+            let blind = bed.ok(["backup", "src", "--verify-known", "none", "--json"]);
+            assert_eq!(last(&blind)["verified"]["containers"], 0);
+            bed.run(["restore", "latest", "-t", "gone"])
+                .expect(1)
+                .says(&["not restored"]);
+            fs::remove_dir_all(bed.store().join("damaged")).unwrap();
+        }
+        let ran = bed.ok(["backup", "src", "--verify-known", "100%"]);
+        assert!(ran.out().contains("healed"), "{}", ran.out());
+        assert_eq!(ran.err().contains("is damaged"), !is_lost, "{}", ran.err());
+        assert_all_restore(&bed);
+    }
+}
+
+#[test]
+fn what_a_restore_or_a_check_has_met_is_healed_by_the_next_backup() {
+    for meets in [
+        vec!["restore", "latest", "-t", "gone"],
+        vec!["check", "--read-data"],
+    ] {
+        let (bed, victim) = backed_up(910);
+        flip(&victim);
+        bed.run(&meets).expect(1);
+        assert_eq!(bed.objects("damaged").len(), 1, "{meets:?}");
+        let summary = last(&bed.ok(["backup", "src", "--verify-known", "none", "--json"]));
+        assert_eq!(summary["verified"]["healed"], 1, "{summary}");
+        assert!(summary["verified"]["healed_slots"].as_u64().unwrap() > 0);
+        assert_all_restore(&bed);
+    }
+}
+
+#[test]
+fn a_share_is_a_share() {
+    let bed = Bed::new();
+    for share in ["5", "101%", "-1%", "x%", "all"] {
+        bed.run(["backup", ".", &format!("--verify-known={share}")])
+            .expect(2)
+            .says(&["no share"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Damage that is met on the way: recorded where look-ups see it, and healed by what was stored since.
+//!
+//! `check` looks for damage. Everyone else meets it by chance, or in a sample. It is listed under `damaged/`
+//! as by a check, so that no later backup refers to it. After a backup, whatever it has stored anew of listed
+//! chunks goes back to where older backups refer to it ([`reclaim::heal`]).
+
+use std::collections::BTreeSet;
+
+use container::{ContainerError, Depth};
+use format::frame::ObjectKind;
+use format::names::{self, LeaseRole};
+use format::reclaim::Removed;
+use index::Index;
+use ingest::VerifiedKnown;
+use recipe::RecipeError;
+use restore::RestoreError;
+use session::{Session, SessionError};
+use types::{ContainerId, ContainerKind};
+
+use crate::check::{BadSlots, all_slots};
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::store::Store;
+
+pub use reclaim::{HealReport, Healed};
+
+impl Store {
+    /// Lists what this process has met and cannot read. What is met is read once more, whole: a reader that
+    /// was overtaken by a prune has met nothing. Says what is listed.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn record_met(&self) -> Result<Vec<String>> {
+        let met = self.containers.take_met();
+        if met.is_empty() || !self.options.pin_reads || self.ensure_writable().is_err() {
+            return Ok(Vec::new());
+        }
+        let mut bad = BadSlots::new();
+        let mut removed = None;
+        for id in met {
+            let verified = self.containers.verify(id, Depth::Full)?;
+            if verified.generation.is_none() {
+                let removed = match &mut removed {
+                    Some(removed) => removed,
+                    none => none.insert(self.removed_whole()?),
+                };
+                if removed.as_ref().is_none_or(|removed| removed(id)) {
+                    continue;
+                }
+            }
+            match verified.lost(id.kind) {
+                None => _ = bad.insert(id, vec![all_slots()]),
+                Some(lost) if lost.is_empty() => {}
+                Some(lost) => _ = bad.insert(id, lost),
+            }
+        }
+        bad.retain(|id, _| id.kind != ContainerKind::Catalog);
+        let known = self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
+        let known: BTreeSet<ContainerId> = known.into_iter().map(|((id, _), _)| id).collect();
+        self.list_damaged(&bad)?;
+        let said = bad.keys().filter(|id| !known.contains(id)).map(|id| {
+            format!(
+                "{id} is damaged, and is listed as such: the next backup of what lay there stores it again, and heals the \
+                 older ones; `onefold check --read-data` names the files"
+            )
+        });
+        Ok(said.collect())
+    }
+
+    /// Whether a container was removed by reclamation; `None`: a list cannot be read, so that nobody can tell.
+    #[expect(clippy::type_complexity, reason = "a question")]
+    fn removed_whole(&self) -> Result<Option<Box<dyn Fn(ContainerId) -> bool>>> {
+        let (mut single, mut runs) = (BTreeSet::new(), Vec::new());
+        for object in self.env.storage.list(names::REMOVED_FOLDER)? {
+            if names::parse_removed(&object.name).is_none() {
+                continue;
+            }
+            let read = self
+                .sealer
+                .read(&object.name, ObjectKind::Removed, Removed::decode);
+            let Ok(list) = read else { return Ok(None) };
+            let whole = list.slots.iter().filter(|slots| slots.slots.is_none());
+            single.extend(whole.map(|slots| slots.container));
+            runs.extend(list.gone);
+        }
+        Ok(Some(Box::new(move |id| {
+            let number = id.to_u64();
+            let is_in =
+                |run: &format::reclaim::ContainerRun| (run.first.to_u64()..=run.last_u64()).contains(&number);
+            single.contains(&id) || runs.iter().any(is_in)
+        })))
+    }
+
+    /// Notes the container that an error says is missing: what is read is pinned, so it should be there.
+    pub(crate) fn note_missing(&self, error: &RestoreError) {
+        match error {
+            RestoreError::Container(error) | RestoreError::Recipe(RecipeError::Container(error)) => {
+                self.note_missing_container(error);
+            }
+            RestoreError::LostPart { error, .. } | RestoreError::Lost { error, .. } => {
+                self.note_missing(error);
+            }
+            _ => {}
+        }
+    }
+
+    /// The same of what ended an operation.
+    pub(crate) fn note_missing_of(&self, error: &Error) {
+        match error {
+            Error::Restore(error) => self.note_missing(error),
+            Error::Container(error) | Error::Recipe(RecipeError::Container(error)) => {
+                self.note_missing_container(error);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_missing_container(&self, error: &ContainerError) {
+        if let ContainerError::Missing { container } = error {
+            self.containers.note_met(*container);
+        }
+    }
+
+    /// Lists what a backup has met and has found bad, and heals what it has stored again. The backup is safe: what
+    /// fails is told.
+    pub(crate) fn mend(
+        &self,
+        verified: &VerifiedKnown,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+        untidy: &mut Vec<String>,
+    ) -> Vec<Healed> {
+        let healed = self.try_mend(verified, index, fresh, monitor);
+        healed.unwrap_or_else(|error| {
+            untidy.push(format!(
+                "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
+            ));
+            Vec::new()
+        })
+    }
+
+    fn try_mend(
+        &self,
+        verified: &VerifiedKnown,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+    ) -> Result<Vec<Healed>> {
+        let bad: BadSlots = verified.bad.iter().cloned().collect();
+        if !bad.is_empty() {
+            self.list_damaged(&bad)?;
+        }
+        self.record_met()?;
+        Ok(self.heal(index, fresh, monitor)?.healed)
+    }
+
+    /// Heals what is listed as damaged, as far as its chunks are found in these containers, or by the index.
+    /// Nothing is done where another reclaims: it heals too.
+    ///
+    /// # Errors
+    /// Of the storage; what was healed is.
+    pub(crate) fn heal(&self, index: &Index, fresh: &[ContainerId], monitor: &Monitor) -> Result<HealReport> {
+        if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
+            return Ok(HealReport::default());
+        }
+        let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
+        let pulse = session.start_pulse()?;
+        let healed = self.heal_as(&session, index, fresh, monitor);
+        drop(pulse);
+        let ended = session.end();
+        let report = healed?;
+        ended?;
+        Ok(report)
+    }
+
+    fn heal_as(
+        &self,
+        session: &Session,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+    ) -> Result<HealReport> {
+        let lease = match session.acquire_lease(LeaseRole::Reclaim) {
+            Ok(lease) => lease,
+            Err(SessionError::LeaseTaken { .. }) => return Ok(HealReport::default()),
+            Err(error) => return Err(error.into()),
+        };
+        let healed = self.reclaiming(Some(index), monitor, |context| {
+            reclaim::heal(context, &lease, fresh)
+        });
+        let released = lease.release();
+        let (report, _) = healed?;
+        released.map_err(Error::from)?;
+        Ok(report)
+    }
+}

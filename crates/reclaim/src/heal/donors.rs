@@ -1,0 +1,142 @@
+//! Where else a chunk lies: by its fingerprint, or the first 16 bytes that a catalog copy keeps of it.
+
+use std::collections::{HashMap, HashSet};
+
+use container::{CatalogView, Containers};
+use format::container::CatalogEntry;
+use index::{HookIndex, HookKind, Index};
+use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint};
+
+use crate::error::Result;
+use crate::prune::Context;
+
+use super::generation::Patient;
+
+/// Places remembered of one chunk.
+const PLACES_MAX: usize = 4;
+
+/// What is known of a chunk that is wanted: the beginning of its fingerprint, and its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Wanted {
+    pub(super) prefix: [u8; 16],
+    pub(super) len: u32,
+}
+
+impl Wanted {
+    pub(super) fn of(entry: &CatalogEntry) -> Self {
+        Self {
+            prefix: entry.fingerprint.prefix16(),
+            len: entry.len,
+        }
+    }
+
+    /// For a look-up in the index, which goes by the first 16 bytes.
+    fn fingerprint(self) -> Fingerprint {
+        let mut bytes = [0; Fingerprint::BYTES];
+        bytes[..16].copy_from_slice(&self.prefix);
+        Fingerprint::from_bytes(bytes)
+    }
+}
+
+/// Places of chunks that are wanted.
+pub(super) struct Donors<'a> {
+    containers: &'a Containers,
+    index: Option<&'a Index>,
+    places: HashMap<Wanted, Vec<ChunkLocation>>,
+}
+
+impl<'a> Donors<'a> {
+    pub(super) fn new(context: &Context<'a>) -> Self {
+        Self {
+            containers: context.containers,
+            index: context.index,
+            places: HashMap::new(),
+        }
+    }
+
+    /// Notes what a container lacks.
+    pub(super) fn want(&mut self, patient: &Patient) {
+        let wanted = patient.wanted().map(|wanted| (wanted, Vec::new()));
+        self.places.extend(wanted);
+    }
+
+    /// Looks for all that was noted: in these containers, and where the index leads.
+    pub(super) fn find(&mut self, fresh: &[ContainerId]) -> Result<()> {
+        if self.places.is_empty() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        for id in fresh {
+            if seen.insert(*id) {
+                self.look_into(*id)?;
+            }
+        }
+        let Some(index) = self.index else {
+            return Ok(());
+        };
+        let wanted: Vec<Wanted> = self.places.keys().copied().collect();
+        let mut candidates = Vec::new();
+        for wanted in wanted {
+            if !self.places[&wanted].is_empty() {
+                continue;
+            }
+            index.candidates(&wanted.fingerprint(), HookKind::Data, &mut candidates);
+            for id in &candidates {
+                if seen.insert(*id) {
+                    self.look_into(*id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which of the chunks that are wanted lie in a container. One that cannot be read has none.
+    fn look_into(&mut self, id: ContainerId) -> Result<()> {
+        if !matches!(id.kind, ContainerKind::Data | ContainerKind::Small) {
+            return Ok(());
+        }
+        let view = match self.containers.catalog(id) {
+            Ok(view) => view,
+            Err(error) if error.is_gone() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for entry in view.entries().iter().filter(|entry| entry.level.get() == 0) {
+            if let Some(places) = self.places.get_mut(&Wanted::of(entry))
+                && places.len() < PLACES_MAX
+            {
+                places.push(ChunkLocation {
+                    container: view.id(),
+                    slot: entry.slot,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some place is known.
+    pub(super) fn has(&self, wanted: Wanted) -> bool {
+        self.places.get(&wanted).is_some_and(|places| !places.is_empty())
+    }
+
+    /// The chunk's bytes, and its fingerprint, which begins as is wanted.
+    pub(super) fn fetch(&self, wanted: Wanted) -> Option<(Fingerprint, Vec<u8>)> {
+        let places = self.places.get(&wanted)?.iter();
+        let read = places.filter_map(|at| self.containers.read_chunk(*at).ok());
+        let mut named = read.map(|bytes| (self.containers.fingerprinter().chunk(&bytes), bytes));
+        named.find(|(found, bytes)| found.prefix16() == wanted.prefix && bytes.len() == wanted.len as usize)
+    }
+}
+
+/// A slot's bytes in one generation, compared with the fingerprint in its catalog.
+pub(super) fn slot_bytes(
+    containers: &Containers,
+    view: &CatalogView,
+    entry: &CatalogEntry,
+) -> Option<Vec<u8>> {
+    let place = view.place_of(entry.slot)?;
+    let region = containers.read_region(view, place.region).ok()?;
+    let bytes = region.slot_bytes(view, entry.slot)?;
+    containers.verify_chunk(view, entry.slot, bytes).ok()?;
+    let found = view.entry(entry.slot)?;
+    (found.fingerprint == entry.fingerprint && found.len == entry.len).then(|| bytes.to_vec())
+}
