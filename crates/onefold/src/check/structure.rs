@@ -382,10 +382,7 @@ impl Walk<'_> {
     /// The node's child nodes; of a segment, none, after a look at its references.
     fn children(&mut self, node: &TreeRoot) -> std::result::Result<Vec<TreeRoot>, recipe::RecipeError> {
         if node.level.get() == 1 {
-            // Verifies the node's fingerprint against the catalogs of the chunks that it refers to.
-            for reference in ChunkRefs::whole(self.nodes, node) {
-                reference?;
-            }
+            // First, so that a container which is damaged is looked at itself.
             for entry in &self.nodes.node(node.location)?.entries {
                 if let NodeEntry::Run {
                     container,
@@ -397,6 +394,10 @@ impl Walk<'_> {
                     let slots = SlotRange::new(*first, *count);
                     self.needs.add(*container, slots.unwrap_or_else(all_slots));
                 }
+            }
+            // Verifies the node's fingerprint against the catalogs of the chunks that it refers to.
+            for reference in ChunkRefs::whole(self.nodes, node) {
+                reference?;
             }
             return Ok(Vec::new());
         }
