@@ -260,7 +260,7 @@ pub(crate) enum Then {
 }
 
 impl Then {
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::PruneToNothing,
         Self::BackUp,
         Self::Optimize,
@@ -284,7 +284,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Delete,
         Self::Cut,
         Self::Flip,
