@@ -102,6 +102,8 @@ pub enum SessionObject {
     Heartbeat(u64),
     /// `checkpoint.<number>`.
     Checkpoint(u32),
+    /// `committed`: the session became a backup.
+    Committed,
     /// `lock`: a process lock, never an object.
     Lock,
 }
@@ -306,6 +308,12 @@ pub fn checkpoint(session: SessionId, number: u32) -> ObjectName {
     session_object(session, SessionObject::Checkpoint(number))
 }
 
+/// `sessions/<session>/committed`.
+#[must_use]
+pub fn committed(session: SessionId) -> ObjectName {
+    session_object(session, SessionObject::Committed)
+}
+
 /// `sessions/<session>/lock`.
 #[must_use]
 pub fn session_lock(session: SessionId) -> ObjectName {
@@ -320,6 +328,7 @@ pub fn session_object(session: SessionId, object: SessionObject) -> ObjectName {
         SessionObject::Claim => name(format_args!("{folder}/claim")),
         SessionObject::Heartbeat(counter) => name(format_args!("{folder}/heartbeat.{counter}")),
         SessionObject::Checkpoint(number) => name(format_args!("{folder}/checkpoint.{number}")),
+        SessionObject::Committed => name(format_args!("{folder}/committed")),
         SessionObject::Lock => name(format_args!("{folder}/lock")),
     }
 }
@@ -330,6 +339,7 @@ pub fn parse_session_object(name: &ObjectName) -> Option<(SessionId, SessionObje
     let (session, object) = under(name, SESSIONS_FOLDER)?.split_once('/')?;
     let object = match object.split_once('.') {
         None if object == "claim" => SessionObject::Claim,
+        None if object == "committed" => SessionObject::Committed,
         None if object == "lock" => SessionObject::Lock,
         Some(("heartbeat", counter)) => SessionObject::Heartbeat(plain(counter)?),
         Some(("checkpoint", number)) => SessionObject::Checkpoint(plain32(number)?),

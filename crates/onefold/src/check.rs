@@ -7,11 +7,15 @@
 
 mod data;
 mod files;
+mod lost;
+mod needs;
 mod objects;
 mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use container::ContainerError;
+use env::StorageError;
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{ContainerSlots, Damaged};
@@ -88,11 +92,23 @@ impl CheckReport {
     }
 
     fn leave(&mut self, object: impl ToString, what: impl ToString) {
-        self.leftovers.push(Finding {
+        let leftover = Finding {
             object: object.to_string(),
             what: what.to_string(),
             is_covered: true,
-        });
+        };
+        if !self.leftovers.contains(&leftover) {
+            self.leftovers.push(leftover);
+        }
+    }
+
+    /// Damage where a backup needs it, else a leftover.
+    fn find_if(&mut self, is_needed: bool, object: impl ToString, what: impl ToString, is_covered: bool) {
+        if is_needed {
+            self.find(object, what, is_covered);
+        } else {
+            self.leave(object, what);
+        }
     }
 }
 
@@ -113,7 +129,7 @@ impl Store {
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
-            data::read(self, &chosen, monitor, &mut report, &mut bad)?;
+            data::read(self, &chosen, &structure.needs, monitor, &mut report, &mut bad)?;
         }
         if !report.is_sound()
             && let Some(id) = reading.forgotten()
@@ -122,7 +138,12 @@ impl Store {
         }
         // A store that may only be read is left as it is.
         if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
-            self.list_damaged(&bad)?;
+            // The report matters more, on a full disk too.
+            if let Err(error) = self.list_damaged(&bad) {
+                monitor.add_note(format!(
+                    "what is damaged could not be listed for the next backup, which may refer to it: {error}"
+                ));
+            }
         }
         files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
         // What was met on the way is in what was found.
@@ -172,6 +193,19 @@ impl Store {
         self.env.entropy.fill(&mut bytes);
         u64::from_le_bytes(bytes)
     }
+}
+
+/// Whether the storage as a whole refuses or has gone, so that going on is of no use. What is wrong with one object is a finding.
+const fn refuses(error: &StorageError) -> bool {
+    !matches!(
+        error,
+        StorageError::NotFound { .. } | StorageError::PastEnd { .. } | StorageError::Io { .. }
+    )
+}
+
+/// As [`refuses`], of what was read of a container.
+const fn refuses_container(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(error) if refuses(error))
 }
 
 /// What stands for a container of which nothing can be had.

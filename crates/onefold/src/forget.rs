@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason, Times};
-use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
+use session::{
+    DamagedObject, Filter, Forgetting, LostBackup, ManifestEntry, ManifestList, Seen, Session, SessionError,
+};
 use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
@@ -99,8 +101,9 @@ impl Store {
         }
         let mut list = self.manifests.list()?;
         let mut report = ForgetReport::default();
+        let mut lost = Vec::new();
         let mut doomed = match &request.what {
-            ForgetWhat::Named(ids) => self.named(&list, ids, request, &mut report)?,
+            ForgetWhat::Named(ids) => self.named(&list, ids, request, (&mut report, &mut lost))?,
             ForgetWhat::ByPolicy {
                 policy,
                 group_by,
@@ -133,6 +136,13 @@ impl Store {
                 Forgetting::Revised => report.revised_meanwhile.push(one.session),
             }
         }
+        for one in lost {
+            if !request.is_dry_run {
+                self.manifests.forget_lost(&one)?;
+            }
+            report.forgotten.push(one.session);
+        }
+        report.forgotten.sort_unstable();
         let gone = report.forgotten.iter().chain(&report.already_forgotten);
         let gone: BTreeSet<_> = gone.copied().collect();
         list.forget(&gone);
@@ -212,12 +222,21 @@ impl Store {
         Ok(all)
     }
 
+    /// A backup that was committed and whose manifest is lost: nothing but a tombstone makes an end of it.
+    fn lost_backup(&self, id: &str) -> Result<Option<LostBackup>> {
+        let number = id.parse().ok().and_then(|number| SessionId::new(number).ok());
+        match number {
+            Some(session) => Ok(self.manifests.find_lost(session)?),
+            None => Ok(None),
+        }
+    }
+
     fn named(
         &self,
         list: &ManifestList,
         ids: &[String],
         request: &ForgetRequest,
-        report: &mut ForgetReport,
+        (report, gone): (&mut ForgetReport, &mut Vec<LostBackup>),
     ) -> Result<Vec<Doomed>> {
         let candidates = retention::candidates(list);
         let mut doomed = Vec::new();
@@ -237,6 +256,10 @@ impl Store {
                 // Nobody can restore it, and nothing but this makes an end of it.
                 Err(SessionError::Damaged(object)) => {
                     doomed.extend(unreadable(list, &object, request.even_unread)?)
+                }
+                Err(error @ SessionError::NoBackup { .. }) => {
+                    let lost = self.lost_backup(id)?.ok_or(error)?;
+                    gone.push(lost);
                 }
                 Err(error) => return Err(error.into()),
             }

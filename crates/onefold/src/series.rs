@@ -299,7 +299,7 @@ impl Store {
                 (series == id).then_some(revision)
             },
         );
-        let mut wanted = None;
+        let (mut wanted, mut has_window) = (None, false);
         revisions.create_next(|head| {
             // What a rival has set meanwhile is what is changed.
             let all = AllSettings::read(self, |series| Some(series) == id)?;
@@ -307,9 +307,26 @@ impl Store {
             let settings = change.checked(&now, self.settings().chunk_avg_bytes)?;
             let bytes = settings.to_bytes();
             let is_done = matches!(head.map(|head| &head.plain), Some(Ok(plain)) if *plain == bytes);
+            let windows = [&now, &settings].map(|one| one.archival_window);
+            has_window = !is_done
+                && windows
+                    .iter()
+                    .any(|window| matches!(window, ArchivalWindow::Newest(_)));
             wanted = Some(settings);
             Ok::<_, Error>(if is_done { Next::Stop } else { Next::Create(bytes) })
         })?;
+        if let Some(settings) = wanted.as_ref().filter(|_| has_window) {
+            // By a window backups are forgotten. Were the newest revision lost, the one before would count, which says the same.
+            let bytes = settings.to_bytes();
+            revisions.create_next(|head| {
+                let is_same = matches!(head.map(|head| &head.plain), Some(Ok(plain)) if *plain == bytes);
+                Ok::<_, Error>(if is_same {
+                    Next::Create(bytes.clone())
+                } else {
+                    Next::Stop
+                })
+            })?;
+        }
         self.sealer.barrier()?;
         wanted.ok_or_else(|| {
             Error::Object(ObjectError::Contended {

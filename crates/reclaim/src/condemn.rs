@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, Manifest};
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
-use format::session::ARCHIVAL_SERIES;
+use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use session::{
     CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Manifests, Roster, SessionError,
     StoredManifest,
@@ -18,6 +18,7 @@ use types::{ContainerId, Epoch, Revision, SessionId};
 use crate::error::{ReclaimError, Result};
 use crate::kept::Kept;
 use crate::live::has_ended;
+use crate::lost_backups;
 use crate::mark::{self, Marker, Walk};
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
 use crate::prune::{Context, PruneOptions};
@@ -118,7 +119,7 @@ pub(crate) fn plan(
     spill: Option<&mut Spill<'_>>,
 ) -> Result<Plan> {
     let covers = before.in_force.covers();
-    ensure_readable(list, &covers, context.manifests)?;
+    ensure_readable(list, &covers, context.manifests, options.accept_lost)?;
     let kept = Kept::of(
         list,
         context.manifests,
@@ -157,7 +158,9 @@ pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
     manifests: &Manifests,
+    accept_lost: bool,
 ) -> Result<()> {
+    lost_backups::ensure_no_lower(list, covers, accept_lost)?;
     let rewritten = if list.damaged.iter().any(|object| object.is_unread) {
         manifests.rewritten(list)?
     } else {
@@ -228,13 +231,9 @@ impl Planning<'_, '_> {
             &|old, new| self.has_same_reach(old, new),
             &|session| self.list.has(session),
         );
-        if let Some(session) = lost.filter(|_| !self.options.accept_lost) {
-            let what = format!(
-                "the manifest of backup {session} was there when the store was marked, was not forgotten, and is gone \
-                 (bring it back from a copy of the storage, or say --accept-lost to let that backup go)"
-            );
-            return Err(ReclaimError::DamagedManifest { what });
-        }
+        // A rewrite that is lost becomes nothing.
+        let lost = lost.filter(|_| group.series != READ_SERIES);
+        lost_backups::ensure_none(lost, self.options.accept_lost)?;
         // What stands there unreadable is replaced, or everything would be swept each time. So is what a process that died
         // has put for an epoch that never was: deleting it alone would give its number out again, to which that process may
         // refer should it only have slept.

@@ -22,6 +22,7 @@ use crate::error::{ReclaimError, Result};
 use crate::kept::{self, Kept};
 use crate::list;
 use crate::live::Finder;
+use crate::lost_backups;
 use crate::marks::InForce;
 use crate::progress::Waiting;
 use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
@@ -227,7 +228,9 @@ fn wait_and_decide(
         census = context.manifests.census(&covers)?;
     }
     let list = &census.manifests;
-    condemn::ensure_readable(list, &covers, context.manifests)?;
+    let lost = census.roster.lost.first().copied();
+    lost_backups::ensure_none(lost, options.accept_lost)?;
+    condemn::ensure_readable(list, &covers, context.manifests, options.accept_lost)?;
     declared.extend(kept::forgotten_since(list, &covers));
     let kept = Kept::of(list, context.manifests, &covers, &declared, options.accept_lost)?;
     finder.manifests(list, &covers, &kept)?;

@@ -19,6 +19,7 @@ mod known;
 mod links;
 mod list;
 mod live;
+mod lost_backups;
 mod mark;
 mod marks;
 mod objects;

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::finish;
 use crate::known::Known;
 use crate::list;
+use crate::lost_backups;
 use crate::prune::{Context, PruneOptions};
 use crate::remove::{self, Executed};
 use crate::slots::SlotMap;
@@ -72,6 +73,14 @@ pub fn preview(
         };
         ended.insert(dead.info.id);
     }
+    let lost = known
+        .census
+        .roster
+        .lost
+        .iter()
+        .find(|id| !forget.contains(id))
+        .copied();
+    lost_backups::ensure_none(lost, options.accept_lost)?;
     let mut list = std::mem::take(&mut known.census.manifests);
     let forgotten = alone::manifests(context, &list, forget)?;
     list.forget(forget);

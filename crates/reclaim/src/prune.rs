@@ -22,6 +22,7 @@ use crate::finish::{self, Announced};
 use crate::heal::{self, Healed};
 use crate::housekeeping;
 use crate::known::Known;
+use crate::lost_backups;
 use crate::marks::{self, InForce};
 use crate::plan::Limits;
 use crate::progress::{Progress, Waiting, WaitingRole};
@@ -273,6 +274,9 @@ fn run(
         let mut known = Known::load(context, options, listed)?;
         if round == 0 && dead::expire_abandoned(context, options, session, &known.census, &mut report)? {
             // What they left goes by their endings.
+            known.look(context, None)?;
+        }
+        if lost_backups::settle(context, options, &known.census, &known.in_force)? {
             known.look(context, None)?;
         }
         if round == 0 && rewrite::has_rewrites(&known.census.manifests) {

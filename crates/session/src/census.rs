@@ -77,13 +77,14 @@ impl Manifests {
     fn census_by(
         &self,
         listed: &[Listed],
-        roster: Roster,
+        mut roster: Roster,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<Census>> {
         let endings = endings(listed);
         let manifests = self.read_listed(listed, covers)?;
         Ok(manifests.map(|manifests| {
             self.remember(&manifests);
+            roster.take_out_lost(&manifests, |id| covers.contains_key(&id));
             Census {
                 manifests,
                 roster,

@@ -3,7 +3,8 @@
 //! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the manifest
 //! `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and checkpoints go. The
 //! claim stays; before the manifest and once more after it is looked for, since whoever drops an ending drops the claim
-//! first. A storage that does not answer that second question is asked again for a while: the manifest is durable, and
+//! first. A record of the commit is put before the heartbeats go, so that a manifest that is lost later is missed
+//! ([`crate::LostBackup`]); no barrier waits for it. A storage that does not answer that second question is asked again for a while: the manifest is durable, and
 //! all that is left is to say so. What fails once the manifest may be there is told as just that. A process that dies
 //! after the manifest leaves a backup and some small objects, which
 //! [`Session::tidy`] of any later session removes. An epoch that was seen and not answered needs no answer:
@@ -14,6 +15,7 @@ use std::time::Duration;
 use env::StorageError;
 use format::manifest::{Backup, Manifest};
 use format::names;
+use format::session::Claim;
 use object::ObjectError;
 use types::{ObjectName, Revision, SessionId};
 
@@ -86,7 +88,10 @@ impl Session {
         inner.awake_all_along()?;
         // The first end stands: a pulse in another thread may have seen the manifest before this line.
         drop(inner.end(End::Closed));
-        let untidy = inner.remove_traces().err();
+        // Without the record the traces stay, for who tidies to make it.
+        let unlocked = inner.unlock();
+        let recorded = unlocked.and_then(|()| inner.record_commit());
+        let untidy = recorded.and_then(|()| inner.remove_traces()).err();
         Ok(Committed {
             session: inner.id,
             manifest: name,
@@ -193,6 +198,18 @@ impl Inner {
             session: self.id,
             how,
         }
+    }
+
+    /// Says that the session became a backup, beside its manifest.
+    fn record_commit(&self) -> Result<()> {
+        let record = Claim {
+            series: self.series,
+            name: self.name.clone(),
+            process: 0,
+            has_lock: false,
+        };
+        self.objects.put(&names::committed(self.id), &record)?;
+        Ok(())
     }
 
     /// Removes the session's heartbeats and checkpoints, and lets go of its lock. The claim stays.

@@ -15,7 +15,7 @@ use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::listed::{Listed, Revisions, Stored};
-use crate::manifests::Covers;
+use crate::manifests::{Covers, is_short};
 use crate::objects::DamagedObject;
 
 /// One manifest revision as stored.
@@ -153,6 +153,7 @@ impl ManifestList {
                 [one] if one.series != READ_SERIES => covers
                     .get(&one.session)
                     .filter(|known| known.revision == one.revision && !known.forgotten)
+                    .filter(|_| !is_short(one.revision, &one.stored))
                     .map(|known| (one, *known)),
                 _ => None,
             };

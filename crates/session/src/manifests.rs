@@ -130,8 +130,13 @@ impl Manifests {
         sessions.retain(|(series, session), revisions| {
             // A tombstone is final whatever was put above it since.
             let counts = |known: &&CoveredManifest| {
+                let Some(stored) = revisions.get(&known.revision) else {
+                    return false;
+                };
+                // Where what had this name is lost, another may have got it: a tombstone, or what is none.
+                let is_tombstone = is_short(known.revision, stored);
                 let highest = revisions.keys().next_back();
-                highest == Some(&known.revision) || known.forgotten && revisions.contains_key(&known.revision)
+                known.forgotten == is_tombstone && (known.forgotten || highest == Some(&known.revision))
             };
             let known = covers.get(session).filter(counts);
             known.is_none_or(|known| {
@@ -285,7 +290,7 @@ fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
 
 /// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a power cut left of something that nobody
 /// had made durable, and so was neither told nor acted on: rot leaves lengths as they were.
-fn is_short(revision: Revision, stored: &Stored) -> bool {
+pub(crate) fn is_short(revision: Revision, stored: &Stored) -> bool {
     let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
     let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;
     revision != Revision::FIRST && lengths.contains(&stored.len)

@@ -7,7 +7,7 @@
 
 mod together;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use env::StorageError;
 use format::frame::ObjectKind;
@@ -114,7 +114,8 @@ impl Manifests {
     ) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let list = self.list_series(series)?;
-            let (revision, next) = match self.next(&list, series, session, &mut change)? {
+            let marked = self.marked_revisions(series, &BTreeSet::from([session]))?;
+            let (revision, next) = match self.next(&list, &marked, (series, session), &mut change)? {
                 Next::Put(revision, next) => (revision, next),
                 Next::Stays(revision) => return Ok(revision),
             };
@@ -125,12 +126,12 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// What becomes of a backup by a list of its series.
+    /// What becomes of a backup by a list of its series, and by the revisions that marks cover.
     fn next(
         &self,
         list: &ManifestList,
-        series: SeriesId,
-        session: SessionId,
+        marked: &BTreeMap<SessionId, Revision>,
+        (series, session): (SeriesId, SessionId),
         change: &mut dyn FnMut(&Present<'_>) -> Result<Option<Backup>>,
     ) -> Result<Next> {
         let entry = list.get(session).ok_or_else(|| unreadable(list, session))?;
@@ -144,8 +145,9 @@ impl Manifests {
         let Some(next) = change(&present)? else {
             return Ok(Next::Stays(entry.stored.revision));
         };
-        let revision = above(entry.revisions.last().copied().unwrap_or(entry.stored.revision));
-        Ok(Next::Put(revision, Box::new(next)))
+        let listed = entry.revisions.last().copied().unwrap_or(entry.stored.revision);
+        let highest = marked.get(&session).copied().max(Some(listed)).unwrap_or(listed);
+        Ok(Next::Put(above(highest), Box::new(next)))
     }
 
     /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has, forgotten ones too.

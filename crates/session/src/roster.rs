@@ -17,6 +17,7 @@ use types::{Epoch, SeriesId, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::listed::{self, Listed};
+use crate::lost::{self, Standing};
 use crate::objects::{DamagedObject, Objects, Read};
 
 /// A folder that keeps losing objects under the reader's hands is listed so often.
@@ -35,6 +36,8 @@ pub struct SessionInfo {
     pub heartbeat: Option<Heartbeat>,
     /// The numbers of its checkpoints, in order.
     pub checkpoints: Vec<u32>,
+    /// It has a record of its commit, and no manifest: of an archival rewrite, nothing becomes of it any more.
+    pub is_committed: bool,
 }
 
 impl SessionInfo {
@@ -56,12 +59,15 @@ pub struct Roster {
     /// run and cannot be ended: nothing may be removed beside it. One without any heartbeat never used
     /// its number: its crash tore the claim.
     pub damaged: Vec<DamagedObject>,
+    /// Backups that were committed, were not forgotten, and have no manifest ([`crate::LostBackup`]). By number.
+    pub lost: Vec<SessionId>,
 }
 
 /// Names in one session's folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Folder {
     pub(crate) claimed: bool,
+    pub(crate) committed: bool,
     pub(crate) heartbeats: BTreeSet<u64>,
     pub(crate) checkpoints: BTreeSet<u32>,
 }
@@ -131,8 +137,20 @@ impl Roster {
             if endings.of.contains_key(&id) && endings.is_over(objects, id)? {
                 continue;
             }
+            let standing = if folder.committed && !endings.of.contains_key(&id) {
+                lost::standing(objects, id)?
+            } else {
+                Standing::Unknown
+            };
+            if standing == Standing::LostBackup {
+                roster.lost.push(id);
+                continue;
+            }
+            let is_committed = standing == Standing::LostRewrite;
             let info = info(objects, id, folder, &mut roster.damaged)?;
-            roster.running.extend(info);
+            roster
+                .running
+                .extend(info.map(|info| SessionInfo { is_committed, ..info }));
         }
         Ok(roster)
     }
@@ -193,6 +211,7 @@ fn info(
             counter: folder.heartbeats.last().copied(),
             heartbeat: newest_heartbeat(objects, id, folder.heartbeats, damaged)?,
             checkpoints: folder.checkpoints.into_iter().collect(),
+            is_committed: false,
         }),
         // Tidied away since it was listed: a read session that ended.
         Read::Missing => None,
@@ -241,6 +260,7 @@ fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
             SessionObject::Claim => folder.claimed = true,
             SessionObject::Heartbeat(counter) => _ = folder.heartbeats.insert(counter),
             SessionObject::Checkpoint(number) => _ = folder.checkpoints.insert(number),
+            SessionObject::Committed => folder.committed = true,
             SessionObject::Lock => {}
         }
     }

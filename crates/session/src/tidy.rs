@@ -16,6 +16,7 @@ use env::StorageError;
 use format::manifest::Manifest;
 use format::names;
 use format::session::{Claim, READ_SERIES};
+use object::ObjectError;
 use types::{Revision, SeriesId, SessionId};
 
 use crate::census::Census;
@@ -102,6 +103,10 @@ impl Session {
                 EndedBy::Adopted { checkpoint, .. } => checkpoint,
                 _ => None,
             };
+            if folder.claimed && !folder.committed && matches!(ending, Manifest::Commit(_)) {
+                // It was killed before it said so itself.
+                record_commit(objects, id)?;
+            }
             let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
                 // A claim without its ending would be a session that runs, and other traces would be looked for by nobody: the
@@ -120,6 +125,19 @@ impl Session {
             tidied.sessions += usize::from(removed > 0);
         }
         Ok(tidied)
+    }
+}
+
+/// Puts the record of a commit: what the claim says, once more.
+fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
+    match objects.read::<Claim>(&names::claim(id)) {
+        Ok(Read::Whole(claim)) => match objects.put(&names::committed(id), &claim) {
+            // Space comes back by this.
+            Err(SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))) => Ok(()),
+            put => put.map(drop),
+        },
+        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

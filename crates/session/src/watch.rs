@@ -68,6 +68,10 @@ impl DeathWatch {
     /// Looks at a session once more. The verdict by counter needs a look now and a look `T` later.
     #[must_use]
     pub fn observe(&self, info: &SessionInfo) -> Life {
+        if info.is_committed {
+            // It ended, and its manifest is lost.
+            return Life::Dead(DeadBecause::LockFree);
+        }
         let unmoved = self.unmoved(info);
         // A storage that cannot tell is one more reason to wait.
         let lock = match self.env.storage.lock_state(&names::session_lock(info.id)) {

@@ -28,7 +28,7 @@ proptest! {
         prop_assert_eq!(names::parse_manifest(&manifest), Some((series, session, revision)));
         for object in [
             SessionObject::Claim, SessionObject::Heartbeat(counter), SessionObject::Checkpoint(number),
-            SessionObject::Lock,
+            SessionObject::Committed, SessionObject::Lock,
         ] {
             let name = names::session_object(session, object);
             prop_assert_eq!(names::parse_session_object(&name), Some((session, object)));

@@ -727,6 +727,7 @@ pub(crate) fn names() -> String {
         claim(session(42)),
         heartbeat(session(42), u64::MAX),
         checkpoint(session(42), 10),
+        committed(session(42)),
         session_lock(session(42)),
         marks(
             GroupId {

@@ -7,8 +7,9 @@ use container::{ContainerError, CopyOf, Damage, Depth, Part, Verified};
 use format::container::CatalogCopy;
 use types::{ContainerId, ContainerKind, Slot, SlotRange};
 
+use super::needs::Needs;
 use super::structure::without_body;
-use super::{BadSlots, CheckReport, all_slots};
+use super::{BadSlots, CheckReport, all_slots, refuses_container};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;
@@ -17,6 +18,7 @@ use crate::store::Store;
 pub(super) fn read(
     store: &Store,
     chosen: &[ContainerId],
+    needs: &Needs,
     monitor: &Monitor,
     report: &mut CheckReport,
     bad: &mut BadSlots,
@@ -44,14 +46,16 @@ pub(super) fn read(
         drop(tx);
         let mut again = Vec::new();
         for (id, verified) in rx {
-            let verified = verified?;
             monitor.add_done(1);
             report.containers_read += 1;
+            let Some(verified) = read_of(id, verified, needs, report, bad)? else {
+                continue;
+            };
             report.bytes_read += verified.bytes_read;
             if lacks_mirror(&verified) {
                 again.push(id);
             } else {
-                tell(store, id, &verified, report, bad)?;
+                tell(store, id, &verified, needs, report, bad)?;
             }
         }
         if monitor.is_cancelled() {
@@ -59,12 +63,34 @@ pub(super) fn read(
         }
         // Of a generation that is being put the mirror copy comes a moment after the main one, and is there by now.
         for id in again {
-            let verified = store.containers.verify(id, Depth::Full)?;
+            let verified = store.containers.verify(id, Depth::Full);
+            let Some(verified) = read_of(id, verified, needs, report, bad)? else {
+                continue;
+            };
             report.bytes_read += verified.bytes_read;
-            tell(store, id, &verified, report, bad)?;
+            tell(store, id, &verified, needs, report, bad)?;
         }
         Ok(())
     })
+}
+
+/// What was read of a container; `None` where that it could not be read is a finding.
+fn read_of(
+    id: ContainerId,
+    verified: std::result::Result<Verified, ContainerError>,
+    needs: &Needs,
+    report: &mut CheckReport,
+    bad: &mut BadSlots,
+) -> Result<Option<Verified>> {
+    match verified {
+        Ok(verified) => Ok(Some(verified)),
+        Err(error) if refuses_container(&error) => Err(error.into()),
+        Err(error) => {
+            report.find_if(needs.has(id), id, error, false);
+            bad.entry(id).or_default().push(all_slots());
+            Ok(None)
+        }
+    }
 }
 
 /// Whether there is no mirror copy of the generation that was read.
@@ -80,10 +106,15 @@ fn tell(
     store: &Store,
     id: ContainerId,
     verified: &Verified,
+    needs: &Needs,
     report: &mut CheckReport,
     bad: &mut BadSlots,
 ) -> Result<()> {
-    judge(id, verified, report, bad);
+    if verified.generation.is_none() && !needs.has(id) {
+        // It was removed.
+        return Ok(());
+    }
+    judge(id, verified, needs, report, bad);
     if id.kind == ContainerKind::Catalog {
         compare_copies(store, id, report)?;
     }
@@ -91,7 +122,7 @@ fn tell(
 }
 
 /// Tells what another copy makes up for from what is lost.
-fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &mut BadSlots) {
+fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut CheckReport, bad: &mut BadSlots) {
     let copies: &[CopyOf] = if id.kind.is_mirrored() {
         &[CopyOf::Main, CopyOf::Mirror]
     } else {
@@ -124,7 +155,8 @@ fn judge(id: ContainerId, verified: &Verified, report: &mut CheckReport, bad: &m
             CopyOf::Main | CopyOf::Body => "",
             CopyOf::Mirror => " (mirror copy)",
         };
-        report.find(
+        report.find_if(
+            needs.has_any(id, &damage.slots),
             format!("{id}.{}{copy}", damage.generation),
             format!("{}{}", told(&damage.error), shown(&damage.slots)),
             is_covered,
@@ -174,10 +206,10 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
     let mut copies = Vec::new();
     match store.containers.catalog_copies(id, |copy| copies.push(copy)) {
         Ok(()) => {}
-        Err(error @ ContainerError::BadCatalogCopy { .. }) => report.find(id, error, true),
+        Err(error) if refuses_container(&error) => return Err(error.into()),
         // A finding already: the container was read.
         Err(error) if error.is_damage() => return Ok(()),
-        Err(error) => return Err(error.into()),
+        Err(error) => report.find(id, error, true),
     }
     for copy in copies {
         match store.containers.catalog(copy.container) {
@@ -187,8 +219,8 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
             }
             // Of another generation, or lost: that is what the copy is for, and a finding of its own.
             Ok(_) => {}
-            Err(error) if error.is_damage() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if refuses_container(&error) => return Err(error.into()),
+            Err(_) => {}
         }
     }
     Ok(())

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use env::StorageError;
 use format::FormatError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
@@ -19,7 +18,9 @@ use object::ObjectError;
 use session::ManifestList;
 use types::{ContainerKind, ObjectName, Revision, SeriesId, SessionId};
 
-use super::CheckReport;
+use super::lost::{self, Covered};
+use super::structure::is_forgotten;
+use super::{CheckReport, refuses};
 use crate::error::Result;
 use crate::store::Store;
 
@@ -37,14 +38,20 @@ const FOLDERS: [&str; 8] = [
 
 type Decode = fn(&[u8]) -> std::result::Result<(), FormatError>;
 
-/// Opens every small object but the manifests that `list` was made from.
-pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport) -> Result<()> {
+/// Opens every small object but the manifests that `list` was made from. Backups come back that are forgotten, though `list` does not
+/// say so.
+pub(super) fn check(
+    store: &Store,
+    list: &ManifestList,
+    report: &mut CheckReport,
+) -> Result<BTreeSet<SessionId>> {
     let stored = list.entries.iter().map(|entry| &entry.stored);
     let mut read: BTreeSet<ObjectName> = stored
         .map(|stored| names::manifest(stored.series, stored.session, stored.revision))
         .collect();
     read.extend(list.damaged.iter().map(|damaged| damaged.name.clone()));
     let mut traces = Traces::default();
+    let mut covered = Covered::default();
     for folder in FOLDERS {
         for object in store.env.storage.list(folder)? {
             let Some((kind, decode)) = contents(&object.name) else {
@@ -60,18 +67,26 @@ pub(super) fn check(store: &Store, list: &ManifestList, report: &mut CheckReport
             if read.contains(&object.name) {
                 continue;
             }
-            match store.sealer.read(&object.name, kind, decode) {
+            let read = if kind == ObjectKind::Marks {
+                let marks = store.sealer.read(&object.name, kind, Marks::decode);
+                marks.map(|marks| covered.add(&marks))
+            } else {
+                store.sealer.read(&object.name, kind, decode)
+            };
+            match read {
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) if stops(&error) => return Err(error.into()),
                 Err(error) if kind == ObjectKind::Manifest && !is_of_reader(&object.name) => {
-                    report.find(&object.name, error, false)
+                    let session = names::parse_manifest(&object.name).map(|(_, session, _)| session);
+                    report.find_if(!is_forgotten(list, session), &object.name, error, false);
                 }
                 Err(error) => report.leave(&object.name, error),
             }
         }
     }
-    traces.find_lost_manifests(store, report)
+    traces.find_lost_manifests(store, report)?;
+    covered.find_lost_revisions(store, list, report)
 }
 
 /// Whether it can be nothing but the ending of a read session, for which no barrier waits.
@@ -93,6 +108,7 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
             SessionObject::Checkpoint(_) => Some((ObjectKind::Checkpoint, |bytes| {
                 Checkpoint::decode(bytes).map(drop)
             })),
+            SessionObject::Committed => Some((ObjectKind::Claim, |bytes| Claim::decode(bytes).map(drop))),
             SessionObject::Lock => None,
         };
     }
@@ -132,17 +148,14 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
 /// Whether the storage refuses or has gone; an object that it cannot read is a finding, and one that is not
 /// there may be.
 fn stops(error: &ObjectError) -> bool {
-    matches!(
-        error,
-        ObjectError::Storage(storage)
-            if !matches!(storage, StorageError::NotFound { .. } | StorageError::Io { .. })
-    )
+    matches!(error, ObjectError::Storage(error) if refuses(error))
 }
 
 /// What sessions left, by name.
 #[derive(Default)]
 struct Traces {
     claimed: BTreeSet<SessionId>,
+    committed: BTreeSet<SessionId>,
     alive: BTreeSet<SessionId>,
     ended: BTreeSet<SessionId>,
 }
@@ -154,6 +167,7 @@ impl Traces {
         }
         match names::parse_session_object(name) {
             Some((session, SessionObject::Claim)) => _ = self.claimed.insert(session),
+            Some((session, SessionObject::Committed)) => _ = self.committed.insert(session),
             Some((session, _)) => _ = self.alive.insert(session),
             None => {}
         }
@@ -162,12 +176,17 @@ impl Traces {
     /// A session deletes its heartbeats after its ending alone, and puts the first one before any
     /// container: containers without either had a manifest, but for what a power cut may undo.
     fn find_lost_manifests(&self, store: &Store, report: &mut CheckReport) -> Result<()> {
-        let silent: BTreeSet<SessionId> = self
-            .claimed
-            .iter()
-            .filter(|session| !self.alive.contains(session) && !self.ended.contains(session))
-            .copied()
-            .collect();
+        let has_fallen_silent =
+            |session: &&SessionId| !self.alive.contains(session) || self.committed.contains(session);
+        let candidates = self.claimed.union(&self.committed);
+        let candidates = candidates.filter(has_fallen_silent);
+        let candidates = candidates.filter(|session| !self.ended.contains(session));
+        let mut silent = lost::find_lost_backups(store, candidates.copied(), report)?;
+        if !silent.is_empty() {
+            // Committed since manifests were listed.
+            let now = store.manifests.list()?;
+            silent.retain(|session| !now.has(*session));
+        }
         if silent.is_empty() {
             return Ok(());
         }
@@ -217,7 +236,7 @@ fn lost_manifest(
 ) {
     let manifest = names::manifest(series, session, Revision::FIRST);
     if had_manifest {
-        report.find(manifest, "the backup's manifest is missing", false);
+        report.find(manifest, lost::without_manifest(session), false);
         report.damaged_backups.insert(session);
     } else {
         let what = format!(

@@ -9,13 +9,14 @@ use format::names;
 use format::node::NodeEntry;
 use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
-
+use session::{ManifestEntry, ManifestList};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, SequenceNumber,
     SessionId, SlotRange,
 };
 
-use super::{BadSlots, CheckReport, all_slots, objects};
+use super::needs::Needs;
+use super::{BadSlots, CheckReport, all_slots, objects, refuses, refuses_container};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
@@ -28,6 +29,8 @@ pub(super) struct Structure {
     pub(super) backups: Vec<Snapshot>,
     /// Every container that some manifest names or reaches.
     pub(super) containers: Vec<ContainerId>,
+    /// What of them backups reach.
+    pub(super) needs: Needs,
     /// Slots that cannot be had.
     pub(super) bad: BadSlots,
 }
@@ -43,6 +46,63 @@ pub(super) fn check(
     for damage in &store.config.damage {
         report.find(&damage.name, damage, true);
     }
+    let forgotten = objects::check(store, list, report)?;
+    manifests(store, list, &forgotten, report)?;
+    let backups = list
+        .backups()
+        .filter(|entry| !forgotten.contains(&entry.session()));
+    let backups: Vec<Snapshot> = backups.filter_map(Snapshot::of).collect();
+    let nodes = reading.nodes()?;
+    let mut walk = Walk {
+        nodes: &nodes,
+        monitor,
+        sound: HashMap::new(),
+        needs: Needs::default(),
+        bad: BTreeMap::new(),
+    };
+    monitor.begin_part(WorkUnit::Backups, backups.len() as u64);
+    let mut named = BTreeSet::new();
+    for snapshot in &backups {
+        report.backups += 1;
+        for stream in &snapshot.backup.streams {
+            if !walk.stream(stream, report)? {
+                report.damaged_backups.insert(snapshot.id);
+            }
+        }
+        let own = snapshot
+            .backup
+            .containers
+            .iter()
+            .flat_map(|span| span.ids(snapshot.id));
+        named.extend(own);
+        monitor.add_done(1);
+    }
+    // What archival backups refer forward to of those that are forgotten is the store's still (R2).
+    for link in reading.forgotten_links()? {
+        for stream in &link.backup.streams {
+            walk.stream(stream, report)?;
+        }
+    }
+    let Walk { needs, mut bad, .. } = walk;
+    leave_out_removed(store, &mut named)?;
+    named.extend(needs.containers());
+    catalogs(store, &named, &needs, report, &mut bad)?;
+    let containers: Vec<ContainerId> = named.into_iter().collect();
+    Ok(Structure {
+        backups,
+        containers,
+        needs,
+        bad,
+    })
+}
+
+/// Manifests that cannot be read. Of what is forgotten for good they are no damage.
+fn manifests(
+    store: &Store,
+    list: &ManifestList,
+    forgotten: &BTreeSet<SessionId>,
+    report: &mut CheckReport,
+) -> Result<()> {
     for damaged in &list.damaged {
         let session = names::parse_manifest(&damaged.name).map(|(_, session, _)| session);
         if damaged.is_unread {
@@ -72,54 +132,30 @@ pub(super) fn check(
             report.leave(&damaged.name, &damaged.why);
             continue;
         }
-        report.find(&damaged.name, &damaged.why, false);
-        report.damaged_backups.extend(session);
-    }
-    objects::check(store, list, report)?;
-    let backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
-    let nodes = reading.nodes()?;
-    let mut walk = Walk {
-        nodes: &nodes,
-        monitor,
-        sound: HashMap::new(),
-        reached: BTreeSet::new(),
-        bad: BTreeMap::new(),
-    };
-    monitor.begin_part(WorkUnit::Backups, backups.len() as u64);
-    let mut named = BTreeSet::new();
-    for snapshot in &backups {
-        report.backups += 1;
-        for stream in &snapshot.backup.streams {
-            if !walk.stream(stream, report)? {
-                report.damaged_backups.insert(snapshot.id);
-            }
+        if let Some(session) = session.filter(|id| forgotten.contains(id)) {
+            let what = "the backup is forgotten all the same";
+            report.leave(
+                &damaged.name,
+                format!(
+                    "{}; {what}, and `onefold forget {session}` says so again",
+                    damaged.why
+                ),
+            );
+            continue;
         }
-        let own = snapshot
-            .backup
-            .containers
-            .iter()
-            .flat_map(|span| span.ids(snapshot.id));
-        named.extend(own);
-        monitor.add_done(1);
+        report.find_if(!is_forgotten(list, session), &damaged.name, &damaged.why, false);
+        report
+            .damaged_backups
+            .extend(session.filter(|id| !is_forgotten(list, Some(*id))));
     }
-    // What archival backups refer forward to of those that are forgotten is the store's still (R2).
-    for link in reading.forgotten_links()? {
-        for stream in &link.backup.streams {
-            walk.stream(stream, report)?;
-        }
-    }
-    let Walk {
-        mut reached, mut bad, ..
-    } = walk;
-    leave_out_removed(store, &mut named)?;
-    reached.append(&mut named);
-    catalogs(store, &reached, report, &mut bad)?;
-    let containers: Vec<ContainerId> = reached.into_iter().collect();
-    Ok(Structure {
-        backups,
-        containers,
-        bad,
-    })
+    Ok(())
+}
+
+/// Whether a tombstone of the session can be read: what else there is of its manifest, nobody needs.
+pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
+    session
+        .and_then(|id| list.get(id))
+        .is_some_and(ManifestEntry::is_forgotten)
 }
 
 /// Of the containers that manifests name, those that reclamation has removed whole need not be there; what a
@@ -148,6 +184,7 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
 fn catalogs(
     store: &Store,
     containers: &BTreeSet<ContainerId>,
+    needs: &Needs,
     report: &mut CheckReport,
     bad: &mut BadSlots,
 ) -> Result<()> {
@@ -176,30 +213,40 @@ fn catalogs(
             .get(&(id.session, id.sequence))
             .filter(|_| id.kind.is_mirrored());
         let main = mains.get(id);
+        let is_needed = needs.has(*id);
+        if main.is_none() && mirror.is_none() && !is_needed {
+            // It was removed, and the list that says so is gone.
+            continue;
+        }
         let catalog = store.containers.catalog(*id);
         if main.is_none() {
             let is_covered = mirror.is_some() || id.kind == ContainerKind::Catalog;
-            report.find(id, "the container is missing", is_covered);
+            report.find_if(is_needed, id, "the container is missing", is_covered);
         }
         if id.kind.is_mirrored() {
             match (main, mirror) {
-                (_, None) => report.find(id, "the container's mirror copy is missing", main.is_some()),
-                (Some(main), Some(mirror)) if main == mirror => compare_ends(store, *id, *main, report)?,
+                (_, None) => {
+                    let what = "the container's mirror copy is missing";
+                    report.find_if(is_needed, id, what, main.is_some());
+                }
+                (Some(main), Some(mirror)) if main == mirror => {
+                    compare_ends(store, *id, *main, is_needed, report)?;
+                }
                 _ => {}
             }
         }
         match catalog {
             Ok(view) => {
-                if let Some(body) = missing_body(store, &view)? {
-                    report.find(id, without_body(&body), false);
+                if let Some(what) = without_chunks(store, &view)? {
+                    report.find_if(is_needed, id, what, false);
                     bad.entry(*id).or_default().push(all_slots());
                 }
             }
-            Err(error) if error.is_damage() => {
-                report.find(id, error, id.kind == ContainerKind::Catalog);
+            Err(error) if refuses_container(&error) => return Err(error.into()),
+            Err(error) => {
+                report.find_if(is_needed, id, error, id.kind == ContainerKind::Catalog);
                 bad.entry(*id).or_default().push(all_slots());
             }
-            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
@@ -210,8 +257,8 @@ pub(super) fn without_body(body: &ObjectName) -> String {
     format!("the object that its chunks are in is missing: {body}")
 }
 
-/// What a trimmed container was trimmed from, where that has neither of its names.
-fn missing_body(store: &Store, view: &CatalogView) -> Result<Option<ObjectName>> {
+/// What is wrong with what a trimmed container was trimmed from: it has neither of its names, or cannot be looked at.
+fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
     let Some(body) = view.body() else {
         return Ok(None);
     };
@@ -221,15 +268,17 @@ fn missing_body(store: &Store, view: &CatalogView) -> Result<Option<ObjectName>>
         match store.env.storage.head(name) {
             Err(env::StorageError::NotFound { .. }) => {}
             Ok(_) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Err(error) if refuses(&error) => return Err(error.into()),
+            Err(error) => return Ok(Some(error.to_string())),
         }
     }
     // Nor is it missing where the generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
         Err(env::StorageError::NotFound { .. }) => Ok(None),
-        Ok(_) => Ok(Some(own)),
-        Err(error) => Err(error.into()),
+        Ok(_) => Ok(Some(without_body(&own))),
+        Err(error) if refuses(&error) => Err(error.into()),
+        Err(error) => Ok(Some(error.to_string())),
     }
 }
 
@@ -239,6 +288,7 @@ fn compare_ends(
     store: &Store,
     id: ContainerId,
     generation: Generation,
+    is_needed: bool,
     report: &mut CheckReport,
 ) -> Result<()> {
     let storage = &store.env.storage;
@@ -250,7 +300,10 @@ fn compare_ends(
     let [main_end, mirror_end] = ends;
     match (main_end, mirror_end) {
         (Ok(main_end), Ok(mirror_end)) if main_end == mirror_end => {}
-        (Ok(_), Ok(_)) => report.find(mirror, format!("the mirror copy and {main} differ"), true),
+        (Ok(_), Ok(_)) => {
+            let what = format!("the mirror copy and {main} differ");
+            report.find_if(is_needed, mirror, what, true);
+        }
         // Replaced by a newer generation meanwhile.
         (Err(env::StorageError::NotFound { .. }), _) | (_, Err(env::StorageError::NotFound { .. })) => {}
         (main_end, mirror_end) => {
@@ -258,8 +311,8 @@ fn compare_ends(
             for (copy, end) in [(main, main_end), (mirror, mirror_end)] {
                 match end {
                     Ok(_) => {}
-                    Err(error @ env::StorageError::Io { .. }) => report.find(copy, error, is_covered),
-                    Err(error) => return Err(error.into()),
+                    Err(error) if refuses(&error) => return Err(error.into()),
+                    Err(error) => report.find_if(is_needed, copy, error, is_covered),
                 }
             }
         }
@@ -272,7 +325,7 @@ struct Walk<'a> {
     monitor: &'a Monitor,
     /// Nodes looked at, with the fingerprint by which they were, and whether all below is sound.
     sound: HashMap<(ChunkLocation, Fingerprint), bool>,
-    reached: BTreeSet<ContainerId>,
+    needs: Needs,
     bad: BadSlots,
 }
 
@@ -292,7 +345,8 @@ impl Walk<'_> {
             return Ok(*sound);
         }
         report.nodes += 1;
-        self.reached.insert(node.location.container);
+        let slot = SlotRange::one(node.location.slot);
+        self.needs.add(node.location.container, slot);
         let sound = match self.children(node) {
             Err(error) if stops(&error) => return Err(error.into()),
             Err(error) => {
@@ -302,6 +356,7 @@ impl Walk<'_> {
                     error,
                     recipe::RecipeError::NoLaterBackup { .. } | recipe::RecipeError::BrokenForward { .. }
                 );
+                self.needs.add_unknown();
                 if !is_its_own {
                     self.sound.insert(key, false);
                     return Ok(false);
@@ -327,14 +382,22 @@ impl Walk<'_> {
     /// The node's child nodes; of a segment, none, after a look at its references.
     fn children(&mut self, node: &TreeRoot) -> std::result::Result<Vec<TreeRoot>, recipe::RecipeError> {
         if node.level.get() == 1 {
+            // First, so that a container which is damaged is looked at itself.
+            for entry in &self.nodes.node(node.location)?.entries {
+                if let NodeEntry::Run {
+                    container,
+                    first,
+                    count,
+                    ..
+                } = entry
+                {
+                    let slots = SlotRange::new(*first, *count);
+                    self.needs.add(*container, slots.unwrap_or_else(all_slots));
+                }
+            }
             // Verifies the node's fingerprint against the catalogs of the chunks that it refers to.
             for reference in ChunkRefs::whole(self.nodes, node) {
                 reference?;
-            }
-            for entry in &self.nodes.node(node.location)?.entries {
-                if let NodeEntry::Run { container, .. } = entry {
-                    self.reached.insert(*container);
-                }
             }
             return Ok(Vec::new());
         }
@@ -344,5 +407,5 @@ impl Walk<'_> {
 
 /// Whether the storage refuses or has gone, so that going on is of no use.
 fn stops(error: &recipe::RecipeError) -> bool {
-    matches!(error, recipe::RecipeError::Container(error) if !error.is_damage())
+    matches!(error, recipe::RecipeError::Container(error) if refuses_container(error))
 }

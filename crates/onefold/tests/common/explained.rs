@@ -28,6 +28,7 @@ const LEASE_CLAIMS_MAX: usize = 4;
 /// |---|---|
 /// | `backups/*/<n>.<r>` | a backup that is kept, with all its revisions; a tombstone, or the ending of a session that died, which are kept for 30 days; the ending of a reader, which goes by the second tidying after it. What cannot be read has a revision beside it that can be |
 /// | `sessions/<n>/claim` | the session has an ending, and its number must not be given out again; or it has none, and whoever comes may adopt it. A reader that ended itself before the last prune has none |
+/// | `sessions/<n>/committed` | the session has a manifest: a backup, or its tombstone |
 /// | `sessions/<n>/heartbeat.<c>` | the session has no ending, or has got it since the last prune began |
 /// | `sessions/<n>/checkpoint.<k>` | the same; or the session's ending is an adoption that names it |
 /// | `groups/<group>.<r>` | the revision that counts; each backup that it covers has a manifest, or had a tombstone that has been dropped since; where it covers none, the newest removed list names the group, or it would be missed |
@@ -78,6 +79,7 @@ fn named(name: &str) -> ObjectName {
 #[derive(Default)]
 struct Folder {
     claimed: bool,
+    committed: bool,
     heartbeats: Vec<ObjectName>,
     checkpoints: Vec<(u32, ObjectName)>,
 }
@@ -169,6 +171,7 @@ impl Seen<'_> {
                 SessionObject::Claim => folder.claimed = true,
                 SessionObject::Heartbeat(_) => folder.heartbeats.push(name),
                 SessionObject::Checkpoint(number) => folder.checkpoints.push((number, name)),
+                SessionObject::Committed => folder.committed = true,
                 SessionObject::Lock => panic!("{name}: a lock is no object"),
             }
         }
@@ -206,6 +209,9 @@ impl Seen<'_> {
                 }
             },
         };
+        if folder.committed && series.is_empty() {
+            out.push(format!("{}: there is no manifest", names::committed(id)));
+        }
         let Some(of) = of else { return out };
         if last_prune.is_none_or(|prune| id >= prune || prune.get() - id.get() >= TIDIED) {
             return out;

@@ -329,7 +329,7 @@ pub fn restore_within(store: &Store, snapshot: &Snapshot, target: &Path, budget_
 }
 
 /// The same, or what failed.
-fn try_restore_within(
+pub fn try_restore_within(
     store: &Store,
     snapshot: &Snapshot,
     target: &Path,

@@ -11,6 +11,7 @@ use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, o
 use session::ReclaimView;
 use types::{Fingerprint, SlotRange};
 
+use super::sound::Sound;
 use crate::mark::WalkError;
 use crate::progress::Progress;
 
@@ -19,7 +20,16 @@ use crate::progress::Progress;
 pub(super) struct Matches {
     segments: HashMap<Fingerprint, Option<u64>>,
     /// Those that are in no common segment.
-    chunks: HashMap<Fingerprint, Option<u64>>,
+    chunks: HashMap<Fingerprint, Match>,
+}
+
+/// A chunk of the older stream.
+#[derive(Debug, Clone, Copy)]
+struct Match {
+    /// Where it has it.
+    old: Place,
+    /// Where in the later stream it is, if it is there.
+    offset: Option<u64>,
 }
 
 /// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
@@ -85,7 +95,7 @@ fn is_there(place: Place, view: &ReclaimView) -> bool {
 
 impl Matches {
     /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
-    /// backup must not be what is left. Both streams' bytes are counted, twice at most.
+    /// backup must not be what is left. Nor what `sound` cannot read, where the older one has a copy of its own. Both streams' bytes are counted, twice at most.
     ///
     /// # Errors
     /// Of nodes and catalogs; that it is to stop.
@@ -93,12 +103,14 @@ impl Matches {
         nodes: &dyn NodeSource,
         old: &TreeRoot,
         new: Option<&TreeRoot>,
-        view: &ReclaimView,
+        (view, sound): (&ReclaimView, &Sound<'_>),
         progress: &dyn Progress,
     ) -> Result<Self, WalkError> {
         let mut found = Self::default();
+        let mut of_old: HashMap<Fingerprint, TreeRoot> = HashMap::new();
         segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
+            of_old.insert(segment.fingerprint, *segment);
             Ok(())
         })?;
         if let Some(new) = new {
@@ -106,6 +118,8 @@ impl Matches {
                 if let Some(known) = found.segments.get_mut(&segment.fingerprint)
                     && known.is_none()
                     && is_whole(nodes, segment, view)?
+                    && let Some(own) = of_old.get(&segment.fingerprint)
+                    && sound.segment(nodes, segment, own)?
                 {
                     *known = Some(offset);
                 }
@@ -118,7 +132,8 @@ impl Matches {
             }
             for child in open_node(nodes, segment)? {
                 if child.place != Place::Zeros {
-                    found.chunks.insert(child.fingerprint, None);
+                    let (old, offset) = (child.place, None);
+                    found.chunks.insert(child.fingerprint, Match { old, offset });
                 }
             }
             Ok(())
@@ -131,9 +146,11 @@ impl Matches {
                 }
                 progress.add_done(reference.len);
                 if let Some(chunk) = found.chunks.get_mut(&reference.fingerprint)
+                    && chunk.offset.is_none()
                     && is_there(reference.place, view)
+                    && sound.stands_in(reference.place, chunk.old)
                 {
-                    chunk.get_or_insert(reference.offset);
+                    chunk.offset = Some(reference.offset);
                 }
             }
         }
@@ -147,11 +164,11 @@ impl Matches {
 
     /// Where the later stream has a chunk that is in no common segment.
     pub(super) fn chunk(&self, fingerprint: &Fingerprint) -> Option<u64> {
-        self.chunks.get(fingerprint).copied().flatten()
+        self.chunks.get(fingerprint).and_then(|chunk| chunk.offset)
     }
 
     /// Whether there are chunks that the later stream does not have.
     pub(super) fn has_unmatched(&self) -> bool {
-        self.chunks.values().any(Option::is_none)
+        self.chunks.values().any(|chunk| chunk.offset.is_none())
     }
 }

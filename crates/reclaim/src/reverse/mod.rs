@@ -5,6 +5,7 @@
 mod matches;
 mod met;
 mod shared;
+mod sound;
 mod trees;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent,
 
 use matches::Matches;
 pub use shared::Sharing;
+use sound::Sound;
 use trees::{Counts, Trees};
 
 /// What each step counts as, of a backup's bytes.
@@ -145,12 +147,14 @@ fn write(
         2 * (bytes.saturating_add(bytes_later)),
     );
     let mut has_unmatched = false;
+    let sound = Sound::new(context.containers);
     for (number, stream) in old.streams.iter().enumerate() {
         let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
         let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
         let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
         let root = later.map(|(_, stream)| TreeRoot::from(stream));
-        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), &view, &matching);
+        let known = (&*view, &sound);
+        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), known, &matching);
         let matches = matches.map_err(|error| error.or(broken))?;
         has_unmatched |= matches.has_unmatched();
         streams.push((stream, matches, later.map_or(0, |(number, _)| number)));

@@ -80,8 +80,12 @@ impl Manifests {
         let all: BTreeSet<SeriesId> = backups.iter().map(|(series, _)| *series).collect();
         for series in all {
             let list = self.list_series(series)?;
+            let of_it = of_series(backups, series).map(|(_, (_, session))| session);
+            let marked = self.marked_revisions(series, &of_it.collect())?;
             for (at, (_, session)) in of_series(backups, series) {
-                match self.next(&list, series, session, &mut |present| change(at, present)) {
+                match self.next(&list, &marked, (series, session), &mut |present| {
+                    change(at, present)
+                }) {
                     Ok(Next::Put(revision, backup)) => todo.push((at, revision, *backup)),
                     Ok(Next::Stays(revision)) => _ = done.insert(at, Ok(revision)),
                     Err(error) => _ = done.insert(at, Err(error)),

@@ -24,12 +24,15 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
         (OpKind::Barrier, OpKind::Put, OpKind::Barrier)
     );
     assert_eq!(kinds[1].name, committed.manifest.as_str());
+    let record = names::committed(session.id());
+    assert_eq!((kinds[3].kind, &*kinds[3].name), (OpKind::Put, record.as_str()));
     assert!(
-        kinds[3..]
+        kinds[4..]
             .iter()
             .all(|op| op.kind == OpKind::Delete && op.name.starts_with("sessions/"))
     );
-    assert_eq!(host.names("sessions"), [names::claim(session.id()).to_string()]);
+    let left = [names::claim(session.id()), record].map(|name| name.to_string());
+    assert_eq!(host.names("sessions"), left);
     assert!(host.storage.is_durable(&committed.manifest));
 
     let manifests = Manifests::new(&host.sealer);
@@ -122,8 +125,8 @@ fn a_commit_that_failed_may_be_made_again_at_every_operation() {
         host.begin(1).tidy().unwrap();
         assert_eq!(
             host.names(&names::session_folder(id(1))).len(),
-            1,
-            "the claim, after operation {n}"
+            2,
+            "the claim and the record, after operation {n}"
         );
     }
 }

@@ -1,0 +1,378 @@
+//! A store with everything that a store may have, ways to lose one object of it, and what becomes of the rest.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use env::Storage;
+use env::fault::{CrashPolicy, Fault};
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{ContainerSlots, Damaged};
+use onefold::{
+    Layout, Monitor, OptimizeRequest, PruneOptions, SessionId, SettingsChange, Store, TagChange, Which,
+};
+use types::{ContainerKind, ObjectName, Slot, SlotRange};
+
+use crate::common::pruning::{everything, forget, impatient, try_prune};
+use crate::common::reclaimer::Reclaimer;
+use crate::common::scattered::{hold, repair, scattered};
+use crate::common::tree::{Picture, Tree, picture_of};
+use crate::common::{
+    HandClock, How, Process, back_up, back_up_bytes, noise, try_restore_within, try_restores_bytes,
+    try_snapshot,
+};
+
+const PART: usize = 6 << 10;
+
+/// What a backup has.
+enum Content {
+    Stream(&'static str, Vec<u8>),
+    Tree(PathBuf, Picture),
+}
+
+/// The store.
+pub(crate) struct Scene {
+    pub(crate) machine: Process,
+    contents: BTreeMap<SessionId, Content>,
+    tree: Tree,
+}
+
+/// Some parts, each the same for the same number.
+fn parts(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| noise(*n, PART)).collect()
+}
+
+fn optimize(store: &Store, request: &OptimizeRequest) {
+    store.optimize(request, &Monitor::default()).unwrap();
+}
+
+impl Scene {
+    pub(crate) fn new(seed: u64) -> Self {
+        let machine = Process::new(seed).striding();
+        let store = machine.init();
+        let change = SettingsChange {
+            layout: Some(Layout::Inline),
+            ..SettingsChange::default()
+        };
+        store.set_default_series_settings(&change).unwrap();
+        let mut scene = Self {
+            machine,
+            contents: BTreeMap::new(),
+            tree: Tree::plant(seed, 40 << 10),
+        };
+        scene.back_up_tree(0);
+        scene.back_up_tree(1);
+        let inline = [[1, 2, 3], [2, 3, 4], [3, 4, 5]];
+        let inline = inline.map(|numbers| scene.back_up("/inline", &numbers, &How::plain()));
+        let small = [[10, 11], [11, 12], [12, 13]];
+        let small = small.map(|numbers| scene.back_up("/small", &numbers, &How::small()));
+        scene.make_archival();
+        let repaired = scattered(&scene.machine, "/scattered", 4);
+        repair(&scene.machine.open(), 100);
+        let made = repaired.made.into_iter();
+        let made = made.map(|(id, bytes)| (id, Content::Stream("/scattered", bytes)));
+        scene.contents.extend(made);
+        hold(&scene.machine, inline[2]);
+        let tag = TagChange::Set(vec!["kept".into()]);
+        let which = Which::Named(vec![small[2].to_string()]);
+        scene.machine.open().tag(&which, &tag).unwrap();
+        for id in [inline[0], small[0]] {
+            scene.forget(id);
+            scene.prune();
+        }
+        scene.forget(small[1]);
+        scene.list_damage();
+        scene.die();
+        scene
+    }
+
+    /// A prune has died after it had decided what goes.
+    pub(crate) fn with_open_epoch(mut self) -> Self {
+        let more = self.back_up("/more", &[90, 91, 92], &How::plain());
+        self.forget(more);
+        let dying = self.machine.beside(77).striding();
+        let storage = dying.storage.clone();
+        let mut deleted = 0;
+        dying.watched.set_before(move |asked, name| {
+            let is_one = asked == crate::common::Asked::Delete && !name.starts_with("sessions/");
+            deleted += usize::from(is_one);
+            if deleted == 2 {
+                storage.kill();
+            }
+        });
+        try_prune(&dying.open(), &impatient(everything())).unwrap_err();
+        assert!(!self.machine.names("condemned").is_empty());
+        self
+    }
+
+    fn back_up_tree(&mut self, step: u64) {
+        if step > 0 {
+            self.tree.change(step);
+        }
+        let made = back_up(&self.machine.open(), &self.tree, &How::plain()).unwrap();
+        let content = Content::Tree(self.tree.root(), self.tree.picture());
+        self.contents.insert(made.id, content);
+    }
+
+    fn back_up(&mut self, name: &'static str, numbers: &[u64], how: &How) -> SessionId {
+        let bytes = parts(numbers);
+        let made = back_up_bytes(&self.machine.open(), name, &bytes, how).unwrap();
+        self.contents.insert(made.id, Content::Stream(name, bytes));
+        made.id
+    }
+
+    fn forget(&mut self, id: SessionId) {
+        forget(&self.machine.open(), id);
+        self.contents.remove(&id);
+    }
+
+    fn prune(&self) {
+        try_prune(&self.machine.open(), &impatient(everything())).unwrap();
+    }
+
+    /// Older backups of an inline and of a hybrid series refer forward to newer ones; one in the middle of a chain is forgotten.
+    fn make_archival(&mut self) {
+        let request = OptimizeRequest {
+            live: Some(1),
+            ..OptimizeRequest::default()
+        };
+        let image = [[20, 30, 21], [21, 30, 22], [22, 30, 23]];
+        let image = image.map(|numbers| self.back_up("/image", &numbers, &How::plain()));
+        optimize(&self.machine.open(), &request);
+        self.prune();
+        self.forget(image[1]);
+        let hybrid = SettingsChange {
+            layout: Some(Layout::Hybrid),
+            segment_bytes: Some(64 << 10),
+            ..SettingsChange::default()
+        };
+        let first = self.back_up("/hybrid", &[40, 41, 42], &How::plain());
+        let name = crate::common::snapshot(&self.machine.open(), first).backup.series;
+        self.machine.open().set_series_settings(&name, &hybrid).unwrap();
+        self.back_up("/hybrid", &[41, 42, 43], &How::plain());
+        self.back_up("/hybrid", &[42, 43, 44], &How::plain());
+    }
+
+    /// A slot is listed as damaged that is none.
+    fn list_damage(&self) {
+        let data = self.machine.names("data");
+        let (id, _) = names::parse_container(&ObjectName::new(&data[data.len() - 1]).unwrap()).unwrap();
+        let damaged = Damaged {
+            slots: ContainerSlots {
+                container: id,
+                slots: Some(vec![SlotRange::one(Slot::new(0).unwrap())]),
+            },
+        };
+        let reclaimer = Reclaimer::new(self.machine.beside(5));
+        let name = names::damaged(id, 0);
+        let sealer = reclaimer.sealer();
+        sealer
+            .put(&name, ObjectKind::Damaged, &damaged.to_bytes())
+            .unwrap();
+    }
+
+    /// A backup that is killed when it has written some containers.
+    fn die(&self) {
+        let dying = self.machine.beside(78);
+        let store = dying.open();
+        dying.storage.inject_here(Fault::kill(12));
+        let numbers: Vec<u64> = (60..90).collect();
+        back_up_bytes(&store, "/dead", &parts(&numbers), &How::plain()).unwrap_err();
+        assert!(dying.storage.is_gone());
+    }
+
+    /// The same store once more, as another machine sees it.
+    pub(crate) fn copy(&self, seed: u64) -> Process {
+        let storage = self.machine.storage.crash(CrashPolicy::KeepAll);
+        Process::on(storage, HandClock::new(), seed).striding()
+    }
+
+    /// The backups that restore whole. Other bytes than were backed up are a panic.
+    pub(crate) fn restorable(&self, machine: &Process) -> BTreeSet<SessionId> {
+        let store = machine.open();
+        let is_whole = |(id, content): &(&SessionId, &Content)| {
+            let Ok(snapshot) = try_snapshot(&store, **id) else {
+                return false;
+            };
+            match content {
+                Content::Stream(name, bytes) => try_restores_bytes(&store, &snapshot, name, bytes).is_ok(),
+                Content::Tree(root, picture) => {
+                    let target = tempfile::tempdir().unwrap();
+                    let done = try_restore_within(&store, &snapshot, target.path(), 256 << 10);
+                    let restored = target.path().join(root.strip_prefix("/").unwrap());
+                    done.is_ok() && picture_of(&restored) == *picture
+                }
+            }
+        };
+        let whole = self.contents.iter().filter(is_whole);
+        whole.map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn all(&self) -> BTreeSet<SessionId> {
+        self.contents.keys().copied().collect()
+    }
+
+    /// What is done after the loss. That it fails is no harm.
+    pub(crate) fn go_on(&self, machine: &Process, then: Then) {
+        let prune = |options: PruneOptions| drop(try_prune(&machine.open(), &impatient(options)));
+        let all = PruneOptions {
+            all: true,
+            ..everything()
+        };
+        match then {
+            Then::Prune => prune(PruneOptions::default()),
+            Then::PruneAll => prune(PruneOptions {
+                all: true,
+                ..PruneOptions::default()
+            }),
+            Then::PruneToNothing => prune(everything()),
+            Then::BackUp => {
+                drop(back_up(&machine.open(), &self.tree, &How::plain()));
+                let bytes = parts(&[1, 3, 11, 20, 42, 99]);
+                drop(back_up_bytes(&machine.open(), "/inline", &bytes, &How::plain()));
+                prune(everything());
+            }
+            Then::Optimize => {
+                let request = OptimizeRequest {
+                    live: Some(1),
+                    repair: Some(100),
+                    ..OptimizeRequest::default()
+                };
+                drop(machine.open().optimize(&request, &Monitor::default()));
+                prune(all);
+            }
+        }
+    }
+}
+
+/// What is done after a loss.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Then {
+    Prune,
+    PruneAll,
+    PruneToNothing,
+    BackUp,
+    Optimize,
+}
+
+impl Then {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::PruneToNothing,
+        Self::BackUp,
+        Self::Optimize,
+        Self::Prune,
+        Self::PruneAll,
+    ];
+}
+
+/// One way to lose an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Delete,
+    Empty,
+    Cut,
+    Zero,
+    Flip,
+    /// It and the one before it of its kind have each other's bytes.
+    Swap,
+    /// It has the bytes of the one before it of its kind.
+    Older,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Delete,
+        Self::Cut,
+        Self::Flip,
+        Self::Older,
+        Self::Zero,
+        Self::Swap,
+        Self::Empty,
+    ];
+
+    /// Whether it could be done.
+    pub(crate) fn apply(self, machine: &Process, name: &ObjectName) -> bool {
+        let storage = &machine.storage;
+        let set = |name: &ObjectName, bytes: Vec<u8>| storage.damage(name, |old| *old = bytes);
+        match self {
+            Self::Delete => storage.lose(name),
+            Self::Empty => set(name, Vec::new()),
+            Self::Cut => storage.damage(name, |bytes| bytes.truncate(bytes.len() / 2)),
+            Self::Zero => storage.damage(name, |bytes| bytes.fill(0)),
+            Self::Flip => storage.damage(name, |bytes| {
+                let middle = bytes.len() / 2;
+                if let Some(byte) = bytes.get_mut(middle) {
+                    *byte ^= 4;
+                }
+            }),
+            Self::Swap | Self::Older => {
+                let listed = machine.names("");
+                let of_kind = listed.iter().map(|other| ObjectName::new(other).unwrap());
+                let before = of_kind
+                    .filter(|other| other < name && Kind::of(other) == Kind::of(name))
+                    .last();
+                let Some(before) = before else { return false };
+                let (own, older) = (storage.get(name).unwrap(), storage.get(&before).unwrap());
+                (self == Self::Older || set(&before, own)) && set(name, older)
+            }
+        }
+    }
+}
+
+/// What an object is, as docs/format.md has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Config,
+    Container(ContainerKind),
+    Body,
+    Mirror,
+    Manifest,
+    Claim,
+    Committed,
+    Heartbeat,
+    Checkpoint,
+    Marks,
+    Condemned,
+    Removed,
+    Damaged,
+    Lease,
+    Settings,
+    Index,
+    Reserve,
+}
+
+impl Kind {
+    pub(crate) fn of(name: &ObjectName) -> Self {
+        use format::names::SessionObject as Of;
+        if let Some((id, _)) = names::parse_container(name) {
+            return Self::Container(id.kind);
+        }
+        match names::parse_session_object(name) {
+            Some((_, Of::Claim)) => return Self::Claim,
+            Some((_, Of::Committed)) => return Self::Committed,
+            Some((_, Of::Heartbeat(_))) => return Self::Heartbeat,
+            Some((_, Of::Checkpoint(_))) => return Self::Checkpoint,
+            Some((_, Of::Lock)) => panic!("{name}: a lock is no object"),
+            None => {}
+        }
+        match name.parts().next().unwrap() {
+            "config" => Self::Config,
+            "mirror" => Self::Mirror,
+            "backups" => Self::Manifest,
+            "groups" => Self::Marks,
+            "condemned" => Self::Condemned,
+            "removed" => Self::Removed,
+            "damaged" => Self::Damaged,
+            "lease" => Self::Lease,
+            "series" => Self::Settings,
+            "index" => Self::Index,
+            "reserve" => Self::Reserve,
+            _ if names::parse_body(name).is_some() => Self::Body,
+            other => panic!("{name}: no kind for {other}"),
+        }
+    }
+}

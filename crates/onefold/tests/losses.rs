@@ -1,0 +1,340 @@
+//! One object is lost or damaged: it is named, nothing stops at it, and no second loss comes of it (docs/testing.md, "Losses").
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod loss_support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::pruning::{everything, forget, impatient, prune_after_crash, try_forget, try_prune};
+use common::{How, Process, assert_restores_bytes, back_up_bytes, is_long, noise, snapshot};
+use env::Storage;
+use format::names;
+use loss_support::{Kind, Scene, Then, Way};
+use onefold::{CheckReport, Monitor, PruneOptions, ReadData, SessionId};
+use types::ObjectName;
+
+const PART: usize = 12 << 10;
+
+fn object(name: &str) -> ObjectName {
+    ObjectName::new(name).unwrap()
+}
+
+fn part(n: u64) -> Vec<u8> {
+    noise(n, PART)
+}
+
+fn back_up(machine: &Process, name: &str, bytes: &[u8], how: &How) -> SessionId {
+    back_up_bytes(&machine.open(), name, bytes, how).unwrap().id
+}
+
+fn check(machine: &Process, when: &str) -> CheckReport {
+    let report = machine.open().check(ReadData::Share(1.0), &Monitor::default());
+    report.unwrap_or_else(|error| panic!("{when}: check stopped: {error}"))
+}
+
+fn prune(machine: &Process, when: &str) {
+    prune_after_crash(&machine.open(), &impatient(everything()), when);
+}
+
+/// Whether something is said of the object, or of the container that it is a copy of.
+fn names_it(report: &CheckReport, name: &ObjectName) -> bool {
+    let folders = ["recipe", "small"];
+    let of_mirror = names::parse_mirror(name).map(|mirror| {
+        let number = format!("/{}/{}", mirror.session, mirror.sequence);
+        folders.map(|folder| format!("{folder}{number}"))
+    });
+    let id = names::parse_container(name).or_else(|| names::parse_body(name));
+    let id = id.map(|(id, _)| id.to_string());
+    let is_it = |object: &str| {
+        let of_container = |id: &String| object == id || object.starts_with(&format!("{id}."));
+        object.starts_with(name.as_str())
+            || id.as_ref().is_some_and(of_container)
+            || of_mirror.iter().flatten().any(of_container)
+    };
+    let said = report.findings.iter().chain(&report.leftovers);
+    said.map(|finding| &*finding.object).any(is_it)
+}
+
+/// A tombstone is final. Where it is lost, what it let go of may be gone: it is named, the check goes on, and prune puts it again.
+#[test]
+fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
+    let machine = Process::new(1).striding();
+    machine.init();
+    let gone = back_up(&machine, "/a", &[part(0), part(1)].concat(), &How::small());
+    let kept = back_up(&machine, "/b", &part(1), &How::small());
+    forget(&machine.open(), gone);
+    prune(&machine, "before");
+    let is_tombstone = |name: &&String| name.ends_with(&format!("{:013}.1", gone.get()));
+    let tombstone = object(machine.names("backups").iter().find(is_tombstone).unwrap());
+    for way in [Way::Delete, Way::Empty, Way::Cut, Way::Zero, Way::Flip] {
+        let machine = Process::on(
+            machine.storage.crash(env::fault::CrashPolicy::KeepAll),
+            common::HandClock::new(),
+            3,
+        );
+        let machine = machine.striding();
+        let when = format!("{way:?}");
+        assert!(way.apply(&machine, &tombstone));
+        let report = check(&machine, &when);
+        assert!(names_it(&report, &tombstone), "{when}: {report:?}");
+        assert!(!report.damaged_backups.contains(&kept), "{when}: {report:?}");
+        prune(&machine, &when);
+        let store = machine.open();
+        // One that has rotted is known for a tombstone by its marks, and is put again by hand.
+        if !matches!(way, Way::Zero | Way::Flip) {
+            let left = store.snapshots().unwrap().snapshots;
+            let left: Vec<_> = left.iter().map(|one| one.id).collect();
+            assert_eq!(left, [kept], "{when}: it is forgotten again");
+        }
+        assert_restores_bytes(&store, &snapshot(&store, kept), "/b", &part(1), &when);
+        let report = check(&machine, &when);
+        assert!(report.is_sound(), "{when}: {:?}", report.findings);
+    }
+}
+
+/// Series of backups of all kinds: two that store nothing of their own, small ones, held ones; some that marks cover.
+fn series_of_all_kinds(is_marked: bool) -> (Process, BTreeMap<SessionId, (&'static str, Vec<u8>)>) {
+    let machine = Process::new(4).striding();
+    machine.init();
+    let mut made = BTreeMap::new();
+    let mut add = |name, bytes: Vec<u8>, how: &How| {
+        let id = back_up(&machine, name, &bytes, how);
+        made.insert(id, (name, bytes));
+        id
+    };
+    add("/large", [part(0), part(1)].concat(), &How::plain());
+    add("/large", [part(0), part(1)].concat(), &How::plain());
+    let held = add("/small", part(2), &How::small());
+    add("/small", part(2), &How::small());
+    common::scattered::hold(&machine, held);
+    if is_marked {
+        prune(&machine, "marks");
+        add("/last", part(3), &How::plain());
+    }
+    (machine, made)
+}
+
+/// A backup of which no manifest is left is noticed, whatever else has become of it; nothing is removed for it; and there are
+/// two ways to go on, neither of which waits.
+#[test]
+fn a_backup_without_a_manifest_is_noticed_and_let_go() {
+    for is_marked in [false, true] {
+        let (machine, made) = series_of_all_kinds(is_marked);
+        for (number, id) in made.keys().enumerate() {
+            let when = format!("backup {id}, marked: {is_marked}");
+            let storage = machine.storage.crash(env::fault::CrashPolicy::KeepAll);
+            let machine = Process::on(storage, common::HandClock::new(), 5).striding();
+            let listed = machine.names("backups");
+            let of_it = |name: &&String| name.contains(&format!("/{:013}.", id.get()));
+            for name in listed.iter().filter(of_it) {
+                assert!(machine.storage.lose(&object(name)));
+            }
+            if number % 2 == 0 {
+                for name in machine.names("index") {
+                    machine.storage.lose(&object(&name));
+                }
+            }
+            let report = check(&machine, &when);
+            assert!(report.damaged_backups.contains(id), "{when}: {report:?}");
+            let advice = format!("onefold forget {id}");
+            assert!(report.findings.iter().any(|found| found.what.contains(&advice)));
+            let error = try_prune(&machine.open(), &impatient(everything())).unwrap_err();
+            assert!(error.to_string().contains(&advice), "{when}: {error}");
+            let lets_go = if number % 2 == 0 {
+                try_forget(&machine.open(), *id).unwrap();
+                impatient(everything())
+            } else {
+                PruneOptions {
+                    accept_lost: true,
+                    ..impatient(everything())
+                }
+            };
+            let done = try_prune(&machine.open(), &lets_go).unwrap();
+            assert_eq!(done.sessions_expired, [], "{when}: nobody was waited for");
+            let store = machine.open();
+            for (other, (name, bytes)) in made.iter().filter(|(other, _)| *other != id) {
+                assert_restores_bytes(&store, &snapshot(&store, *other), name, bytes, &when);
+            }
+            let report = check(&machine, &when);
+            assert!(report.is_sound(), "{when}: {:?}", report.findings);
+            common::pruning::assert_nothing_unexplained(&machine, &when);
+        }
+    }
+}
+
+/// The record of a commit is there for a manifest that is lost. Without it nothing else is missed.
+#[test]
+fn a_record_of_a_commit_that_is_lost_is_no_loss() {
+    let (machine, made) = series_of_all_kinds(true);
+    for name in machine.names("sessions") {
+        let name = object(&name);
+        if Kind::of(&name) == Kind::Committed {
+            assert!(machine.storage.lose(&name));
+        }
+    }
+    assert!(check(&machine, "without records").is_sound());
+    forget(&machine.open(), *made.keys().next().unwrap());
+    prune(&machine, "without records");
+    assert!(check(&machine, "pruned").is_sound());
+}
+
+/// What no backup needs is no damage.
+#[test]
+fn what_no_backup_needs_is_no_damage() {
+    let machine = Process::new(7).striding();
+    machine.init();
+    let first = back_up(&machine, "/a", &[part(0), part(1)].concat(), &How::plain());
+    let small = back_up(&machine, "/s", &part(5), &How::small());
+    // Of the second, a container goes whole: the third has it, and is forgotten.
+    let kept = back_up(&machine, "/b", &part(1), &How::plain());
+    let (main, mirror) = (
+        object(&machine.names("recipe")[0]),
+        object(&machine.names("mirror")[0]),
+    );
+    let small_one = object(&machine.names("small")[0]);
+    let data = object(&machine.names("data")[0]);
+    assert!(Way::Flip.apply(&machine, &mirror));
+    assert!(Way::Zero.apply(&machine, &small_one));
+    assert!(machine.storage.damage(&data, |bytes| bytes[PART / 2] ^= 1));
+    let report = check(&machine, "damaged");
+    assert_eq!(report.damaged_backups, BTreeSet::from([first]), "{report:?}");
+    assert!(names_it(&report, &mirror) && names_it(&report, &small_one));
+    forget(&machine.open(), first);
+    forget(&machine.open(), small);
+    let report = check(&machine, "forgotten");
+    assert!(report.is_sound(), "{:?}", report.findings);
+    prune(&machine, "forgotten");
+    let report = check(&machine, "pruned");
+    assert!(report.is_sound() && report.leftovers.is_empty(), "{report:?}");
+    assert!(machine.storage.get(&main).is_err());
+    // The list of what was removed says that of containers that a backup has named.
+    let list = object(&machine.names("removed")[0]);
+    assert!(Way::Flip.apply(&machine, &list));
+    let report = check(&machine, "without the list");
+    assert!(report.is_sound(), "{:?}", report.findings);
+    prune(&machine, "without the list");
+    let report = check(&machine, "a new list");
+    assert!(report.is_sound() && report.leftovers.is_empty(), "{report:?}");
+    let store = machine.open();
+    assert_restores_bytes(&store, &snapshot(&store, kept), "/b", &part(1), "at the end");
+}
+
+/// Why it is harmless that nobody can tell of a loss. `None`: a check names it.
+fn argued(kind: Kind, way: Way) -> Option<&'static str> {
+    match kind {
+        Kind::Container(types::ContainerKind::Catalog) => {
+            Some("what it copies is there: catalogs of rewritten backups' trees, which no manifest names")
+        }
+        Kind::Index => Some("a hint: every backup compares it with catalogs, and it is made anew (INV-4)"),
+        Kind::Reserve => Some("bytes that mean nothing; prune makes it again"),
+        Kind::Claim if way == Way::Delete => Some("its number is in the manifests, or nobody has used it"),
+        Kind::Committed if way == Way::Delete => Some("the manifest is there"),
+        Kind::Heartbeat if way == Way::Delete => Some("the session is dead, and is ended by its claim"),
+        Kind::Checkpoint if way == Way::Delete => {
+            Some("resuming: the next backup stores again what it named")
+        }
+        Kind::Marks if way == Way::Delete => {
+            Some("the newest list names them: all is swept and marked anew (INV-4)")
+        }
+        Kind::Condemned if way == Way::Delete => {
+            Some("the epoch counts as finished; what it left is found again")
+        }
+        Kind::Removed if way == Way::Delete => {
+            Some("what stays of it is dead, and no look-up finds it by marks")
+        }
+        Kind::Damaged if way == Way::Delete => Some("the next check lists it again"),
+        Kind::Lease if way == Way::Delete => Some("a lease saves work alone"),
+        Kind::Settings if way == Way::Delete => {
+            Some("those before them count: backups are laid out otherwise")
+        }
+        Kind::Manifest if way == Way::Delete => {
+            Some("of the newest revisions: tags and holds, or a tombstone of today")
+        }
+        _ => None,
+    }
+}
+
+/// Whether it is a container, or a copy of one, without which, all copies of it, every backup restores.
+fn is_of_nobody(scene: &Scene, name: &ObjectName) -> bool {
+    let of = |name: &ObjectName| {
+        let id = names::parse_container(name).or_else(|| names::parse_body(name));
+        let id = id.map(|(id, _)| (id.session, id.sequence));
+        id.or_else(|| names::parse_mirror(name).map(|mirror| (mirror.session, mirror.sequence)))
+    };
+    let Some(id) = of(name) else { return false };
+    let machine = scene.copy(102);
+    let listed = machine.names("");
+    for copy in listed
+        .iter()
+        .map(|name| object(name))
+        .filter(|name| of(name) == Some(id))
+    {
+        machine.storage.lose(&copy);
+    }
+    scene.restorable(&machine) == scene.all()
+}
+
+/// Every object, every way; what is done after it goes round.
+fn losses(scene: &Scene, every: usize) -> Vec<(ObjectName, Way, Then)> {
+    let mut all = Vec::new();
+    for (number, name) in scene.machine.names("").iter().enumerate() {
+        for (turn, way) in Way::ALL.into_iter().enumerate() {
+            if is_long() {
+                all.extend(Then::ALL.map(|then| (object(name), way, then)));
+            } else if (number + turn) % every == 0 {
+                all.push((
+                    object(name),
+                    way,
+                    Then::ALL[(number + turn) / every % Then::ALL.len()],
+                ));
+            }
+        }
+    }
+    all
+}
+
+fn no_second_loss(scene: &Scene, every: usize) {
+    let all = scene.all();
+    assert_eq!(scene.restorable(&scene.copy(100)), all, "undamaged");
+    let mut failures = Vec::new();
+    for (name, way, then) in losses(scene, every) {
+        let machine = scene.copy(101);
+        if !way.apply(&machine, &name) {
+            continue;
+        }
+        let when = format!("{name}: {way:?}, then {then:?}");
+        let before = scene.restorable(&machine);
+        let report = check(&machine, &when);
+        let lost: Vec<_> = all.difference(&before).collect();
+        let is_harmless = || argued(Kind::of(&name), way).is_some() || is_of_nobody(scene, &name);
+        if !names_it(&report, &name) && !(lost.is_empty() && is_harmless()) {
+            failures.push(format!("{when}: not named; lost: {lost:?}: {report:?}"));
+        }
+        let told =
+            |id: &&SessionId| report.damaged_backups.contains(id) || report.unread_backups.contains(id);
+        if let Some(id) = lost.iter().find(|id| !told(id)) {
+            failures.push(format!("{when}: nobody told of backup {id}: {report:?}"));
+        }
+        scene.go_on(&machine, then);
+        let after = scene.restorable(&machine);
+        let more: Vec<_> = before.difference(&after).collect();
+        if !more.is_empty() {
+            failures.push(format!("{when}: {more:?} were lost by it: {report:?}"));
+        }
+    }
+    let count = failures.len();
+    assert!(failures.is_empty(), "{count}: {:#?}", &failures[..count.min(12)]);
+}
+
+/// No loss of a single object leads to a second one.
+#[test]
+fn no_loss_of_one_object_leads_to_a_second_one() {
+    no_second_loss(&Scene::new(2), 7);
+}
+
+/// Nor while an epoch is open.
+#[test]
+fn no_loss_of_one_object_leads_to_a_second_one_while_an_epoch_is_open() {
+    no_second_loss(&Scene::new(3).with_open_epoch(), 14);
+}

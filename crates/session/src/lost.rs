@@ -1,0 +1,221 @@
+//! Backups that were committed, and of which no manifest is there any more.
+//!
+//! A backup's manifest is one object, and where that is lost nothing else may pass for its end: not silence, by which it would
+//! be taken for a session that died and be swept. What tells of the commit besides:
+//!
+//! - `sessions/<n>/committed`, put right after the manifest is durable. It goes durably before the manifest does
+//!   (docs/protocol.md, "Keep house"), so with it and without a manifest the backup is lost. A power cut may undo it: without it nothing
+//!   is said.
+//! - The claim, which goes durably before the manifest, too, of a session that marks cover or that a later backup names as its parent.
+//!
+//! A lost backup is no running session: nobody waits for it, adopts it or ends it. It ends by a tombstone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use env::StorageError;
+use format::frame::ObjectKind;
+use format::manifest::Manifest;
+use format::names;
+use format::reclaim::{GroupId, Marks};
+use format::session::{ARCHIVAL_SERIES, Claim, READ_SERIES};
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::{Result, SessionError};
+use crate::list::{ManifestEntry, ManifestList};
+use crate::listed;
+use crate::manifests::Manifests;
+use crate::objects::{Objects, Put, Read};
+use crate::roster::{self, Roster};
+
+/// A tombstone's number that keeps being lost is tried so often.
+const REVISIONS_MAX: usize = 64;
+
+/// A backup that was committed, was not forgotten, and has no manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostBackup {
+    /// The session.
+    pub session: SessionId,
+    /// Its series.
+    pub series: SeriesId,
+    /// The highest revision that is known to have been there.
+    pub highest: Revision,
+}
+
+/// What the record of a commit says; `None` where there is none, or it says nothing.
+fn record_of(objects: &Objects, session: SessionId) -> Result<Option<Claim>> {
+    read_claim(objects, &names::committed(session))
+}
+
+fn read_claim(objects: &Objects, name: &types::ObjectName) -> Result<Option<Claim>> {
+    match objects.read::<Claim>(name) {
+        Ok(Read::Whole(claim)) => Ok(Some(claim)),
+        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The series that a session's record or claim names.
+fn series_of(objects: &Objects, session: SessionId) -> Result<Option<SeriesId>> {
+    if let Some(record) = record_of(objects, session)? {
+        return Ok(Some(record.series));
+    }
+    Ok(read_claim(objects, &names::claim(session))?.map(|claim| claim.series))
+}
+
+/// What a record of a commit comes to, of a session that had no manifest when manifests were listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A backup, and its manifest is lost.
+    LostBackup,
+    /// What was to become a revision of a backup, and its manifest is lost: nothing becomes of it.
+    LostRewrite,
+    /// It was committed after manifests were listed, or there is no record any more.
+    Unknown,
+}
+
+/// What the record of this session comes to: it may have been put after manifests were listed.
+pub(crate) fn standing(objects: &Objects, session: SessionId) -> Result<Standing> {
+    let series = series_of(objects, session)?;
+    let folder = series.map_or_else(|| names::BACKUPS_FOLDER.to_owned(), names::backups_folder);
+    let listed = listed::list(objects, &folder)?;
+    let has_manifest = listed.iter().any(|one| one.session == session);
+    if has_manifest || !objects.exists(&names::committed(session))? {
+        return Ok(Standing::Unknown);
+    }
+    Ok(match series {
+        Some(READ_SERIES | ARCHIVAL_SERIES) => Standing::LostRewrite,
+        _ => Standing::LostBackup,
+    })
+}
+
+impl Roster {
+    /// Takes out sessions of which something else tells that they were committed: `is_known`, or a manifest that names them as its
+    /// parents. Those manifests were listed before the roster.
+    pub(crate) fn take_out_lost(&mut self, list: &ManifestList, is_known: impl Fn(SessionId) -> bool) {
+        let backups = list.entries.iter().filter_map(ManifestEntry::backup);
+        let parents: BTreeSet<SessionId> = backups
+            .flat_map(|backup| backup.parents.iter().map(|(parent, _)| *parent))
+            .collect();
+        let lost = self.running.extract_if(.., |info| {
+            let is_backup = !matches!(info.claim.series, READ_SERIES | ARCHIVAL_SERIES);
+            is_backup && !list.has(info.id) && (is_known(info.id) || parents.contains(&info.id))
+        });
+        self.lost.extend(lost.map(|info| info.id));
+        self.lost.sort_unstable();
+        self.lost.dedup();
+    }
+}
+
+impl Manifests {
+    /// A backup that was committed and has no manifest, if this is one.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn find_lost(&self, session: SessionId) -> Result<Option<LostBackup>> {
+        let objects = self.objects();
+        let list = self.list()?;
+        if list.has(session) || list.damaged_of(session).next().is_some() {
+            return Ok(None);
+        }
+        let mut marked: BTreeMap<SessionId, (GroupId, Revision)> = BTreeMap::new();
+        self.read_marks(&|_| true, &mut |marks| {
+            let covered = marks.covers.iter().find(|covered| covered.session == session);
+            if let Some(covered) = covered {
+                let known = marked.entry(session).or_insert((marks.group, covered.revision));
+                *known = (*known).max((marks.group, covered.revision));
+            }
+        })?;
+        let marked = marked.remove(&session);
+        let folder = roster::one_folder(objects, session)?;
+        let mut roster = Roster::default();
+        if folder.committed {
+            let is_lost = standing(objects, session)? == Standing::LostBackup;
+            roster.lost.extend(is_lost.then_some(session));
+        } else if marked.is_some() && !folder.claimed {
+            roster.lost.push(session);
+        } else {
+            roster.running.extend(Roster::one(self.sealer(), session)?);
+            roster.take_out_lost(&list, |_| marked.is_some());
+        }
+        if roster.lost.is_empty() {
+            return Ok(None);
+        }
+        let of_group = marked.map(|(group, _)| group.series);
+        let of_group = of_group.filter(|series| !matches!(*series, READ_SERIES | ARCHIVAL_SERIES));
+        let series = series_of(objects, session)?.or(of_group);
+        Ok(series.map(|series| LostBackup {
+            session,
+            series,
+            highest: marked.map_or(Revision::FIRST, |(_, revision)| revision),
+        }))
+    }
+
+    /// Puts the tombstone of a backup that is lost, above whatever is known to have been there. Durable on return.
+    ///
+    /// # Errors
+    /// `Contended`; of the storage.
+    pub fn forget_lost(&self, lost: &LostBackup) -> Result<Revision> {
+        let mut at = lost.highest;
+        for _ in 0..REVISIONS_MAX {
+            at = at.next();
+            let name = names::manifest(lost.series, lost.session, at);
+            if self.objects().put_durably(&name, &Manifest::Forgotten)? == Put::Created {
+                return Ok(at);
+            }
+            if matches!(
+                self.objects().read::<Manifest>(&name)?,
+                Read::Whole(Manifest::Forgotten)
+            ) {
+                return Ok(at);
+            }
+        }
+        Err(SessionError::Contended {
+            name: names::manifest(lost.series, lost.session, at).to_string(),
+        })
+    }
+
+    /// The highest revision of each of these sessions of a series that marks cover. Nothing is stored under a name a second time, also
+    /// where the revision that had it is lost: marks would be taken to cover what they do not.
+    pub(crate) fn marked_revisions(
+        &self,
+        series: SeriesId,
+        sessions: &BTreeSet<SessionId>,
+    ) -> Result<BTreeMap<SessionId, Revision>> {
+        let mut highest: BTreeMap<SessionId, Revision> = BTreeMap::new();
+        if sessions.is_empty() {
+            return Ok(highest);
+        }
+        let last = sessions.iter().next_back().copied();
+        let is_wanted = |group: GroupId| {
+            let is_own = group.series == ARCHIVAL_SERIES && sessions.contains(&group.first);
+            is_own || group.series == series && Some(group.first) <= last
+        };
+        self.read_marks(&is_wanted, &mut |marks| {
+            let covers = marks.covers.iter();
+            for covered in covers.filter(|covered| sessions.contains(&covered.session)) {
+                let known = highest.entry(covered.session).or_insert(covered.revision);
+                *known = covered.revision.max(*known);
+            }
+        })?;
+        Ok(highest)
+    }
+
+    /// Reads the marks of these groups, in force or not. Those that cannot be read say nothing.
+    fn read_marks(&self, is_wanted: &dyn Fn(GroupId) -> bool, tell: &mut dyn FnMut(&Marks)) -> Result<()> {
+        for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
+            if !is_wanted(group) {
+                continue;
+            }
+            let name = names::marks(group, revision);
+            match self.sealer().read(&name, ObjectKind::Marks, Marks::decode) {
+                Ok(marks) => tell(&marks),
+                Err(error) if error.is_not_found() || error.is_damage() => {}
+                Err(object::ObjectError::Storage(StorageError::Io { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
