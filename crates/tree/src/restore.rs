@@ -31,7 +31,6 @@ mod survey;
 mod there;
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
