@@ -333,7 +333,7 @@ pub(crate) struct Restore {
     /// Restore only this path and what is below it (may be repeated)
     #[arg(short, long, value_name = "PATH")]
     pub(crate) include: Vec<PathBuf>,
-    /// What to do with files that are there already
+    /// What to do with files that are there already; what stays is not read
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
     #[command(flatten)]

@@ -81,7 +81,11 @@ fn open(global: &Global) -> Result<Store> {
         pin_reads: !global.no_pin,
         ..OpenOptions::default()
     };
-    Store::open(&env, &credential, &options).with_context(place)
+    let store = Store::open(&env, &credential, &options).with_context(place)?;
+    let output = Output::new(global);
+    // Standard error is gone: nothing is left to tell anybody.
+    store.observe_mirror_reads(move |told| drop(output.warn(format!("warning: {told}"))));
+    Ok(store)
 }
 
 /// The host's name: the one given, or this host's.

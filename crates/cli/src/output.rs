@@ -160,6 +160,27 @@ pub(crate) fn rate(n: u64, seconds: f64) -> String {
     format!("{}/s", bytes(per_second))
 }
 
+/// ` (RATE)`, or nothing where nothing was read: time divides no work.
+pub(crate) fn rate_of(n: u64, seconds: f64, was_read: bool) -> String {
+    if was_read && n > 0 && seconds > 0.0 {
+        format!(" ({})", rate(n, seconds))
+    } else {
+        String::new()
+    }
+}
+
+/// A number with one decimal, or as many as a small one needs to be more than nothing.
+pub(crate) fn figures(n: f64) -> String {
+    if n >= 0.1 || n <= 0.0 {
+        return format!("{n:.1}");
+    }
+    let mut decimals = 2;
+    while decimals < 9 && n * 10_f64.powi(decimals) < 1.0 {
+        decimals += 1;
+    }
+    format!("{n:.*}", usize::try_from(decimals).unwrap_or(9))
+}
+
 /// Seconds as people say them.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 60.0 {
@@ -245,6 +266,16 @@ mod tests {
         assert_eq!(thousands(1000), "1,000");
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(count(1, "file", "files"), "1 file");
+    }
+
+    #[test]
+    fn what_was_not_read_has_no_rate_and_small_figures_are_not_nothing() {
+        assert_eq!(rate_of(1 << 40, 0.01, false), "");
+        assert_eq!(rate_of(0, 0.01, true), "");
+        assert_eq!(rate_of(1 << 20, 1.0, true), " (1.0 MiB/s)");
+        assert_eq!(figures(12.34), "12.3");
+        assert_eq!(figures(0.04), "0.04");
+        assert_eq!(figures(0.000_018), "0.00002");
     }
 
     #[test]

@@ -95,7 +95,10 @@ impl Error {
         match self {
             Self::Restore(error) => !matches!(
                 error,
-                RestoreError::Interrupted | RestoreError::Target { .. } | RestoreError::Tree(_)
+                RestoreError::Interrupted
+                    | RestoreError::Full { .. }
+                    | RestoreError::Target { .. }
+                    | RestoreError::Tree(_)
             ),
             // A listing is read through there.
             Self::Container(_) | Self::Recipe(_) | Self::Tree(_) | Self::Storage(_) => true,

@@ -41,6 +41,8 @@ pub struct RestoreReport {
     pub others: u64,
     /// Files left as they were.
     pub kept: u64,
+    /// Bytes of content that files were given.
+    pub bytes: u64,
     /// Entries that were not restored as they were.
     pub faults: u64,
     /// Of each path that was to be included, whether the backup has anything there. Of a backup of a stream, which
@@ -118,9 +120,10 @@ impl Store {
             },
             Some(root) => {
                 let name = stream_name(snapshot);
-                let assemble = restore_whole(nodes, &root, &target.join(name), request, monitor)?;
+                let assemble = restore_whole(nodes, &root, (target, &name), request, monitor)?;
                 TreeStats {
                     files: 1,
+                    bytes: root.len,
                     assemble,
                     ..TreeStats::default()
                 }
@@ -144,6 +147,7 @@ impl Store {
                         is_met: Arc::clone(&is_met),
                         ..Include::default()
                     },
+                    sources: snapshot.backup.series.paths.clone(),
                     ..RestoreOptions::default()
                 };
                 let (counters, cancel) = (&monitor.restore, monitor.cancel());
@@ -163,6 +167,7 @@ impl Store {
             files: stats.files,
             others: stats.others,
             kept: stats.kept,
+            bytes: stats.bytes,
             faults: count,
             is_included: is_met.iter().map(|met| met.load(Ordering::Relaxed)).collect(),
             assemble: stats.assemble,
@@ -209,16 +214,17 @@ impl Store {
 fn restore_whole(
     nodes: &NodeCache,
     root: &TreeRoot,
-    path: &Path,
+    (target, stream): (&Path, &Path),
     request: &RestoreRequest,
     monitor: &Monitor,
 ) -> Result<AssembleStats> {
+    let path = &target.join(stream);
     let failed = |source| restore::RestoreError::Target {
         target: path.display().to_string(),
         source,
     };
     let mut output = PartialFile::create(path, root.len).map_err(failed)?;
-    let shown = path.display().to_string();
+    let shown = stream.display().to_string();
     let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
     let whole = ByteRange {
         offset: 0,
@@ -316,6 +322,10 @@ impl PartialFile {
 }
 
 impl Output for PartialFile {
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(blocks) = &mut self.blocks {
             blocks.write(self.len, bytes)?;

@@ -3,9 +3,11 @@
 //! A [`Store`] may be used from many threads, and many processes may have the same store open; nobody
 //! waits for another (docs/protocol.md).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
@@ -133,6 +135,22 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
+    /// Tells, once a container, that its first copy could not be read and the second one was. Called on the thread that
+    /// reads; the first observer stays.
+    pub fn observe_mirror_reads(&self, observer: impl Fn(&str) + Send + Sync + 'static) {
+        let told = Mutex::new(BTreeSet::new());
+        self.containers.observe_mirror_reads(move |read| {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.insert(read.container) {
+                observer(&format!(
+                    "container {}: its first copy is damaged ({}), the second one was read and nothing is missing; \
+                     `onefold check --read-data` finds what else is damaged",
+                    read.container, read.why
+                ));
+            }
+        });
+    }
+
     /// Makes a store. With `domain_of`, its fingerprints are those of that store.
     ///
     /// # Errors

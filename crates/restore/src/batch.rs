@@ -39,6 +39,8 @@ enum Part {
 struct Gathered {
     file: PendingFile,
     parts: usize,
+    /// It is there and stays.
+    is_kept: bool,
 }
 
 /// Small files with their content.
@@ -53,8 +55,12 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Begins the next file; the parts pushed from now on are its.
-    fn begin(&mut self, file: PendingFile, path: u64) {
-        self.files.push(Gathered { file, parts: 0 });
+    fn begin(&mut self, file: PendingFile, path: u64, is_kept: bool) {
+        self.files.push(Gathered {
+            file,
+            parts: 0,
+            is_kept,
+        });
         self.paths.push(path);
     }
 
@@ -74,6 +80,7 @@ impl Batch {
     fn abandon(&mut self) {
         if let Some(last) = self.files.pop() {
             self.paths.pop();
+            last.file.give_up();
             for part in self.parts.drain(self.parts.len() - last.parts..) {
                 if let Part::Bytes(len) = part {
                     self.bytes.truncate(self.bytes.len() - len);
@@ -85,7 +92,12 @@ impl Batch {
     /// Creates the files. The emptied batch has its room still.
     fn finish(&mut self, tally: &Tally, counters: &RestoreCounters, faults: &Sender<TreeError>) {
         let (mut bytes, mut parts) = (&self.bytes[..], &self.parts[..]);
-        for Gathered { file, parts: count } in self.files.drain(..) {
+        for Gathered {
+            file,
+            parts: count,
+            is_kept,
+        } in self.files.drain(..)
+        {
             let (own, rest) = parts.split_at(count);
             parts = rest;
             let stored = own.iter().map(|part| match part {
@@ -95,6 +107,7 @@ impl Batch {
             let (content, rest) = bytes.split_at(stored.sum());
             bytes = rest;
             let done = match own {
+                _ if is_kept => file.keep().map(|_| false),
                 [] | [Part::Bytes(_)] => file.write(content).map(|skipped| skipped.is_none()),
                 _ => write_parts(file, own, content),
             };
@@ -129,10 +142,7 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
             }
             Part::Zeros(len) => (len, writer.skip_zeros(offset, len)),
         };
-        if let Err(fault) = written {
-            writer.abandon();
-            return Err(fault);
-        }
+        written?;
         offset += len;
     }
     writer.finish().map(|()| true)
@@ -239,7 +249,20 @@ impl Finishers {
             self.hand_on()?;
         }
         let path = self.hasher.hash_one(&file.entry().path[..]);
-        self.open.begin(file, path);
+        self.open.begin(file, path, false);
+        Ok(())
+    }
+
+    /// A file of any size that is there and stays: its metadata is set, where that is chosen.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) fn keep(&mut self, file: PendingFile) -> Result<(), RestoreError> {
+        if self.open.files.len() >= BATCH_FILES {
+            self.hand_on()?;
+        }
+        let path = self.hasher.hash_one(&file.entry().path[..]);
+        self.open.begin(file, path, true);
         Ok(())
     }
 

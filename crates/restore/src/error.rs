@@ -69,6 +69,16 @@ pub enum RestoreError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// The target has no room left: every further file would say so.
+    #[error(
+        "{fault}; {files} files were restored before that and are whole; make room, then go on with `--overwrite if-changed`, which reads only what is missing"
+    )]
+    Full {
+        /// The first that found none.
+        fault: tree::TreeError,
+        /// Files that were restored.
+        files: u64,
+    },
     /// Someone asked to stop.
     #[error("interrupted before its end")]
     Interrupted,

@@ -26,6 +26,11 @@ pub trait Output {
     /// # Errors
     /// The system's.
     fn skip_zeros(&mut self, len: u64) -> std::io::Result<()>;
+
+    /// What it is called where it fails.
+    fn shown(&self) -> String {
+        "the output".to_owned()
+    }
 }
 
 /// Restores a range of a stream.
@@ -80,7 +85,7 @@ impl StreamSink<'_> {
 
     fn target(&self, source: std::io::Error) -> RestoreError {
         RestoreError::Target {
-            target: self.name.to_owned(),
+            target: self.output.shown(),
             source,
         }
     }

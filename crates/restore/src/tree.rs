@@ -62,6 +62,8 @@ pub struct TreeStats {
     pub others: u64,
     /// Files left as they were, by the choice of what to overwrite.
     pub kept: u64,
+    /// Bytes of content that files were given.
+    pub bytes: u64,
     /// What assembling cost.
     pub assemble: AssembleStats,
 }
@@ -81,7 +83,7 @@ pub struct TreeSource<'a> {
 ///
 /// # Errors
 /// When nothing further can be restored: the listing or a recipe is damaged, the target folder is not
-/// to be had, or someone asked to stop. Faults of single entries go to `faults`.
+/// to be had or has no room left, or someone asked to stop. Faults of single entries go to `faults`.
 pub fn restore_tree(
     source: TreeSource<'_>,
     target: &Path,
@@ -91,8 +93,7 @@ pub fn restore_tree(
     cancel: &AtomicBool,
     faults: &mut (dyn FnMut(Fault) + Send),
 ) -> Result<TreeStats, RestoreError> {
-    let streamed = Streamed::of(&options.include);
-    let ranges = streamed.ranges(source)?;
+    let (streamed, ranges) = Streamed::of(source, target, &options)?;
     let total = ranges.iter().map(|range| range.len).sum();
     counters.bytes_total.store(total, Ordering::Relaxed);
     let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
@@ -103,6 +104,7 @@ pub fn restore_tree(
         let small = Finishers::start(scope, threads, &tally, counters)?;
         let mut sink = TreeSink {
             listing: ListingReader::new(bytes),
+            listed: 0,
             streamed,
             restorer,
             small,
@@ -112,6 +114,7 @@ pub fn restore_tree(
             counters,
             cancel,
             faults,
+            full: None,
         };
         let refs = references_by(scope, assembling.scouts, source.nodes, source.content, &ranges);
         let printer = recipe::NodeSource::fingerprinter(source.nodes);
@@ -120,6 +123,7 @@ pub fn restore_tree(
         sink.restore_links(source)?;
         sink.small.wait()?;
         sink.pass_on_faults();
+        sink.ensure_room()?;
         let TreeSink {
             restorer,
             mut stats,
@@ -148,7 +152,7 @@ enum Current {
         offset: u64,
         left: u64,
     },
-    /// Its bytes are not wanted: it is left out, kept as it is, or failed.
+    /// Its bytes are not wanted: it is left out or failed.
     Unwanted {
         left: u64,
     },
@@ -172,6 +176,8 @@ enum Given<'a> {
 
 struct TreeSink<'a> {
     listing: ListingReader<StreamBytes<'a>>,
+    /// Entries taken from it.
+    listed: u64,
     /// Whose bytes come.
     streamed: Streamed,
     restorer: Restorer,
@@ -182,9 +188,31 @@ struct TreeSink<'a> {
     counters: &'a RestoreCounters,
     cancel: &'a AtomicBool,
     faults: &'a mut (dyn FnMut(Fault) + Send),
+    /// The first fault for want of room: all later files would have it, too.
+    full: Option<TreeError>,
 }
 
 impl TreeSink<'_> {
+    /// Tells of a fault, or remembers it where it ends the restore.
+    fn tell(&mut self, fault: Fault) {
+        match fault {
+            Fault::Tree(fault) if fault.is_no_room() => {
+                self.full.get_or_insert(fault);
+            }
+            fault => (self.faults)(fault),
+        }
+    }
+
+    fn ensure_room(&mut self) -> Result<(), RestoreError> {
+        match self.full.take() {
+            Some(fault) => Err(RestoreError::Full {
+                files: self.counters.files.load(Ordering::Relaxed),
+                fault,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Places entries up to the file that the next byte of content belongs to.
     fn advance(&mut self) -> Result<(), RestoreError> {
         while self.current.left() == 0 {
@@ -201,14 +229,21 @@ impl TreeSink<'_> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(RestoreError::Interrupted);
         }
+        self.ensure_room()?;
         let Some(listed) = self.listing.next_entry()? else {
             return Ok(false);
         };
-        let len = self.streamed.bytes_of(&listed.entry);
+        let is_kept = self.streamed.is_kept(self.listed);
+        let len = self.streamed.bytes_of(self.listed, &listed.entry);
+        self.listed += 1;
         if let EntryKind::HardLink { target } = &listed.entry.kind {
             self.small.wait_for(target)?;
         }
         let placed = match self.restorer.begin(&listed.entry) {
+            Ok(Begun::File(file)) if is_kept => {
+                self.small.keep(file)?;
+                return self.placed().map(|()| true);
+            }
             Ok(Begun::File(file)) if len != file_len(&listed.entry) => {
                 drop(file);
                 return Err(RestoreError::Internal("a file is wanted and its bytes are not"));
@@ -243,7 +278,7 @@ impl TreeSink<'_> {
                 self.links.entry(target).or_default().push(link);
             }
             Err(fault) => {
-                (self.faults)(Fault::Tree(fault));
+                self.tell(Fault::Tree(fault));
                 self.current = Current::Unwanted { left: len };
             }
         }
@@ -258,8 +293,9 @@ impl TreeSink<'_> {
 
     /// Reports what small files and metadata failed with since the last call.
     fn pass_on_faults(&mut self) {
-        for fault in self.small.faults().chain(self.restorer.take_faults()) {
-            (self.faults)(Fault::Tree(fault));
+        let faults: Vec<TreeError> = self.small.faults().chain(self.restorer.take_faults()).collect();
+        for fault in faults {
+            self.tell(Fault::Tree(fault));
         }
     }
 
@@ -270,7 +306,7 @@ impl TreeSink<'_> {
         if let Current::Large { writer, .. } = std::mem::replace(&mut self.current, Current::None) {
             match writer.finish() {
                 Ok(()) => self.count_file(),
-                Err(fault) => (self.faults)(Fault::Tree(fault)),
+                Err(fault) => self.tell(Fault::Tree(fault)),
             }
         }
         Ok(())
@@ -289,6 +325,9 @@ impl TreeSink<'_> {
             Given::Zeros(len) => len,
         };
         self.counters.bytes.fetch_add(len, Ordering::Relaxed);
+        if matches!(self.current, Current::Small { .. } | Current::Large { .. }) {
+            self.stats.bytes += len;
+        }
         match &mut self.current {
             Current::None => return Err(RestoreError::Internal("content without a file")),
             Current::Unwanted { left } => *left -= len,
@@ -308,8 +347,9 @@ impl TreeSink<'_> {
                 *left -= len;
                 let left = *left;
                 if let Err(fault) = written {
-                    (self.faults)(Fault::Tree(fault));
+                    self.tell(Fault::Tree(fault));
                     self.abandon(left);
+                    self.ensure_room()?;
                 }
             }
         }
@@ -370,7 +410,7 @@ impl Sink for TreeSink<'_> {
             self.advance()?;
             let here = len.min(self.current.left());
             if let Some(path) = self.abandon(self.current.left()) {
-                (self.faults)(Fault::Lost {
+                self.tell(Fault::Lost {
                     path,
                     error: Arc::clone(error),
                 });

@@ -97,6 +97,41 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
+    /// A link that was there before stands in the place of a folder above what was asked for, and is not followed.
+    #[error(
+        "{}: refused, {} on the way to it is a link that {why}; restore to the folder itself (--target)",
+        Shown(path),
+        Shown(link)
+    )]
+    LinkOnTheWay {
+        /// The entry.
+        path: Vec<u8>,
+        /// The link's name.
+        link: Vec<u8>,
+        /// Why it is not followed.
+        why: LinkFault,
+    },
+    /// Two names of the backup are one on the target's file system.
+    #[error(
+        "{}: not restored, its name is the same as that of {} on this file system; restore it to another folder",
+        Shown(path),
+        Shown(other)
+    )]
+    SameName {
+        /// The entry.
+        path: Vec<u8>,
+        /// What this restore has dealt with under that name.
+        other: Vec<u8>,
+    },
+    /// What was there and was to stay is not the same any more.
+    #[error(
+        "{}: changed while the restore was running, and was left; restore it again",
+        Shown(path)
+    )]
+    ChangedMeanwhile {
+        /// The entry.
+        path: Vec<u8>,
+    },
     /// A file was finished before all its bytes were written or skipped.
     #[error("{}: incomplete, {written} of {expected} bytes", Shown(path))]
     Incomplete {
@@ -132,6 +167,12 @@ impl TreeError {
         }
     }
 
+    /// Whether there was no room for what was written.
+    #[must_use]
+    pub fn is_no_room(&self) -> bool {
+        matches!(self, Self::System { errno, .. } if matches!(*errno, Errno::NOSPC | Errno::DQUOT))
+    }
+
     /// The entry concerned, where there is one.
     #[must_use]
     pub fn path(&self) -> Option<&[u8]> {
@@ -144,6 +185,9 @@ impl TreeError {
             | Self::NotAnImage { path }
             | Self::UnsafePath { path }
             | Self::NotAFolder { path }
+            | Self::LinkOnTheWay { path, .. }
+            | Self::SameName { path, .. }
+            | Self::ChangedMeanwhile { path }
             | Self::Incomplete { path, .. }
             | Self::SetIdDropped { path } => Some(path),
             Self::Pattern { .. } | Self::Damaged { .. } | Self::Stream { .. } => None,
@@ -199,6 +243,28 @@ impl fmt::Display for Action {
             Self::SetOwner => "set its owner",
             Self::SetMode => "set its permissions",
             Self::SetTimes => "set its times",
+        })
+    }
+}
+
+/// Why a link is not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkFault {
+    /// It is neither the superuser's nor that of whoever restores.
+    Foreign,
+    /// What it leads to is no folder.
+    NoFolder,
+    /// It leads out of the target.
+    Outside,
+}
+
+impl fmt::Display for LinkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Foreign => "belongs to another user",
+            Self::NoFolder => "leads to no folder",
+            Self::Outside => "leads out of the target",
         })
     }
 }

@@ -37,7 +37,7 @@ mod walk;
 
 pub use accounts::Accounts;
 pub use blocks::BlockWriter;
-pub use error::{Action, Change, TreeError};
+pub use error::{Action, Change, LinkFault, TreeError};
 pub use exclude::{Doubt, ExcludeBuilder, Excludes, PatternDoubt};
 pub use image::ImageReader;
 pub use links::LostLinks;
@@ -47,7 +47,7 @@ pub use read::{
 };
 pub use restore::{
     Begun, FileWriter, Include, Overwrite, Owners, PendingFile, PendingLink, Placed, RestoreOptions,
-    Restorer, SkipReason, Sparse,
+    Restorer, SkipReason, Sparse, Survey,
 };
 pub use roots::Roots;
 pub use typed::TypedPath;

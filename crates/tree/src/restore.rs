@@ -5,45 +5,52 @@
 //! are refused; nothing that exists is ever opened for writing: what may be overwritten is replaced by
 //! something new. The worst that a listing can do is to be refused entry by entry.
 //!
+//! What was not asked for stays as it is: the folders above keep their metadata where they are there, and a link in
+//! the place of one is the user's own. It is followed where it belongs to the superuser or to whoever restores, and
+//! stays below the target ([`folders`]); else what lies there is refused.
+//!
 //! A folder is open to its owner alone while it is filled; its metadata is set when the last entry and
-//! the last unfinished file below it are through, deepest first. A file's metadata is set when it is
-//! finished. A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
+//! the last unfinished file below it are through, deepest first. A file has its name when it is whole, with its
+//! metadata ([`arrive`]). A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
 //! any other is the answer to the call.
 //!
 //! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so may its
 //! [`PendingFile`]s, of which nothing is made before that.
 
-mod create;
+mod arrive;
 mod file;
 mod filter;
 mod folders;
+mod leftovers;
 mod links;
 mod metadata;
 mod pending;
+mod seen;
 mod subject;
+mod survey;
+mod there;
 
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mknodat, openat, readlinkat, statat, symlinkat};
+use rustix::fs::{FileType, Mode, mknodat, symlinkat};
 use rustix::io::Errno;
 
-use crate::folder::{Folder, retry};
-use crate::metadata::Facts;
+use crate::folder::Folder;
 use crate::{Accounts, Action, Excludes, TreeError, order};
-use create::put;
+use arrive::Arrival;
 pub use file::FileWriter;
 use filter::Filter;
 pub use filter::Include;
 use folders::{Place, Stack};
 pub use links::PendingLink;
 pub use pending::PendingFile;
-use subject::Subject;
+pub use survey::Survey;
+use there::{finish_node, keeps, look, same_name, stays};
 
 /// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
 /// is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
@@ -99,6 +106,8 @@ pub struct RestoreOptions {
     /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
     /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
     pub base: Vec<u8>,
+    /// The paths that the backup was made of: what lies above them was not asked for. Empty where that is not known.
+    pub sources: Vec<Vec<u8>>,
 }
 
 /// What became of an entry.
@@ -108,7 +117,7 @@ pub enum Placed {
     Done,
     /// The folder is there; its metadata follows.
     Folder,
-    /// The file is there, empty: its bytes are wanted.
+    /// The file is open, empty, and has not its name yet: its bytes are wanted.
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
@@ -163,18 +172,22 @@ struct Context {
     umask: Option<u32>,
     faults: Mutex<Vec<TreeError>>,
     temporary_names: AtomicU64,
-    /// Unfinished files that will replace what stands under their path, and the names they have until then.
-    aside: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    /// Whether files may be made without a name, as far as is known.
+    nameless: AtomicBool,
+    /// Files that have not, or never got, their names: what stands there is something else.
+    unfinished: Mutex<HashSet<Vec<u8>>>,
+    /// The target, as the system calls it.
+    top: Option<Vec<u8>>,
 }
 
 impl Context {
-    fn aside(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<u8>>> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unfinished(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn temporary_name(&self) -> Vec<u8> {
         let number = self.temporary_names.fetch_add(1, Ordering::Relaxed);
-        format!(".onefold-{}-{number}.tmp", std::process::id()).into_bytes()
+        leftovers::name(std::process::id(), number)
     }
 
     fn fault(&self, fault: TreeError) {
@@ -193,6 +206,7 @@ impl Restorer {
     /// [`TreeError::System`] about the target.
     pub fn new(target: &Path, options: RestoreOptions) -> Result<Self, TreeError> {
         let path = target.as_os_str().as_bytes();
+        let is_new = target.symlink_metadata().is_err();
         std::fs::create_dir_all(target).map_err(|e| {
             TreeError::system(
                 path,
@@ -214,12 +228,14 @@ impl Restorer {
             umask: pending::umask(),
             faults: Mutex::default(),
             temporary_names: AtomicU64::new(0),
-            aside: Mutex::default(),
+            nameless: AtomicBool::new(Path::new("/proc/self/fd").exists()),
+            unfinished: Mutex::default(),
+            top: top.descriptor().ok().and_then(|top| folders::whereabouts(&top)),
         });
         Ok(Self {
-            stack: Stack::new(top, context.clone()),
+            stack: Stack::new(top, is_new, context.clone()),
             context,
-            filter: Filter::new(options.include, options.excludes, options.base),
+            filter: Filter::new(&options),
         })
     }
 
@@ -252,7 +268,7 @@ impl Restorer {
     }
 
     /// As [`Self::place`], but of a regular file nothing is made yet, nor is it looked what stands under its
-    /// name. A hard link to a file that is still pending has no target yet: finish that one first.
+    /// name. A hard link to a file that is still pending or unfinished has no target yet: finish that one first.
     ///
     /// # Errors
     /// As [`Self::place`].
@@ -274,8 +290,9 @@ impl Restorer {
         };
         self.stack.align(parents);
         if is_folder {
-            self.stack.announce(name, entry);
-            if !wanted {
+            let is_asked = wanted && !self.filter.is_above_sources(&entry.path);
+            self.stack.announce(name, entry, is_asked);
+            if !is_asked {
                 return skipped;
             }
             return match self.stack.innermost(&entry.path) {
@@ -346,8 +363,9 @@ impl Restorer {
             }
             Err(errno) => return Err(TreeError::system(&entry.path[..], Action::Link, errno)),
         };
-        let aside = self.context.aside().get(target).cloned();
-        let first_name = aside.as_deref().unwrap_or(first_name);
+        if self.context.unfinished().contains(target) {
+            return missing();
+        }
         match links::link(&self.context, (&first_parent, first_name), (parent, name), entry)? {
             Some(placed) => Ok(placed),
             None => missing(),
@@ -367,90 +385,31 @@ fn place_node(
         .folder
         .descriptor()
         .map_err(|e| TreeError::system(&path[..], Action::Open, e))?;
-    if let Some(there) = look(&at, name, path)?
-        && let Some(reason) = keeps(context.overwrite, &there, entry, &at, name)
-    {
-        if reason == SkipReason::Unchanged {
-            finish_node(context, &at, name, entry)?;
-        }
+    if let Some(reason) = stays(context, parent, &at, name, entry)? {
         return Ok(Placed::Skipped(reason));
     }
     let own = Mode::RUSR | Mode::WUSR;
-    let special = |kind: FileType, device: u64| {
-        put(context, &at, name, path, Action::Create, |name| {
-            mknodat(&*at, name, kind, own, device)
-        })
-    };
-    match &entry.kind {
-        EntryKind::Symlink { target } => {
-            put(context, &at, name, path, Action::Create, |name| {
-                symlinkat(&target[..], &*at, name)
-            })?;
-        }
-        EntryKind::Fifo => special(FileType::Fifo, 0)?,
-        EntryKind::Socket => special(FileType::Socket, 0)?,
-        EntryKind::CharDevice { device } => special(FileType::CharacterDevice, *device)?,
-        EntryKind::BlockDevice { device } => special(FileType::BlockDevice, *device)?,
+    let make =
+        |create: &dyn Fn(&[u8]) -> Result<(), Errno>| arrive::make(context, path, Action::Create, create);
+    let special = |kind: FileType, device: u64| make(&|name| mknodat(&*at, name, kind, own, device));
+    let made = match &entry.kind {
+        EntryKind::Symlink { target } => make(&|name| symlinkat(&target[..], &*at, name)),
+        EntryKind::Fifo => special(FileType::Fifo, 0),
+        EntryKind::Socket => special(FileType::Socket, 0),
+        EntryKind::CharDevice { device } => special(FileType::CharacterDevice, *device),
+        EntryKind::BlockDevice { device } => special(FileType::BlockDevice, *device),
         EntryKind::File { .. } | EntryKind::Folder | EntryKind::HardLink { .. } => {
             unreachable!("placed elsewhere")
         }
+    }?;
+    if let Arrival::Aside { name: aside, .. } = &made
+        && let Err(fault) = finish_node(context, &at, aside, entry)
+    {
+        made.remove(&at).ok();
+        return Err(fault);
     }
-    finish_node(context, &at, name, entry)?;
+    arrive::settle(context, parent, &at, &made, name, path)?;
     Ok(Placed::Done)
-}
-
-/// Gives metadata to what stands under a name, through a handle that does not open it.
-fn finish_node(context: &Context, at: &OwnedFd, name: &[u8], entry: &ListingEntry) -> Result<(), TreeError> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = retry(|| openat(at, name, flags, Mode::empty()))
-        .map_err(|e| TreeError::system(&entry.path[..], Action::Open, e))?;
-    metadata::apply(context, Subject::Handle(&handle), entry);
-    Ok(())
-}
-
-/// What stands under a name, if anything.
-fn look(at: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<Facts>, TreeError> {
-    match retry(|| statat(at, name, AtFlags::SYMLINK_NOFOLLOW)) {
-        Ok(stat) => Ok(Some(Facts::of(&stat))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(TreeError::system(path, Action::ReadMetadata, errno)),
-    }
-}
-
-/// Why what is there stays, if it does.
-fn keeps(
-    choice: Overwrite,
-    there: &Facts,
-    entry: &ListingEntry,
-    at: &OwnedFd,
-    name: &[u8],
-) -> Option<SkipReason> {
-    match choice {
-        Overwrite::Always => None,
-        Overwrite::Never => Some(SkipReason::Exists),
-        Overwrite::IfNewer => (entry.mtime <= there.mtime).then_some(SkipReason::NotNewer),
-        Overwrite::IfChanged => {
-            let same = match &entry.kind {
-                EntryKind::File { len, .. } => {
-                    there.kind == FileType::RegularFile && there.len == *len && there.mtime == entry.mtime
-                }
-                EntryKind::Symlink { target } => {
-                    there.kind == FileType::Symlink
-                        && readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
-                }
-                EntryKind::CharDevice { device } => {
-                    there.kind == FileType::CharacterDevice && there.special == *device
-                }
-                EntryKind::BlockDevice { device } => {
-                    there.kind == FileType::BlockDevice && there.special == *device
-                }
-                EntryKind::Fifo => there.kind == FileType::Fifo,
-                EntryKind::Socket => there.kind == FileType::Socket,
-                EntryKind::Folder | EntryKind::HardLink { .. } => false,
-            };
-            same.then_some(SkipReason::Unchanged)
-        }
-    }
 }
 
 #[cfg(test)]

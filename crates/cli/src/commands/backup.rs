@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::{optimize, pipeline, typed};
 use crate::args::{Backup, CompressionMode, EvictionMode, Global, TagList};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, duration, rate};
+use crate::output::{Output, bytes, count, duration, rate_of};
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -324,10 +324,10 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         pipeline::print(output, report)?;
     }
     output.line(format!(
-        "backup {} saved in {} ({})",
+        "backup {} saved in {}{}",
         report.id,
         duration(seconds),
-        rate(totals.bytes_logical, seconds)
+        rate_of(totals.bytes_read, seconds, true)
     ))?;
     output.object(&Summary {
         message_type: "summary",

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use onefold::Monitor;
 
 use crate::args::{Dump, Global};
@@ -19,6 +19,10 @@ static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
 struct Stdout(io::BufWriter<File>);
 
 impl onefold::StreamOutput for Stdout {
+    fn shown(&self) -> String {
+        "standard output".to_owned()
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -53,7 +57,7 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
     let mut output = Stdout(io::BufWriter::with_capacity(GATHERED_BYTES, file));
     let assembling = args.assembling.options();
     store.dump(&snapshot, path.as_deref(), &mut output, assembling, &monitor)?;
-    output.0.flush()?;
+    output.0.flush().context("writing to standard output failed")?;
     super::tell_notes(&monitor, messages)?;
     Ok(Code::Success)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::{Global, OverwriteMode, Restore};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, duration, lossy, rate};
+use crate::output::{Output, bytes, count, duration, figures, lossy, rate_of};
 use crate::progress::{self, Status};
 
 #[derive(Serialize)]
@@ -75,9 +75,10 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         report.elapsed_nanos as f64 / 1e9,
         report.assemble.bytes as f64 / f64::from(1 << 20),
     );
+    let containers = report.assemble.containers_read;
+    // Nothing is said of how fast nothing was read.
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
-    let speed_factor =
-        (report.assemble.containers_read > 0).then(|| mib / report.assemble.containers_read as f64);
+    let speed_factor = (containers > 0 && report.assemble.bytes > 0).then(|| mib / containers as f64);
     output.line(format!(
         "restored {} and {} of backup {} to {}",
         count(report.files, "file", "files"),
@@ -92,13 +93,13 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         ))?;
     }
     output.line(format!(
-        "{} in {} ({}), {} read{}",
-        bytes(report.assemble.bytes),
+        "{} in {}{}, {} read{}",
+        bytes(report.bytes),
         duration(seconds),
-        rate(report.assemble.bytes, seconds),
-        count(report.assemble.containers_read, "container", "containers"),
+        rate_of(report.bytes, seconds, containers > 0),
+        count(containers, "container", "containers"),
         speed_factor
-            .map(|factor| format!(", speed factor {factor:.1} MiB each"))
+            .map(|factor| format!(", speed factor {} MiB each", figures(factor)))
             .unwrap_or_default()
     ))?;
     if report.faults > 0 {
@@ -115,8 +116,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         others_restored: report.others,
         files_kept: report.kept,
         faults: report.faults,
-        bytes_restored: report.assemble.bytes,
-        containers_read: report.assemble.containers_read,
+        bytes_restored: report.bytes,
+        containers_read: containers,
         speed_factor,
         memory_bytes_max: report.assemble.memory_bytes_max,
         total_duration: seconds,

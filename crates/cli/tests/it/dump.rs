@@ -82,7 +82,7 @@ fn what_cannot_be_dumped_says_so_and_ends_with_1() {
         .command(["dump", "latest", "source/large"])
         .stdout(full)
         .output();
-    Ran::from(ran.unwrap()).expect(1).says(&["source/large"]);
+    Ran::from(ran.unwrap()).expect(1).says(&["standard output"]);
 
     // Rot in the midst of each full container: what comes before it is right, and nothing passes for the rest.
     for object in bed.objects("data") {

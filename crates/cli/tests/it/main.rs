@@ -9,6 +9,7 @@
 mod access;
 mod backups;
 mod bed;
+mod careful;
 mod dump;
 mod exit_codes;
 mod filters;

@@ -43,7 +43,7 @@ impl TreeSink<'_> {
 
     fn miss(&mut self, target: &[u8], names: Vec<PendingLink>) {
         for name in names {
-            (self.faults)(Fault::Lost {
+            self.tell(Fault::Lost {
                 path: name.entry().path.clone(),
                 error: Arc::new(RestoreError::NoLinkTarget {
                     target: target.to_vec(),
@@ -64,11 +64,12 @@ impl TreeSink<'_> {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(RestoreError::Interrupted);
             }
+            self.ensure_room()?;
             if let Some(first) = &first {
                 match name.link(first) {
                     Ok(Placed::Skipped(_)) => self.stats.kept += 1,
                     Ok(_) => self.stats.others += 1,
-                    Err(fault) => (self.faults)(Fault::Tree(fault)),
+                    Err(fault) => self.tell(Fault::Tree(fault)),
                 }
                 continue;
             }
@@ -81,7 +82,7 @@ impl TreeSink<'_> {
                 }
                 Ok(_) => return Err(RestoreError::Internal("a file was placed as something else")),
                 Err(fault) => {
-                    (self.faults)(Fault::Tree(fault));
+                    self.tell(Fault::Tree(fault));
                     false
                 }
             };
@@ -95,10 +96,13 @@ impl TreeSink<'_> {
     /// Fills a file from the content, and says whether it is there; one that cannot be had costs only itself.
     fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) -> bool {
         let done = match fill(source, &writer, from) {
-            Ok(()) => writer.finish().map_err(Fault::Tree),
+            Ok(()) => {
+                let len = writer.len();
+                writer.finish().map(|()| len).map_err(Fault::Tree)
+            }
             Err(error) => {
                 let path = writer.entry().path.clone();
-                writer.abandon();
+                drop(writer);
                 Err(match error {
                     RestoreError::Tree(fault) => Fault::Tree(fault),
                     other => Fault::Lost {
@@ -109,12 +113,13 @@ impl TreeSink<'_> {
             }
         };
         match done {
-            Ok(()) => {
+            Ok(len) => {
+                self.stats.bytes += len;
                 self.count_file();
                 true
             }
             Err(fault) => {
-                (self.faults)(fault);
+                self.tell(fault);
                 false
             }
         }

@@ -3,11 +3,14 @@
 //! What must hold: the ranges of content that are assembled, and the entries that take bytes from it, are told
 //! by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which were not streamed would
 //! get the next one's. Every file that is wanted is among them; patterns, excludes and the base may leave some
-//! of them out, whose bytes are streamed and passed over.
+//! of them out, whose bytes are streamed and passed over. What is in the target and stays is not streamed: it is
+//! looked up once, before ([`tree::Survey`]), and remembered, a bit an entry of the listing.
+
+use std::path::Path;
 
 use format::listing::{EntryKind, ListingEntry};
 use recipe::StreamBytes;
-use tree::{Include, ListingReader, order};
+use tree::{ListingReader, Overwrite, RestoreOptions, Survey, order};
 use types::ByteRange;
 
 use super::TreeSource;
@@ -18,44 +21,82 @@ use crate::error::RestoreError;
 pub(super) struct Streamed {
     /// All files, when empty.
     paths: Vec<Vec<u8>>,
+    /// Entries of the listing, by number, that are there and stay; those beyond its end are not.
+    kept: Vec<u64>,
 }
 
 impl Streamed {
-    /// What is streamed to have what is included. What a pattern takes is not known before all is seen.
-    pub(super) fn of(include: &Include) -> Self {
-        let by_paths = include.patterns.is_empty();
-        Self {
+    /// What is streamed to have what is wanted, and the parts of the content that this is, in order.
+    pub(super) fn of(
+        source: TreeSource<'_>,
+        target: &Path,
+        options: &RestoreOptions,
+    ) -> Result<(Self, Vec<ByteRange>), RestoreError> {
+        // What a pattern takes is not known before all is seen.
+        let by_paths = options.include.patterns.is_empty();
+        let mut streamed = Self {
             paths: if by_paths {
-                include.paths.clone()
+                options.include.paths.clone()
             } else {
                 Vec::new()
             },
-        }
+            kept: Vec::new(),
+        };
+        let ranges = streamed.ranges(source, target, options)?;
+        Ok((streamed, ranges))
     }
 
-    /// How many bytes of content come for an entry.
-    pub(super) fn bytes_of(&self, entry: &ListingEntry) -> u64 {
+    /// Whether the entry of that number is there and stays.
+    pub(super) fn is_kept(&self, number: u64) -> bool {
+        let word = usize::try_from(number / 64)
+            .ok()
+            .and_then(|word| self.kept.get(word));
+        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// How many bytes of content come for an entry, the `number`th of the listing.
+    pub(super) fn bytes_of(&self, number: u64, entry: &ListingEntry) -> u64 {
         let is_within = |path: &Vec<u8>| order::is_within(&entry.path, path);
-        if self.paths.is_empty() || self.paths.iter().any(is_within) {
+        if !self.is_kept(number) && (self.paths.is_empty() || self.paths.iter().any(is_within)) {
             file_len(entry)
         } else {
             0
         }
     }
 
-    /// The parts of the content that are streamed, in order.
-    pub(super) fn ranges(&self, source: TreeSource<'_>) -> Result<Vec<ByteRange>, RestoreError> {
-        if self.paths.is_empty() {
+    fn keep(&mut self, number: u64) {
+        let Ok(word) = usize::try_from(number / 64) else {
+            return;
+        };
+        if self.kept.len() <= word {
+            self.kept.resize(word + 1, 0);
+        }
+        self.kept[word] |= 1 << (number % 64);
+    }
+
+    fn ranges(
+        &mut self,
+        source: TreeSource<'_>,
+        target: &Path,
+        options: &RestoreOptions,
+    ) -> Result<Vec<ByteRange>, RestoreError> {
+        if self.paths.is_empty() && options.overwrite == Overwrite::Always {
             return Ok(vec![ByteRange {
                 offset: 0,
                 len: source.content.len,
             }]);
         }
+        let mut survey = Survey::new(target, options);
         let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
         let mut listing = ListingReader::new(bytes);
         let mut ranges: Vec<ByteRange> = Vec::new();
+        let mut number = 0;
         while let Some(listed) = listing.next_entry()? {
-            let len = self.bytes_of(&listed.entry);
+            if survey.stays(&listed.entry) {
+                self.keep(number);
+            }
+            let len = self.bytes_of(number, &listed.entry);
+            number += 1;
             if len == 0 {
                 continue;
             }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, FallocateFlags, fallocate, ftruncate, renameat, unlinkat};
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 
+use super::arrive::{self, Arrival};
 use super::folders::Place;
 use super::subject::Subject;
 use super::{Context, Sparse, metadata};
@@ -23,23 +24,23 @@ const BLOCKS_BYTES_MIN: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
-/// any thread. What stood under its name is replaced by [`Self::finish`] alone. Dropped without it, a file
-/// that replaces nothing stays without its metadata: incomplete, and not taken for complete by
-/// [`super::Overwrite::IfChanged`].
+/// any thread. It has its name, in the place of what stood there, from [`Self::finish`] on. Dropped without that,
+/// nothing of it stays.
 #[derive(Debug)]
 pub struct FileWriter {
     context: Arc<Context>,
     /// Keeps the folder from being completed before the file is.
     parent: Arc<Place>,
     name: Vec<u8>,
-    file: OwnedFd,
+    /// An open file.
+    arrival: Arrival,
     entry: ListingEntry,
     len: u64,
     done: AtomicU64,
     /// Of a large file.
     blocks: Mutex<Option<BlockWriter>>,
-    /// The name it has until it replaces what stands under its own.
-    aside: Option<Vec<u8>>,
+    /// Whether it has its name.
+    is_named: bool,
 }
 
 impl FileWriter {
@@ -47,9 +48,8 @@ impl FileWriter {
         context: Arc<Context>,
         parent: Arc<Place>,
         name: &[u8],
-        file: OwnedFd,
+        arrival: Arrival,
         entry: &ListingEntry,
-        aside: Option<Vec<u8>>,
     ) -> Self {
         let len = if let EntryKind::File { len, .. } = entry.kind {
             len
@@ -57,17 +57,20 @@ impl FileWriter {
             0
         };
         // Without it, the file is written the usual way.
-        let blocks = (len >= BLOCKS_BYTES_MIN).then(|| BlockWriter::new(&file, len).ok());
+        let is_large = len >= BLOCKS_BYTES_MIN;
+        let file = arrival.file().filter(|_| is_large);
+        let blocks = file.and_then(|file| BlockWriter::new(file, len).ok());
+        context.unfinished().insert(entry.path.clone());
         let writer = Self {
             context,
             parent,
             name: name.to_vec(),
-            file,
+            arrival,
             entry: entry.clone(),
             len,
             done: AtomicU64::new(0),
-            blocks: Mutex::new(blocks.flatten()),
-            aside,
+            blocks: Mutex::new(blocks),
+            is_named: false,
         };
         writer.reserve();
         writer
@@ -82,8 +85,12 @@ impl FileWriter {
             Sparse::AsSource => !self.holes().is_empty(),
         };
         if self.len >= BLOCKS_BYTES_MIN && !may_have_holes {
-            fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, self.len).ok();
+            fallocate(self.file(), FallocateFlags::KEEP_SIZE, 0, self.len).ok();
         }
+    }
+
+    fn file(&self) -> &OwnedFd {
+        self.arrival.file().expect("a writer is made of an open file")
     }
 
     /// The entry being restored.
@@ -142,71 +149,43 @@ impl FileWriter {
         self.count(len, passed)
     }
 
-    /// Completes the file: its length and its metadata, whose faults are collected by the restorer.
+    /// Completes the file: its length, its metadata, whose faults are collected by the restorer, and its name.
     ///
     /// # Errors
-    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::System`]; the file is removed then.
+    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`], [`TreeError::System`]; nothing of
+    /// it stays then.
     pub fn finish(mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
-        let blocks = self
-            .blocks
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let gathered = blocks.map_or(Ok(()), BlockWriter::finish);
-        let completed = if written == self.len {
-            let cut = gathered.and_then(|()| retry(|| ftruncate(&self.file, self.len)));
-            cut.map_err(|errno| self.fault(errno))
-        } else {
-            Err(TreeError::Incomplete {
+        let gathered = self.take_blocks().map_or(Ok(()), BlockWriter::finish);
+        if written != self.len {
+            return Err(TreeError::Incomplete {
                 path: self.entry.path.clone(),
                 written,
                 expected: self.len,
-            })
-        };
-        if completed.is_err() {
-            self.abandon();
-            return completed;
+            });
         }
-        metadata::apply(&self.context, Subject::Open(&self.file), &self.entry);
-        self.take_its_place()
-    }
-
-    /// Replaces what stands under the file's name, if anything did.
-    fn take_its_place(&mut self) -> Result<(), TreeError> {
-        let Some(aside) = &self.aside else { return Ok(()) };
-        let renamed = self
-            .parent
-            .folder
-            .descriptor()
-            .and_then(|at| retry(|| renameat(&*at, &aside[..], &*at, &self.name[..])));
-        renamed.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Replace, errno))?;
-        self.context.aside().remove(&self.entry.path);
-        self.aside = None;
+        let cut = gathered.and_then(|()| retry(|| ftruncate(self.file(), self.len)));
+        cut.map_err(|errno| self.fault(errno))?;
+        metadata::apply(&self.context, Subject::Open(self.file()), &self.entry);
+        let opened = self.parent.folder.descriptor();
+        let at = opened.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Open, errno))?;
+        let path = &self.entry.path;
+        arrive::settle(&self.context, &self.parent, &at, &self.arrival, &self.name, path)?;
+        self.is_named = true;
+        self.context.unfinished().remove(&self.entry.path);
         Ok(())
     }
 
-    /// Gives the file up and removes it. Names that were linked to it meanwhile are left empty: no byte
-    /// that was not verified stays (INV-5).
-    pub fn abandon(mut self) {
-        // Whatever it writes is written before the file is emptied.
-        drop(
-            self.blocks
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
-        let aside = self.aside.take();
-        self.context.aside().remove(&self.entry.path);
-        let name = aside.as_ref().unwrap_or(&self.name);
-        let emptied = retry(|| ftruncate(&self.file, 0)).and_then(|()| {
-            let at = self.parent.folder.descriptor()?;
-            retry(|| unlinkat(&*at, &name[..], AtFlags::empty()))
-        });
-        if let Err(errno) = emptied {
-            self.context
-                .fault(TreeError::system(&self.entry.path[..], Action::Replace, errno));
-        }
+    /// Gives the file up: no byte that was not verified stays (INV-5).
+    pub fn abandon(self) {
+        drop(self);
+    }
+
+    fn take_blocks(&mut self) -> Option<BlockWriter> {
+        self.blocks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), TreeError> {
@@ -306,7 +285,7 @@ impl FileWriter {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *blocks {
             Some(blocks) => blocks.write(offset, bytes),
-            None => write_all(&self.file, bytes, offset),
+            None => write_all(self.file(), bytes, offset),
         }
     }
 
@@ -314,7 +293,7 @@ impl FileWriter {
         if len == 0 {
             return Ok(());
         }
-        match retry(|| fallocate(&self.file, FallocateFlags::empty(), offset, len)) {
+        match retry(|| fallocate(self.file(), FallocateFlags::empty(), offset, len)) {
             Err(Errno::OPNOTSUPP) => {}
             other => return other,
         }
@@ -336,12 +315,14 @@ fn is_zeros(bytes: &[u8]) -> bool {
 
 impl Drop for FileWriter {
     fn drop(&mut self) {
-        if let Some(aside) = self.aside.take() {
-            self.context.aside().remove(&self.entry.path);
-            if let Ok(at) = self.parent.folder.descriptor() {
-                // What it was to replace is still there; a leftover is no more than that.
-                unlinkat(&*at, &aside[..], AtFlags::empty()).ok();
-            }
+        if self.is_named {
+            return;
+        }
+        // Whatever it writes is written before the file goes.
+        drop(self.take_blocks());
+        if let Ok(at) = self.parent.folder.descriptor() {
+            // A leftover is recognised by the next restore.
+            self.arrival.remove(&at).ok();
         }
     }
 }

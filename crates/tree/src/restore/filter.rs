@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::RestoreOptions;
 use crate::{Excludes, order};
 
 /// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
@@ -23,6 +24,7 @@ pub(super) struct Filter {
     include: Include,
     excludes: Excludes,
     base: Vec<u8>,
+    sources: Vec<Vec<u8>>,
     /// The last folder that a pattern included.
     included_below: Option<Vec<u8>>,
     /// The last folder that a pattern left out.
@@ -30,14 +32,21 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(include: Include, excludes: Excludes, base: Vec<u8>) -> Self {
+    pub(super) fn new(options: &RestoreOptions) -> Self {
         Self {
-            include,
-            excludes,
-            base,
+            include: options.include.clone(),
+            excludes: options.excludes.clone(),
+            base: options.base.clone(),
+            sources: options.sources.clone(),
             included_below: None,
             excluded_below: None,
         }
+    }
+
+    /// Whether an entry lies above all that the backup was made of: it is recorded for those alone.
+    pub(super) fn is_above_sources(&self, path: &[u8]) -> bool {
+        let is_in = |source: &Vec<u8>| order::is_within(path, source);
+        !self.sources.is_empty() && !self.sources.iter().any(is_in)
     }
 
     /// Whether an entry is asked for. Asked in listing order.

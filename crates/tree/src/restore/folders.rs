@@ -3,27 +3,50 @@
 //! A folder's [`Place`] is shared by the stack, by the places below it and by the files being written in
 //! it. When the last of them lets go, nothing more will change in the folder, and its metadata is set:
 //! deepest first, without a list of all folders (INV-7).
+//!
+//! A folder that lies above what was asked for is made with its metadata where it is missing. Where it is there it
+//! keeps what it has, its time of modification too, though names come into it. A link in its place is the user's own:
+//! it is followed if it belongs to the superuser or to whoever restores, and leads to a folder below the target.
+//! Anybody else's would lead the restore wherever they want.
+//!
+//! A folder that is being filled has the mode [`UNFINISHED`]. One that a restore was killed in is known by that, and
+//! is given its metadata whatever is to be kept.
 
-use std::sync::{Arc, OnceLock};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use format::listing::ListingEntry;
-use rustix::fs::{FileType, Mode, mkdirat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, mkdirat, readlinkat, unlinkat};
 use rustix::io::Errno;
+use types::UnixNanos;
 
-use super::metadata;
 use super::pending::Newborn;
+use super::seen::{Seen, names_of};
 use super::subject::Subject;
-use super::{Context, Overwrite, look, put};
+use super::{Context, Overwrite, leftovers, look, metadata, same_name};
+use crate::error::LinkFault;
 use crate::folder::{Entered, Folder, retry};
-use crate::{Action, TreeError};
+use crate::metadata::Facts;
+use crate::{Action, TreeError, order};
+
+/// Its owner's alone, and no mode that anybody gives to a folder.
+const UNFINISHED: u32 = 0o1700;
 
 /// A folder in the target.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     parent: Option<Arc<Place>>,
-    /// Whether this restore made it.
-    pub(super) is_new: bool,
+    /// Whether whatever is in it was restored just now: this restore made it, or has filled it before under another
+    /// name that is the same here.
+    is_own: bool,
+    /// Of a folder that is not.
+    seen: Mutex<Seen>,
+    /// The time of modification that it keeps, though names come into it.
+    keeps_time: Option<UnixNanos>,
+    /// Whether a name came into it.
+    is_changed: AtomicBool,
     /// What it gives to files that are created in it, once one was.
     pub(super) newborn: OnceLock<Newborn>,
     /// To be set when the folder is complete.
@@ -32,7 +55,36 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Whether a name that is taken in it was taken by this restore.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        // Each name is noted whole.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a name came into it.
+    pub(super) fn change(&self) {
+        self.is_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// What is wrong with a name that is taken in a folder of ours.
+    pub(super) fn same_name(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> TreeError {
+        let there = look(at, name, path).ok().flatten();
+        let names = there.map(|there| names_of(at, there.inode)).unwrap_or_default();
+        let other = names.into_iter().find(|found| found != name);
+        same_name(path, other.as_deref().unwrap_or(name))
+    }
+
     fn settle(&mut self) {
+        if let (Some(time), true) = (self.keeps_time.take(), self.is_changed.load(Ordering::Relaxed))
+            && let Ok(handle) = self.folder.descriptor()
+        {
+            // Not asked for, so no fault where it may not be set.
+            Subject::Handle(&handle).set_times(&metadata::times(time)).ok();
+        }
         let Some(entry) = self.metadata.take() else { return };
         match self.folder.descriptor() {
             Ok(handle) => metadata::apply(&self.context, Subject::Handle(&handle), &entry),
@@ -69,15 +121,25 @@ struct Level {
     name: Vec<u8>,
     /// None where the listing had no entry for it.
     entry: Option<ListingEntry>,
+    /// Whether the folder itself was asked for, or lies above what was.
+    is_asked: bool,
     place: Option<Arc<Place>>,
 }
 
 impl Stack {
-    pub(super) fn new(top: Arc<Folder>, context: Arc<Context>) -> Self {
+    pub(super) fn new(top: Arc<Folder>, is_new: bool, context: Arc<Context>) -> Self {
+        if !is_new && let Ok(at) = top.descriptor() {
+            leftovers::remove(&at);
+        }
+        let now = top.descriptor().and_then(|at| rustix::fs::fstat(&*at));
+        let keeps_time = now.ok().filter(|_| !is_new).map(|stat| Facts::of(&stat).mtime);
         let top = Place {
             folder: top,
             parent: None,
-            is_new: false,
+            is_own: is_new,
+            seen: Mutex::default(),
+            keeps_time,
+            is_changed: AtomicBool::new(false),
             newborn: OnceLock::new(),
             metadata: None,
             context: context.clone(),
@@ -105,16 +167,19 @@ impl Stack {
             self.levels.push(Level {
                 name: name.clone(),
                 entry: None,
+                // Nothing tells that it lies above what was asked for: no link is followed in its place.
+                is_asked: true,
                 place: None,
             });
         }
     }
 
     /// Takes up a folder with its entry, without making it.
-    pub(super) fn announce(&mut self, name: &[u8], entry: &ListingEntry) {
+    pub(super) fn announce(&mut self, name: &[u8], entry: &ListingEntry, is_asked: bool) {
         self.levels.push(Level {
             name: name.to_vec(),
             entry: Some(entry.clone()),
+            is_asked,
             place: None,
         });
     }
@@ -131,13 +196,7 @@ impl Stack {
             .and_then(|n| self.levels[n].place.clone())
             .unwrap_or_else(|| self.top.clone());
         for level in &mut self.levels[made.map_or(0, |n| n + 1)..] {
-            let next = Arc::new(make(
-                &self.context,
-                &place,
-                &level.name,
-                level.entry.as_ref(),
-                path,
-            )?);
+            let next = Arc::new(make(&self.context, &place, level, path)?);
             level.place = Some(next.clone());
             place = next;
         }
@@ -166,43 +225,71 @@ impl Stack {
 }
 
 /// Enters a folder, made if it is not there.
-fn make(
-    context: &Arc<Context>,
-    parent: &Arc<Place>,
-    name: &[u8],
-    entry: Option<&ListingEntry>,
-    path: &[u8],
-) -> Result<Place, TreeError> {
+fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8]) -> Result<Place, TreeError> {
+    let (name, entry) = (&level.name[..], level.entry.as_ref());
     let opening = |errno| match errno {
         Errno::NOTDIR | Errno::LOOP => TreeError::NotAFolder { path: path.to_vec() },
         _ => TreeError::system(path, Action::Open, errno),
     };
     let at = parent.folder.descriptor().map_err(opening)?;
     let there = look(&at, name, path)?;
-    let is_there = there.is_some_and(|there| there.kind == FileType::Directory);
-    if !is_there {
-        let mode = match entry {
-            Some(_) => Mode::RWXU,
-            None => Mode::RWXU | Mode::RWXG | Mode::RWXO,
-        };
-        match (&there, entry) {
-            (None, _) => {
-                retry(|| mkdirat(&*at, name, mode))
-                    .map_err(|e| TreeError::system(path, Action::Create, e))?;
-            }
-            (Some(there), Some(entry)) if gives_way(context.overwrite, entry, there.mtime) => {
-                replace(context, &at, name, path)?;
-            }
-            _ => return Err(TreeError::NotAFolder { path: path.to_vec() }),
+    let mut is_restored = false;
+    let own_path = entry.map_or(path, |entry| &entry.path);
+    let dealt_with = match &there {
+        Some(_) if parent.is_own => Some(parent.same_name(&at, name, own_path)),
+        Some(there) => {
+            let mut seen = parent.seen();
+            let other = seen.same(&at, there, name);
+            is_restored = seen.has(there);
+            seen.note((there.device, there.inode), name);
+            other.map(|other| same_name(own_path, &other))
         }
+        None => None,
+    };
+    let is_folder = there.is_some_and(|there| there.kind == FileType::Directory);
+    let is_link = there.is_some_and(|there| there.kind == FileType::Symlink);
+    let is_merged = match dealt_with {
+        Some(TreeError::SameName { path: own, other }) if !is_folder && own == other => {
+            return Err(TreeError::NotAFolder { path: path.to_vec() });
+        }
+        Some(fault) if !is_folder => return Err(fault),
+        // What is in it comes into the other one; of its names that are the same, the first ones stay.
+        Some(fault) => {
+            context.fault(fault);
+            true
+        }
+        None => false,
+    };
+    if is_link && is_restored {
+        return Err(TreeError::NotAFolder { path: path.to_vec() });
     }
+    let entered = if let (Some(there), true) = (&there, is_link && !level.is_asked) {
+        follow(context, parent, there, name, path)?
+    } else {
+        if !is_folder {
+            parent.change();
+            clear_and_make(context, &at, level, there.as_ref(), path)?;
+        }
+        parent.folder.enter(name, false, false).map_err(opening)?
+    };
+    let is_there = is_folder || is_link && !level.is_asked;
     let Entered {
         folder,
         descriptor,
         facts: now,
-    } = parent.folder.enter(name, false, false).map_err(opening)?;
-    let keep = is_there && matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never);
-    let metadata = if keep { None } else { entry.cloned() };
+    } = entered;
+    if is_there {
+        leftovers::remove(&descriptor);
+    }
+    let is_unfinished = now.mode == UNFINISHED && now.uid == rustix::process::geteuid().as_raw();
+    let is_kept = is_there
+        && !is_unfinished
+        && (!level.is_asked || matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never));
+    let metadata = if is_kept || is_merged {
+        None
+    } else {
+        entry.cloned()
+    };
     if is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700 {
         // So that it can be filled; its mode is set again at the end. What refuses this refuses that too.
         Subject::Handle(&descriptor).set_mode(now.mode | 0o700).ok();
@@ -210,27 +297,80 @@ fn make(
     Ok(Place {
         folder,
         parent: Some(parent.clone()),
-        is_new: !is_there,
+        is_own: !is_there || is_merged,
+        seen: Mutex::default(),
+        is_changed: AtomicBool::new(false),
+        keeps_time: (is_there && !level.is_asked && !is_unfinished).then_some(now.mtime),
         newborn: OnceLock::new(),
         metadata,
         context: context.clone(),
     })
 }
 
+/// Makes a folder, in the place of what is not one and gives way.
+fn clear_and_make(
+    context: &Context,
+    at: &OwnedFd,
+    level: &Level,
+    there: Option<&Facts>,
+    path: &[u8],
+) -> Result<(), TreeError> {
+    let mode = match level.entry {
+        Some(_) => Mode::from_raw_mode(UNFINISHED),
+        None => Mode::RWXU | Mode::RWXG | Mode::RWXO,
+    };
+    match (there, &level.entry) {
+        (None, _) => {}
+        (Some(there), Some(entry)) if level.is_asked && gives_way(context.overwrite, entry, there.mtime) => {
+            unlinkat(at, &level.name[..], AtFlags::empty())
+                .map_err(|errno| TreeError::system(path, Action::Replace, errno))?;
+        }
+        _ => return Err(TreeError::NotAFolder { path: path.to_vec() }),
+    }
+    retry(|| mkdirat(at, &level.name[..], mode)).map_err(|e| TreeError::system(path, Action::Create, e))
+}
+
+/// Enters the folder that the user's own link leads to.
+fn follow(
+    context: &Context,
+    parent: &Arc<Place>,
+    link: &Facts,
+    name: &[u8],
+    path: &[u8],
+) -> Result<Entered, TreeError> {
+    let refused = |why| TreeError::LinkOnTheWay {
+        path: path.to_vec(),
+        link: name.to_vec(),
+        why,
+    };
+    if link.uid != 0 && link.uid != rustix::process::geteuid().as_raw() {
+        return Err(refused(LinkFault::Foreign));
+    }
+    let entered = parent
+        .folder
+        .enter(name, true, false)
+        .map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => refused(LinkFault::NoFolder),
+            _ => TreeError::system(path, Action::Open, errno),
+        })?;
+    match (&context.top, whereabouts(&entered.descriptor)) {
+        (Some(top), Some(folder)) if order::is_within(&folder, top) => Ok(entered),
+        _ => Err(refused(LinkFault::Outside)),
+    }
+}
+
+/// Where an open folder is, as the system calls it; none where it does not tell.
+pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let found = retry(|| readlinkat(CWD, &*path, Vec::new())).ok()?;
+    Some(found.as_bytes().to_vec())
+}
+
 /// Whether something that is no folder gives way to one.
-fn gives_way(choice: Overwrite, entry: &ListingEntry, there: types::UnixNanos) -> bool {
+fn gives_way(choice: Overwrite, entry: &ListingEntry, there: UnixNanos) -> bool {
     match choice {
         Overwrite::Always | Overwrite::IfChanged => true,
         Overwrite::IfNewer => entry.mtime > there,
         Overwrite::Never => false,
     }
-}
-
-/// Puts a new folder in the place of what is not one.
-fn replace(context: &Context, at: &std::os::fd::OwnedFd, name: &[u8], path: &[u8]) -> Result<(), TreeError> {
-    rustix::fs::unlinkat(at, name, rustix::fs::AtFlags::empty())
-        .map_err(|errno| TreeError::system(path, Action::Replace, errno))?;
-    put(context, at, name, path, Action::Create, |name| {
-        mkdirat(at, name, Mode::RWXU)
-    })
 }

@@ -9,10 +9,9 @@ use format::listing::ListingEntry;
 use rustix::fs::{AtFlags, FileType, linkat, statat};
 use rustix::io::Errno;
 
-use super::create::put;
 use super::folders::Place;
 use super::pending::PendingFile;
-use super::{Context, Overwrite, Placed, SkipReason, look};
+use super::{Context, Overwrite, Placed, SkipReason, arrive, look, same_name};
 use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
@@ -81,6 +80,12 @@ pub(super) fn link(
         if (there.device, there.inode) == (first.device, first.inode) {
             return Ok(Some(Placed::Done));
         }
+        if parent.is_own() {
+            return Err(parent.same_name(&at, name, &entry.path));
+        }
+        if let Some(other) = parent.seen().same(&at, &there, name) {
+            return Err(same_name(&entry.path, &other));
+        }
         match context.overwrite {
             Overwrite::Never => return Ok(Some(Placed::Skipped(SkipReason::Exists))),
             Overwrite::IfNewer if entry.mtime <= there.mtime => {
@@ -89,8 +94,22 @@ pub(super) fn link(
             _ => {}
         }
     }
-    put(context, &at, name, &entry.path, Action::Link, |name| {
+    // A link is whole at once.
+    parent.change();
+    let mut seen = (!parent.is_own()).then(|| parent.seen());
+    match retry(|| linkat(&*from, first_name, &*at, name, AtFlags::empty())) {
+        Ok(()) => {
+            if let Some(seen) = &mut seen {
+                seen.note((first.device, first.inode), name);
+            }
+            return Ok(Some(Placed::Done));
+        }
+        Err(Errno::EXIST) => drop(seen),
+        Err(errno) => return Err(fault(errno)),
+    }
+    let made = arrive::make(context, &entry.path, Action::Link, |name| {
         linkat(&*from, first_name, &*at, name, AtFlags::empty())
     })?;
+    arrive::settle(context, parent, &at, &made, name, &entry.path)?;
     Ok(Some(Placed::Done))
 }

@@ -151,7 +151,7 @@ fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now:
 }
 
 /// The time of access is not stored and stays as it is.
-fn times(mtime: UnixNanos) -> Timestamps {
+pub(super) fn times(mtime: UnixNanos) -> Timestamps {
     const SECOND: i64 = 1_000_000_000;
     Timestamps {
         last_access: Timespec {

@@ -5,24 +5,21 @@
 //! set the times, close (R7, B10). What a folder gives to a file that is created in it (owner, group, what
 //! a default ACL adds) is looked up with the first file and holds for the next ones ([`Newborn`]).
 //!
-//! What must hold: a file is under its name only with all its bytes, or, after an interruption, without
-//! its time of modification, so that [`Overwrite::IfChanged`] does not take it for complete; where something
-//! stands under the name it is replaced as [`FileWriter`] does it, by renaming; nobody may open a file
-//! that is not the final owner's with the final owner's permissions.
+//! What must hold: a file is under its name only with all its bytes and its metadata ([`super::arrive`]); nobody may
+//! open a file that is not the final owner's with the final owner's permissions.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, ftruncate, openat, unlinkat};
-use rustix::io::{Errno, pwrite};
+use rustix::fs::{Mode, fstat};
 
-use super::create::create_file;
+use super::arrive;
 use super::file::FileWriter;
 use super::folders::Place;
 use super::subject::Subject;
-use super::{Context, Overwrite, Placed, SkipReason, Sparse, keeps, look, metadata};
-use crate::folder::retry;
+use super::{Context, Placed, SkipReason, Sparse, metadata, stays};
+use crate::blocks::write_all;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
@@ -57,70 +54,77 @@ impl PendingFile {
     /// # Errors
     /// [`TreeError::System`]: the file is not restored.
     pub fn open(self) -> Result<Placed, TreeError> {
-        let path = &self.entry.path;
         let at = self.folder()?;
-        // In a folder made by this restore nothing is in the way, and creating tells if something is.
-        if self.context.overwrite != Overwrite::Always
-            && !self.parent.is_new
-            && let Some(there) = look(&at, &self.name, path)?
-            && let Some(reason) = keeps(self.context.overwrite, &there, &self.entry, &at, &self.name)
-        {
-            if reason == SkipReason::Unchanged {
-                super::finish_node(&self.context, &at, &self.name, &self.entry)?;
-            }
+        if let Some(reason) = stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
             return Ok(Placed::Skipped(reason));
         }
-        let (file, aside) = create_file(&self.context, &at, &self.name, path, |name| {
-            openat(&*at, name, CREATE, Mode::RUSR | Mode::WUSR)
-        })?;
-        if let Some(aside) = &aside {
-            self.context.aside().insert(path.clone(), aside.clone());
-        } else if self.parent.newborn.get().is_none() {
-            self.learn(&file);
+        self.begin(&at).map(Placed::File)
+    }
+
+    fn begin(self, at: &OwnedFd) -> Result<FileWriter, TreeError> {
+        let arrival = arrive::open(&self.context, at, &self.entry.path, Mode::RUSR | Mode::WUSR)?;
+        if let (None, Some(file)) = (self.parent.newborn.get(), arrival.file()) {
+            self.learn(file);
         }
-        drop(at);
-        Ok(Placed::File(FileWriter::new(
+        Ok(FileWriter::new(
             self.context,
             self.parent,
             &self.name,
-            file,
+            arrival,
             &self.entry,
-            aside,
-        )))
+        ))
     }
 
     /// Restores the file with all its bytes; a reason where something is there and stays.
     ///
     /// # Errors
-    /// [`TreeError::System`], and [`TreeError::Incomplete`] for other than all bytes: the file is not restored,
-    /// and nothing of it stays.
+    /// [`TreeError::System`], [`TreeError::SameName`], and [`TreeError::Incomplete`] for other than all bytes: the
+    /// file is not restored, and nothing of it stays.
     pub fn write(self, bytes: &[u8]) -> Result<Option<SkipReason>, TreeError> {
+        let at = self.folder()?;
+        if let Some(reason) = stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
+            return Ok(Some(reason));
+        }
         if let Some(newborn) = self.parent.newborn.get().copied()
             && newborn.plain
             && self.is_plain(bytes)
         {
-            let at = self.folder()?;
-            let (mode, is_final) = self.mode_at_birth(newborn);
-            match retry(|| openat(&*at, &self.name[..], CREATE, Mode::from_raw_mode(mode))) {
-                Ok(file) => return self.fill(&at, &file, bytes, newborn, is_final).map(|()| None),
-                Err(Errno::EXIST) => {}
-                Err(errno) => {
-                    return Err(TreeError::system(self.entry.path, Action::Create, errno));
-                }
+            let written = self.write_plainly(&at, bytes, newborn);
+            if written.is_err() {
+                self.give_up();
+            }
+            return written.map(|()| None);
+        }
+        let writer = self.begin(&at)?;
+        writer.write_at(0, bytes)?;
+        writer.finish().map(|()| None)
+    }
+
+    /// Leaves what stands under the name as it is, and says why; its metadata is set where it is the same.
+    ///
+    /// # Errors
+    /// [`TreeError::ChangedMeanwhile`] where it would not stay now; [`TreeError::SameName`], [`TreeError::System`].
+    pub fn keep(self) -> Result<SkipReason, TreeError> {
+        let at = self.folder()?;
+        match stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
+            Some(reason) => Ok(reason),
+            // Restored just now under another name.
+            None if self.parent.is_own() => {
+                self.give_up();
+                Err(self.parent.same_name(&at, &self.name, &self.entry.path))
+            }
+            None => {
+                self.give_up();
+                Err(TreeError::ChangedMeanwhile {
+                    path: self.entry.path,
+                })
             }
         }
-        let writer = match self.open()? {
-            Placed::File(writer) => writer,
-            Placed::Skipped(reason) => return Ok(Some(reason)),
-            other => unreachable!("a regular file was placed as {other:?}"),
-        };
-        match writer.write_at(0, bytes) {
-            Ok(()) => writer.finish().map(|()| None),
-            Err(fault) => {
-                writer.abandon();
-                Err(fault)
-            }
-        }
+    }
+
+    /// The file's bytes cannot be had. What stands under its name is not it.
+    pub fn give_up(&self) {
+        self.context.unfinished().insert(self.entry.path.clone());
     }
 
     fn folder(&self) -> Result<Arc<OwnedFd>, TreeError> {
@@ -158,41 +162,20 @@ impl PendingFile {
         }
     }
 
-    fn fill(
-        &self,
-        at: &OwnedFd,
-        file: &OwnedFd,
-        bytes: &[u8],
-        newborn: Newborn,
-        mode_is_final: bool,
-    ) -> Result<(), TreeError> {
-        let mut written = 0;
-        while written < bytes.len() {
-            let errno = match retry(|| pwrite(file, &bytes[written..], written as u64)) {
-                Ok(0) => Errno::IO,
-                Ok(len) => {
-                    written += len;
-                    continue;
-                }
-                Err(errno) => errno,
-            };
-            let removed = retry(|| ftruncate(file, 0))
-                .and_then(|()| retry(|| unlinkat(at, &self.name[..], AtFlags::empty())));
-            if let Err(errno) = removed {
-                self.context
-                    .fault(TreeError::system(&self.entry.path[..], Action::Replace, errno));
+    fn write_plainly(&self, at: &OwnedFd, bytes: &[u8], newborn: Newborn) -> Result<(), TreeError> {
+        let path = &self.entry.path;
+        let (mode, mode_is_final) = self.mode_at_birth(newborn);
+        let arrival = arrive::open(&self.context, at, path, Mode::from_raw_mode(mode))?;
+        if let Some(file) = arrival.file() {
+            if let Err(errno) = write_all(file, bytes, 0) {
+                arrival.remove(at).ok();
+                return Err(TreeError::system(&path[..], Action::Write, errno));
             }
-            return Err(TreeError::system(&self.entry.path[..], Action::Write, errno));
+            let owner = (newborn.uid, newborn.gid);
+            let subject = Subject::Open(file);
+            metadata::apply_to_new(&self.context, subject, &self.entry, owner, mode_is_final);
         }
-        let owner = (newborn.uid, newborn.gid);
-        metadata::apply_to_new(
-            &self.context,
-            Subject::Open(file),
-            &self.entry,
-            owner,
-            mode_is_final,
-        );
-        Ok(())
+        arrive::settle(&self.context, &self.parent, at, &arrival, &self.name, path)
     }
 
     /// Looks what the folder gives to a file that was created in it just now with mode 0600.
@@ -215,12 +198,6 @@ impl PendingFile {
         self.parent.newborn.set(newborn).ok();
     }
 }
-
-const CREATE: OFlags = OFlags::WRONLY
-    .union(OFlags::CREATE)
-    .union(OFlags::EXCL)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 /// The bits that the process takes off the mode of what it creates; none where the system does not tell.
 pub(super) fn umask() -> Option<u32> {

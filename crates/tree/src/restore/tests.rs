@@ -166,7 +166,7 @@ fn folders_wait_for_links_whose_first_name_is_not_restored() {
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777;
     assert_eq!(
         (mode("b"), mode("c")),
-        (0o700, 0o700),
+        (0o1700, 0o1700),
         "something is yet to be made in them"
     );
     let second = links.pop().unwrap();
@@ -429,7 +429,7 @@ fn what_stands_there_stays_until_the_file_is_finished() {
 }
 
 #[test]
-fn a_link_to_an_unfinished_replacement_is_a_link_to_that() {
+fn an_unfinished_file_is_no_target_of_links() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("b"), b"old").unwrap();
     let mut restorer = restorer(dir.path(), RestoreOptions::default());
@@ -442,9 +442,15 @@ fn a_link_to_an_unfinished_replacement_is_a_link_to_that() {
             target: b"/b".to_vec(),
         },
     );
-    assert!(matches!(restorer.place(&link), Ok(Placed::Done)));
+    let too_early = restorer.place(&link).unwrap();
+    assert!(
+        matches!(too_early, Placed::MissingLinkTarget { .. }),
+        "not to what is replaced"
+    );
+    drop(too_early);
     writer.write_at(0, b"new").unwrap();
     writer.finish().unwrap();
+    assert!(matches!(restorer.place(&link), Ok(Placed::Done)));
     assert!(restorer.finish().is_empty());
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
     assert_eq!(fs::read(dir.path().join("c")).unwrap(), b"new");
@@ -482,11 +488,12 @@ fn incomplete_files_do_not_stay() {
             target: b"/b".to_vec(),
         },
     );
-    assert!(matches!(restorer.place(&link), Ok(Placed::Done)));
     given_up.abandon();
+    let placed = restorer.place(&link).unwrap();
+    assert!(matches!(placed, Placed::MissingLinkTarget { .. }));
+    drop(placed);
     assert!(restorer.finish().is_empty());
-    assert_eq!(below(dir.path()), ["/c"]);
-    assert_eq!(fs::read(dir.path().join("c")).unwrap(), b"");
+    assert_eq!(below(dir.path()), [""; 0]);
 }
 
 #[test]
@@ -503,7 +510,7 @@ fn a_folders_metadata_waits_for_the_last_file_in_it() {
     };
     restorer.place(&entry("/b", EntryKind::Folder)).unwrap();
     let mode = || fs::metadata(dir.path().join("a")).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode(), 0o700);
+    assert_eq!(mode(), 0o1700);
     late.finish().unwrap();
     assert_eq!(mode(), 0o555);
     let mtime = fs::metadata(dir.path().join("a")).unwrap().mtime_nsec();

@@ -1,0 +1,116 @@
+//! What stands under an entry's name already, and whether it stays.
+
+use std::os::fd::OwnedFd;
+
+use format::listing::{EntryKind, ListingEntry};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::folders::Place;
+use super::subject::Subject;
+use super::{Context, Overwrite, SkipReason, metadata};
+use crate::folder::retry;
+use crate::metadata::Facts;
+use crate::{Action, TreeError, order};
+
+/// Why what stands under an entry's name stays, if it does; it is given its metadata where it is the same.
+pub(super) fn stays(
+    context: &Context,
+    parent: &Place,
+    at: &OwnedFd,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<Option<SkipReason>, TreeError> {
+    // In a folder that this restore made nothing is in the way, and naming tells if something is.
+    if context.overwrite == Overwrite::Always || parent.is_own() {
+        return Ok(None);
+    }
+    let Some(there) = look(at, name, &entry.path)? else {
+        return Ok(None);
+    };
+    let Some(reason) = keeps(context.overwrite, &there, entry, at, name) else {
+        return Ok(None);
+    };
+    {
+        let mut seen = parent.seen();
+        if let Some(other) = seen.same(at, &there, name) {
+            return Err(same_name(&entry.path, &other));
+        }
+        seen.note((there.device, there.inode), name);
+    }
+    if reason == SkipReason::Unchanged {
+        finish_node(context, at, name, entry)?;
+    }
+    Ok(Some(reason))
+}
+
+/// Two names of the backup are one in the target.
+pub(super) fn same_name(path: &[u8], other: &[u8]) -> TreeError {
+    let folder = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(&b"/"[..], |at| &path[..at]);
+    TreeError::SameName {
+        path: path.to_vec(),
+        other: order::join(folder, other),
+    }
+}
+
+/// Gives metadata to what stands under a name, through a handle that does not open it.
+pub(super) fn finish_node(
+    context: &Context,
+    at: &OwnedFd,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<(), TreeError> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = retry(|| openat(at, name, flags, Mode::empty()))
+        .map_err(|e| TreeError::system(&entry.path[..], Action::Open, e))?;
+    metadata::apply(context, Subject::Handle(&handle), entry);
+    Ok(())
+}
+
+/// What stands under a name, if anything.
+pub(super) fn look(at: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<Facts>, TreeError> {
+    match retry(|| statat(at, name, AtFlags::SYMLINK_NOFOLLOW)) {
+        Ok(stat) => Ok(Some(Facts::of(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(TreeError::system(path, Action::ReadMetadata, errno)),
+    }
+}
+
+/// Why what is there stays, if it does.
+pub(super) fn keeps(
+    choice: Overwrite,
+    there: &Facts,
+    entry: &ListingEntry,
+    at: &OwnedFd,
+    name: &[u8],
+) -> Option<SkipReason> {
+    match choice {
+        Overwrite::Always => None,
+        Overwrite::Never => Some(SkipReason::Exists),
+        Overwrite::IfNewer => (entry.mtime <= there.mtime).then_some(SkipReason::NotNewer),
+        Overwrite::IfChanged => {
+            let same = match &entry.kind {
+                EntryKind::File { len, .. } => {
+                    there.kind == FileType::RegularFile && there.len == *len && there.mtime == entry.mtime
+                }
+                EntryKind::Symlink { target } => {
+                    there.kind == FileType::Symlink
+                        && readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
+                }
+                EntryKind::CharDevice { device } => {
+                    there.kind == FileType::CharacterDevice && there.special == *device
+                }
+                EntryKind::BlockDevice { device } => {
+                    there.kind == FileType::BlockDevice && there.special == *device
+                }
+                EntryKind::Fifo => there.kind == FileType::Fifo,
+                EntryKind::Socket => there.kind == FileType::Socket,
+                EntryKind::Folder | EntryKind::HardLink { .. } => false,
+            };
+            same.then_some(SkipReason::Unchanged)
+        }
+    }
+}
