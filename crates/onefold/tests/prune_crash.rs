@@ -216,7 +216,7 @@ fn a_kill_at_every_operation_of_a_prune_of_small_containers() {
         })
         .collect();
     let compacts = [&STAGES[..], &["Put small", "Delete small"]].concat();
-    kill_at_every_operation(&play, &ids[..3], &everything_at_once(), (11, false), &compacts);
+    kill_at_every_operation(&play, &ids[..3], &everything_at_once(), (7, false), &compacts);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_kill_at_every_operation_of_a_trim() {
     ];
     let options = impatient(leaving(PruneUnused::Bytes(20 << 10)));
     let trims = [&STAGES[..6], &["Trim data"]].concat();
-    kill_at_every_operation(&play, &ids[..1], &options, (7, true), &trims);
+    kill_at_every_operation(&play, &ids[..1], &options, (5, true), &trims);
 }
 
 /// The first process is killed before or after it has put a list, the second does what it read there, and the power
