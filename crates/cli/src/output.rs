@@ -272,7 +272,7 @@ mod tests {
     fn what_was_not_read_has_no_rate_and_small_figures_are_not_nothing() {
         assert_eq!(rate_of(1 << 40, 0.01, false), "");
         assert_eq!(rate_of(0, 0.01, true), "");
-        assert_eq!(rate_of(1 << 20, 1.0, true), " (1.0 MiB/s)");
+        assert_eq!(rate_of(1 << 20, 1.0, true), " (1.00 MiB/s)");
         assert_eq!(figures(12.34), "12.3");
         assert_eq!(figures(0.04), "0.04");
         assert_eq!(figures(0.000_018), "0.00002");

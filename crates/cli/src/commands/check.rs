@@ -151,16 +151,14 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
         .count();
     let broken = report.damaged_backups.len() as u64;
     let unread = report.unread_backups.len() as u64;
-    let mut words = format!(
-        "Damage was found: {} (of {covered} a second copy is good); {} of {} cannot be restored whole",
-        count(report.findings.len() as u64, "finding", "findings"),
-        if broken == 0 {
-            "none".to_owned()
-        } else {
-            broken.to_string()
-        },
-        count(report.backups, "backup", "backups"),
-    );
+    let hurt = if broken == 0 {
+        "every backup can be restored whole".to_owned()
+    } else {
+        let backups = count(report.backups, "backup", "backups");
+        format!("{broken} of {backups} cannot be restored whole")
+    };
+    let findings = count(report.findings.len() as u64, "finding", "findings");
+    let mut words = format!("Damage was found: {findings} (of {covered} a second copy is good); {hurt}");
     if unread > 0 {
         words = format!("{words}, and {unread} could not be read now");
     }

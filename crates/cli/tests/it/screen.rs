@@ -166,7 +166,7 @@ fn check_and_stats_say_in_words_what_they_found() {
     );
     let text = bed.ok(["check", "--read-data"]).out();
     assert!(text.contains("every stored byte was read"), "{text}");
-    for folder in ["data", "small"] {
+    for folder in ["data", "small", "mirror"] {
         for path in bed.objects(folder) {
             fs::remove_file(path).unwrap();
         }
