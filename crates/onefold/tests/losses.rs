@@ -308,7 +308,8 @@ fn no_second_loss(scene: &Scene, every: usize) {
         let report = check(&machine, &when);
         let lost: Vec<_> = all.difference(&before).collect();
         let is_harmless = || argued(Kind::of(&name), way).is_some() || is_of_nobody(scene, &name);
-        if !names_it(&report, &name) && !(lost.is_empty() && is_harmless()) {
+        let is_explained = names_it(&report, &name) || (lost.is_empty() && is_harmless());
+        if !is_explained {
             failures.push(format!("{when}: not named; lost: {lost:?}: {report:?}"));
         }
         let told =

@@ -133,6 +133,10 @@ pub enum Placed {
 
 /// What [`Restorer::begin`] did with an entry.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one stands at a time, on the stack: a box for each file costs more"
+)]
 pub enum Begun {
     /// Anything but a regular file that is wanted.
     Placed(Placed),

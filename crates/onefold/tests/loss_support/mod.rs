@@ -311,10 +311,8 @@ impl Way {
             }),
             Self::Swap | Self::Older => {
                 let listed = machine.names("");
-                let of_kind = listed.iter().map(|other| ObjectName::new(other).unwrap());
-                let before = of_kind
-                    .filter(|other| other < name && Kind::of(other) == Kind::of(name))
-                    .last();
+                let mut of_kind = listed.iter().map(|other| ObjectName::new(other).unwrap());
+                let before = of_kind.rfind(|other| other < name && Kind::of(other) == Kind::of(name));
                 let Some(before) = before else { return false };
                 let (own, older) = (storage.get(name).unwrap(), storage.get(&before).unwrap());
                 (self == Self::Older || set(&before, own)) && set(name, older)
