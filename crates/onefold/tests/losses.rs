@@ -328,14 +328,20 @@ fn no_second_loss(scene: &Scene, every: usize) {
     assert!(failures.is_empty(), "{count}: {:#?}", &failures[..count.min(12)]);
 }
 
-/// No loss of a single object leads to a second one.
+/// No loss of a single object leads to a second one. Minutes long: by hand, with `ONEFOLD_TEST_LONG=1`.
 #[test]
 fn no_loss_of_one_object_leads_to_a_second_one() {
+    if !is_long() {
+        return;
+    }
     no_second_loss(&Scene::new(2), 7);
 }
 
-/// Nor while an epoch is open.
+/// Nor while an epoch is open. Minutes long, too.
 #[test]
 fn no_loss_of_one_object_leads_to_a_second_one_while_an_epoch_is_open() {
+    if !is_long() {
+        return;
+    }
     no_second_loss(&Scene::new(3).with_open_epoch(), 14);
 }
