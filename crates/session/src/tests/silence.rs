@@ -394,8 +394,8 @@ fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
     session.commit(backup_of(&session, 0)).unwrap();
     assert_eq!(
         sealer.env().storage.list("sessions").unwrap().len(),
-        1,
-        "the claim"
+        2,
+        "the claim, and the record of the commit"
     );
 }
 
