@@ -165,7 +165,12 @@ impl Containers {
             }
             Found::Load(loading) => {
                 let loaded = self.load_contents(id);
-                let loaded = loaded.inspect_err(|error| self.note_damage(id, error));
+                let loaded = loaded.inspect_err(|error| {
+                    // The disk may give the catalog later. To list it now would hide the whole container.
+                    if !matches!(error, ContainerError::Storage(_)) {
+                        self.note_damage(id, error);
+                    }
+                });
                 let view = Arc::new(CatalogView::of(loaded?));
                 self.inner.cache.insert(Arc::clone(&view));
                 drop(loading);

@@ -337,13 +337,13 @@ fn who_is_asked_to_stop_forgets_no_more() {
 
 /// A store of ten daily backups, of which the sources' clock is as many seconds wrong, and a copy of it without times.
 fn copied(wrong_by_seconds: i64) -> (Store, Store, Vec<SessionId>) {
-    let (clock, time) = (ManualClock::default(), HandClock::new());
+    let clock = ManualClock::default();
+    let time = HandClock::new().seen_by(wrong_by_seconds, 1000);
     let storage = Arc::new(MemoryStorage::with_clock(Arc::new(clock.clone())));
     let env = Env {
         clock: Arc::new(time.clone()),
         ..process(&storage, 1)
     };
-    time.move_wall(wrong_by_seconds);
     let store = Store::init(&env, &Credential::None, &tiny(), None).unwrap();
     let one_a_day = |_| {
         clock.advance(DAY);

@@ -144,6 +144,7 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
     let script = format!(
         "{OVERLAY}
         onefold() {{ \"$ONEFOLD\" --insecure-no-password \"$@\"; }}
+        sleep 0.1 # a file as young as the backup before is read again
         onefold backup -x merged --json > first
         onefold backup -x merged --json > second
         onefold backup merged --exclude merged/mnt --exclude '/**/bound' -q
@@ -162,9 +163,7 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
     // the summary; a slow machine shows lines of status before it
     let second = fs::read_to_string(bed.path("second")).unwrap();
     let second: serde_json::Value = serde_json::from_str(second.lines().last().unwrap()).unwrap();
-    // an overlay without stable inode numbers may show an unchanged file under another one
-    assert_eq!(second["files_new"].as_u64(), Some(0), "{second}");
-    assert_eq!(second["total_files_processed"].as_u64(), Some(2), "{second}");
+    assert_eq!(second["files_unmodified"].as_u64(), Some(2), "{second}");
     assert_eq!(paths("3"), ["dir", "dir/low", "dir/twin", "dir/up", "one"]);
     let back = bed.restored("out", "merged/dir");
     assert_eq!(fs::read(back.join("up")).unwrap(), b"upper\n");
