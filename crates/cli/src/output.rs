@@ -220,21 +220,20 @@ pub(crate) fn zone() -> String {
 
 /// Local time with its zone, as `2026-01-31 13:05:09 CET`.
 pub(crate) fn moment(nanos: i64) -> String {
-    match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
-        Ok(time) => time
-            .to_zoned(jiff::tz::TimeZone::system())
-            .strftime("%Y-%m-%d %H:%M:%S %Z")
-            .to_string(),
-        Err(_) => "-".to_owned(),
-    }
+    formatted(nanos, "%Y-%m-%d %H:%M:%S %Z")
 }
 
 /// Local time as `2026-01-31 13:05:09`.
 pub(crate) fn local_time(nanos: i64) -> String {
+    formatted(nanos, "%Y-%m-%d %H:%M:%S")
+}
+
+/// Local time in the format that `strftime` takes.
+fn formatted(nanos: i64, format: &str) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {
         Ok(time) => time
             .to_zoned(jiff::tz::TimeZone::system())
-            .strftime("%Y-%m-%d %H:%M:%S")
+            .strftime(format)
             .to_string(),
         Err(_) => "-".to_owned(),
     }

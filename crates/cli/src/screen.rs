@@ -35,13 +35,18 @@ fn push_escaped(out: &mut String, one: char) {
 
 /// A text for a terminal.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, push_escaped)
+}
+
+/// The text with each active character as `push` writes it.
+fn escaped(text: &str, push: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.contains(is_active) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
     for one in text.chars() {
         if is_active(one) {
-            push_escaped(&mut out, one);
+            push(&mut out, one);
         } else {
             out.push(one);
         }
@@ -70,20 +75,11 @@ pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
 
 /// A line of JSON for a terminal: it means what it meant. What JSON must not escape is no active character.
 pub(crate) fn shown_json(line: &str) -> Cow<'_, str> {
-    if !line.contains(is_active) {
-        return Cow::Borrowed(line);
-    }
-    let mut out = String::with_capacity(line.len() + 8);
-    for one in line.chars() {
-        if is_active(one) {
-            for unit in one.encode_utf16(&mut [0; 2]) {
-                write!(out, "\\u{unit:04x}").ok();
-            }
-        } else {
-            out.push(one);
+    escaped(line, |out, one| {
+        for unit in one.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}").ok();
         }
-    }
-    Cow::Owned(out)
+    })
 }
 
 #[cfg(test)]

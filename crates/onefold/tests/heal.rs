@@ -308,6 +308,16 @@ fn rot(process: &Process, name: &str) {
     assert!(process.storage.damage(&name, |bytes| bytes[200] ^= 1));
 }
 
+/// Loses the object, or damages a byte of it.
+fn spoil(process: &Process, name: &str, is_lost: bool) {
+    if is_lost {
+        let name = types::ObjectName::new(name.to_owned()).unwrap();
+        process.storage.lose(&name);
+    } else {
+        rot(process, name);
+    }
+}
+
 /// The lists of what is damaged.
 fn damage_lists(process: &Process) -> Vec<String> {
     process.names("damaged")
@@ -342,13 +352,7 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
         let first = back_up(&store, &tree, &How::plain()).unwrap();
         let containers = data(&process);
         let name = &containers[containers.len() / 2];
-        if is_lost {
-            process
-                .storage
-                .lose(&types::ObjectName::new(name.clone()).unwrap());
-        } else {
-            rot(&process, name);
-        }
+        spoil(&process, name, is_lost);
         let store = process.beside(seed + 100).open();
         let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
         assert!(report.damaged_backups.contains(&first.id));
@@ -465,13 +469,7 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
         let first = back_up(&store, &tree, &How::plain()).unwrap();
         let containers = data(&process);
         let name = &containers[containers.len() / 3];
-        if is_lost {
-            process
-                .storage
-                .lose(&types::ObjectName::new(name.clone()).unwrap());
-        } else {
-            rot(&process, name);
-        }
+        spoil(&process, name, is_lost);
         let store = process.beside(seed + 100).open();
         let target = tempfile::tempdir().unwrap();
         assert!(!lost(&store, &snapshot(&store, first.id), target.path()).is_empty());
@@ -538,13 +536,7 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
         let first = back_up(&store, &tree, &How::plain()).unwrap();
         let containers = data(&process);
         let name = &containers[containers.len() / 2];
-        if is_lost {
-            process
-                .storage
-                .lose(&types::ObjectName::new(name.clone()).unwrap());
-        } else {
-            rot(&process, name);
-        }
+        spoil(&process, name, is_lost);
         drop(store);
         let dying = process.beside(seed + 100);
         let store = dying.open();

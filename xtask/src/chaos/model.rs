@@ -80,7 +80,10 @@ impl Model {
 
     /// Adds a backup that nobody has tagged.
     pub(super) fn add(&mut self, id: u64, source: usize, picture: Arc<Picture>) {
-        let tags = BTreeSet::new();
+        self.add_tagged(id, source, picture, BTreeSet::new());
+    }
+
+    fn add_tagged(&mut self, id: u64, source: usize, picture: Arc<Picture>, tags: BTreeSet<String>) {
         let backup = Backup {
             source,
             picture,
@@ -193,15 +196,7 @@ impl Model {
             } = &one.effect
                 && !self.backups.contains_key(id)
             {
-                let (source, picture, tags) = (*source, Arc::clone(picture), tags.clone());
-                let backup = Backup {
-                    source,
-                    picture,
-                    tags,
-                    is_held: false,
-                    is_forgotten: false,
-                };
-                self.backups.insert(*id, backup);
+                self.add_tagged(*id, *source, Arc::clone(picture), tags.clone());
             }
         }
         Ok(())
