@@ -233,7 +233,7 @@ fn argued(kind: Kind, way: Way) -> Option<&'static str> {
         Kind::Reserve => Some("bytes that mean nothing; prune makes it again"),
         Kind::Claim if way == Way::Delete => Some("its number is in the manifests, or nobody has used it"),
         Kind::Committed if way == Way::Delete => Some("the manifest is there"),
-        Kind::Heartbeat if way == Way::Delete => Some("the session is dead, and is ended by its claim"),
+        Kind::Heartbeat => Some("the session is dead, and is ended by its claim"),
         Kind::Checkpoint if way == Way::Delete => {
             Some("resuming: the next backup stores again what it named")
         }
