@@ -1,8 +1,10 @@
-//! A folder seen through a file system of ours (FUSE), which has the peculiarity that a test asks for.
+//! A folder seen through a file system of ours (FUSE), which has the peculiarity that a test asks
+//! for.
 //!
-//! What is written through it lies in a backing folder on the ordinary file system; the test can look there past
-//! the peculiarity. It is unmounted when [`Mounted`] is dropped, also while a test panics. Mounting takes the
-//! superuser and `/dev/fuse`; where one of them is missing, [`mount`] says so and answers nothing, and the test ends.
+//! What is written through it lies in a backing folder on the ordinary file system; the test can
+//! look there past the peculiarity. It is unmounted when [`Mounted`] is dropped, also while a test
+//! panics. Mounting takes the superuser and `/dev/fuse`; where one of them is missing, [`mount`]
+//! says so and answers nothing, and the test ends.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
@@ -41,7 +43,8 @@ pub struct Options {
     pub names: Names,
     /// Files whose name has this text in it give `EIO` from this offset on.
     pub unreadable: Option<(String, u64)>,
-    /// The only user who may do anything in it, look at its top included; all may where there is none.
+    /// The only user who may do anything in it, look at its top included; all may where there is
+    /// none.
     pub only_user: Option<u32>,
     /// After so many bytes were written there is no room.
     pub room_bytes: Option<u64>,
@@ -128,7 +131,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Who has a file open in it still must not keep the test from ending; the folder goes after this.
+        // Who has a file open in it still must not keep the test from ending; the folder goes after
+        // this.
         if let Err(errno) = rustix::mount::unmount(&self.at, UnmountFlags::DETACH) {
             eprintln!("{} cannot be unmounted: {errno}", self.at.display());
         }

@@ -1,7 +1,8 @@
 //! The file system: every call goes to the backing folder, but for what is peculiar.
 //!
-//! An inode is known by a handle (`O_PATH`) that stays open until the kernel forgets it: no path is kept, so names
-//! may be moved and removed freely. What has no call for handles goes through `/proc/self/fd`.
+//! An inode is known by a handle (`O_PATH`) that stays open until the kernel forgets it: no path is
+//! kept, so names may be moved and removed freely. What has no call for handles goes through
+//! `/proc/self/fd`.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -248,7 +249,8 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
                 i64::try_from(after.as_secs()).unwrap_or(0),
                 after.subsec_nanos().into(),
             ),
-            // `fuser` decodes seconds before 1970 with their nanoseconds subtracted: what it was told is this.
+            // `fuser` decodes seconds before 1970 with their nanoseconds subtracted: what it was
+            // told is this.
             Err(before) => {
                 let before = before.duration();
                 let seconds = i64::try_from(before.as_secs()).unwrap_or(0);

@@ -205,7 +205,8 @@ pub(crate) struct Backup {
     /// Back up standard input
     #[arg(long, conflicts_with_all = ["paths", "stdin_from_command"])]
     pub(crate) stdin: bool,
-    /// Run the command that follows `--` and back up what it writes to standard output; when it fails, no backup is made
+    /// Run the command that follows `--` and back up what it writes to standard output; when it
+    /// fails, no backup is made
     #[arg(long, conflicts_with = "image_kib")]
     pub(crate) stdin_from_command: bool,
     /// The name under which standard input, or what a command writes, is stored
@@ -222,8 +223,8 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here, `x` from any folder
-    /// on; `\[` is a bracket
+    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here,
+    /// `x` from any folder on; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
     /// Leave out what matches a line of this file; variables and `~` are not replaced
@@ -272,8 +273,8 @@ pub(crate) struct Backup {
     /// Which prefetched catalogs are forgotten first
     #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
-    /// Read this share of the containers that the backup takes over from earlier ones, such as 5%, or `none`; what is damaged
-    /// there is stored again (default: 1%, and no more than 1 GiB)
+    /// Read this share of the containers that the backup takes over from earlier ones, such as 5%,
+    /// or `none`; what is damaged there is stored again (default: 1%, and no more than 1 GiB)
     #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
     pub(crate) verify_known: Option<f64>,
 }

@@ -146,13 +146,15 @@ pub(crate) fn report(output: Output, command: &Command, error: &anyhow::Error) -
     code
 }
 
-/// Ends with what is to be said of a command line: that it is not understood, or the help that was asked for.
+/// Ends with what is to be said of a command line: that it is not understood, or the help that was
+/// asked for.
 pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
     let is_typed = |word: std::ffi::OsString| {
         let text = word.to_string_lossy();
         matches!(shown(&text), std::borrow::Cow::Owned(_))
     };
-    // A word that came from a list of files is shown as any other name of others is, and loses its colours for that.
+    // A word that came from a list of files is shown as any other name of others is, and loses its
+    // colours for that.
     if error.use_stderr() && std::io::stderr().is_terminal() && std::env::args_os().any(is_typed) {
         let text = shown_lines(&error.render().to_string());
         drop(std::io::stderr().lock().write_all(text.as_bytes()));

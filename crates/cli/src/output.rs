@@ -205,7 +205,8 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The zone of local times, for the head of a column of them: `Europe/Berlin`, or what it is ahead of UTC.
+/// The zone of local times, for the head of a column of them: `Europe/Berlin`, or what it is ahead
+/// of UTC.
 pub(crate) fn zone() -> String {
     let zone = jiff::tz::TimeZone::system();
     match zone.iana_name() {

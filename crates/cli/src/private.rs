@@ -1,5 +1,5 @@
-//! Files that the program makes outside of stores: what is said in them of somebody's data is for nobody else to read,
-//! whatever the umask is. Who wants to show them can.
+//! Files that the program makes outside of stores: what is said in them of somebody's data is for
+//! nobody else to read, whatever the umask is. Who wants to show them can.
 
 use std::fs::{DirBuilder, File};
 use std::io;

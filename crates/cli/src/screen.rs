@@ -1,19 +1,21 @@
-//! What a terminal is shown of text that others have written: names of files, hosts, tags, and messages with these in
-//! them. A terminal obeys control characters, and some others move or hide what stands beside them; so they are shown
-//! as escapes there. Pipes and files get every byte as it is, and JSON says the same in its own way.
+//! What a terminal is shown of text that others have written: names of files, hosts, tags, and
+//! messages with these in them. A terminal obeys control characters, and some others move or hide
+//! what stands beside them; so they are shown as escapes there. Pipes and files get every byte as
+//! it is, and JSON says the same in its own way.
 //!
 //! All that is printed goes through here, by way of [`crate::output`].
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether the character does something to a terminal, or to the order or look of the text around it.
+/// Whether the character does something to a terminal, or to the order or look of the text around
+/// it.
 fn is_active(one: char) -> bool {
     one.is_control()
         || matches!(
             one,
-            // Marks, embeddings, overrides and isolates of direction; separators of lines; what has no width; notes
-            // between lines; tags.
+            // Marks, embeddings, overrides and isolates of direction; separators of lines; what has
+            // no width; notes between lines; tags.
             '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
@@ -68,7 +70,8 @@ pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A line of JSON for a terminal: it means what it meant. What JSON must not escape is no active character.
+/// A line of JSON for a terminal: it means what it meant. What JSON must not escape is no active
+/// character.
 pub(crate) fn shown_json(line: &str) -> Cow<'_, str> {
     if !line.contains(is_active) {
         return Cow::Borrowed(line);

@@ -136,8 +136,8 @@ impl Containers {
         }
     }
 
-    /// Notes it where the error is one of bytes that have rotted. A container that is missing may have been
-    /// removed: whoever needs it says so.
+    /// Notes it where the error is one of bytes that have rotted. A container that is missing may
+    /// have been removed: whoever needs it says so.
     pub(crate) fn note_damage(&self, id: ContainerId, error: &ContainerError) {
         if error.is_damage() && !matches!(error, ContainerError::Missing { .. }) {
             self.note_met(id);
@@ -150,7 +150,8 @@ impl Containers {
         std::mem::take(&mut *self.inner.met.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The catalog of a container: cached, or loaded with one read where nothing was compacted or damaged.
+    /// The catalog of a container: cached, or loaded with one read where nothing was compacted or
+    /// damaged.
     ///
     /// The generation may be one that a newer has replaced: while it exists, its slots hold what they
     /// always held (INV-2). Who must have the newest asks [`Self::newer`].

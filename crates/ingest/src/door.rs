@@ -63,7 +63,8 @@ pub struct Door {
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
     /// The containers that are read before they are referred to.
     sample: Sample,
-    /// Whether a chunk of the previous backup that cannot be read ends the backup, to be made again.
+    /// Whether a chunk of the previous backup that cannot be read ends the backup, to be made
+    /// again.
     insists: bool,
 }
 
@@ -109,8 +110,8 @@ impl Door {
         self
     }
 
-    /// A chunk of the previous backup that is to be stored once more, and cannot be read, ends the backup: made again, it
-    /// reads the file. Without this the backup goes on to refer to it.
+    /// A chunk of the previous backup that is to be stored once more, and cannot be read, ends the
+    /// backup: made again, it reads the file. Without this the backup goes on to refer to it.
     #[must_use]
     pub fn insisting(mut self, insists: bool) -> Self {
         self.insists = insists;

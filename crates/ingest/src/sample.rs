@@ -1,17 +1,20 @@
 //! Reading a share of what a backup takes over from earlier ones, to find what has rotted since.
 //!
-//! A backup refers to containers of earlier backups without reading them, and could go on so for years over
-//! chunks that nobody can restore any more. So of the containers that it meets it reads a share whole, each
-//! once, before it refers to anything there: all the same whether a file was unchanged, a segment was known or
-//! a chunk was found. What is bad counts as absent from then on, and is stored again from the source.
+//! A backup refers to containers of earlier backups without reading them, and could go on so for
+//! years over chunks that nobody can restore any more. So of the containers that it meets it reads
+//! a share whole, each once, before it refers to anything there: all the same whether a file was
+//! unchanged, a segment was known or a chunk was found. What is bad counts as absent from then on,
+//! and is stored again from the source.
 //!
-//! Which containers are read goes round. Every container has a place on a circle, by its number. Half of the
-//! share is an arc that moves on with each session by the golden ratio: whichever sessions are backups, such arcs
-//! fall into the widest gaps that earlier ones have left. So over many backups everything is read. The other half is
-//! an arc that starts anywhere, by chance, so that nobody can tell which containers will not be read.
+//! Which containers are read goes round. Every container has a place on a circle, by its number.
+//! Half of the share is an arc that moves on with each session by the golden ratio: whichever
+//! sessions are backups, such arcs fall into the widest gaps that earlier ones have left. So over
+//! many backups everything is read. The other half is an arc that starts anywhere, by chance, so
+//! that nobody can tell which containers will not be read.
 //!
-//! What must hold: no more is read than the budget allows, and the container that exceeds it. Nothing is decided by
-//! timing but whether the budget lasts. Any number of threads; one waits while another reads.
+//! What must hold: no more is read than the budget allows, and the container that exceeds it.
+//! Nothing is decided by timing but whether the budget lasts. Any number of threads; one waits
+//! while another reads.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -93,7 +96,8 @@ impl Sample {
         begins.iter().any(|begin| place.wrapping_sub(*begin) < len)
     }
 
-    /// Whether any of these slots cannot be had, as far as the container is one of those that are read.
+    /// Whether any of these slots cannot be had, as far as the container is one of those that are
+    /// read.
     pub(crate) fn is_bad(&self, containers: &Containers, id: ContainerId, slots: SlotRange) -> bool {
         if self.bytes_max == 0 || !self.has(id) {
             return false;

@@ -195,7 +195,8 @@ impl Store {
     }
 }
 
-/// Whether the storage as a whole refuses or has gone, so that going on is of no use. What is wrong with one object is a finding.
+/// Whether the storage as a whole refuses or has gone, so that going on is of no use. What is wrong
+/// with one object is a finding.
 const fn refuses(error: &StorageError) -> bool {
     !matches!(
         error,

@@ -120,7 +120,8 @@ impl Error {
                 | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
-            // Of the folder itself, which is opened: an object that is missing has a name of its own.
+            // Of the folder itself, which is opened: an object that is missing has a name of its
+            // own.
             Self::Storage(env::StorageError::Io {
                 action: "open",
                 source,

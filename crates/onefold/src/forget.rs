@@ -222,7 +222,8 @@ impl Store {
         Ok(all)
     }
 
-    /// A backup that was committed and whose manifest is lost: nothing but a tombstone makes an end of it.
+    /// A backup that was committed and whose manifest is lost: nothing but a tombstone makes an end
+    /// of it.
     fn lost_backup(&self, id: &str) -> Result<Option<LostBackup>> {
         let number = id.parse().ok().and_then(|number| SessionId::new(number).ok());
         match number {

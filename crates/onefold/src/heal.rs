@@ -1,8 +1,9 @@
-//! Damage that is met on the way: recorded where look-ups see it, and healed by what was stored since.
+//! Damage that is met on the way: recorded where look-ups see it, and healed by what was stored
+//! since.
 //!
-//! `check` looks for damage. Everyone else meets it by chance, or in a sample. It is listed under `damaged/`
-//! as by a check, so that no later backup refers to it. After a backup, whatever it has stored anew of listed
-//! chunks goes back to where older backups refer to it ([`reclaim::heal`]).
+//! `check` looks for damage. Everyone else meets it by chance, or in a sample. It is listed under
+//! `damaged/` as by a check, so that no later backup refers to it. After a backup, whatever it has
+//! stored anew of listed chunks goes back to where older backups refer to it ([`reclaim::heal`]).
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,8 @@ use crate::store::Store;
 pub use reclaim::{HealReport, Healed};
 
 impl Store {
-    /// Lists what this process has met and cannot read. What is met is read once more, whole: a reader that
-    /// was overtaken by a prune has met nothing. Says what is listed.
+    /// Lists what this process has met and cannot read. What is met is read once more, whole: a
+    /// reader that was overtaken by a prune has met nothing. Says what is listed.
     ///
     /// # Errors
     /// Of the storage.
@@ -67,7 +68,8 @@ impl Store {
         Ok(said.collect())
     }
 
-    /// Whether a container was removed by reclamation; `None`: a list cannot be read, so that nobody can tell.
+    /// Whether a container was removed by reclamation; `None`: a list cannot be read, so that
+    /// nobody can tell.
     #[expect(clippy::type_complexity, reason = "a question")]
     fn removed_whole(&self) -> Result<Option<Box<dyn Fn(ContainerId) -> bool>>> {
         let (mut single, mut runs) = (BTreeSet::new(), Vec::new());
@@ -91,7 +93,8 @@ impl Store {
         })))
     }
 
-    /// Notes the container that an error says is missing: what is read is pinned, so it should be there.
+    /// Notes the container that an error says is missing: what is read is pinned, so it should be
+    /// there.
     pub(crate) fn note_missing(&self, error: &RestoreError) {
         match error {
             RestoreError::Container(error) | RestoreError::Recipe(RecipeError::Container(error)) => {
@@ -121,8 +124,8 @@ impl Store {
         }
     }
 
-    /// Lists what a backup has met and has found bad, and heals what it has stored again. The backup is safe: what
-    /// fails is told.
+    /// Lists what a backup has met and has found bad, and heals what it has stored again. The
+    /// backup is safe: what fails is told.
     pub(crate) fn mend(
         &self,
         verified: &VerifiedKnown,
@@ -155,8 +158,8 @@ impl Store {
         Ok(self.heal(index, fresh, monitor)?.healed)
     }
 
-    /// Heals what is listed as damaged, as far as its chunks are found in these containers, or by the index.
-    /// Nothing is done where another reclaims: it heals too.
+    /// Heals what is listed as damaged, as far as its chunks are found in these containers, or by
+    /// the index. Nothing is done where another reclaims: it heals too.
     ///
     /// # Errors
     /// Of the storage; what was healed is.

@@ -45,8 +45,8 @@ pub struct RestoreReport {
     pub bytes: u64,
     /// Entries that were not restored as they were.
     pub faults: u64,
-    /// Of each path that was to be included, whether the backup has anything there. Of a backup of a stream, which
-    /// has no paths, all.
+    /// Of each path that was to be included, whether the backup has anything there. Of a backup of
+    /// a stream, which has no paths, all.
     pub is_included: Vec<bool>,
     /// What assembling cost.
     pub assemble: AssembleStats,

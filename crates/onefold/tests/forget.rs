@@ -335,7 +335,8 @@ fn who_is_asked_to_stop_forgets_no_more() {
     assert_eq!(bed.there(), ids);
 }
 
-/// A store of ten daily backups, of which the sources' clock is as many seconds wrong, and a copy of it without times.
+/// A store of ten daily backups, of which the sources' clock is as many seconds wrong, and a copy
+/// of it without times.
 fn copied(wrong_by_seconds: i64) -> (Store, Store, Vec<SessionId>) {
     let (clock, time) = (ManualClock::default(), HandClock::new());
     let storage = Arc::new(MemoryStorage::with_clock(Arc::new(clock.clone())));

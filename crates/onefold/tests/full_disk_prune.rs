@@ -332,8 +332,8 @@ fn without_a_reserve_a_full_disk_is_an_error_that_says_so() {
     assert_eq!(reserve(&process), None, "nobody makes one that was not asked for");
 }
 
-/// The disk fills up when an epoch was announced: a reader cannot answer it, and prune cannot even say that it lives. It gives
-/// up the reserve, by which the reader can.
+/// The disk fills up when an epoch was announced: a reader cannot answer it, and prune cannot even
+/// say that it lives. It gives up the reserve, by which the reader can.
 #[test]
 fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
     let fixture = Fixture::forgotten(67);

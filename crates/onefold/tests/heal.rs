@@ -332,7 +332,8 @@ fn assert_all_whole(process: &Process, seed: u64, tree: &Tree, ids: &[onefold::S
     common::assert_sound(&store, when);
 }
 
-/// What a check has listed, and a backup stored again, comes back where the older backup refers to it.
+/// What a check has listed, and a backup stored again, comes back where the older backup refers to
+/// it.
 #[test]
 fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     for (seed, is_lost) in [(71, false), (72, true)] {
@@ -365,7 +366,8 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     }
 }
 
-/// Nobody has checked: what the backup takes over is read, and what is bad there is stored again at once.
+/// Nobody has checked: what the backup takes over is read, and what is bad there is stored again at
+/// once.
 #[test]
 fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
     for (seed, how) in [
@@ -455,7 +457,8 @@ fn what_is_read_of_what_is_taken_over_is_bounded() {
     assert_eq!((none.containers, none.bytes), (0, 0));
 }
 
-/// A restore meets the damage: the next backup does not take it over, and heals what the restore could not have.
+/// A restore meets the damage: the next backup does not take it over, and heals what the restore
+/// could not have.
 #[test]
 fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
     for (seed, is_lost) in [(77, false), (78, true)] {
@@ -487,7 +490,8 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
     }
 }
 
-/// Of what was damaged a part has changed at the source: the rest comes back, and what does not is still told.
+/// Of what was damaged a part has changed at the source: the rest comes back, and what does not is
+/// still told.
 #[test]
 fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
     let process = Process::new(79);
@@ -526,8 +530,8 @@ fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
     assert!(pruned.healed.is_empty());
 }
 
-/// The power fails, or the process dies, at any operation of a backup that heals: what it healed is whole, and the
-/// next one heals the rest.
+/// The power fails, or the process dies, at any operation of a backup that heals: what it healed is
+/// whole, and the next one heals the rest.
 #[test]
 fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
     use env::fault::CrashPolicy;

@@ -270,8 +270,8 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     assert_sound(&store, "a changed tree");
 }
 
-/// A chunk of the backup before that has rotted is met when it is to be stored again: the backup is made once more, and
-/// reads the file; what is met then is listed, and the next backup reads it.
+/// A chunk of the backup before that has rotted is met when it is to be stored again: the backup is
+/// made once more, and reads the file; what is met then is listed, and the next backup reads it.
 #[test]
 fn what_has_rotted_is_met_where_it_would_be_stored_again() {
     let machine = Process::new(530);

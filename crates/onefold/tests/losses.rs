@@ -1,4 +1,5 @@
-//! One object is lost or damaged: it is named, nothing stops at it, and no second loss comes of it (docs/testing.md, "Losses").
+//! One object is lost or damaged: it is named, nothing stops at it, and no second loss comes of it
+//! (docs/testing.md, "Losses").
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -56,7 +57,8 @@ fn names_it(report: &CheckReport, name: &ObjectName) -> bool {
     said.map(|finding| &*finding.object).any(is_it)
 }
 
-/// A tombstone is final. Where it is lost, what it let go of may be gone: it is named, the check goes on, and prune puts it again.
+/// A tombstone is final. Where it is lost, what it let go of may be gone: it is named, the check
+/// goes on, and prune puts it again.
 #[test]
 fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
     let machine = Process::new(1).striding();
@@ -93,7 +95,8 @@ fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
     }
 }
 
-/// Series of backups of all kinds: two that store nothing of their own, small ones, held ones; some that marks cover.
+/// Series of backups of all kinds: two that store nothing of their own, small ones, held ones; some
+/// that marks cover.
 fn series_of_all_kinds(is_marked: bool) -> (Process, BTreeMap<SessionId, (&'static str, Vec<u8>)>) {
     let machine = Process::new(4).striding();
     machine.init();
@@ -115,8 +118,8 @@ fn series_of_all_kinds(is_marked: bool) -> (Process, BTreeMap<SessionId, (&'stat
     (machine, made)
 }
 
-/// A backup of which no manifest is left is noticed, whatever else has become of it; nothing is removed for it; and there are
-/// two ways to go on, neither of which waits.
+/// A backup of which no manifest is left is noticed, whatever else has become of it; nothing is
+/// removed for it; and there are two ways to go on, neither of which waits.
 #[test]
 fn a_backup_without_a_manifest_is_noticed_and_let_go() {
     for is_marked in [false, true] {
@@ -255,7 +258,8 @@ fn argued(kind: Kind, way: Way) -> Option<&'static str> {
     }
 }
 
-/// Whether it is a container, or a copy of one, without which, all copies of it, every backup restores.
+/// Whether it is a container, or a copy of one, without which, all copies of it, every backup
+/// restores.
 fn is_of_nobody(scene: &Scene, name: &ObjectName) -> bool {
     let of = |name: &ObjectName| {
         let id = names::parse_container(name).or_else(|| names::parse_body(name));
@@ -328,7 +332,8 @@ fn no_second_loss(scene: &Scene, every: usize) {
     assert!(failures.is_empty(), "{count}: {:#?}", &failures[..count.min(12)]);
 }
 
-/// No loss of a single object leads to a second one. Minutes long: by hand, with `ONEFOLD_TEST_LONG=1`.
+/// No loss of a single object leads to a second one. Minutes long: by hand, with
+/// `ONEFOLD_TEST_LONG=1`.
 #[test]
 fn no_loss_of_one_object_leads_to_a_second_one() {
     if !is_long() {

@@ -1,8 +1,9 @@
 //! Others that come and go whole within one prune, at each of its operations: a prune that was alone takes what it has
 //! listed for what is there, until somebody begins.
 //!
-//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again, wherever in the prune it
-//! begins and ends; a backup that is forgotten meanwhile is. And nobody on this host is waited for who is dead, or has failed.
+//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again,
+//! wherever in the prune it begins and ends; a backup that is forgotten meanwhile is. And nobody on
+//! this host is waited for who is dead, or has failed.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -164,7 +165,8 @@ impl Who {
     }
 }
 
-/// How it comes to that: killed; by one failure; by a disk that is full from then on; by a storage that is away from then on.
+/// How it comes to that: killed; by one failure; by a disk that is full from then on; by a storage
+/// that is away from then on.
 fn faults(n: u64) -> [Fault; 4] {
     [
         Fault::kill(n).counting(Counted::All),
@@ -174,7 +176,8 @@ fn faults(n: u64) -> [Fault; 4] {
     ]
 }
 
-/// At whatever operation somebody dies or fails, and whoever that is: a prune on the same host has not to wait for it.
+/// At whatever operation somebody dies or fails, and whoever that is: a prune on the same host has
+/// not to wait for it.
 #[test]
 fn nobody_on_this_host_waits_for_who_came_to_nothing() {
     for who in [Who::Adopts, Who::Reads, Who::Prunes, Who::Optimizes] {

@@ -77,7 +77,8 @@ fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     (machine, kept)
 }
 
-/// Before the n-th read or listing of who only reads, for all n, a prune rewrites or trims what that one reads.
+/// Before the n-th read or listing of who only reads, for all n, a prune rewrites or trims what
+/// that one reads.
 fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Process, &Store, &[Kept], &str)) {
     for (seed, unused_max, stages) in [
         (seed, 0, &[Stage::Compacts][..]),

@@ -128,7 +128,8 @@ impl Owners {
     }
 }
 
-/// Stored bytes, about, that each of these backups has alone. `dead` is what nothing would reach without them.
+/// Stored bytes, about, that each of these backups has alone. `dead` is what nothing would reach
+/// without them.
 pub(crate) fn bytes(
     context: &Context<'_>,
     dead: &[ContainerSlots],

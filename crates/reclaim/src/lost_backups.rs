@@ -1,7 +1,8 @@
 //! Backups that are not as marks cover them, since an object of theirs is lost.
 //!
-//! What must hold: that an object is not there is no leave to remove what a backup needs. A backup whose manifest is lost stops the
-//! run until somebody lets it go; a tombstone that is lost is put again, for it is final, and what it let go of may be gone.
+//! What must hold: that an object is not there is no leave to remove what a backup needs. A backup
+//! whose manifest is lost stops the run until somebody lets it go; a tombstone that is lost is put
+//! again, for it is final, and what it let go of may be gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use crate::error::{ReclaimError, Result};
 use crate::marks::InForce;
 use crate::prune::{Context, PruneOptions};
 
-/// Puts tombstones: those that are lost, and those of lost backups that are let go. Whether there were any.
+/// Puts tombstones: those that are lost, and those of lost backups that are let go. Whether there
+/// were any.
 pub(crate) fn settle(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -48,7 +50,8 @@ pub(crate) fn settle(
     Ok(has_put)
 }
 
-/// Backups that marks cover as not forgotten, and that have no manifest. A rewrite becomes nothing any more.
+/// Backups that marks cover as not forgotten, and that have no manifest. A rewrite becomes nothing
+/// any more.
 fn not_listed<'a>(list: &'a ManifestList, in_force: &'a InForce) -> impl Iterator<Item = SessionId> + 'a {
     let groups = in_force.groups.iter();
     let of_backups = groups.filter(|(group, _)| group.series != READ_SERIES);
@@ -76,8 +79,8 @@ fn error(session: SessionId) -> ReclaimError {
     ReclaimError::DamagedManifest { what }
 }
 
-/// A revision that a rewrite made, that marks cover and that is gone: it has roots whose like no lower one has, and what lower ones reach
-/// may be gone. None stands in for it.
+/// A revision that a rewrite made, that marks cover and that is gone: it has roots whose like no
+/// lower one has, and what lower ones reach may be gone. None stands in for it.
 pub(crate) fn ensure_no_lower(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,

@@ -7,8 +7,9 @@
 //!
 //! A container whose listed slots fill whole regions is trimmed where the storage can (`trimming.rs`): nothing of it is copied.
 //!
-//! Whole containers go first, since a full disk needs their space; what copies take before the old generations
-//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
+//! Whole containers go first, since a full disk needs their space; what copies take before the old
+//! generations go is bounded. A container of which something that must be kept is damaged stays as
+//! it is, and is reported.
 
 use std::collections::BTreeMap;
 

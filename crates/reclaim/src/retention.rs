@@ -5,8 +5,8 @@
 //! backup to the oldest, and a backup that no rule, hold or doubt keeps may go. Periods (hours, days, ISO weeks,
 //! months, years) begin and end in UTC, so that every host that asks gets the same answer.
 //!
-//! Where the storage's times contradict what backups say of themselves, and backups would go for it, nothing is decided
-//! unless somebody says which times count ([`Times`], `squeezed`).
+//! Where the storage's times contradict what backups say of themselves, and backups would go for
+//! it, nothing is decided unless somebody says which times count ([`Times`], `squeezed`).
 //!
 //! What must hold: nothing is decided without a rule, and no group loses its last backup unless
 //! [`Policy::may_remove_all`] says so; a held backup stays, and one whose newest revision cannot be read.
@@ -52,7 +52,8 @@ pub struct Candidate {
     pub committed_at: UnixNanos,
     /// When it ended, by the source's clock, never before an earlier backup of its series.
     pub own_at: UnixNanos,
-    /// Whether the storage's clock stood still, as good as, while the source's went on (`squeezed`).
+    /// Whether the storage's clock stood still, as good as, while the source's went on
+    /// (`squeezed`).
     pub is_squeezed: bool,
     /// Its tags, sorted.
     pub tags: Vec<String>,
@@ -101,7 +102,8 @@ fn own_end(backup: &Backup) -> UnixNanos {
 /// Which times rules go by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Times {
-    /// The storage's; where backups would go that stay by their own, and the two contradict each other, it is an error.
+    /// The storage's; where backups would go that stay by their own, and the two contradict each
+    /// other, it is an error.
     #[default]
     Agreeing,
     /// The storage's, whatever backups say of themselves.
@@ -123,8 +125,8 @@ pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
     candidates
 }
 
-/// Makes the times of a series, which come in the order of sessions, agree with that order, and marks where the two
-/// clocks contradict each other.
+/// Makes the times of a series, which come in the order of sessions, agree with that order, and
+/// marks where the two clocks contradict each other.
 fn reconcile(series: &mut [Candidate]) {
     let told: Vec<_> = series.iter().map(|candidate| candidate.committed_at).collect();
     for (candidate, time) in series.iter_mut().zip(times::straightened(&told)) {

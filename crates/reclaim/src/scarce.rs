@@ -6,8 +6,8 @@ use session::{Session, SessionError};
 
 use crate::error::Result;
 
-/// Fails where there is no room for a heartbeat: then others find none for their answers, and waiting for those is in
-/// vain. Who has a reserve gives it up, and goes on.
+/// Fails where there is no room for a heartbeat: then others find none for their answers, and
+/// waiting for those is in vain. Who has a reserve gives it up, and goes on.
 pub(crate) fn ensure_room_to_answer(session: &Session) -> Result<()> {
     match session.tick() {
         Err(

@@ -82,8 +82,9 @@ pub struct TreeSource<'a> {
 /// Restores a tree under `target`.
 ///
 /// # Errors
-/// When nothing further can be restored: the listing or a recipe is damaged, the target folder is not
-/// to be had or has no room left, or someone asked to stop. Faults of single entries go to `faults`.
+/// When nothing further can be restored: the listing or a recipe is damaged, the target folder is
+/// not to be had or has no room left, or someone asked to stop. Faults of single entries go to
+/// `faults`.
 pub fn restore_tree(
     source: TreeSource<'_>,
     target: &Path,

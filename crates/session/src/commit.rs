@@ -1,14 +1,16 @@
 //! Commit: the session becomes a backup, or finds that it was ended.
 //!
-//! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the manifest
-//! `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and checkpoints go. The
-//! claim stays; before the manifest and once more after it is looked for, since whoever drops an ending drops the claim
-//! first. A record of the commit is put before the heartbeats go, so that a manifest that is lost later is missed
-//! ([`crate::LostBackup`]); no barrier waits for it. A storage that does not answer that second question is asked again for a while: the manifest is durable, and
-//! all that is left is to say so. What fails once the manifest may be there is told as just that. A process that dies
-//! after the manifest leaves a backup and some small objects, which
-//! [`Session::tidy`] of any later session removes. An epoch that was seen and not answered needs no answer:
-//! the reclaimer lists manifests after everybody answered or ended.
+//! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the
+//! manifest `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and
+//! checkpoints go. The claim stays; before the manifest and once more after it is looked for, since
+//! whoever drops an ending drops the claim first. A record of the commit is put before the
+//! heartbeats go, so that a manifest that is lost later is missed ([`crate::LostBackup`]); no
+//! barrier waits for it. A storage that does not answer that second question is asked again for a
+//! while: the manifest is durable, and all that is left is to say so. What fails once the manifest
+//! may be there is told as just that. A process that dies after the manifest leaves a backup and
+//! some small objects, which [`Session::tidy`] of any later session removes. An epoch that was seen
+//! and not answered needs no answer: the reclaimer lists manifests after everybody answered or
+//! ended.
 
 use std::time::Duration;
 

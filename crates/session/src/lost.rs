@@ -1,14 +1,17 @@
 //! Backups that were committed, and of which no manifest is there any more.
 //!
-//! A backup's manifest is one object, and where that is lost nothing else may pass for its end: not silence, by which it would
-//! be taken for a session that died and be swept. What tells of the commit besides:
+//! A backup's manifest is one object, and where that is lost nothing else may pass for its end: not
+//! silence, by which it would be taken for a session that died and be swept. What tells of the
+//! commit besides:
 //!
-//! - `sessions/<n>/committed`, put right after the manifest is durable. It goes durably before the manifest does
-//!   (docs/protocol.md, "Keep house"), so with it and without a manifest the backup is lost. A power cut may undo it: without it nothing
-//!   is said.
-//! - The claim, which goes durably before the manifest, too, of a session that marks cover or that a later backup names as its parent.
+//! - `sessions/<n>/committed`, put right after the manifest is durable. It goes durably before the
+//!   manifest does (docs/protocol.md, "Keep house"), so with it and without a manifest the backup
+//!   is lost. A power cut may undo it: without it nothing is said.
+//! - The claim, which goes durably before the manifest, too, of a session that marks cover or that
+//!   a later backup names as its parent.
 //!
-//! A lost backup is no running session: nobody waits for it, adopts it or ends it. It ends by a tombstone.
+//! A lost backup is no running session: nobody waits for it, adopts it or ends it. It ends by a
+//! tombstone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +67,8 @@ fn series_of(objects: &Objects, session: SessionId) -> Result<Option<SeriesId>> 
     Ok(read_claim(objects, &names::claim(session))?.map(|claim| claim.series))
 }
 
-/// What a record of a commit comes to, of a session that had no manifest when manifests were listed.
+/// What a record of a commit comes to, of a session that had no manifest when manifests were
+/// listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// A backup, and its manifest is lost.
@@ -91,8 +95,8 @@ pub(crate) fn standing(objects: &Objects, session: SessionId) -> Result<Standing
 }
 
 impl Roster {
-    /// Takes out sessions of which something else tells that they were committed: `is_known`, or a manifest that names them as its
-    /// parents. Those manifests were listed before the roster.
+    /// Takes out sessions of which something else tells that they were committed: `is_known`, or a
+    /// manifest that names them as its parents. Those manifests were listed before the roster.
     pub(crate) fn take_out_lost(&mut self, list: &ManifestList, is_known: impl Fn(SessionId) -> bool) {
         let backups = list.entries.iter().filter_map(ManifestEntry::backup);
         let parents: BTreeSet<SessionId> = backups
@@ -152,7 +156,8 @@ impl Manifests {
         }))
     }
 
-    /// Puts the tombstone of a backup that is lost, above whatever is known to have been there. Durable on return.
+    /// Puts the tombstone of a backup that is lost, above whatever is known to have been there.
+    /// Durable on return.
     ///
     /// # Errors
     /// `Contended`; of the storage.
@@ -176,8 +181,9 @@ impl Manifests {
         })
     }
 
-    /// The highest revision of each of these sessions of a series that marks cover. Nothing is stored under a name a second time, also
-    /// where the revision that had it is lost: marks would be taken to cover what they do not.
+    /// The highest revision of each of these sessions of a series that marks cover. Nothing is
+    /// stored under a name a second time, also where the revision that had it is lost: marks would
+    /// be taken to cover what they do not.
     pub(crate) fn marked_revisions(
         &self,
         series: SeriesId,

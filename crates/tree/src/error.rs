@@ -97,7 +97,8 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A link that was there before stands in the place of a folder above what was asked for, and is not followed.
+    /// A link that was there before stands in the place of a folder above what was asked for, and
+    /// is not followed.
     #[error(
         "{}: refused, {} on the way to it is a link that {why}; restore to the folder itself (--target)",
         Shown(path),

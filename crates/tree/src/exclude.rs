@@ -1,10 +1,11 @@
 //! Exclude patterns, with the meaning that hands know from restic.
 //!
-//! A pattern with a leading `/` is matched against whole paths; one with a leading `./` or `../` too, from the
-//! current folder on; any other may begin at any component. `*` and `?` do not cross a `/`, `**` does; `[...]`
-//! is a class, `\` takes the next character as it is. Patterns are cleaned first ([`pattern`]).
-//! A pattern that matches a folder leaves out what is in it, because the walk does not enter it. A
-//! pattern with a leading `!` takes back what an earlier one excluded; the last match decides.
+//! A pattern with a leading `/` is matched against whole paths; one with a leading `./` or `../`
+//! too, from the current folder on; any other may begin at any component. `*` and `?` do not cross
+//! a `/`, `**` does; `[...]` is a class, `\` takes the next character as it is. Patterns are
+//! cleaned first ([`pattern`]). A pattern that matches a folder leaves out what is in it, because
+//! the walk does not enter it. A pattern with a leading `!` takes back what an earlier one
+//! excluded; the last match decides.
 
 mod doubts;
 mod pattern;
@@ -22,7 +23,8 @@ use pattern::Pattern;
 
 pub use doubts::{Doubt, PatternDoubt};
 
-/// Compiled patterns. Cheap to share; the default excludes nothing. Clones count together what was met.
+/// Compiled patterns. Cheap to share; the default excludes nothing. Clones count together what was
+/// met.
 #[derive(Debug, Clone, Default)]
 pub struct Excludes {
     set: GlobSet,
@@ -58,7 +60,8 @@ impl ExcludeBuilder {
         Self::default()
     }
 
-    /// No patterns yet; one with a leading `./` or `../` is taken from this folder, which is absolute.
+    /// No patterns yet; one with a leading `./` or `../` is taken from this folder, which is
+    /// absolute.
     #[must_use]
     pub fn at(current: &Path) -> Self {
         Self {
@@ -152,8 +155,8 @@ impl Excludes {
         last.is_some_and(|number| !self.patterns[number].takes_back)
     }
 
-    /// Of the patterns with `[...]`, those that met an entry with these very brackets in its name. To be
-    /// asked behind a walk.
+    /// Of the patterns with `[...]`, those that met an entry with these very brackets in its name.
+    /// To be asked behind a walk.
     #[must_use]
     pub fn doubts_met(&self) -> Vec<PatternDoubt> {
         let met = self.patterns.iter().zip(&*self.met);

@@ -5,14 +5,15 @@
 //! are refused; nothing that exists is ever opened for writing: what may be overwritten is replaced by
 //! something new. The worst that a listing can do is to be refused entry by entry.
 //!
-//! What was not asked for stays as it is: the folders above keep their metadata where they are there, and a link in
-//! the place of one is the user's own. It is followed where it belongs to the superuser or to whoever restores, and
-//! stays below the target ([`folders`]); else what lies there is refused.
+//! What was not asked for stays as it is: the folders above keep their metadata where they are
+//! there, and a link in the place of one is the user's own. It is followed where it belongs to the
+//! superuser or to whoever restores, and stays below the target ([`folders`]); else what lies there
+//! is refused.
 //!
-//! A folder is open to its owner alone while it is filled; its metadata is set when the last entry and
-//! the last unfinished file below it are through, deepest first. A file has its name when it is whole, with its
-//! metadata ([`arrive`]). A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
-//! any other is the answer to the call.
+//! A folder is open to its owner alone while it is filled; its metadata is set when the last entry
+//! and the last unfinished file below it are through, deepest first. A file has its name when it is
+//! whole, with its metadata ([`arrive`]). A fault of metadata leaves the entry in place and is
+//! collected ([`Restorer::take_faults`]); any other is the answer to the call.
 //!
 //! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so may its
 //! [`PendingFile`]s, of which nothing is made before that.
@@ -106,7 +107,8 @@ pub struct RestoreOptions {
     /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
     /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
     pub base: Vec<u8>,
-    /// The paths that the backup was made of: what lies above them was not asked for. Empty where that is not known.
+    /// The paths that the backup was made of: what lies above them was not asked for. Empty where
+    /// that is not known.
     pub sources: Vec<Vec<u8>>,
 }
 
@@ -271,8 +273,9 @@ impl Restorer {
         }
     }
 
-    /// As [`Self::place`], but of a regular file nothing is made yet, nor is it looked what stands under its
-    /// name. A hard link to a file that is still pending or unfinished has no target yet: finish that one first.
+    /// As [`Self::place`], but of a regular file nothing is made yet, nor is it looked what stands
+    /// under its name. A hard link to a file that is still pending or unfinished has no target yet:
+    /// finish that one first.
     ///
     /// # Errors
     /// As [`Self::place`].

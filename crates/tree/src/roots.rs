@@ -16,7 +16,8 @@ pub struct Roots {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RootNode {
     pub(crate) is_root: bool,
-    /// Whether a symbolic link that is the root is followed, and recorded as the folder it leads to.
+    /// Whether a symbolic link that is the root is followed, and recorded as the folder it leads
+    /// to.
     pub(crate) follows: bool,
     /// In byte order, which is listing order within a folder.
     pub(crate) children: BTreeMap<Vec<u8>, RootNode>,

@@ -1,9 +1,10 @@
 //! Paths as people type them.
 //!
-//! A typed path means to Onefold what it means to the kernel, so that a backup holds what `ls` of the same
-//! path shows. The path itself stays as it was typed, as far as it can: `.` and doubled slashes go, and `..`
-//! takes the component before it. Two things need a look at the file system. A `..` behind a symbolic link
-//! leads to the folder above the link's target. A `/` or `/.` at the end follows a link that stands there.
+//! A typed path means to Onefold what it means to the kernel, so that a backup holds what `ls` of
+//! the same path shows. The path itself stays as it was typed, as far as it can: `.` and doubled
+//! slashes go, and `..` takes the component before it. Two things need a look at the file system. A
+//! `..` behind a symbolic link leads to the folder above the link's target. A `/` or `/.` at the
+//! end follows a link that stands there.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,8 +22,8 @@ pub struct TypedPath {
 }
 
 impl TypedPath {
-    /// Takes a path as it was typed; a relative one begins at `current`, which is absolute. What does not
-    /// exist is resolved by its text alone.
+    /// Takes a path as it was typed; a relative one begins at `current`, which is absolute. What
+    /// does not exist is resolved by its text alone.
     #[must_use]
     pub fn new(current: &Path, typed: &Path) -> Self {
         let bytes = typed.as_os_str().as_bytes();

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// A name as a shell takes it: quoted where a blank, a quote or anything else would make more or less of it. So two names that
-/// stand one after another are told from one with a blank.
+/// A name as a shell takes it: quoted where a blank, a quote or anything else would make more or
+/// less of it. So two names that stand one after another are told from one with a blank.
 #[must_use]
 pub fn shell_word(name: &[u8]) -> String {
     let is_plain = |one: char| one.is_alphanumeric() || "_./@%+=:,-".contains(one);

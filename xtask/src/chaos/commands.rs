@@ -1,5 +1,6 @@
-//! The commands of a step with their arguments, drawn when the step runs: by then it is known which backups there are.
-//! The draws are the command's own, so what there is to choose from moves no other draw.
+//! The commands of a step with their arguments, drawn when the step runs: by then it is known which
+//! backups there are. The draws are the command's own, so what there is to choose from moves no
+//! other draw.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -26,7 +27,8 @@ pub(super) enum Compare {
         id: u64,
         part: PathBuf,
     },
-    /// The password in this file opens the store from now on; it was added, or replaces the one before.
+    /// The password in this file opens the store from now on; it was added, or replaces the one
+    /// before.
     Password {
         file: PathBuf,
         replaces: bool,

@@ -1,11 +1,14 @@
-//! Damage in a run of its own: a store is made by steps that nothing disturbs, then copied once for each case, with one
-//! object of the copy deleted, cut, flipped, zeroed, swapped or put back old. What is judged:
+//! Damage in a run of its own: a store is made by steps that nothing disturbs, then copied once for
+//! each case, with one object of the copy deleted, cut, flipped, zeroed, swapped or put back old.
+//! What is judged:
 //!
 //! - No wrong byte is restored, nothing panics, and `check` goes on to its end.
-//! - What is lost is named: where a backup is not listed or does not restore, `check --read-data` ends with 1.
-//! - No loss of a single object leads to a second loss: what restored right after the damage restores after a prune, a
-//!   backup and an optimize, and so does the new backup.
-//! - Once the backups that do not restore are forgotten, `check` finds nothing that a prune does not mend.
+//! - What is lost is named: where a backup is not listed or does not restore, `check --read-data`
+//!   ends with 1.
+//! - No loss of a single object leads to a second loss: what restored right after the damage
+//!   restores after a prune, a backup and an optimize, and so does the new backup.
+//! - Once the backups that do not restore are forgotten, `check` finds nothing that a prune does
+//!   not mend.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,7 +43,8 @@ enum Way {
     Flip,
     Zero,
     Swap,
-    /// The bytes of another object of the same folder that has the same name but for its last number.
+    /// The bytes of another object of the same folder that has the same name but for its last
+    /// number.
     OlderRevision,
     /// An object that was there once, and was deleted.
     Resurrect,
@@ -199,7 +203,8 @@ fn clean(run: &mut Run, lost: &BTreeSet<u64>) -> Judged {
     ids.extend(lost);
     for id in ids {
         run.alone(&strings(&["unhold", &id.to_string()]))?;
-        // One that is not listed any more cannot be forgotten; what is left of it is prune's to say.
+        // One that is not listed any more cannot be forgotten; what is left of it is prune's to
+        // say.
         run.alone(&strings(&["forget", "--even-unread", &id.to_string()]))?;
     }
     let mut said = Vec::new();

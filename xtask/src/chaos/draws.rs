@@ -1,5 +1,6 @@
-//! What is drawn from a seed. A step has draws of its own, made from the seed and the step's number alone, so that
-//! what one step draws never moves what another draws, however much a machine's timing differs.
+//! What is drawn from a seed. A step has draws of its own, made from the seed and the step's number
+//! alone, so that what one step draws never moves what another draws, however much a machine's
+//! timing differs.
 
 /// A stream of draws (SplitMix64). One thread uses it; it never fails.
 #[derive(Debug, Clone)]
@@ -63,8 +64,8 @@ impl Draws {
     }
 }
 
-/// The place that a draw stands for among so many. What there is to choose from is known only when a step runs; the
-/// draw is made before.
+/// The place that a draw stands for among so many. What there is to choose from is known only when
+/// a step runs; the draw is made before.
 pub(super) fn pick(draw: u64, among: usize) -> usize {
     let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
     usize::try_from(draw % among).unwrap_or(0)

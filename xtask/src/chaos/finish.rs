@@ -1,5 +1,5 @@
-//! The end of a run: all is forgotten, on a disk as full as it is and then with room, and pruned. What is left must be
-//! sound, and next to nothing.
+//! The end of a run: all is forgotten, on a disk as full as it is and then with room, and pruned.
+//! What is left must be sound, and next to nothing.
 
 use std::fs;
 
@@ -31,7 +31,8 @@ pub(super) fn finish(run: &mut Run) -> Judged {
         run.journal
             .note(&format!("filled up to {leave} bytes; the reserve has {reserve}"))?;
     }
-    // Half of what is kept goes first: what containers share is rewritten, or not, on the full disk.
+    // Half of what is kept goes first: what containers share is rewritten, or not, on the full
+    // disk.
     let kept = run.model.kept();
     let half: Vec<u64> = kept.iter().copied().filter(|_| draws.chance(50)).collect();
     forget(run, half, is_full)?;

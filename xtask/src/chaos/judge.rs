@@ -1,4 +1,5 @@
-//! What an ended command is judged by, whatever it did: its exit code, what it printed, whether it waited.
+//! What an ended command is judged by, whatever it did: its exit code, what it printed, whether it
+//! waited.
 
 use super::commands::Ready;
 use super::model::Effect;

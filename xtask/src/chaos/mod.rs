@@ -1,6 +1,7 @@
-//! `cargo xtask chaos`: the program as several processes at once, killed, stopped, out of space and out of time, judged
-//! against a plain model of what its stores must hold. All that is drawn follows from a seed; how far a process has
-//! come when a signal meets it varies with the machine, and is written down.
+//! `cargo xtask chaos`: the program as several processes at once, killed, stopped, out of space and
+//! out of time, judged against a plain model of what its stores must hold. All that is drawn
+//! follows from a seed; how far a process has come when a signal meets it varies with the machine,
+//! and is written down.
 
 mod commands;
 mod compare;
@@ -196,7 +197,8 @@ fn whole(run: &mut Run) -> Judged {
     finish::finish(run)
 }
 
-/// Keeps the journal of a run that failed, or of every one where that is asked for, and then the store, too.
+/// Keeps the journal of a run that failed, or of every one where that is asked for, and then the
+/// store, too.
 fn keep(options: &Options, seed: u64, has_failed: bool, run: &Run, work: &Path) -> Result<()> {
     if !has_failed && options.keep.is_none() {
         return Ok(());

@@ -1,5 +1,6 @@
-//! The plain model that the program is judged by: what each backup holds, which are forgotten, held and tagged. What
-//! an interrupted command has done is not known until the store is listed; the model says what may be.
+//! The plain model that the program is judged by: what each backup holds, which are forgotten, held
+//! and tagged. What an interrupted command has done is not known until the store is listed; the
+//! model says what may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,8 +64,8 @@ pub(super) struct Listed {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) backups: BTreeMap<u64, Backup>,
-    /// How many archival backups of a series `optimize` may have been set to leave, beside a live one at least; by
-    /// source, and of all under `None`.
+    /// How many archival backups of a series `optimize` may have been set to leave, beside a live
+    /// one at least; by source, and of all under `None`.
     windows: BTreeMap<Option<usize>, BTreeSet<u64>>,
 }
 
@@ -103,7 +104,8 @@ impl Model {
         }]);
     }
 
-    /// Takes in what a step did, as the listing after it shows; fails where the two contradict each other.
+    /// Takes in what a step did, as the listing after it shows; fails where the two contradict each
+    /// other.
     pub(super) fn settle(
         &mut self,
         did: &[Did],
@@ -299,8 +301,8 @@ impl Model {
         self.may_go(id, &[optimize])
     }
 
-    /// Windows that commands set add to what may hold: the layout may have been set in between, and bring an earlier
-    /// one back.
+    /// Windows that commands set add to what may hold: the layout may have been set in between, and
+    /// bring an earlier one back.
     fn widen(&mut self, did: &[Did]) {
         for one in did {
             if let Effect::Window {

@@ -101,7 +101,8 @@ impl Picture {
             .collect()
     }
 
-    /// With the place of the first name of each file in place of its number, which differs from disk to disk.
+    /// With the place of the first name of each file in place of its number, which differs from
+    /// disk to disk.
     fn canonical(&self) -> BTreeMap<PathBuf, Entry> {
         let mut first = BTreeMap::new();
         let mut entries = self.0.clone();

@@ -1,5 +1,6 @@
-//! Where a run's store lies: a plain folder, a tmpfs or an ext4 image of a small size, so that it fills up. Mounting
-//! needs root; where it cannot be done, the run says so and takes a plain folder.
+//! Where a run's store lies: a plain folder, a tmpfs or an ext4 image of a small size, so that it
+//! fills up. Mounting needs root; where it cannot be done, the run says so and takes a plain
+//! folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -116,7 +117,8 @@ impl Place {
         Ok(stat.f_bavail * stat.f_frsize)
     }
 
-    /// Fills a small place until about so many bytes are left. Does nothing on a plain one: that is the user's disk.
+    /// Fills a small place until about so many bytes are left. Does nothing on a plain one: that is
+    /// the user's disk.
     pub(super) fn fill(&self, leave: u64) -> Result<()> {
         if !self.kind.is_small() {
             return Ok(());
@@ -172,7 +174,8 @@ impl Drop for Place {
     }
 }
 
-/// Where an image goes: into memory where that can be had, for each barrier would wait for the disk below.
+/// Where an image goes: into memory where that can be had, for each barrier would wait for the disk
+/// below.
 fn image(work: &Path) -> Result<PathBuf> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

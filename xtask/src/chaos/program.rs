@@ -1,5 +1,5 @@
-//! The program as processes: started with drawn arguments, stopped, continued and killed at drawn moments, watched
-//! until it ends. What it says goes to files, so that no pipe holds it up.
+//! The program as processes: started with drawn arguments, stopped, continued and killed at drawn
+//! moments, watched until it ends. What it says goes to files, so that no pipe holds it up.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

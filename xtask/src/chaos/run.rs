@@ -48,7 +48,8 @@ pub(super) struct Plan {
     pub(super) steps: u64,
     /// On a plain folder, whatever is drawn.
     pub(super) plain: bool,
-    /// After this step the runner deletes something behind the program's back: the judge must notice.
+    /// After this step the runner deletes something behind the program's back: the judge must
+    /// notice.
     pub(super) sabotage: Option<(u64, Sabotage)>,
 }
 

@@ -1,5 +1,6 @@
-//! What a step does, drawn from the seed and the step's number alone: which commands run at once, what befalls them,
-//! and what befalls the disk and the clocks. Numbers of backups stand as draws until the step runs.
+//! What a step does, drawn from the seed and the step's number alone: which commands run at once,
+//! what befalls them, and what befalls the disk and the clocks. Numbers of backups stand as draws
+//! until the step runs.
 
 use std::ffi::OsString;
 
@@ -77,7 +78,8 @@ pub(super) enum Ballast {
     Release { after_ms: u64 },
 }
 
-/// How the storage's clock jumps: times of this share of the store's objects move by so many seconds.
+/// How the storage's clock jumps: times of this share of the store's objects move by so many
+/// seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Jump {
     pub(super) seconds: i64,
@@ -150,7 +152,8 @@ impl Jump {
     fn draw(draws: &mut Draws) -> Self {
         let seconds = i64::try_from(draws.about(60, 50 * 86_400)).unwrap_or(60);
         Self {
-            // Objects that are older than they were: the clock went forth. It goes back more rarely.
+            // Objects that are older than they were: the clock went forth. It goes back more
+            // rarely.
             seconds: if draws.chance(70) { -seconds } else { seconds },
             percent: draws.one(&[100, 100, 50, 10]),
             after_ms: draws.chance(30).then(|| draws.about(1, 1000)),

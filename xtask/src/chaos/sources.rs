@@ -1,5 +1,6 @@
-//! What a run backs up: trees, streams and disk images, made and changed by drawn edits. They change between steps
-//! alone, so that what a backup holds is known whichever moment it reads a file.
+//! What a run backs up: trees, streams and disk images, made and changed by drawn edits. They
+//! change between steps alone, so that what a backup holds is known whichever moment it reads a
+//! file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -36,7 +36,8 @@ impl Run {
     }
 }
 
-/// Moves the times of a share of the store's objects: they are what the storage of a local folder has for a clock.
+/// Moves the times of a share of the store's objects: they are what the storage of a local folder
+/// has for a clock.
 pub(super) fn jump_times(store: &Path, jump: Jump) -> Result<()> {
     let mut draws = Draws::new(jump.seed, 0);
     let mut objects = Vec::new();

@@ -1,5 +1,5 @@
-//! The runner's clock. The runner drives real processes, which have the system's time: a clock that only moves when it
-//! is told to would be of no use here.
+//! The runner's clock. The runner drives real processes, which have the system's time: a clock that
+//! only moves when it is told to would be of no use here.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! What the environment says where nothing is typed.
 //!
-//! A variable that is empty says nothing, as is usual. One that is wrong is named: who typed no option is not told of one.
-//! What is typed goes before what the environment says, also where it is another option for the same thing.
+//! A variable that is empty says nothing, as is usual. One that is wrong is named: who typed no
+//! option is not told of one. What is typed goes before what the environment says, also where it is
+//! another option for the same thing.
 
 use std::ffi::OsStr;
 
@@ -59,7 +60,8 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
     })
 }
 
-/// Takes back what the environment says where something else was typed, or where it concerns nothing.
+/// Takes back what the environment says where something else was typed, or where it concerns
+/// nothing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
     if Global::PASSWORDS.iter().any(|id| is_typed(matches, id)) {
         let global = &mut cli.global;

@@ -1,5 +1,5 @@
-//! Words as they are typed: names, lists of tags, folders of stores. What only looks like one is refused, so that no
-//! blank or forgotten prefix makes another name of it without a word.
+//! Words as they are typed: names, lists of tags, folders of stores. What only looks like one is
+//! refused, so that no blank or forgotten prefix makes another name of it without a word.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ impl TagList {
     }
 }
 
-/// A list of which a part is empty may have lost a word on its way here: in a filter it would choose more without it.
-/// One that is empty as a whole is none.
+/// A list of which a part is empty may have lost a word on its way here: in a filter it would
+/// choose more without it. One that is empty as a whole is none.
 pub(crate) fn tag_list(list: &str) -> Result<TagList, String> {
     if list.trim().is_empty() {
         return Ok(TagList::default());
@@ -39,7 +39,8 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The path of a backup, to choose by. There may be folders with a blank at an end of their names, and as a rule it is a slip.
+/// The path of a backup, to choose by. There may be folders with a blank at an end of their names,
+/// and as a rule it is a slip.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let text = path.to_string_lossy();
@@ -59,7 +60,8 @@ const ELSEWHERE: [&str; 22] = [
     "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "onefold", "file",
 ];
 
-/// The folder of a store. What names a place on another machine would make a local folder of that name.
+/// The folder of a store. What names a place on another machine would make a local folder of that
+/// name.
 pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
         None => Ok(path),
@@ -67,7 +69,8 @@ pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// What stands before a colon in the first part of a path, as in `sftp:user@host:/backup` or `host:/backup`.
+/// What stands before a colon in the first part of a path, as in `sftp:user@host:/backup` or
+/// `host:/backup`.
 fn elsewhere(path: &Path) -> Option<String> {
     let text = path.to_string_lossy();
     let first = text.split('/').next().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Paths and patterns as people type them: what they mean here, and what is probably a slip.
 //!
-//! The shell replaces `~` and `$HOME` before a program sees them, but not everywhere: not in quotes, not
-//! behind `--option=`, not in a file. Here they are letters, so such a path or pattern would name nothing.
+//! The shell replaces `~` and `$HOME` before a program sees them, but not everywhere: not in
+//! quotes, not behind `--option=`, not in a file. Here they are letters, so such a path or pattern
+//! would name nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +14,8 @@ use onefold::{ExcludeBuilder, Excludes, TypedPath};
 use crate::args::Backup;
 use crate::output::Output;
 
-/// The folder that relative paths begin at. The system is asked only where one of the paths is relative: the current
-/// folder may have been deleted, and absolute paths do not need it.
+/// The folder that relative paths begin at. The system is asked only where one of the paths is
+/// relative: the current folder may have been deleted, and absolute paths do not need it.
 pub(super) fn here(paths: &[PathBuf]) -> Result<PathBuf> {
     match paths.iter().find(|path| path.is_relative()) {
         None => Ok(PathBuf::from("/")),
@@ -38,7 +39,8 @@ pub(super) fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     paths.iter().map(one).collect()
 }
 
-/// Refuses a path that begins as if a shell were to replace the beginning, and names nothing as it is.
+/// Refuses a path that begins as if a shell were to replace the beginning, and names nothing as it
+/// is.
 pub(super) fn ensure_expanded(path: &Path) -> Result<()> {
     let text = path.to_string_lossy();
     let first = text.split('/').next().unwrap_or("");
@@ -52,7 +54,8 @@ pub(super) fn ensure_expanded(path: &Path) -> Result<()> {
     )
 }
 
-/// The variable that a path or pattern begins with, with its value, if it is set; `${...}` whether it is or not.
+/// The variable that a path or pattern begins with, with its value, if it is set; `${...}` whether
+/// it is or not.
 fn variable(text: &str) -> Option<(&str, Option<String>)> {
     let rest = text.strip_prefix('$')?;
     if let Some(name) = rest.strip_prefix('{') {
@@ -63,7 +66,8 @@ fn variable(text: &str) -> Option<(&str, Option<String>)> {
     Some((name, Some(std::env::var(name).ok()?)))
 }
 
-/// The patterns of a backup. What can never match is an error; what probably does not do what is meant is told.
+/// The patterns of a backup. What can never match is an error; what probably does not do what is
+/// meant is told.
 pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
     // Only a pattern that begins with a dot needs the folder.
     let mut builder = std::env::current_dir()
@@ -80,7 +84,8 @@ pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
                 file.display()
             )
         })?;
-        // Editors of other systems mark UTF-8 by a first character that is none, and end lines with others.
+        // Editors of other systems mark UTF-8 by a first character that is none, and end lines with
+        // others.
         let text = text
             .strip_prefix('\u{feff}')
             .unwrap_or(text)
@@ -112,8 +117,8 @@ fn add(builder: &mut ExcludeBuilder, pattern: &str) -> Result<()> {
     Ok(builder.add(pattern, false)?)
 }
 
-/// Tells which of the given paths are links, of which the link alone is stored. A path that does not exist is an
-/// error: a mistyped one is told before anything is stored.
+/// Tells which of the given paths are links, of which the link alone is stored. A path that does
+/// not exist is an error: a mistyped one is told before anything is stored.
 pub(super) fn look_at_roots(paths: &[PathBuf], current: &Path, output: Output) -> Result<()> {
     let roots: Vec<TypedPath> = paths.iter().map(|path| TypedPath::new(current, path)).collect();
     for (path, root) in paths.iter().zip(&roots) {

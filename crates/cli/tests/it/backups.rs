@@ -82,7 +82,8 @@ fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
     bed.run(["backup", "--stdin-from-command"]).expect(2);
     bed.run(["backup", "--stdin", "--stdin-from-command", "--", "true"])
         .expect(2);
-    // The next one goes on from what the one that failed has stored, and has the command's output and no more.
+    // The next one goes on from what the one that failed has stored, and has the command's output
+    // and no more.
     run(&["cat", "dump"]).expect(0);
     bed.ok(["restore", "latest", "-t", "again"]);
     assert!(fs::read(bed.path("again/shop.sql")).unwrap() == fs::read(bed.path("dump")).unwrap());

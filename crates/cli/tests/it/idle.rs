@@ -175,7 +175,8 @@ fn how_a_cap_counts_is_refused_where_there_is_none() {
     ]);
 }
 
-/// Commands that open a store, with what each takes of the options of every command: whether it uses the index, and reads backups.
+/// Commands that open a store, with what each takes of the options of every command: whether it
+/// uses the index, and reads backups.
 const COMMANDS: [(&[&str], bool, bool); 17] = [
     (&["init", "--repo", "other"], false, false),
     (&["backup", "data"], true, false),

@@ -149,8 +149,9 @@ fn sizes(bed: &Bed) -> (u64, u64) {
     (blocks * 512, metas.iter().map(MetadataExt::size).sum())
 }
 
-/// What is left of a hybrid series after its older backups went takes what a new store of the same would take; what the lengths of
-/// its objects have beyond that is told. No backup here is so small that its chunks have a second copy.
+/// What is left of a hybrid series after its older backups went takes what a new store of the same
+/// would take; what the lengths of its objects have beyond that is told. No backup here is so small
+/// that its chunks have a second copy.
 #[test]
 fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
     let init = |bed: &Bed| {

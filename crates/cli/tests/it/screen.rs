@@ -1,4 +1,5 @@
-//! What a terminal is shown of names that others have chosen, and that pipes and JSON have them as they are.
+//! What a terminal is shown of names that others have chosen, and that pipes and JSON have them as
+//! they are.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

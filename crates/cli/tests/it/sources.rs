@@ -96,8 +96,8 @@ fn absolute_paths_do_not_need_the_current_folder() {
     }
 }
 
-/// A shell script with mounts of its own, which end with it; `$ONEFOLD` is the binary. None where this user may not
-/// mount.
+/// A shell script with mounts of its own, which end with it; `$ONEFOLD` is the binary. None where
+/// this user may not mount.
 fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
     let may = Command::new("unshare")
         .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
@@ -124,7 +124,8 @@ fn listed(ls: &str, folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// An overlay of two file systems, whose files show the devices of their layers, with all kinds of mounts in it.
+/// An overlay of two file systems, whose files show the devices of their layers, with all kinds of
+/// mounts in it.
 const OVERLAY: &str = "
     mkdir lower upper merged else
     mount -t tmpfs lower lower
@@ -172,7 +173,8 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
     assert_eq!(inode("low"), inode("twin"), "two names of one file");
 }
 
-/// A file system in user space of another user, which no server answers for: nobody else may look at it, root neither.
+/// A file system in user space of another user, which no server answers for: nobody else may look
+/// at it, root neither.
 const OF_ANOTHER_USER: &str = "
     mkdir -p src/theirs src/own; echo own > src/own/file
     exec 3<>/dev/fuse

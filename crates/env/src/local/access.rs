@@ -1,10 +1,11 @@
 //! Who besides a store's owner may read and write its files: nobody, or the group of its folder.
 //!
-//! A store without a password shows all that it holds to whoever reads its files, and any store shows lengths and
-//! times. So files are made for their owner alone, and no umask opens them. A store that a group shares is known by
-//! its folder: the setgid bit is set there, and the group may read, write and search. Whoever writes to the store
-//! makes files and folders of that group. The folder's mode is all that tells, so that `chmod` and `chgrp` on a whole
-//! store change it, and a copy that keeps modes keeps it.
+//! A store without a password shows all that it holds to whoever reads its files, and any store
+//! shows lengths and times. So files are made for their owner alone, and no umask opens them. A
+//! store that a group shares is known by its folder: the setgid bit is set there, and the group may
+//! read, write and search. Whoever writes to the store makes files and folders of that group. The
+//! folder's mode is all that tells, so that `chmod` and `chgrp` on a whole store change it, and a
+//! copy that keeps modes keeps it.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;

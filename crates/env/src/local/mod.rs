@@ -151,8 +151,9 @@ impl LocalStorage {
         Self::create_for(root, Access::Owner)
     }
 
-    /// As [`Self::create`], for these. A folder that is there already is opened to its group where that is asked for, and
-    /// otherwise stays as it is; what lies in it later is made as its mode says.
+    /// As [`Self::create`], for these. A folder that is there already is opened to its group where
+    /// that is asked for, and otherwise stays as it is; what lies in it later is made as its mode
+    /// says.
     ///
     /// # Errors
     /// As [`Self::create`].

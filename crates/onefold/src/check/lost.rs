@@ -1,7 +1,7 @@
 //! Manifests that are not there: what else tells of them names them.
 //!
-//! A backup whose manifest is lost is told by its record of the commit, by marks, or by later backups (`session::LostBackup`);
-//! a revision that is lost, by marks.
+//! A backup whose manifest is lost is told by its record of the commit, by marks, or by later
+//! backups (`session::LostBackup`); a revision that is lost, by marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +29,8 @@ impl Covered {
         }
     }
 
-    /// Names revisions that marks cover and that are lost. Those come back whose tombstone is among them, or cannot be read: they are
-    /// forgotten for good.
+    /// Names revisions that marks cover and that are lost. Those come back whose tombstone is among
+    /// them, or cannot be read: they are forgotten for good.
     pub(super) fn find_lost_revisions(
         &self,
         store: &Store,
@@ -72,7 +72,8 @@ impl Covered {
     }
 }
 
-/// Names the backups among these sessions that were committed and have no manifest. Those that are none come back.
+/// Names the backups among these sessions that were committed and have no manifest. Those that are
+/// none come back.
 pub(super) fn find_lost_backups(
     store: &Store,
     candidates: impl IntoIterator<Item = SessionId>,

@@ -1,6 +1,7 @@
 //! What backups need of containers: the slots that their recipes reach.
 //!
-//! What none of them reaches is no damage, whatever became of it: it is dead, was removed, or goes with the next prune.
+//! What none of them reaches is no damage, whatever became of it: it is dead, was removed, or goes
+//! with the next prune.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -38,8 +38,8 @@ const FOLDERS: [&str; 8] = [
 
 type Decode = fn(&[u8]) -> std::result::Result<(), FormatError>;
 
-/// Opens every small object but the manifests that `list` was made from. Backups come back that are forgotten, though `list` does not
-/// say so.
+/// Opens every small object but the manifests that `list` was made from. Backups come back that are
+/// forgotten, though `list` does not say so.
 pub(super) fn check(
     store: &Store,
     list: &ManifestList,

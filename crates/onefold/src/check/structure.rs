@@ -151,7 +151,8 @@ fn manifests(
     Ok(())
 }
 
-/// Whether a tombstone of the session can be read: what else there is of its manifest, nobody needs.
+/// Whether a tombstone of the session can be read: what else there is of its manifest, nobody
+/// needs.
 pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
     session
         .and_then(|id| list.get(id))
@@ -257,7 +258,8 @@ pub(super) fn without_body(body: &ObjectName) -> String {
     format!("the object that its chunks are in is missing: {body}")
 }
 
-/// What is wrong with what a trimmed container was trimmed from: it has neither of its names, or cannot be looked at.
+/// What is wrong with what a trimmed container was trimmed from: it has neither of its names, or
+/// cannot be looked at.
 fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
     let Some(body) = view.body() else {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! A store with everything that a store may have, ways to lose one object of it, and what becomes of the rest.
+//! A store with everything that a store may have, ways to lose one object of it, and what becomes
+//! of the rest.
 #![expect(
     clippy::unwrap_used,
     reason = "a helper of tests that fails is a test that fails"
@@ -134,7 +135,8 @@ impl Scene {
         try_prune(&self.machine.open(), &impatient(everything())).unwrap();
     }
 
-    /// Older backups of an inline and of a hybrid series refer forward to newer ones; one in the middle of a chain is forgotten.
+    /// Older backups of an inline and of a hybrid series refer forward to newer ones; one in the
+    /// middle of a chain is forgotten.
     fn make_archival(&mut self) {
         let request = OptimizeRequest {
             live: Some(1),

@@ -1,8 +1,8 @@
 //! How long a new generation will be, told from catalogs alone.
 //!
-//! Goes the way of [`super::rewrite`]. What is stored raw, and regions that are carried over as they are, have the length that
-//! they will have. What has to be compressed anew is taken to compress as well as the region that it comes from: that alone is
-//! an estimate.
+//! Goes the way of [`super::rewrite`]. What is stored raw, and regions that are carried over as
+//! they are, have the length that they will have. What has to be compressed anew is taken to
+//! compress as well as the region that it comes from: that alone is an estimate.
 
 use container::CatalogView;
 use format::container::{

@@ -1,4 +1,5 @@
-//! Where else a chunk lies: by its fingerprint, or the first 16 bytes that a catalog copy keeps of it.
+//! Where else a chunk lies: by its fingerprint, or the first 16 bytes that a catalog copy keeps of
+//! it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -90,7 +91,8 @@ impl<'a> Donors<'a> {
         Ok(())
     }
 
-    /// Notes which of the chunks that are wanted lie in a container. One that cannot be read has none.
+    /// Notes which of the chunks that are wanted lie in a container. One that cannot be read has
+    /// none.
     fn look_into(&mut self, id: ContainerId) -> Result<()> {
         if !matches!(id.kind, ContainerKind::Data | ContainerKind::Small) {
             return Ok(());

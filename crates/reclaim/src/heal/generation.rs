@@ -26,7 +26,8 @@ pub(super) struct Patient {
     id: ContainerId,
     /// Generations whose catalogs can be read, the newest first.
     views: Vec<CatalogView>,
-    /// Slots of the newest that cannot be had, and whether that is the disk's refusal, which may end.
+    /// Slots of the newest that cannot be had, and whether that is the disk's refusal, which may
+    /// end.
     bad: BTreeMap<Slot, bool>,
     /// Slots that no generation has, by a copy of the catalog.
     absent: BTreeMap<Slot, Wanted>,
@@ -43,8 +44,8 @@ pub(super) struct Patient {
 }
 
 impl Patient {
-    /// Reads all of the newest generation that can be read, and of a container that lacks what is listed the
-    /// copy of its catalog.
+    /// Reads all of the newest generation that can be read, and of a container that lacks what is
+    /// listed the copy of its catalog.
     pub(super) fn examine(
         containers: &Containers,
         id: ContainerId,
@@ -203,8 +204,9 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// A region of the newest generation, with what can be had of it. What cannot is left as zeros, which have
-    /// another fingerprint: its entry stays, so that the nodes which name it can be verified.
+    /// A region of the newest generation, with what can be had of it. What cannot is left as zeros,
+    /// which have another fingerprint: its entry stays, so that the nodes which name it can be
+    /// verified.
     fn carry(&mut self, view: &CatalogView, others: &[CatalogView], region: RegionIndex) -> Result<()> {
         let entries = view.entries()[view.positions_in(region)].iter().copied();
         let entries: Vec<CatalogEntry> = entries
@@ -343,8 +345,8 @@ fn read(
     }
 }
 
-/// The copy of a container's catalog of the highest generation, which a container of kind `catalog` of the same
-/// session has. Copies that cannot be read are passed over.
+/// The copy of a container's catalog of the highest generation, which a container of kind `catalog`
+/// of the same session has. Copies that cannot be read are passed over.
 fn catalog_copy(containers: &Containers, id: ContainerId) -> Result<Option<CatalogCopy>> {
     let folder = names::container_folder(ContainerKind::Catalog, id.session);
     let listed = containers.env().storage.list(&folder)?;

@@ -61,7 +61,8 @@ impl Lists {
             .map(|(id, listed)| (*id, (!listed.is_whole).then_some(&listed.ranges[..])))
     }
 
-    /// Deletes the lists that were read, after one of what is left. What others have listed since stays.
+    /// Deletes the lists that were read, after one of what is left. What others have listed since
+    /// stays.
     pub(super) fn close(&self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
         let Some(listed) = self.of.get(&id) else {
             return Ok(());

@@ -1,19 +1,23 @@
-//! Healing: a container that lost slots gets them back, and with it every backup that refers to them.
+//! Healing: a container that lost slots gets them back, and with it every backup that refers to
+//! them.
 //!
-//! A chunk is the same bytes wherever it lies. So a damaged slot is restored from any place that has a chunk
-//! of its fingerprint: the next backup stored it again, or another generation has it still. The container gets a
-//! new generation with all slots under their old numbers (INV-2), and no reference changes. A container that is
-//! lost as a whole is made again, as far as a copy of its catalog says what it held and the chunks are found.
-//! Nodes are healed from other generations and mirror copies alone: an equal node elsewhere may refer to other
-//! places, which no marks of this one cover.
+//! A chunk is the same bytes wherever it lies. So a damaged slot is restored from any place that
+//! has a chunk of its fingerprint: the next backup stored it again, or another generation has it
+//! still. The container gets a new generation with all slots under their old numbers (INV-2), and
+//! no reference changes. A container that is lost as a whole is made again, as far as a copy of its
+//! catalog says what it held and the chunks are found. Nodes are healed from other generations and
+//! mirror copies alone: an equal node elsewhere may refer to other places, which no marks of this
+//! one cover.
 //!
-//! What is to be healed is listed under `damaged/`. A list is deleted when what it lists is whole again.
+//! What is to be healed is listed under `damaged/`. A list is deleted when what it lists is whole
+//! again.
 //!
-//! What must hold: a new generation is durable in all copies before older ones are deleted, and those are
-//! deleted, durably, before the list is. So a crash at any point leaves what the next run goes on from. Nothing
-//! on a removed list comes back (INV-3, INV-9). Every chunk is compared with its fingerprint. Bytes that the disk
-//! does not give now may come back: while such slots have no other source, the generation stays. Runs under the
-//! reclaimer's lease, which saves work alone: of two generations of one number the create-only put picks one.
+//! What must hold: a new generation is durable in all copies before older ones are deleted, and
+//! those are deleted, durably, before the list is. So a crash at any point leaves what the next run
+//! goes on from. Nothing on a removed list comes back (INV-3, INV-9). Every chunk is compared with
+//! its fingerprint. Bytes that the disk does not give now may come back: while such slots have no
+//! other source, the generation stays. Runs under the reclaimer's lease, which saves work alone: of
+//! two generations of one number the create-only put picks one.
 
 mod donors;
 mod generation;
@@ -55,11 +59,12 @@ pub struct HealReport {
     pub left: Vec<(ContainerId, String)>,
 }
 
-/// Heals what is listed as damaged, as far as its chunks are found: in these containers, which are looked
-/// through, or by the index.
+/// Heals what is listed as damaged, as far as its chunks are found: in these containers, which are
+/// looked through, or by the index.
 ///
 /// # Errors
-/// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run goes on.
+/// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run
+/// goes on.
 pub fn heal(context: &Context<'_>, lease: &HeldLease, fresh: &[ContainerId]) -> Result<HealReport> {
     let lists = Lists::read(context.sealer)?;
     let mut report = HealReport::default();

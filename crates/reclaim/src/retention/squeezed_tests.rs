@@ -13,7 +13,8 @@ const DAY: i64 = 24 * 60 * MINUTE;
 const SOME_DAY: i64 = 20_000 * DAY;
 const NOW: UnixNanos = UnixNanos::new(i64::MIN);
 
-/// A series of backups with these commit times and own times, as a listing makes candidates of them.
+/// A series of backups with these commit times and own times, as a listing makes candidates of
+/// them.
 fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
     let one = |(number, (committed, own)): (u64, &(i64, i64))| Candidate {
         session: SessionId::new(number).unwrap(),
@@ -186,7 +187,8 @@ proptest! {
         prop_assert!(decide_as(&times, &policy, Times::Agreeing).is_ok());
     }
 
-    /// A machine without a battery: at each boot its clock is that of 1970, until it is set a minute later.
+    /// A machine without a battery: at each boot its clock is that of 1970, until it is set a
+    /// minute later.
     #[test]
     fn a_source_without_a_battery_stops_nobody(right in histories(), policy in policies()) {
         let both = right.iter().flat_map(|time| [(*time, MINUTE), (time + MINUTE, time + MINUTE)]);

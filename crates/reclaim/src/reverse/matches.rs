@@ -94,8 +94,10 @@ fn is_there(place: Place, view: &ReclaimView) -> bool {
 }
 
 impl Matches {
-    /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
-    /// backup must not be what is left. Nor what `sound` cannot read, where the older one has a copy of its own. Both streams' bytes are counted, twice at most.
+    /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent:
+    /// what is known to be damaged of the later backup must not be what is left. Nor what `sound`
+    /// cannot read, where the older one has a copy of its own. Both streams' bytes are counted,
+    /// twice at most.
     ///
     /// # Errors
     /// Of nodes and catalogs; that it is to stop.

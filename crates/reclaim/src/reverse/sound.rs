@@ -1,8 +1,10 @@
-//! Whether what a later backup has can be read, asked before an older one lets go of a copy of its own.
+//! Whether what a later backup has can be read, asked before an older one lets go of a copy of its
+//! own.
 //!
-//! A chunk that two backups have in two places is there twice, and one copy goes when the older backup refers forward. Where the other
-//! is damaged, and nobody has noticed, both would be lost. So the one that stays is read first, each region once. What both
-//! have in one place is not read: nobody lets go of it.
+//! A chunk that two backups have in two places is there twice, and one copy goes when the older
+//! backup refers forward. Where the other is damaged, and nobody has noticed, both would be lost.
+//! So the one that stays is read first, each region once. What both have in one place is not read:
+//! nobody lets go of it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +28,8 @@ impl<'a> Sound<'a> {
         }
     }
 
-    /// Whether a chunk can stand in for one at another place. What cannot be read is none, whatever the reason.
+    /// Whether a chunk can stand in for one at another place. What cannot be read is none, whatever
+    /// the reason.
     pub(super) fn stands_in(&self, new: Place, old: Place) -> bool {
         match new {
             Place::At(location) => new == old || self.is_readable(location),

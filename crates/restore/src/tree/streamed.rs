@@ -1,10 +1,11 @@
 //! Which files' bytes are streamed, whatever becomes of the files.
 //!
-//! What must hold: the ranges of content that are assembled, and the entries that take bytes from it, are told
-//! by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which were not streamed would
-//! get the next one's. Every file that is wanted is among them; patterns, excludes and the base may leave some
-//! of them out, whose bytes are streamed and passed over. What is in the target and stays is not streamed: it is
-//! looked up once, before ([`tree::Survey`]), and remembered, a bit an entry of the listing.
+//! What must hold: the ranges of content that are assembled, and the entries that take bytes from
+//! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
+//! were not streamed would get the next one's. Every file that is wanted is among them; patterns,
+//! excludes and the base may leave some of them out, whose bytes are streamed and passed over. What
+//! is in the target and stays is not streamed: it is looked up once, before ([`tree::Survey`]), and
+//! remembered, a bit an entry of the listing.
 
 use std::path::Path;
 
@@ -26,7 +27,8 @@ pub(super) struct Streamed {
 }
 
 impl Streamed {
-    /// What is streamed to have what is wanted, and the parts of the content that this is, in order.
+    /// What is streamed to have what is wanted, and the parts of the content that this is, in
+    /// order.
     pub(super) fn of(
         source: TreeSource<'_>,
         target: &Path,

@@ -50,8 +50,8 @@ fn sixteen_threads_get_sixteen_numbers() {
     assert!(listed.eq(claims), "no claim stays that was given up");
 }
 
-/// What a process that sleeps right before it takes a lock, or puts a claim, finds: `meanwhile` is done with the number,
-/// each time.
+/// What a process that sleeps right before it takes a lock, or puts a claim, finds: `meanwhile` is
+/// done with the number, each time.
 fn begin_sleeping(
     host: &Host,
     before: SessionObject,

@@ -1,4 +1,5 @@
-//! Patterns that do not do what whoever typed them may think: told beside the backup, which is made.
+//! Patterns that do not do what whoever typed them may think: told beside the backup, which is
+//! made.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -69,8 +70,8 @@ impl fmt::Display for PatternDoubt {
 }
 
 impl Excludes {
-    /// Patterns that can have no effect in a backup of these roots, or another one than it seems. Looks at the
-    /// file system for links.
+    /// Patterns that can have no effect in a backup of these roots, or another one than it seems.
+    /// Looks at the file system for links.
     #[must_use]
     pub fn doubts(&self, roots: &Roots) -> Vec<PatternDoubt> {
         let roots = roots.paths();

@@ -1,8 +1,9 @@
 //! One exclude pattern: from what was typed to a clean glob. Values only.
 //!
-//! A pattern is matched against clean absolute paths, so whatever no clean path has must go: `.` and doubled
-//! slashes, `..` with the component before it, slashes at the end. A pattern that begins with `./` or `../`
-//! is taken from the current folder, as a path is. What can never match is refused.
+//! A pattern is matched against clean absolute paths, so whatever no clean path has must go: `.`
+//! and doubled slashes, `..` with the component before it, slashes at the end. A pattern that
+//! begins with `./` or `../` is taken from the current folder, as a path is. What can never match
+//! is refused.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -71,7 +72,8 @@ impl Pattern {
         })
     }
 
-    /// As the matcher takes it: begins at any component unless it is absolute, with braces as they are.
+    /// As the matcher takes it: begins at any component unless it is absolute, with braces as they
+    /// are.
     pub(super) fn glob(&self) -> String {
         self.joined(escape_braces)
     }
@@ -91,7 +93,8 @@ impl Pattern {
         format!("{front}{}", parts.join("/"))
     }
 
-    /// The names that an absolute pattern begins with, before the first component that is more than a name.
+    /// The names that an absolute pattern begins with, before the first component that is more than
+    /// a name.
     pub(super) fn names(&self) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         for part in self.parts.iter().take_while(|_| self.is_absolute) {
@@ -113,7 +116,8 @@ impl Pattern {
         self.is_absolute && self.names().len() == self.parts.len()
     }
 
-    /// The first letter or digit that a backslash stands before, which says no more than the letter alone.
+    /// The first letter or digit that a backslash stands before, which says no more than the letter
+    /// alone.
     pub(super) fn needless_escape(&self) -> Option<char> {
         let text = self.parts.join("/");
         let mut chars = text.chars();

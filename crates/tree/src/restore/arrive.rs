@@ -1,13 +1,15 @@
-//! How what is restored comes to stand under its name: whole, with its metadata, and never by opening what is there.
+//! How what is restored comes to stand under its name: whole, with its metadata, and never by
+//! opening what is there.
 //!
-//! A file has no name while it is written, where the system can do that (`O_TMPFILE`); elsewhere, and where it is no
-//! regular file, it has a temporary one, which the next restore recognises and removes ([`super::leftovers`]). So
-//! however a restore ends, what stands under a name of the backup is whole, and what stood there before stays
-//! until then. Nothing is made durable for that: after a power cut a file may have its name and not all its bytes,
-//! as it may after any program that did not ask the disk.
+//! A file has no name while it is written, where the system can do that (`O_TMPFILE`); elsewhere,
+//! and where it is no regular file, it has a temporary one, which the next restore recognises and
+//! removes ([`super::leftovers`]). So however a restore ends, what stands under a name of the
+//! backup is whole, and what stood there before stays until then. Nothing is made durable for that:
+//! after a power cut a file may have its name and not all its bytes, as it may after any program
+//! that did not ask the disk.
 //!
-//! In a folder that this restore made, a name that is taken was taken by this restore: names differ here that are
-//! one there. In a folder that was there, [`Seen`] knows.
+//! In a folder that this restore made, a name that is taken was taken by this restore: names differ
+//! here that are one there. In a folder that was there, [`Seen`] knows.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -82,7 +84,8 @@ pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> 
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (name, file) = aside(context, |name| openat(at, name, flags, mode)).map_err(creating)?;
-    // Whoever finds it locked knows that somebody is at work; where there are no locks, nobody asks either.
+    // Whoever finds it locked knows that somebody is at work; where there are no locks, nobody asks
+    // either.
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
     Ok(Arrival::Aside {
         name,
@@ -149,8 +152,8 @@ fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Gives something its name, in the place of what stands there, of which a folder must be empty. It is removed where
-/// that fails.
+/// Gives something its name, in the place of what stands there, of which a folder must be empty. It
+/// is removed where that fails.
 ///
 /// What stands there and was made, or left, by this restore stays: [`TreeError::SameName`].
 pub(super) fn settle(

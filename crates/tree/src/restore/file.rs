@@ -23,9 +23,9 @@ const BLOCK_BYTES: usize = 4096;
 const BLOCKS_BYTES_MIN: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
-/// any thread. It has its name, in the place of what stood there, from [`Self::finish`] on. Dropped without that,
-/// nothing of it stays.
+/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order,
+/// by any thread. It has its name, in the place of what stood there, from [`Self::finish`] on.
+/// Dropped without that, nothing of it stays.
 #[derive(Debug)]
 pub struct FileWriter {
     context: Arc<Context>,
@@ -149,11 +149,12 @@ impl FileWriter {
         self.count(len, passed)
     }
 
-    /// Completes the file: its length, its metadata, whose faults are collected by the restorer, and its name.
+    /// Completes the file: its length, its metadata, whose faults are collected by the restorer,
+    /// and its name.
     ///
     /// # Errors
-    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`], [`TreeError::System`]; nothing of
-    /// it stays then.
+    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`],
+    /// [`TreeError::System`]; nothing of it stays then.
     pub fn finish(mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
         let gathered = self.take_blocks().map_or(Ok(()), BlockWriter::finish);

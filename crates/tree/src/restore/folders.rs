@@ -4,13 +4,14 @@
 //! it. When the last of them lets go, nothing more will change in the folder, and its metadata is set:
 //! deepest first, without a list of all folders (INV-7).
 //!
-//! A folder that lies above what was asked for is made with its metadata where it is missing. Where it is there it
-//! keeps what it has, its time of modification too, though names come into it. A link in its place is the user's own:
-//! it is followed if it belongs to the superuser or to whoever restores, and leads to a folder below the target.
-//! Anybody else's would lead the restore wherever they want.
+//! A folder that lies above what was asked for is made with its metadata where it is missing. Where
+//! it is there it keeps what it has, its time of modification too, though names come into it. A
+//! link in its place is the user's own: it is followed if it belongs to the superuser or to whoever
+//! restores, and leads to a folder below the target. Anybody else's would lead the restore wherever
+//! they want.
 //!
-//! A folder that is being filled has the mode [`UNFINISHED`]. One that a restore was killed in is known by that, and
-//! is given its metadata whatever is to be kept.
+//! A folder that is being filled has the mode [`UNFINISHED`]. One that a restore was killed in is
+//! known by that, and is given its metadata whatever is to be kept.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,8 +39,8 @@ const UNFINISHED: u32 = 0o1700;
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     parent: Option<Arc<Place>>,
-    /// Whether whatever is in it was restored just now: this restore made it, or has filled it before under another
-    /// name that is the same here.
+    /// Whether whatever is in it was restored just now: this restore made it, or has filled it
+    /// before under another name that is the same here.
     is_own: bool,
     /// Of a folder that is not.
     seen: Mutex<Seen>,
@@ -167,7 +168,8 @@ impl Stack {
             self.levels.push(Level {
                 name: name.clone(),
                 entry: None,
-                // Nothing tells that it lies above what was asked for: no link is followed in its place.
+                // Nothing tells that it lies above what was asked for: no link is followed in its
+                // place.
                 is_asked: true,
                 place: None,
             });
@@ -253,7 +255,8 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
             return Err(TreeError::NotAFolder { path: path.to_vec() });
         }
         Some(fault) if !is_folder => return Err(fault),
-        // What is in it comes into the other one; of its names that are the same, the first ones stay.
+        // What is in it comes into the other one; of its names that are the same, the first ones
+        // stay.
         Some(fault) => {
             context.fault(fault);
             true

@@ -1,8 +1,9 @@
 //! What restores that were killed have left under temporary names.
 //!
-//! A restore removes them from each folder that was there and that it puts something into. They are recognised by
-//! their name, `.onefold-PROCESS-NUMBER.tmp`, and by nobody being at work on them: a file's maker holds a lock on
-//! it, and of anything else the process that the name tells of has ended.
+//! A restore removes them from each folder that was there and that it puts something into. They are
+//! recognised by their name, `.onefold-PROCESS-NUMBER.tmp`, and by nobody being at work on them: a
+//! file's maker holds a lock on it, and of anything else the process that the name tells of has
+//! ended.
 
 use std::os::fd::OwnedFd;
 

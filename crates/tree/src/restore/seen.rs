@@ -1,8 +1,9 @@
 //! Which names of a folder this restore has dealt with, by what stands under them.
 //!
-//! On a file system that takes `README` and `readme` for one, or two forms of an accented letter, the second name of
-//! the backup finds what the first one made. It is recognised by its inode, whatever the rule of the file system
-//! is. Kept for a folder that was there before, while it is being filled: its names, and some 40 bytes each.
+//! On a file system that takes `README` and `readme` for one, or two forms of an accented letter,
+//! the second name of the backup finds what the first one made. It is recognised by its inode,
+//! whatever the rule of the file system is. Kept for a folder that was there before, while it is
+//! being filled: its names, and some 40 bytes each.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -28,7 +29,8 @@ impl Seen {
         self.names.contains_key(&(there.device, there.inode))
     }
 
-    /// The other name of the backup that stands under this one; none where nothing does that was dealt with.
+    /// The other name of the backup that stands under this one; none where nothing does that was
+    /// dealt with.
     pub(super) fn same(&self, at: &OwnedFd, there: &Facts, name: &[u8]) -> Option<Vec<u8>> {
         let other = self.names.get(&(there.device, there.inode))?;
         if other == name {

@@ -1,5 +1,5 @@
-//! What of a backup is in the target already and stays: looked up before anything is restored, so that its content
-//! need not be read.
+//! What of a backup is in the target already and stays: looked up before anything is restored, so
+//! that its content need not be read.
 //!
 //! Nothing is changed, and what is found is not relied on: whoever restores looks again.
 

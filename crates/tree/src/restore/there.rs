@@ -13,7 +13,8 @@ use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError, order};
 
-/// Why what stands under an entry's name stays, if it does; it is given its metadata where it is the same.
+/// Why what stands under an entry's name stays, if it does; it is given its metadata where it is
+/// the same.
 pub(super) fn stays(
     context: &Context,
     parent: &Place,

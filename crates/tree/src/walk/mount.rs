@@ -1,8 +1,9 @@
 //! Which mount a name leads to, for walks that stay on one file system.
 //!
-//! What is asked here is answered by the system alone: the file system behind a mount may belong to another user, who lets
-//! nobody look at it, or be a network's that does not answer. `st_dev` would not do: on an overlay each file shows that
-//! of its layer, and a folder that is bound in from elsewhere may show the same as its parent.
+//! What is asked here is answered by the system alone: the file system behind a mount may belong to
+//! another user, who lets nobody look at it, or be a network's that does not answer. `st_dev` would
+//! not do: on an overlay each file shows that of its layer, and a folder that is bound in from
+//! elsewhere may show the same as its parent.
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 
@@ -13,7 +14,8 @@ use crate::metadata::Facts;
 /// Where a root lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The mount; unknown before Linux 5.8. Folders are then told by their devices, and bound files not at all.
+    /// The mount; unknown before Linux 5.8. Folders are then told by their devices, and bound files
+    /// not at all.
     pub(super) id: Option<u64>,
     /// The root's `st_dev`.
     pub(super) device: u64,
@@ -29,7 +31,8 @@ impl Mount {
 
 /// The mount that a name leads to, where the system tells.
 pub(super) fn id(place: &Place<'_>) -> Option<u64> {
-    // FUSE answers others than its owner only where they ask for nothing; the mount is told all the same.
+    // FUSE answers others than its owner only where they ask for nothing; the mount is told all the
+    // same.
     let found = ask(place, StatxFlags::empty())?;
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }

@@ -1,8 +1,9 @@
 //! Standard input, or what a command writes, as the source of a backup.
 //!
-//! A source that is empty is as a rule one that failed before it wrote anything, as in `dump-all | onefold backup --stdin`:
-//! it makes no backup unless that is asked for. A command is waited for when its output ends, before the backup is
-//! committed; where it failed, there is no backup.
+//! A source that is empty is as a rule one that failed before it wrote anything, as in
+//! `dump-all | onefold backup --stdin`: it makes no backup unless that is asked for. A command is
+//! waited for when its output ends, before the backup is committed; where it failed, there is no
+//! backup.
 
 use std::io::{self, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};

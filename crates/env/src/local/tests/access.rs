@@ -15,7 +15,8 @@ fn modes(folder: &Path) -> BTreeMap<String, u32> {
     found
 }
 
-/// One of everything that a storage makes: small and large objects by each way, a lock, a temporary file.
+/// One of everything that a storage makes: small and large objects by each way, a lock, a temporary
+/// file.
 fn fill(root: &Path) -> LocalStorage {
     for (number, first_way) in [PublishWay::Link, PublishWay::Rename, PublishWay::Exclusive]
         .into_iter()
