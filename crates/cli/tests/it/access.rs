@@ -82,7 +82,7 @@ fn a_store_is_its_owners_alone() {
 }
 
 #[test]
-fn a_store_of_a_group_is_the_groups_whoever_writes() {
+fn every_writer_keeps_a_group_store_open_to_its_group() {
     for mask in ["022", "077"] {
         let bed = Bed::bare();
         let said = masked(&bed, mask, &["init", "--container-mib", "1", "--group-access"]).expect(0);

@@ -269,7 +269,7 @@ fn stopped(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn whoever_is_asked_to_stop_says_what_was_interrupted_and_what_is_left() {
+fn an_interrupted_command_says_what_it_interrupted_and_what_it_leaves() {
     let bed = Bed::new();
     let bytes = noise(48 << 20, 60);
     bed.fed(["backup", "--stdin"], &bytes).expect(0);

@@ -219,7 +219,7 @@ impl Ends {
 }
 
 #[test]
-fn whoever_comes_to_nothing_while_it_begins_is_dead_at_the_first_look() {
+fn a_session_that_fails_while_it_begins_is_dead_at_the_first_look() {
     for ends in Ends::ALL {
         for is_read in [false, true] {
             let mut n = 0;
