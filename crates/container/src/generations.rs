@@ -8,7 +8,7 @@
 //! generation never changes, its surviving slots are those of every other one (INV-2), and it is
 //! deleted only after the newer is durable. What a newer one lacks was removed by reclamation's
 //! final list, and what is on that list is kept from look-ups by the epoch rules (INV-9), not by
-//! this module. A newer one matters in two cases, and both ask for it
+//! this module. A newer one matters in two cases, and in both the reader asks for it
 //! ([`crate::Containers::newer`]): the guess is damaged (a newer one may be its healing), or it
 //! vanishes while being read.
 
