@@ -190,7 +190,7 @@ fn what_no_backup_needs_is_no_damage() {
     machine.init();
     let first = back_up(&machine, "/a", &[part(0), part(1)].concat(), &How::plain());
     let small = back_up(&machine, "/s", &part(5), &How::small());
-    // A container of the second backup is deleted. The third backup needs it, and is forgotten.
+    // This one shares a part with the first backup. The other two are forgotten below.
     let kept = back_up(&machine, "/b", &part(1), &How::plain());
     let (main, mirror) = (
         object(&machine.names("recipe")[0]),

@@ -91,7 +91,7 @@ impl Scene {
         scene
     }
 
-    /// Adds a prune that died after it had put its condemned list.
+    /// Adds a prune that died while it deleted, so that its epoch is still open.
     pub(crate) fn with_open_epoch(mut self) -> Self {
         let more = self.back_up("/more", &[90, 91, 92], &How::plain());
         self.forget(more);
