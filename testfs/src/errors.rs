@@ -1,4 +1,4 @@
-//! The system's answers, as the kernel wants them.
+//! Errors of system calls, in the form that the kernel wants.
 
 use rustix::io::Errno;
 

@@ -1,8 +1,9 @@
-//! A folder seen through a file system of ours (FUSE), which has the peculiarity that a test asks for.
+//! A FUSE file system over a folder, with a peculiarity that a test chooses.
 //!
-//! What is written through it lies in a backing folder on the ordinary file system; the test can look there past
-//! the peculiarity. It is unmounted when [`Mounted`] is dropped, also while a test panics. Mounting takes the
-//! superuser and `/dev/fuse`; where one of them is missing, [`mount`] says so and answers nothing, and the test ends.
+//! Files written through it are stored in a backing folder on the ordinary file system. There the
+//! test can see them without the peculiarity. Dropping [`Mounted`] unmounts it, also while a test
+//! panics. Mounting needs the superuser and `/dev/fuse`. If one of them is missing, [`mount`]
+//! prints that and returns `None`, and the test ends.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
@@ -22,28 +23,28 @@ use tempfile::TempDir;
 
 use crate::passthrough::Passthrough;
 
-/// Which names are one.
+/// Which names are the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
     /// Bytes alone, as on Linux.
     #[default]
     Bytes,
-    /// `README` and `readme` are; the first spelling is kept.
+    /// `README` and `readme` are the same; the first spelling stays.
     CaseInsensitive,
-    /// The composed and the decomposed form of a name are; the first spelling is kept.
+    /// The composed and the decomposed form of a name are the same; the first spelling stays.
     Normalizing,
 }
 
-/// What is peculiar about a file system. The default is nothing.
+/// The peculiarities of a file system. The default has none.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Which names are one.
+    /// Which names are the same name.
     pub names: Names,
-    /// Files whose name has this text in it give `EIO` from this offset on.
+    /// Files with this text in their name give `EIO` from this offset on.
     pub unreadable: Option<(String, u64)>,
-    /// The only user who may do anything in it, look at its top included; all may where there is none.
+    /// The only user who may access it, its top included; without one, all users may.
     pub only_user: Option<u32>,
-    /// After so many bytes were written there is no room.
+    /// After this many written bytes there is no room.
     pub room_bytes: Option<u64>,
 }
 
@@ -56,10 +57,11 @@ pub struct Mounted {
     _folder: TempDir,
 }
 
-/// Mounts a file system over a new folder; none where this cannot be done here, which is printed.
+/// Mounts a file system over a new folder. If that is impossible here, prints why and returns
+/// `None`.
 ///
 /// # Panics
-/// Where it could be done and fails.
+/// If mounting is possible and fails.
 #[must_use]
 pub fn mount(options: Options) -> Option<Mounted> {
     if !rustix::process::geteuid().is_root() {
@@ -91,7 +93,7 @@ pub fn mount(options: Options) -> Option<Mounted> {
         return None;
     }
     let room_bytes = Arc::new(AtomicU64::new(options.room_bytes.unwrap_or(u64::MAX)));
-    // Dropped by what fails from here on.
+    // Dropped if a later step fails.
     let mut mounted = Mounted {
         at,
         backing,
@@ -108,7 +110,7 @@ pub fn mount(options: Options) -> Option<Mounted> {
 }
 
 impl Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.at
@@ -120,7 +122,7 @@ impl Mounted {
         &self.backing
     }
 
-    /// From now on there is room for so many bytes more.
+    /// Sets how many more bytes can be written from now on.
     pub fn set_room_bytes(&self, room: u64) {
         self.room_bytes.store(room, Ordering::SeqCst);
     }
@@ -128,7 +130,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Who has a file open in it still must not keep the test from ending; the folder goes after this.
+        // A process that still has a file open in it must not keep the test from ending. The folder
+        // is deleted after this.
         if let Err(errno) = rustix::mount::unmount(&self.at, UnmountFlags::DETACH) {
             eprintln!("{} cannot be unmounted: {errno}", self.at.display());
         }

@@ -1,4 +1,4 @@
-//! Which name of a folder is meant by one that is asked for.
+//! Finds the name in a folder that a request means.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
 
 use crate::Names;
 
-/// What two names have in common when they are one. Bytes that are no text are themselves.
+/// A key that is equal for two names that are the same. Bytes that are not UTF-8 are their own key.
 fn folded(names: Names, name: &OsStr) -> Vec<u8> {
     let Some(text) = name.to_str() else {
         return name.as_bytes().to_vec();
@@ -24,7 +24,8 @@ fn folded(names: Names, name: &OsStr) -> Vec<u8> {
     }
 }
 
-/// The name that stands in the folder for the one asked for; that one itself where there is none.
+/// The name in the folder that is the same as the requested one; the requested one if there is
+/// none.
 pub(crate) fn find(names: Names, folder: &OwnedFd, name: &OsStr) -> OsString {
     let is_there = || statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     if names == Names::Bytes || is_there() {
@@ -38,7 +39,7 @@ pub(crate) fn find(names: Names, folder: &OwnedFd, name: &OsStr) -> OsString {
         .map_or_else(|| name.to_owned(), |(found, _, _)| found)
 }
 
-/// What is in a folder: names, numbers and kinds.
+/// The entries of a folder: names, numbers and kinds.
 pub(crate) fn list(
     folder: &OwnedFd,
 ) -> Result<Vec<(OsString, u64, rustix::fs::FileType)>, rustix::io::Errno> {

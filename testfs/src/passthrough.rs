@@ -1,7 +1,8 @@
-//! The file system: every call goes to the backing folder, but for what is peculiar.
+//! The file system. It passes every call to the backing folder, except for the peculiarities.
 //!
-//! An inode is known by a handle (`O_PATH`) that stays open until the kernel forgets it: no path is kept, so names
-//! may be moved and removed freely. What has no call for handles goes through `/proc/self/fd`.
+//! Each inode has a handle (`O_PATH`) that stays open until the kernel forgets the inode. No path
+//! is kept, so names can be moved and removed freely. Calls without a variant for handles use
+//! `/proc/self/fd`.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,7 +29,7 @@ use rustix::io::{Errno, pread, pwrite};
 use crate::errors::reply;
 use crate::{Options, names};
 
-/// Nothing is remembered by the kernel: names that are one must be asked for each time.
+/// The kernel remembers nothing, because it must ask each time for names that are the same.
 const TTL: Duration = Duration::ZERO;
 
 type Answer<T> = Result<T, Errno>;
@@ -94,14 +95,14 @@ impl Passthrough {
         FileHandle(number)
     }
 
-    /// The folder, and the name in it that is meant.
+    /// The folder, and the name in it that the request means.
     fn place(&self, parent: INodeNo, name: &OsStr) -> Answer<(Arc<OwnedFd>, std::ffi::OsString)> {
         let at = self.inode(parent)?;
         let name = names::find(self.options.names, &at, name);
         Ok((at, name))
     }
 
-    /// Tells the kernel of an inode, which counts as looked up once more.
+    /// Gives the kernel an inode, and counts the look-up.
     fn look(&self, at: &OwnedFd, name: &OsStr) -> Answer<FileAttr> {
         let handle = handle_of(at, name)?;
         let stat = fstat(&handle)?;
@@ -115,7 +116,7 @@ impl Passthrough {
         Ok(attributes(INodeNo(number), &stat))
     }
 
-    /// Makes something the caller's, and tells the kernel of it.
+    /// Makes the caller the owner of a new entry, and gives the kernel its inode.
     fn made(&self, request: &Request, at: &OwnedFd, name: &OsStr, mode: Option<u32>) -> Answer<FileAttr> {
         let handle = handle_of(at, name)?;
         let (user, group) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
@@ -127,7 +128,7 @@ impl Passthrough {
         self.look(at, name)
     }
 
-    /// From which offset on a file cannot be read.
+    /// The offset from which on a file cannot be read.
     fn unreadable_from(&self, inode: &OwnedFd) -> Option<u64> {
         let (text, offset) = self.options.unreadable.as_ref()?;
         let path = readlinkat(CWD, through_proc(inode), Vec::new()).ok()?;
@@ -140,7 +141,7 @@ impl Passthrough {
 
     fn opened(&self, inode: &OwnedFd, flags: OFlags) -> Answer<(FileHandle, FopenFlags)> {
         let file = open(through_proc(inode), flags, Mode::empty())?;
-        // A read that ends early is told as it is; the page cache would fill it up with zeros.
+        // With direct I/O a read may end early; the page cache would add zeros.
         let direct = match self.unreadable_from(inode) {
             Some(_) => FopenFlags::FOPEN_DIRECT_IO,
             None => FopenFlags::empty(),
@@ -227,7 +228,7 @@ impl Passthrough {
     }
 }
 
-/// What a file is to have.
+/// Attributes to set on a file.
 struct Wanted {
     mode: Option<u32>,
     user: Option<u32>,
@@ -248,7 +249,8 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
                 i64::try_from(after.as_secs()).unwrap_or(0),
                 after.subsec_nanos().into(),
             ),
-            // `fuser` decodes seconds before 1970 with their nanoseconds subtracted: what it was told is this.
+            // `fuser` decodes seconds before 1970 with their nanoseconds subtracted. This restores
+            // the original value.
             Err(before) => {
                 let before = before.duration();
                 let seconds = i64::try_from(before.as_secs()).unwrap_or(0);
@@ -268,7 +270,7 @@ fn system_time(seconds: i64, nanos: u64) -> SystemTime {
     begin + Duration::from_nanos(nanos)
 }
 
-/// The backing folder has number 1, whatever it has there.
+/// The inode number; the backing folder has number 1, whatever its own number is.
 fn inode_number(stat: &Stat) -> u64 {
     stat.st_ino.max(INodeNo::ROOT.0 + 1)
 }
@@ -305,7 +307,7 @@ fn attributes(number: INodeNo, stat: &Stat) -> FileAttr {
     }
 }
 
-/// The flags of the caller that the backing file is opened with as well.
+/// The flags of the caller to use for the backing file as well.
 fn open_flags(flags: i32) -> OFlags {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned());
     flags.intersection(OFlags::ACCMODE | OFlags::TRUNC | OFlags::APPEND) | OFlags::CLOEXEC

@@ -1,4 +1,4 @@
-//! Each peculiarity, and that all else is as on any file system.
+//! Tests of each peculiarity; all else is as on any file system.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

@@ -199,19 +199,19 @@ pub(crate) enum CompressionMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// Files and folders; with a `/` at its end, a symbolic link is what it leads to
+    /// Files and folders; a `/` at the end of a symbolic link's path follows the link
     #[arg(value_name = "PATH", required_unless_present = "stdin")]
     pub(crate) paths: Vec<PathBuf>,
     /// Back up standard input
     #[arg(long, conflicts_with_all = ["paths", "stdin_from_command"])]
     pub(crate) stdin: bool,
-    /// Run the command that follows `--` and back up what it writes to standard output; when it fails, no backup is made
+    /// Run the command after `--` and back up its standard output; make no backup if it fails
     #[arg(long, conflicts_with = "image_kib")]
     pub(crate) stdin_from_command: bool,
-    /// The name under which standard input, or what a command writes, is stored
+    /// The name under which standard input, or a command's output, is stored
     #[arg(long, default_value = "stdin", value_name = "NAME", value_parser = name)]
     pub(crate) stdin_filename: String,
-    /// Make a backup also where standard input, or what a command writes, is empty
+    /// Make a backup even if standard input, or the command's output, is empty
     #[arg(long)]
     pub(crate) stdin_allow_empty: bool,
     /// Treat the one path as a disk image: fixed chunks of this many KiB, zeros neither stored nor read
@@ -222,11 +222,11 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here, `x` from any folder
-    /// on; `\[` is a bracket
+    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here,
+    /// `x` from any folder on; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// Leave out what matches a line of this file; variables and `~` are not replaced
+    /// Leave out what matches a line of this file, in which variables and `~` stay as they are
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
     /// Leave out folders with a CACHEDIR.TAG
@@ -272,8 +272,8 @@ pub(crate) struct Backup {
     /// Which prefetched catalogs are forgotten first
     #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
-    /// Read this share of the containers that the backup takes over from earlier ones, such as 5%, or `none`; what is damaged
-    /// there is stored again (default: 1%, and no more than 1 GiB)
+    /// Read this share of the containers that the backup reuses, such as 5%, or `none`; store again
+    /// what is damaged there (default: 1%, and no more than 1 GiB)
     #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
     pub(crate) verify_known: Option<f64>,
 }
@@ -333,7 +333,7 @@ pub(crate) struct Restore {
     /// Restore only this path and what is below it (may be repeated)
     #[arg(short, long, value_name = "PATH")]
     pub(crate) include: Vec<PathBuf>,
-    /// What to do with files that are there already; what stays is not read
+    /// What to do with existing files; the content of those that stay is not read
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
     #[command(flatten)]
@@ -460,7 +460,7 @@ pub(crate) struct Ls {
     pub(crate) id: String,
     /// Only this path and what is below it
     pub(crate) paths: Vec<PathBuf>,
-    /// Print mode, owner, size and time, which is local
+    /// Print mode, owner, size and local time
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) long: bool,
     #[command(flatten)]

@@ -83,7 +83,7 @@ fn open(global: &Global) -> Result<Store> {
     };
     let store = Store::open(&env, &credential, &options).with_context(place)?;
     let output = Output::new(global);
-    // Standard error is gone: nothing is left to tell anybody.
+    // Standard error is gone, so nothing can be reported.
     store.observe_mirror_reads(move |told| drop(output.warn(format!("warning: {told}"))));
     Ok(store)
 }

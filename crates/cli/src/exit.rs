@@ -60,7 +60,7 @@ fn told(error: &anyhow::Error) -> String {
     message
 }
 
-/// What was interrupted, and what state that leaves.
+/// The message after an interruption: what was interrupted, and what state that leaves.
 fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
     const UNCHANGED: &str = "the store is as it was";
     const PRUNING: &str =
@@ -146,13 +146,14 @@ pub(crate) fn report(output: Output, command: &Command, error: &anyhow::Error) -
     code
 }
 
-/// Ends with what is to be said of a command line: that it is not understood, or the help that was asked for.
+/// Prints clap's message, an error or the requested help, and returns its exit code.
 pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
     let is_typed = |word: std::ffi::OsString| {
         let text = word.to_string_lossy();
         matches!(shown(&text), std::borrow::Cow::Owned(_))
     };
-    // A word that came from a list of files is shown as any other name of others is, and loses its colours for that.
+    // A typed word may come from a list of files. So it is escaped like any foreign name, and the
+    // message loses its colours.
     if error.use_stderr() && std::io::stderr().is_terminal() && std::env::args_os().any(is_typed) {
         let text = shown_lines(&error.render().to_string());
         drop(std::io::stderr().lock().write_all(text.as_bytes()));

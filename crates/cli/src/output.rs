@@ -16,7 +16,7 @@ pub(crate) struct Output {
     pub(crate) verbose: u8,
     /// Whether standard output is a terminal.
     pub(crate) on_screen: bool,
-    /// Whether standard error is.
+    /// Whether standard error is a terminal.
     pub(crate) errors_on_screen: bool,
 }
 
@@ -62,7 +62,7 @@ impl Output {
         print(&mut io::stdout().lock(), text.as_ref().as_bytes())
     }
 
-    /// One line of raw bytes: paths as the system has them, but on a terminal.
+    /// Prints a line of raw bytes: a path as the system has it, escaped on a terminal.
     pub(crate) fn raw(&self, bytes: &[u8]) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -91,7 +91,7 @@ impl Output {
         self.error_line(&line)
     }
 
-    /// A line on standard error: text, or JSON where that is spoken.
+    /// Prints a line on standard error: text, or JSON with `--json`.
     pub(crate) fn error_line(&self, line: &str) -> io::Result<()> {
         let shown = match (self.errors_on_screen, self.json) {
             (true, true) => shown_json(line),
@@ -102,7 +102,7 @@ impl Output {
     }
 }
 
-/// One line, in one piece: other threads print too.
+/// Writes a line in one piece, because other threads print too.
 fn print(out: &mut impl Write, line: &[u8]) -> io::Result<()> {
     let mut whole_line = Vec::with_capacity(line.len() + 1);
     whole_line.extend_from_slice(line);
@@ -160,7 +160,7 @@ pub(crate) fn rate(n: u64, seconds: f64) -> String {
     format!("{}/s", bytes(per_second))
 }
 
-/// ` (RATE)`, or nothing where nothing was read: time divides no work.
+/// ` (RATE)`, or an empty text if nothing was read.
 pub(crate) fn rate_of(n: u64, seconds: f64, was_read: bool) -> String {
     if was_read && n > 0 && seconds > 0.0 {
         format!(" ({})", rate(n, seconds))
@@ -169,7 +169,7 @@ pub(crate) fn rate_of(n: u64, seconds: f64, was_read: bool) -> String {
     }
 }
 
-/// A number with one decimal, or as many as a small one needs to be more than nothing.
+/// A number with one decimal, or with enough decimals to show a small one as more than 0.
 pub(crate) fn figures(n: f64) -> String {
     if n >= 0.1 || n <= 0.0 {
         return format!("{n:.1}");
@@ -205,7 +205,7 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The zone of local times, for the head of a column of them: `Europe/Berlin`, or what it is ahead of UTC.
+/// The zone of local times, for the head of a column: `Europe/Berlin`, or the offset from UTC.
 pub(crate) fn zone() -> String {
     let zone = jiff::tz::TimeZone::system();
     match zone.iana_name() {

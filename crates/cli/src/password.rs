@@ -44,7 +44,7 @@ pub(crate) fn from_file(file: &Path) -> Result<Credential> {
     first_line(&text, &file.display().to_string())
 }
 
-/// Warns of a file with a password of a store that everybody on this machine can read.
+/// Warns if everybody on this machine can read the password file of a store.
 pub(crate) fn tell_of_readers(file: Option<&Path>, output: Output) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let Some(file) = file else { return Ok(()) };

@@ -1,12 +1,12 @@
-//! Files that the program makes outside of stores: what is said in them of somebody's data is for nobody else to read,
-//! whatever the umask is. Who wants to show them can.
+//! Files that the program makes outside of stores. They may contain somebody's data, so only their
+//! owner can read them, whatever the umask is. The owner can open them to others later.
 
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A new file, to be written.
+/// Creates a new file for writing.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     File::options()
         .write(true)
@@ -15,7 +15,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// A folder that is there afterwards, and those above it.
+/// Creates a folder, and those above it, unless they exist.
 pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

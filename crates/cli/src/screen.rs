@@ -1,19 +1,21 @@
-//! What a terminal is shown of text that others have written: names of files, hosts, tags, and messages with these in
-//! them. A terminal obeys control characters, and some others move or hide what stands beside them; so they are shown
-//! as escapes there. Pipes and files get every byte as it is, and JSON says the same in its own way.
+//! Escapes for text from other people that is printed on a terminal: names of files, hosts, tags,
+//! and messages that contain them. A terminal obeys control characters, and some other characters
+//! move or hide the text beside them. So a terminal gets them as escapes. Pipes and files get every
+//! byte unchanged, and JSON has escapes of its own.
 //!
-//! All that is printed goes through here, by way of [`crate::output`].
+//! [`crate::output`] passes every printed line through this module.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether the character does something to a terminal, or to the order or look of the text around it.
+/// Whether a terminal acts on the character, or the character changes the order or look of the text
+/// around it.
 fn is_active(one: char) -> bool {
     one.is_control()
         || matches!(
             one,
-            // Marks, embeddings, overrides and isolates of direction; separators of lines; what has no width; notes
-            // between lines; tags.
+            // Marks, embeddings, overrides and isolates of direction; line separators; characters
+            // without width; annotations between lines; tags.
             '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
@@ -33,7 +35,7 @@ fn push_escaped(out: &mut String, one: char) {
     }
 }
 
-/// A text for a terminal.
+/// Escapes one line of text for a terminal.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, push_escaped)
 }
@@ -54,26 +56,27 @@ fn escaped(text: &str, push: impl Fn(&mut String, char)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text of several lines for a terminal.
+/// Escapes text of several lines for a terminal.
 pub(crate) fn shown_lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(shown).collect();
     lines.join("\n")
 }
 
-/// Bytes for a terminal; those that are no text, too.
+/// Escapes bytes for a terminal, also those that are not UTF-8.
 pub(crate) fn shown_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         out.push_str(&shown(chunk.valid()));
         for byte in chunk.invalid() {
-            // Who writes to a string does not fail.
+            // Writing to a string does not fail.
             write!(out, "\\x{byte:02x}").ok();
         }
     }
     out
 }
 
-/// A line of JSON for a terminal: it means what it meant. What JSON must not escape is no active character.
+/// Escapes a line of JSON for a terminal without changing its meaning. No character is active that
+/// JSON must leave unescaped.
 pub(crate) fn shown_json(line: &str) -> Cow<'_, str> {
     escaped(line, |out, one| {
         for unit in one.encode_utf16(&mut [0; 2]) {

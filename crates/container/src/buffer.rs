@@ -154,8 +154,8 @@ impl RegionBuffer {
         self.stored.get(range.clone())
     }
 
-    /// Where a slot of `view`'s container is; `None` when its region is not here. `view` is the one that the
-    /// regions were read with.
+    /// Where a slot of `view`'s container is; `None` when its region is not here. `view` is the one
+    /// that the regions were read with.
     #[must_use]
     pub fn slot(&self, view: &CatalogView, slot: Slot) -> Option<BytesAt> {
         let place = view.place_of(slot)?;

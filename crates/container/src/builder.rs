@@ -302,7 +302,8 @@ impl ContainerBuilder {
     /// Encrypts every region in place, digests, and appends catalog, rows and footer.
     ///
     /// # Errors
-    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that stands twice.
+    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that occurs
+    /// twice.
     pub fn seal(self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
         let Self {
             at,

@@ -1,8 +1,9 @@
 //! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
 //!
-//! Least recently used goes first; pinned ones (of containers not yet durable) stay, and count. What
-//! must hold: the budget is exceeded by pins and by the newest catalog alone (INV-7), of any number of threads that miss the same container one loads and the others wait for it. A load that fails is
-//! nobody else's: each waiter tries for itself. All methods may be called from many threads.
+//! The cache drops the least recently used catalog first. Pinned ones (of containers that are not
+//! yet durable) stay, and count. What must hold: only pins and the newest catalog may exceed the
+//! budget (INV-7). When several threads miss the same container, one loads it and the others wait.
+//! If the load fails, each waiter tries for itself. All methods may be called from many threads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

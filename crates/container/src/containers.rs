@@ -20,7 +20,7 @@ use crate::identity::{CopyOf, Identity};
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
 use crate::view::CatalogView;
 
-/// Containers that are noted as damaged, at most.
+/// How many damaged containers are noted at most.
 const MET_MAX: usize = 4096;
 
 /// The containers of one store.
@@ -128,7 +128,7 @@ impl Containers {
         }
     }
 
-    /// Notes a container of which something could not be read.
+    /// Notes a container with something unreadable in it.
     pub fn note_met(&self, id: ContainerId) {
         let mut met = self.inner.met.lock().unwrap_or_else(PoisonError::into_inner);
         if met.len() < MET_MAX {
@@ -136,27 +136,28 @@ impl Containers {
         }
     }
 
-    /// Notes it where the error is one of bytes that have rotted. A container that is missing may have been
-    /// removed: whoever needs it says so.
+    /// Notes the container if the error shows rotten bytes. A missing container may have been
+    /// removed, so the caller that needs it decides about that.
     pub(crate) fn note_damage(&self, id: ContainerId, error: &ContainerError) {
         if error.is_damage() && !matches!(error, ContainerError::Missing { .. }) {
             self.note_met(id);
         }
     }
 
-    /// The containers that were noted since this was asked last.
+    /// The containers noted since the last call.
     #[must_use]
     pub fn take_met(&self) -> BTreeSet<ContainerId> {
         std::mem::take(&mut *self.inner.met.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The catalog of a container: cached, or loaded with one read where nothing was compacted or damaged.
+    /// The catalog of a container: cached, or loaded with one read if the container is neither
+    /// compacted nor damaged.
     ///
     /// The generation may be one that a newer has replaced: while it exists, its slots hold what they
     /// always held (INV-2). Who must have the newest asks [`Self::newer`].
     ///
     /// # Errors
-    /// `Missing`, or what is wrong with the last copy that could be tried.
+    /// `Missing`, or the error of the last copy that was tried.
     pub fn catalog(&self, id: ContainerId) -> Result<Arc<CatalogView>, ContainerError> {
         match self.inner.cache.get_or_load(id) {
             Found::Cached(view) => {

@@ -5,11 +5,12 @@
 //! session's folder listed, once, and what the listing says of *all* its containers is remembered.
 //!
 //! Why a guess that still exists is good enough, though a newer generation may exist beside it: a
-//! generation never changes, its surviving slots are those of every other one (INV-2), and it is deleted
-//! only after the newer is durable. What a newer one lacks was removed by reclamation's final list, and
-//! what is on that list is kept from look-ups by the epoch rules (INV-9), not by this module. A newer one
-//! matters in two cases, and both ask for it ([`crate::Containers::newer`]): the guess is damaged (a newer one may be
-//! its healing), or it vanishes while being read.
+//! generation never changes, its surviving slots are those of every other one (INV-2), and it is
+//! deleted only after the newer is durable. What a newer one lacks was removed by reclamation's
+//! final list, and what is on that list is kept from look-ups by the epoch rules (INV-9), not by
+//! this module. A newer one matters in two cases, and in both the reader asks for it
+//! ([`crate::Containers::newer`]): the guess is damaged (a newer one may be its healing), or it
+//! vanishes while being read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

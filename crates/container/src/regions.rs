@@ -54,8 +54,8 @@ impl PlainRegion {
         self.bytes
     }
 
-    /// The bytes of a slot of `view`'s container; `None` when it does not lie in this region. `view` is
-    /// the one that the region was read with.
+    /// The bytes of a slot of `view`'s container; `None` when it does not lie in this region.
+    /// `view` is the one that the region was read with.
     #[must_use]
     pub fn slot_bytes(&self, view: &CatalogView, slot: Slot) -> Option<&[u8]> {
         let place = view.place_of(slot).filter(|place| place.region == self.index)?;

@@ -1,6 +1,7 @@
 //! What whoever rewrites containers needs: one exact generation, and to be forgotten what went.
 //!
-//! A rewriter must not be told of a generation that happened to be cached or guessed: what it reads is what it deletes. Any number of threads.
+//! A rewriter deletes the generation that it has read. So it must not get a generation that was
+//! cached or guessed. Any number of threads.
 
 use types::{ContainerId, Generation};
 

@@ -51,7 +51,7 @@ pub enum StorageError {
         /// The object or folder.
         name: String,
     },
-    /// The file system is mounted for reading alone: nobody's rights would help.
+    /// The file system is mounted read-only, so no user could write.
     #[error("{name}: the store lies on a file system that is mounted read-only")]
     ReadOnly {
         /// The object or folder.

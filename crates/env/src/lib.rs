@@ -67,7 +67,7 @@ impl Env {
         Ok(Self::system(Arc::new(LocalStorage::create(root)?)))
     }
 
-    /// As [`Self::create_local`], for these.
+    /// As [`Self::create_local`], with this access.
     ///
     /// # Errors
     /// As [`LocalStorage::create_for`].

@@ -102,7 +102,7 @@ pub enum SessionObject {
     Heartbeat(u64),
     /// `checkpoint.<number>`.
     Checkpoint(u32),
-    /// `committed`: the session became a backup.
+    /// `committed`: the record that the session became a backup.
     Committed,
     /// `lock`: a process lock, never an object.
     Lock,

@@ -170,7 +170,7 @@ impl Adding<'_> {
         if was_unread || (is_unread && fits) {
             self.asked.insert(id, !is_unread);
         }
-        // Of one that was reclaimed since there is nothing to say.
+        // A container that was reclaimed since needs no warning.
         let is_told = was_unread && (is_unread || matches!(warning, Some(Warning::MissingContainer { .. })));
         if let Some(warning) = warning.filter(|_| self.before.tells_all || !is_told) {
             self.index.warn(warning);

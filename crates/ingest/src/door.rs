@@ -61,9 +61,10 @@ pub struct Door {
     standing: Mutex<Standing>,
     /// Containers that may be trimmed and have no body in the listing, and whether it is there, once it was asked.
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
-    /// The containers that are read before they are referred to.
+    /// The containers that the backup reads before it refers to them.
     sample: Sample,
-    /// Whether a chunk of the previous backup that cannot be read ends the backup, to be made again.
+    /// Whether an unreadable chunk of the previous backup ends this backup, so that it is made
+    /// again.
     insists: bool,
 }
 
@@ -97,7 +98,7 @@ impl Door {
         }
     }
 
-    /// So much of what is taken over is read first.
+    /// Reads this share of the reused containers before the backup refers to them.
     #[must_use]
     pub fn verifying(mut self, how: VerifyKnown) -> Self {
         if how.share <= 0.0 {
@@ -109,8 +110,9 @@ impl Door {
         self
     }
 
-    /// A chunk of the previous backup that is to be stored once more, and cannot be read, ends the backup: made again, it
-    /// reads the file. Without this the backup goes on to refer to it.
+    /// Ends the backup when a chunk of the previous backup has to be stored once more and cannot be
+    /// read. The caller then makes the backup again, and that one reads the file. Without this the
+    /// backup refers to the unreadable chunk.
     #[must_use]
     pub fn insisting(mut self, insists: bool) -> Self {
         self.insists = insists;
@@ -121,13 +123,13 @@ impl Door {
         self.insists
     }
 
-    /// What was read of what is taken over, and found bad.
+    /// What the sample has read and found.
     #[must_use]
     pub fn verified(&self) -> VerifiedKnown {
         self.sample.verified()
     }
 
-    /// Whether slots of an earlier session are among what was read, and bad.
+    /// Whether the sample has read these slots of an earlier session and found them bad.
     pub(crate) fn is_rotten(&self, id: ContainerId, slots: SlotRange) -> bool {
         id.session != self.session.id() && self.sample.is_bad(self.containers(), id, slots)
     }

@@ -98,7 +98,7 @@ pub struct IngestOptions {
     pub capping: Option<Capping>,
     /// Memory of look-ups.
     pub lookup: LookupMemory,
-    /// How much of what is taken over from earlier backups is read.
+    /// How many of the reused containers the backup reads.
     pub verify_known: VerifyKnown,
 }
 

@@ -1,17 +1,20 @@
-//! Reading a share of what a backup takes over from earlier ones, to find what has rotted since.
+//! Reads a share of the containers that a backup reuses, to find chunks that have rotted.
 //!
-//! A backup refers to containers of earlier backups without reading them, and could go on so for years over
-//! chunks that nobody can restore any more. So of the containers that it meets it reads a share whole, each
-//! once, before it refers to anything there: all the same whether a file was unchanged, a segment was known or
-//! a chunk was found. What is bad counts as absent from then on, and is stored again from the source.
+//! A backup refers to containers of earlier backups without reading them. So it could refer for
+//! years to chunks that nobody can restore any more. Therefore it reads a share of these
+//! containers, each whole and once, before it first refers to them. It does so for unchanged files,
+//! known segments and found chunks alike. From then on bad slots count as absent, and the backup
+//! stores their chunks again from the source.
 //!
-//! Which containers are read goes round. Every container has a place on a circle, by its number. Half of the
-//! share is an arc that moves on with each session by the golden ratio: whichever sessions are backups, such arcs
-//! fall into the widest gaps that earlier ones have left. So over many backups everything is read. The other half is
-//! an arc that starts anywhere, by chance, so that nobody can tell which containers will not be read.
+//! Each backup samples other containers. The number of a container gives it a place on a circle.
+//! Half of the share is an arc that moves on by the golden ratio with each session. Whichever
+//! sessions are backups, such an arc falls into the widest gap that earlier arcs have left. So over
+//! many backups every container is read. The other half is an arc with a random start, so that
+//! nobody can know which containers will not be read.
 //!
-//! What must hold: no more is read than the budget allows, and the container that exceeds it. Nothing is decided by
-//! timing but whether the budget lasts. Any number of threads; one waits while another reads.
+//! What must hold: the sample reads no more than the budget and the container that exceeds it.
+//! Timing decides nothing except whether the budget lasts. Any number of threads; one waits while
+//! another reads.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +25,7 @@ use types::{ContainerId, SessionId, Slot, SlotRange};
 /// How far the arc moves from one session to the next, of a circle of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How much of what a backup takes over is read.
+/// How many of the reused containers a backup reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VerifyKnown {
     /// The share of the containers, 0 to 1.
@@ -32,28 +35,28 @@ pub struct VerifyKnown {
 }
 
 impl VerifyKnown {
-    /// Nothing is read.
+    /// Reads nothing.
     pub const NONE: Self = Self {
         share: 0.0,
         bytes_max: 0,
     };
 }
 
-/// What was read for it, and what came out.
+/// What a sample has read, and what it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifiedKnown {
     /// Containers read.
     pub containers: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Slots that cannot be had, by container.
+    /// Slots that no copy has, by container.
     pub bad: Vec<(ContainerId, Vec<SlotRange>)>,
 }
 
 /// The sample of one backup.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// Beginnings of arcs, and how long each is; `None`: the whole circle.
+    /// The beginnings of both arcs, and the length of each; `None`: the whole circle.
     arcs: Option<([u64; 2], u64)>,
     bytes_max: u64,
     judged: Mutex<Judged>,
@@ -62,12 +65,12 @@ pub(crate) struct Sample {
 #[derive(Debug, Default)]
 struct Judged {
     bytes: u64,
-    /// Of each container that was read the slots that cannot be had.
+    /// For each container that was read, the slots that no copy has.
     read: HashMap<ContainerId, Vec<SlotRange>>,
 }
 
 impl Sample {
-    /// Of one session; `chance` is drawn for it.
+    /// The sample of one session; `chance` is a random number.
     pub(crate) fn new(how: VerifyKnown, session: SessionId, chance: u64) -> Self {
         #[expect(
             clippy::cast_possible_truncation,
@@ -84,7 +87,7 @@ impl Sample {
         }
     }
 
-    /// Whether a container is one of those that are read.
+    /// Whether the sample includes a container.
     fn has(&self, id: ContainerId) -> bool {
         let Some((begins, len)) = self.arcs else {
             return true;
@@ -93,7 +96,7 @@ impl Sample {
         begins.iter().any(|begin| place.wrapping_sub(*begin) < len)
     }
 
-    /// Whether any of these slots cannot be had, as far as the container is one of those that are read.
+    /// Whether the sample includes the container, and no copy has one of these slots.
     pub(crate) fn is_bad(&self, containers: &Containers, id: ContainerId, slots: SlotRange) -> bool {
         if self.bytes_max == 0 || !self.has(id) {
             return false;
@@ -103,7 +106,7 @@ impl Sample {
             if judged.bytes >= self.bytes_max {
                 return false;
             }
-            // A storage that does not answer says nothing of what it holds.
+            // If the storage does not answer, nothing is known about the container.
             let Ok(verified) = containers.verify(id, Depth::Full) else {
                 return false;
             };
@@ -115,7 +118,7 @@ impl Sample {
         judged.read[&id].iter().any(meets)
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub(crate) fn verified(&self) -> VerifiedKnown {
         let judged = self.judged();
         let bad = judged.read.iter().filter(|(_, bad)| !bad.is_empty());
@@ -134,7 +137,7 @@ impl Sample {
     }
 }
 
-/// A container's place on the circle: its number, stirred.
+/// The place of a container on the circle: a hash of its number.
 fn place(id: ContainerId) -> u64 {
     let mut place = id.to_u64();
     for _ in 0..2 {
@@ -171,13 +174,13 @@ mod tests {
     #[test]
     fn a_share_is_read_and_over_many_backups_everything() {
         let ids = ids();
-        // However many numbers the readers between two backups take.
+        // For any number of readers between two backups.
         for step in [1, 2, 3, 7, 100] {
             let mut left: Vec<ContainerId> = ids.clone();
             let mut backups = 0;
             while !left.is_empty() {
                 backups += 1;
-                // The arc that goes round alone: chance stays where it is.
+                // Only the moving arc: the random one keeps its place.
                 let sample = sample(0.02, 1000 + step * backups, 0);
                 let read = ids.iter().filter(|id| sample.has(**id)).count();
                 assert!((40..=120).contains(&read), "{read} of 4000 in 2 %");

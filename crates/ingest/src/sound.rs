@@ -166,7 +166,8 @@ impl<'a> Soundness<'a> {
         }
     }
 
-    /// Whether a container of the previous backup is there; it should be, for that backup is declared.
+    /// Whether a container of the previous backup exists. It should, because this session has
+    /// declared that backup.
     fn still_stands(&self, container: ContainerId) -> bool {
         let stands = self.door.stands(container);
         if !stands {

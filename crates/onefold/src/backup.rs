@@ -109,9 +109,9 @@ pub struct BackupReport {
     pub bytes_capped: u64,
     /// What the stages did with their time.
     pub stages: Vec<Arc<StageStats>>,
-    /// What was read of what earlier backups had stored, and found bad: it was stored again.
+    /// The sample of reused containers; the backup stored again what was bad there.
     pub verified: VerifiedKnown,
-    /// Damaged containers of earlier backups that got back what this one has stored.
+    /// Damaged containers of earlier backups that this backup healed.
     pub healed: Vec<Healed>,
     /// What was found wrong beside the backup, which is safe: a damaged manifest of the series, something of the index,
     /// housekeeping that the next backup tries again.
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         fits: impl Fn(&Backup) -> bool,
     ) -> Result<Self> {
         store.ensure_writable()?;
-        // Before the session lists what is damaged.
+        // Before the session reads the lists of damage.
         let met = store.record_met()?;
         let began = store.env.clock.monotonic();
         let source_time = store.env.clock.wall();

@@ -102,7 +102,7 @@ impl CheckReport {
         }
     }
 
-    /// Damage where a backup needs it, else a leftover.
+    /// Adds damage if a backup needs the object, else a leftover.
     fn find_if(&mut self, is_needed: bool, object: impl ToString, what: impl ToString, is_covered: bool) {
         if is_needed {
             self.find(object, what, is_covered);
@@ -138,7 +138,7 @@ impl Store {
         }
         // A store that may only be read is left as it is.
         if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
-            // The report matters more, on a full disk too.
+            // The report matters more than the list, also on a full disk.
             if let Err(error) = self.list_damaged(&bad) {
                 monitor.add_note(format!(
                     "what is damaged could not be listed for the next backup, which may refer to it: {error}"
@@ -146,7 +146,7 @@ impl Store {
             }
         }
         files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
-        // What was met on the way is in what was found.
+        // The findings include the damage that the check met on the way.
         drop(self.containers.take_met());
         reading.end(monitor);
         Ok(report)
@@ -195,7 +195,8 @@ impl Store {
     }
 }
 
-/// Whether the storage as a whole refuses or has gone, so that going on is of no use. What is wrong with one object is a finding.
+/// Whether the storage as a whole refuses or has gone, so that the check cannot continue. An error
+/// of one object is a finding.
 const fn refuses(error: &StorageError) -> bool {
     !matches!(
         error,
@@ -203,7 +204,7 @@ const fn refuses(error: &StorageError) -> bool {
     )
 }
 
-/// As [`refuses`], of what was read of a container.
+/// As [`refuses`], for an error of a container.
 const fn refuses_container(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(error) if refuses(error))
 }

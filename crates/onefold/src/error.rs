@@ -120,7 +120,8 @@ impl Error {
                 | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
-            // Of the folder itself, which is opened: an object that is missing has a name of its own.
+            // An error of opening the store's folder. An error about a missing object names that
+            // object.
             Self::Storage(env::StorageError::Io {
                 action: "open",
                 source,

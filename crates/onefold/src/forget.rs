@@ -31,7 +31,7 @@ pub enum ForgetWhat {
         group_by: GroupBy,
         /// Which backups are considered.
         filter: Filter,
-        /// Which times it goes by.
+        /// Which times the policy uses.
         times: Times,
     },
 }
@@ -222,7 +222,7 @@ impl Store {
         Ok(all)
     }
 
-    /// A backup that was committed and whose manifest is lost: nothing but a tombstone makes an end of it.
+    /// The lost backup of this number, if it is one. Only a tombstone ends such a backup.
     fn lost_backup(&self, id: &str) -> Result<Option<LostBackup>> {
         let number = id.parse().ok().and_then(|number| SessionId::new(number).ok());
         match number {

@@ -1,8 +1,9 @@
-//! Damage that is met on the way: recorded where look-ups see it, and healed by what was stored since.
+//! Damage that commands find by the way: they list it for look-ups, and a later backup heals it.
 //!
-//! `check` looks for damage. Everyone else meets it by chance, or in a sample. It is listed under `damaged/`
-//! as by a check, so that no later backup refers to it. After a backup, whatever it has stored anew of listed
-//! chunks goes back to where older backups refer to it ([`reclaim::heal`]).
+//! `check` looks for damage. Other commands find it by chance, or in a sample. They list it under
+//! `damaged/`, as a check does, so that no later backup refers to it. A backup that has stored
+//! listed chunks again puts them back, at its end, where older backups refer to them
+//! ([`reclaim::heal`]).
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,8 @@ use crate::store::Store;
 pub use reclaim::{HealReport, Healed};
 
 impl Store {
-    /// Lists what this process has met and cannot read. What is met is read once more, whole: a reader that
-    /// was overtaken by a prune has met nothing. Says what is listed.
+    /// Lists the unreadable containers that this process has met. It first reads each once more,
+    /// whole, because a prune may have overtaken a reader. Returns messages about new ones.
     ///
     /// # Errors
     /// Of the storage.
@@ -67,7 +68,8 @@ impl Store {
         Ok(said.collect())
     }
 
-    /// Whether a container was removed by reclamation; `None`: a list cannot be read, so that nobody can tell.
+    /// A function that says whether reclamation has removed a container; `None` if a list cannot be
+    /// read, so that nobody knows.
     #[expect(clippy::type_complexity, reason = "a question")]
     fn removed_whole(&self) -> Result<Option<Box<dyn Fn(ContainerId) -> bool>>> {
         let (mut single, mut runs) = (BTreeSet::new(), Vec::new());
@@ -91,7 +93,8 @@ impl Store {
         })))
     }
 
-    /// Notes the container that an error says is missing: what is read is pinned, so it should be there.
+    /// Notes a container that an error calls missing. It should exist, because the reader has
+    /// pinned it.
     pub(crate) fn note_missing(&self, error: &RestoreError) {
         match error {
             RestoreError::Container(error) | RestoreError::Recipe(RecipeError::Container(error)) => {
@@ -104,7 +107,7 @@ impl Store {
         }
     }
 
-    /// The same of what ended an operation.
+    /// As [`Self::note_missing`], for the error that ended an operation.
     pub(crate) fn note_missing_of(&self, error: &Error) {
         match error {
             Error::Restore(error) => self.note_missing(error),
@@ -121,8 +124,8 @@ impl Store {
         }
     }
 
-    /// Lists what a backup has met and has found bad, and heals what it has stored again. The backup is safe: what
-    /// fails is told.
+    /// Lists the damage that a backup has found, and heals with the chunks that it has stored
+    /// again. The backup is safe, so an error becomes a message.
     pub(crate) fn mend(
         &self,
         verified: &VerifiedKnown,
@@ -155,11 +158,11 @@ impl Store {
         Ok(self.heal(index, fresh, monitor)?.healed)
     }
 
-    /// Heals what is listed as damaged, as far as its chunks are found in these containers, or by the index.
-    /// Nothing is done where another reclaims: it heals too.
+    /// Heals listed damage with chunks in these containers, or ones that the index finds. Does
+    /// nothing while another session reclaims: that one heals too.
     ///
     /// # Errors
-    /// Of the storage; what was healed is.
+    /// Of the storage; slots that are healed by then stay healed.
     pub(crate) fn heal(&self, index: &Index, fresh: &[ContainerId], monitor: &Monitor) -> Result<HealReport> {
         if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
             return Ok(HealReport::default());

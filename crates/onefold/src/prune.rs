@@ -148,7 +148,7 @@ impl Store {
             .warnings
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        // Who only looks at what would be done writes nothing.
+        // A dry run writes nothing.
         if index.is_some() {
             warnings.extend(self.record_met()?);
         }

@@ -216,8 +216,8 @@ impl<'a> Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some((session, _)) = self.pin.take() {
-            // Whoever failed has its own error to tell; without an ending the session is found dead by its lock, and
-            // what cannot be listed as damaged is met again.
+            // The operation has failed and returns its own error. Without an ending others find the
+            // session dead by its lock. Damage that cannot be listed now will be found again.
             drop(self.store.record_met());
             drop(session.end());
         }

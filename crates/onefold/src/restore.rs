@@ -41,12 +41,12 @@ pub struct RestoreReport {
     pub others: u64,
     /// Files left as they were.
     pub kept: u64,
-    /// Bytes of content that files were given.
+    /// Bytes of content written to files.
     pub bytes: u64,
     /// Entries that were not restored as they were.
     pub faults: u64,
-    /// Of each path that was to be included, whether the backup has anything there. Of a backup of a stream, which
-    /// has no paths, all.
+    /// For each path to include, whether the backup has anything there. A stream has no paths, so
+    /// all are true.
     pub is_included: Vec<bool>,
     /// What assembling cost.
     pub assemble: AssembleStats,

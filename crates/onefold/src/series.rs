@@ -316,7 +316,8 @@ impl Store {
             Ok::<_, Error>(if is_done { Next::Stop } else { Next::Create(bytes) })
         })?;
         if let Some(settings) = wanted.as_ref().filter(|_| has_window) {
-            // By a window backups are forgotten. Were the newest revision lost, the one before would count, which says the same.
+            // `optimize` forgets backups by a window. So the revision below must say the same, in
+            // case the newest one is lost.
             let bytes = settings.to_bytes();
             revisions.create_next(|head| {
                 let is_same = matches!(head.map(|head| &head.plain), Some(Ok(plain)) if *plain == bytes);

@@ -36,8 +36,9 @@ pub struct StoreStats {
     pub logical_bytes: u64,
     /// Containers by kind, and everything else under `mirror`, `index`, `reserve` and `other`.
     pub kinds: BTreeMap<&'static str, KindStats>,
-    /// Objects that prune has given parts of back to the disk, and the bytes of those parts: they are in no other figure, but
-    /// in the objects' lengths, and a copy of the store that keeps no holes takes them again.
+    /// Objects with holes that prune has made, and the bytes of the holes. No other figure counts
+    /// these bytes except the lengths of the objects. A copy of the store that keeps no holes takes
+    /// them again.
     pub holes: KindStats,
     /// The index, as a backup with the same options would find it.
     pub index: IndexStats,

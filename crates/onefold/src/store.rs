@@ -135,8 +135,8 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Tells, once a container, that its first copy could not be read and the second one was. Called on the thread that
-    /// reads; the first observer stays.
+    /// Calls the observer, once for each container, when the first copy could not be read and the
+    /// second one was. The call comes on the reading thread. Only the first observer counts.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&str) + Send + Sync + 'static) {
         let told = Mutex::new(BTreeSet::new());
         self.containers.observe_mirror_reads(move |read| {

@@ -335,7 +335,8 @@ fn who_is_asked_to_stop_forgets_no_more() {
     assert_eq!(bed.there(), ids);
 }
 
-/// A store of ten daily backups, of which the sources' clock is as many seconds wrong, and a copy of it without times.
+/// A store of ten daily backups whose source has a wrong clock, and a copy of the store without its
+/// times.
 fn copied(wrong_by_seconds: i64) -> (Store, Store, Vec<SessionId>) {
     let clock = ManualClock::default();
     let time = HandClock::new().seen_by(wrong_by_seconds, 1000);
@@ -399,7 +400,7 @@ fn a_store_that_was_copied_without_its_times_forgets_nothing_unsaid() {
             10,
             "nothing is forgotten"
         );
-        // Whoever reads the clock of the storage's copy keeps two.
+        // By the commit times of the copy, two backups stay.
         let by_commit = forget(&copy, Times::Commit, true).unwrap();
         assert_eq!(by_commit.forgotten, ids[1..9]);
         let original = forget(&store, Times::Agreeing, false).unwrap();

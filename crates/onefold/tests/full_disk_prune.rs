@@ -119,7 +119,7 @@ impl Fixture {
             assert_eq!(reserve(machine), Some(FIRST_BYTES), "{when}");
         }
         self.assert_whole(machine, &format!("{when}, with room"));
-        // Sessions that the first has ended.
+        // The next prunes remove the sessions that the first has ended.
         for _ in 0..2 {
             prune_after_crash(&pruner.open(), &impatient(everything()), when);
         }
@@ -332,8 +332,8 @@ fn without_a_reserve_a_full_disk_is_an_error_that_says_so() {
     assert_eq!(reserve(&process), None, "nobody makes one that was not asked for");
 }
 
-/// The disk fills up when an epoch was announced: a reader cannot answer it, and prune cannot even say that it lives. It gives
-/// up the reserve, by which the reader can.
+/// The disk fills up after prune has announced an epoch. A reader cannot answer it, and prune
+/// cannot even put a heartbeat. Prune gives up the reserve, and then the reader can answer.
 #[test]
 fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
     let fixture = Fixture::forgotten(67);
@@ -342,7 +342,7 @@ fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
     let (id, _, bytes) = &fixture.kept[0];
     let full = process.storage.handle();
     process.watched.set_before(move |asked, name| {
-        // The barrier behind the list: what comes next finds no room.
+        // The barrier after the list: later writes find no room.
         if asked == Asked::Other && name.starts_with("condemned/") {
             fill(&full);
         }

@@ -302,7 +302,7 @@ fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
     assert!(read_again > 3, "{read_again}");
 }
 
-/// A byte of the region in the middle of that object rots.
+/// Flips a byte in a region of that object.
 fn rot(process: &Process, name: &str) {
     let name = types::ObjectName::new(name.to_owned()).unwrap();
     assert!(process.storage.damage(&name, |bytes| bytes[200] ^= 1));
@@ -318,12 +318,12 @@ fn spoil(process: &Process, name: &str, is_lost: bool) {
     }
 }
 
-/// The lists of what is damaged.
+/// The lists of damage.
 fn damage_lists(process: &Process) -> Vec<String> {
     process.names("damaged")
 }
 
-/// Reads all that is taken over.
+/// Reads all reused containers.
 fn verifying(mut how: How) -> How {
     how.ingest.verify_known = VerifyKnown {
         share: 1.0,
@@ -342,7 +342,8 @@ fn assert_all_whole(process: &Process, seed: u64, tree: &Tree, ids: &[onefold::S
     common::assert_sound(&store, when);
 }
 
-/// What a check has listed, and a backup stored again, comes back where the older backup refers to it.
+/// A check has listed damage, and a backup stores the chunks again: they come back where the older
+/// backup refers to them.
 #[test]
 fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     for (seed, is_lost) in [(71, false), (72, true)] {
@@ -356,7 +357,7 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
         let store = process.beside(seed + 100).open();
         let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
         assert!(report.damaged_backups.contains(&first.id));
-        // Of a container that is lost the segments above cannot be verified either.
+        // If a container is lost, the segments above it cannot be verified either.
         let listed = damage_lists(&process);
         assert!(listed[0].starts_with("damaged/data-"), "{listed:?}");
 
@@ -369,7 +370,8 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     }
 }
 
-/// Nobody has checked: what the backup takes over is read, and what is bad there is stored again at once.
+/// Without a check before, the backup reads the containers that it reuses, and stores at once again
+/// what is bad there.
 #[test]
 fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
     for (seed, how) in [
@@ -396,7 +398,8 @@ fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
         rot(&process, of_stream[of_stream.len() / 2]);
         rot(&process, of_tree[of_tree.len() / 2]);
 
-        // Without reading, both are taken over, and nobody knows. That is what this is for.
+        // Without the sample the backups refer to both containers, and nobody knows. The sample
+        // exists for that.
         let blind = Process::on(
             process.storage.crash(env::fault::CrashPolicy::KeepAll),
             process.clock.clone(),
@@ -435,7 +438,7 @@ fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
     }
 }
 
-/// No more is read than was asked for.
+/// The sample reads no more than its budget.
 #[test]
 fn what_is_read_of_what_is_taken_over_is_bounded() {
     let process = Process::new(76);
@@ -459,7 +462,8 @@ fn what_is_read_of_what_is_taken_over_is_bounded() {
     assert_eq!((none.containers, none.bytes), (0, 0));
 }
 
-/// A restore meets the damage: the next backup does not take it over, and heals what the restore could not have.
+/// A restore finds the damage. The next backup does not refer to it, and heals the chunks that the
+/// restore could not read.
 #[test]
 fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
     for (seed, is_lost) in [(77, false), (78, true)] {
@@ -485,7 +489,8 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
     }
 }
 
-/// Of what was damaged a part has changed at the source: the rest comes back, and what does not is still told.
+/// Some of the damaged files have changed at the source: the other chunks come back, and a check
+/// still reports the rest.
 #[test]
 fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
     let process = Process::new(79);
@@ -519,13 +524,13 @@ fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
     let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
     assert_eq!(report.is_sound(), lost_after.is_empty(), "{:#?}", report.findings);
     assert_eq!(damage_lists(&process).is_empty(), lost_after.is_empty());
-    // A prune finds no more, and says so; with the old backup gone nothing is wrong.
+    // A prune heals nothing more.
     let pruned = common::pruning::prune(&store, &common::pruning::everything(), "heals no more");
     assert!(pruned.healed.is_empty());
 }
 
-/// The power fails, or the process dies, at any operation of a backup that heals: what it healed is whole, and the
-/// next one heals the rest.
+/// The power fails, or the process dies, at any operation of a backup that heals. Healed containers
+/// are whole, and the next backup heals the rest.
 #[test]
 fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
     use env::fault::CrashPolicy;
@@ -545,13 +550,13 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
         let (machine, taken) = (process.storage.clone(), std::sync::Arc::clone(&images));
         let (mut count, mut is_committed) = (0_u64, false);
         dying.watched.set_before(move |asked, name| {
-            // What comes before is what any backup does, and other suites cut.
+            // Every backup performs the operations before this; other suites cut them.
             is_committed |= name.starts_with(format::names::BACKUPS_FOLDER);
             if !is_committed {
                 return;
             }
             count += 1;
-            // What tears a manifest has to be forgotten by hand first: another suite's.
+            // A torn manifest has to be forgotten by hand first; another suite covers that.
             let policies = [CrashPolicy::KeepAll, CrashPolicy::DropAll];
             let policy = policies[usize::try_from(count % 2).unwrap()];
             let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
@@ -568,7 +573,7 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
             let third = back_up(&after.open(), &tree, &How::plain())
                 .unwrap_or_else(|error| panic!("{when}: {error}"));
             found += u64::from(!third.healed.is_empty());
-            // Where the lease was not free, a prune does it.
+            // If the lease was not free, a prune heals.
             let store = after.beside(seed + 2).striding().open();
             common::pruning::prune_after_crash(&store, &common::pruning::everything(), &when);
             drop(store);
@@ -594,7 +599,7 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
     }
 }
 
-/// What prune removed does not come back by healing, though a list of damage names it still.
+/// Healing does not bring back what prune has removed, even if a list of damage still names it.
 #[test]
 fn what_was_removed_is_not_made_again() {
     let process = Process::new(86);

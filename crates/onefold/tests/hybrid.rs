@@ -270,8 +270,9 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     assert_sound(&store, "a changed tree");
 }
 
-/// A chunk of the backup before that has rotted is met when it is to be stored again: the backup is made once more, and
-/// reads the file; what is met then is listed, and the next backup reads it.
+/// A backup has to store a chunk of the backup before again, and finds it rotten. The program makes
+/// the backup once more, and that one reads the file. It lists the damage, and the next backup
+/// reads the file.
 #[test]
 fn what_has_rotted_is_met_where_it_would_be_stored_again() {
     let machine = Process::new(530);

@@ -1,4 +1,5 @@
-//! One object is lost or damaged: it is named, nothing stops at it, and no second loss comes of it (docs/testing.md, "Losses").
+//! One object is lost or damaged: `check` names it, no command stops because of it, and nothing
+//! else is lost for it (docs/testing.md, "Losses").
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -37,7 +38,7 @@ fn prune(machine: &Process, when: &str) {
     prune_after_crash(&machine.open(), &impatient(everything()), when);
 }
 
-/// Whether something is said of the object, or of the container that it is a copy of.
+/// Whether the report names the object, or the container that it is a copy of.
 fn names_it(report: &CheckReport, name: &ObjectName) -> bool {
     let folders = ["recipe", "small"];
     let of_mirror = names::parse_mirror(name).map(|mirror| {
@@ -56,7 +57,8 @@ fn names_it(report: &CheckReport, name: &ObjectName) -> bool {
     said.map(|finding| &*finding.object).any(is_it)
 }
 
-/// A tombstone is final. Where it is lost, what it let go of may be gone: it is named, the check goes on, and prune puts it again.
+/// A tombstone is final: once it exists, the containers of its backup may be removed. If it is
+/// lost, `check` names it and continues, and prune puts it again.
 #[test]
 fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
     let machine = Process::new(1).striding();
@@ -81,7 +83,7 @@ fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
         assert!(!report.damaged_backups.contains(&kept), "{when}: {report:?}");
         prune(&machine, &when);
         let store = machine.open();
-        // One that has rotted is known for a tombstone by its marks, and is put again by hand.
+        // Marks show that a rotten revision was a tombstone; the user has to put it again.
         if !matches!(way, Way::Zero | Way::Flip) {
             let left = store.snapshots().unwrap().snapshots;
             let left: Vec<_> = left.iter().map(|one| one.id).collect();
@@ -93,7 +95,8 @@ fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
     }
 }
 
-/// Series of backups of all kinds: two that store nothing of their own, small ones, held ones; some that marks cover.
+/// Series with backups of all kinds: two that store nothing of their own, small ones, held ones,
+/// and some that marks cover.
 fn series_of_all_kinds(is_marked: bool) -> (Process, BTreeMap<SessionId, (&'static str, Vec<u8>)>) {
     let machine = Process::new(4).striding();
     machine.init();
@@ -115,8 +118,8 @@ fn series_of_all_kinds(is_marked: bool) -> (Process, BTreeMap<SessionId, (&'stat
     (machine, made)
 }
 
-/// A backup of which no manifest is left is noticed, whatever else has become of it; nothing is removed for it; and there are
-/// two ways to go on, neither of which waits.
+/// `check` notices a backup without any manifest, whatever else was lost. No command removes its
+/// data. There are two ways to end it, and neither waits.
 #[test]
 fn a_backup_without_a_manifest_is_noticed_and_let_go() {
     for is_marked in [false, true] {
@@ -163,7 +166,8 @@ fn a_backup_without_a_manifest_is_noticed_and_let_go() {
     }
 }
 
-/// The record of a commit is there for a manifest that is lost. Without it nothing else is missed.
+/// The record of a commit serves to notice a lost manifest. The loss of the record itself harms
+/// nothing.
 #[test]
 fn a_record_of_a_commit_that_is_lost_is_no_loss() {
     let (machine, made) = series_of_all_kinds(true);
@@ -179,14 +183,14 @@ fn a_record_of_a_commit_that_is_lost_is_no_loss() {
     assert!(check(&machine, "pruned").is_sound());
 }
 
-/// What no backup needs is no damage.
+/// Trouble with an object that no backup needs is no damage.
 #[test]
 fn what_no_backup_needs_is_no_damage() {
     let machine = Process::new(7).striding();
     machine.init();
     let first = back_up(&machine, "/a", &[part(0), part(1)].concat(), &How::plain());
     let small = back_up(&machine, "/s", &part(5), &How::small());
-    // Of the second, a container goes whole: the third has it, and is forgotten.
+    // This one shares a part with the first backup. The other two are forgotten below.
     let kept = back_up(&machine, "/b", &part(1), &How::plain());
     let (main, mirror) = (
         object(&machine.names("recipe")[0]),
@@ -208,7 +212,7 @@ fn what_no_backup_needs_is_no_damage() {
     let report = check(&machine, "pruned");
     assert!(report.is_sound() && report.leftovers.is_empty(), "{report:?}");
     assert!(machine.storage.get(&main).is_err());
-    // The list of what was removed says that of containers that a backup has named.
+    // The removed list names containers that a backup has named.
     let list = object(&machine.names("removed")[0]);
     assert!(Way::Flip.apply(&machine, &list));
     let report = check(&machine, "without the list");
@@ -220,7 +224,7 @@ fn what_no_backup_needs_is_no_damage() {
     assert_restores_bytes(&store, &snapshot(&store, kept), "/b", &part(1), "at the end");
 }
 
-/// Why it is harmless that nobody can tell of a loss. `None`: a check names it.
+/// Why the loss is harmless although `check` does not name it. `None`: `check` names it.
 fn argued(kind: Kind, way: Way) -> Option<&'static str> {
     match kind {
         Kind::Container(types::ContainerKind::Catalog) => {
@@ -258,7 +262,7 @@ fn argued(kind: Kind, way: Way) -> Option<&'static str> {
     }
 }
 
-/// Whether it is a container, or a copy of one, without which, all copies of it, every backup restores.
+/// Whether every backup restores without the container of this object, all its copies included.
 fn is_of_nobody(scene: &Scene, name: &ObjectName) -> bool {
     let of = |name: &ObjectName| {
         let id = names::parse_container(name).or_else(|| names::parse_body(name));
@@ -278,7 +282,7 @@ fn is_of_nobody(scene: &Scene, name: &ObjectName) -> bool {
     scene.restorable(&machine) == scene.all()
 }
 
-/// Every object, every way; what is done after it goes round.
+/// Every object, damaged in every way; the operations after that take turns.
 fn losses(scene: &Scene, every: usize) -> Vec<(ObjectName, Way, Then)> {
     let mut all = Vec::new();
     for (number, name) in scene.machine.names("").iter().enumerate() {
@@ -333,13 +337,13 @@ fn no_second_loss(scene: &Scene, every: usize) {
     assert!(failures.is_empty(), "{count}: {:#?}", &failures[..count.min(12)]);
 }
 
-/// No loss of a single object leads to a second one.
+/// The loss of one object leads to no second loss.
 #[test]
 fn no_loss_of_one_object_leads_to_a_second_one() {
     no_second_loss(&Scene::new(2), 14);
 }
 
-/// Nor while an epoch is open.
+/// The same while an epoch is open.
 #[test]
 fn no_loss_of_one_object_leads_to_a_second_one_while_an_epoch_is_open() {
     no_second_loss(&Scene::new(3).with_open_epoch(), 28);

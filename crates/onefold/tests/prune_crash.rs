@@ -58,7 +58,7 @@ fn a_crash_in_a_prune_of_what_was_left_in_place() {
     play.verify_all();
 }
 
-/// Small containers, of which each has nodes and chunks, lose a part or go.
+/// Small containers with nodes and chunks lose a part, or are removed.
 #[test]
 fn a_crash_in_a_prune_of_small_containers() {
     let play = Play::new(7);

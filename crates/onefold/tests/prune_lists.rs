@@ -155,8 +155,8 @@ fn marks_of_an_epoch_that_never_was_are_replaced() {
     assert_nothing_unexplained(&machine, "replaced");
 }
 
-/// Three series of ten small backups, some of them forgotten, and a prune now and then: the newest removed list is all
-/// that is lost after it, and no backup is lost with it.
+/// Three series of ten small backups, some forgotten, with a prune now and then. Then the newest
+/// removed list is lost, and no backup is lost with it.
 #[test]
 fn a_removed_list_that_is_lost_takes_no_backup_with_it() {
     for (seed, how) in [(6, How::plain()), (7, How::small())] {

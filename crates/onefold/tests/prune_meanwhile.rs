@@ -1,8 +1,9 @@
 //! Others that come and go whole within one prune, at each of its operations: a prune that was alone takes what it has
 //! listed for what is there, until somebody begins.
 //!
-//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again, wherever in the prune it
-//! begins and ends; a backup that is forgotten meanwhile is. And nobody on this host is waited for who is dead, or has failed.
+//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again,
+//! wherever in the prune it begins and ends; a backup that is forgotten meanwhile stays forgotten.
+//! And prune waits for no process on this host that is dead or has failed.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -116,17 +117,17 @@ fn a_backup_is_forgotten_at_each_operation() {
     at_each_operation(Act::Forget, 80);
 }
 
-/// Who comes to nothing.
+/// A session that dies or fails.
 #[derive(Debug, Clone, Copy)]
 enum Who {
-    /// Takes over what a dead one has left.
+    /// Adopts the containers of a dead session.
     Adopts,
     Reads,
     Prunes,
     Optimizes,
 }
 
-/// A store in which each of them has something to do, and a prune afterwards.
+/// A store in which each kind of session, and a prune afterwards, has something to do.
 fn scene(seed: u64) -> archival::Base {
     let base = archival::Base::new(seed, 1);
     let dying = base.machine.beside(seed + 1);
@@ -140,7 +141,7 @@ fn scene(seed: u64) -> archival::Base {
 }
 
 impl Who {
-    /// Whether it has done what it wanted.
+    /// Runs the session, and says whether it succeeded.
     fn act(self, process: &Process, base: &archival::Base) -> bool {
         let Ok(store) = process.try_open() else {
             return false;
@@ -164,7 +165,8 @@ impl Who {
     }
 }
 
-/// How it comes to that: killed; by one failure; by a disk that is full from then on; by a storage that is away from then on.
+/// The faults: a kill; one failure; a disk that is full from then on; a storage that is away from
+/// then on.
 fn faults(n: u64) -> [Fault; 4] {
     [
         Fault::kill(n).counting(Counted::All),
@@ -174,7 +176,8 @@ fn faults(n: u64) -> [Fault; 4] {
     ]
 }
 
-/// At whatever operation somebody dies or fails, and whoever that is: a prune on the same host has not to wait for it.
+/// Whichever session dies or fails, and at any operation: a prune on the same host does not wait
+/// for it.
 #[test]
 fn nobody_on_this_host_waits_for_who_came_to_nothing() {
     for who in [Who::Adopts, Who::Reads, Who::Prunes, Who::Optimizes] {
@@ -187,7 +190,7 @@ fn nobody_on_this_host_waits_for_who_came_to_nothing() {
         quiet.storage.start_trace();
         assert!(who.act(&quiet, &base), "{who:?}");
         let total = quiet.storage.take_trace().len() as u64;
-        // Of the beginning each; of the rest some.
+        // Each of the first operations, and some of the rest.
         let step = if is_long() { 1 } else { 1 + total / 5 };
         let each = 1..=20;
         let rest = (21..total).step_by(usize::try_from(step).unwrap());

@@ -55,7 +55,8 @@ impl StreamOutput for Sleeper<'_> {
     }
 }
 
-/// A store half of which is of a backup that was forgotten; and what is kept: names and bytes.
+/// A store with a forgotten backup that fills half of it. Returns the names and bytes of the other
+/// backups.
 fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     let machine = Process::new(seed);
     machine.init();
@@ -77,7 +78,7 @@ fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     (machine, kept)
 }
 
-/// Before the n-th read or listing of who only reads, for all n, a prune rewrites or trims what that one reads.
+/// Before the n-th read or listing of a reader, for all n, a prune rewrites or trims what it reads.
 fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Process, &Store, &[Kept], &str)) {
     for (seed, unused_max, stages) in [
         (seed, 0, &[Stage::Compacts][..]),

@@ -55,7 +55,7 @@ impl Owner {
     }
 }
 
-/// What of the dead is whose.
+/// Which backups reach which dead slots.
 struct Owners {
     dead: SlotMap,
     /// A level's nodes are read when all of the level above it were: who reaches them is known then, so each is read once.
@@ -128,7 +128,8 @@ impl Owners {
     }
 }
 
-/// Stored bytes, about, that each of these backups has alone. `dead` is what nothing would reach without them.
+/// The stored bytes, about, that each of these backups alone reaches. `dead` is what nothing
+/// reaches without them.
 pub(crate) fn bytes(
     context: &Context<'_>,
     dead: &[ContainerSlots],

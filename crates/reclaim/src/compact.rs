@@ -137,7 +137,8 @@ pub(crate) fn trim(
     containers.trimmed(view, |slot| is_listed(dead, slot), generation)
 }
 
-/// Gathers the survivors. Of more than a little, the next are read, opened and compared while the last are compressed and sealed.
+/// Gathers the survivors. If they are many, it reads, opens and compares the next regions while the
+/// last ones are compressed and sealed.
 fn copy(
     containers: &Containers,
     survivors: Survivors<'_>,

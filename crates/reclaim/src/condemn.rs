@@ -231,7 +231,7 @@ impl Planning<'_, '_> {
             &|old, new| self.has_same_reach(old, new),
             &|session| self.list.has(session),
         );
-        // A rewrite that is lost becomes nothing.
+        // A lost rewrite has no effect.
         let lost = lost.filter(|_| group.series != READ_SERIES);
         lost_backups::ensure_none(lost, self.options.accept_lost)?;
         // What stands there unreadable is replaced, or everything would be swept each time. So is what a process that died

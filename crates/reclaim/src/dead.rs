@@ -45,7 +45,8 @@ pub(crate) fn among<'a>(
     .collect()
 }
 
-/// Ends sessions that are dead and that no later backup has taken up for long: nobody else would. Whether there was one.
+/// Ends dead sessions that no later backup has adopted for long; nobody else would end them.
+/// Returns whether there was one.
 pub(crate) fn expire_abandoned(
     context: &Context<'_>,
     options: &PruneOptions,

@@ -335,7 +335,7 @@ fn answers(
             return Err(ReclaimError::Interrupted);
         }
         session.ensure_running()?;
-        // Who was ended just now need not be waited for.
+        // No need to wait for a session that was ended just now.
         if waiting.is_empty() {
             continue;
         }

@@ -26,8 +26,8 @@ pub(crate) fn make(
     })
 }
 
-/// The names of containers that epochs before that one removed whole, by the lists that are still there. Of an epoch whose
-/// removed list cannot be read all counts that it condemned.
+/// The names of containers that earlier epochs removed whole, from the lists that still exist. If a
+/// removed list cannot be read, all containers count that its epoch condemned.
 pub(crate) fn gone(context: &Context<'_>, epochs: &Epochs, before: Epoch) -> Result<Vec<ContainerRun>> {
     let mut taken = Vec::new();
     for epoch in epochs.removed.range(..before) {

@@ -97,7 +97,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// What was found.
+    /// The slots found.
     pub(crate) fn into_live(self) -> SlotMap {
         self.found.live
     }

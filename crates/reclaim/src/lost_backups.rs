@@ -1,7 +1,8 @@
-//! Backups that are not as marks cover them, since an object of theirs is lost.
+//! Backups that differ from what marks cover, because one of their objects is lost.
 //!
-//! What must hold: that an object is not there is no leave to remove what a backup needs. A backup whose manifest is lost stops the
-//! run until somebody lets it go; a tombstone that is lost is put again, for it is final, and what it let go of may be gone.
+//! What must hold: the loss of an object never permits prune to remove what a backup needs. A
+//! backup without its manifest stops the run until the user forgets it. Prune puts a lost tombstone
+//! again: a tombstone is final, and the containers of its backup may be gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use crate::error::{ReclaimError, Result};
 use crate::marks::InForce;
 use crate::prune::{Context, PruneOptions};
 
-/// Puts tombstones: those that are lost, and those of lost backups that are let go. Whether there were any.
+/// Puts lost tombstones, and tombstones of lost backups that the user gives up. Returns whether
+/// there were any.
 pub(crate) fn settle(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -48,7 +50,8 @@ pub(crate) fn settle(
     Ok(has_put)
 }
 
-/// Backups that marks cover as not forgotten, and that have no manifest. A rewrite becomes nothing any more.
+/// Backups without a manifest that marks cover as not forgotten. Lost rewrites do not count: they
+/// have no effect any more.
 fn not_listed<'a>(list: &'a ManifestList, in_force: &'a InForce) -> impl Iterator<Item = SessionId> + 'a {
     let groups = in_force.groups.iter();
     let of_backups = groups.filter(|(group, _)| group.series != READ_SERIES);
@@ -59,7 +62,7 @@ fn not_listed<'a>(list: &'a ManifestList, in_force: &'a InForce) -> impl Iterato
         .filter(|id| !list.has(*id) && list.damaged_of(*id).next().is_none())
 }
 
-/// Fails where a backup is lost and nobody has let it go.
+/// Fails if a backup is lost and the user has not given it up.
 pub(crate) fn ensure_none(lost: Option<SessionId>, accept_lost: bool) -> Result<()> {
     match lost {
         Some(session) if !accept_lost => Err(error(session)),
@@ -67,7 +70,7 @@ pub(crate) fn ensure_none(lost: Option<SessionId>, accept_lost: bool) -> Result<
     }
 }
 
-/// A backup of which no manifest is left.
+/// The error about a backup without any manifest.
 fn error(session: SessionId) -> ReclaimError {
     let what = format!(
         "the manifest of backup {session} is missing, and the backup was not forgotten (bring it back from a copy of the \
@@ -76,8 +79,8 @@ fn error(session: SessionId) -> ReclaimError {
     ReclaimError::DamagedManifest { what }
 }
 
-/// A revision that a rewrite made, that marks cover and that is gone: it has roots whose like no lower one has, and what lower ones reach
-/// may be gone. None stands in for it.
+/// Fails if a revision is lost that a rewrite made and that marks cover. It had roots that no lower
+/// revision has, and what lower ones reach may be gone. So none can replace it.
 pub(crate) fn ensure_no_lower(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,

@@ -163,7 +163,7 @@ pub struct PruneReport {
     pub kept: BTreeMap<SessionId, SessionId>,
     /// Containers that stay as they are since they are damaged, and what is wrong.
     pub damaged: Vec<(String, String)>,
-    /// Containers that were damaged, and got back what was found elsewhere.
+    /// Damaged containers that got chunks back from other places.
     pub healed: Vec<Healed>,
     /// Containers that are listed as damaged and could not be healed, and why.
     pub unhealed: Vec<(ContainerId, String)>,
@@ -258,7 +258,7 @@ fn run(
     listing: Listing,
 ) -> Result<PruneReport> {
     let mut report = PruneReport::default();
-    // Who held the lease before may have rewritten containers whose catalogs are cached here.
+    // An earlier holder of the lease may have rewritten containers whose catalogs are cached here.
     context.containers.clear_catalogs();
     let epochs = Epochs::list(context.sealer)?;
     if let Some(epoch) = epochs.open()

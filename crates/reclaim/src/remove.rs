@@ -7,8 +7,9 @@
 //!
 //! A container whose listed slots fill whole regions is trimmed where the storage can (`trimming.rs`): nothing of it is copied.
 //!
-//! Whole containers go first, since a full disk needs their space; what copies take before the old generations
-//! go is bounded. A container of which something that must be kept is damaged stays as it is, and is reported.
+//! Whole containers go first, since a full disk needs their space; what copies take before the old
+//! generations go is bounded. A container with damage in a slot that must be kept stays as it is,
+//! and is reported.
 
 use std::collections::BTreeMap;
 
@@ -319,7 +320,7 @@ impl Run<'_> {
         Ok(Settled::Over)
     }
 
-    /// The catalog of a generation, where it can be read.
+    /// The catalog of a generation, if it can be read.
     fn readable(&self, id: ContainerId, generation: Generation) -> Result<Option<CatalogView>> {
         match self.containers.generation(id, generation) {
             Ok(view) => Ok(Some(view)),

@@ -5,8 +5,8 @@
 //! backup to the oldest, and a backup that no rule, hold or doubt keeps may go. Periods (hours, days, ISO weeks,
 //! months, years) begin and end in UTC, so that every host that asks gets the same answer.
 //!
-//! Where the storage's times contradict what backups say of themselves, and backups would go for it, nothing is decided
-//! unless somebody says which times count ([`Times`], `squeezed`).
+//! If the storage's times contradict the times that backups state, and backups would go because of
+//! it, retention decides nothing unless the caller says which times count ([`Times`], `squeezed`).
 //!
 //! What must hold: nothing is decided without a rule, and no group loses its last backup unless
 //! [`Policy::may_remove_all`] says so; a held backup stays, and one whose newest revision cannot be read.
@@ -52,7 +52,7 @@ pub struct Candidate {
     pub committed_at: UnixNanos,
     /// When it ended, by the source's clock, never before an earlier backup of its series.
     pub own_at: UnixNanos,
-    /// Whether the storage's clock stood still, as good as, while the source's went on (`squeezed`).
+    /// Whether the storage's clock hardly moved while the source's did (`squeezed`).
     pub is_squeezed: bool,
     /// Its tags, sorted.
     pub tags: Vec<String>,
@@ -92,19 +92,20 @@ impl Candidate {
     }
 }
 
-/// By the source's clock.
+/// When the backup ended, by the source's clock.
 fn own_end(backup: &Backup) -> UnixNanos {
     let elapsed = i64::try_from(backup.elapsed_nanos).unwrap_or(i64::MAX);
     UnixNanos::new(backup.source_time.get().saturating_add(elapsed))
 }
 
-/// Which times rules go by.
+/// Which times the rules use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Times {
-    /// The storage's; where backups would go that stay by their own, and the two contradict each other, it is an error.
+    /// The storage's. If the two contradict each other, and backups would go that stay by their own
+    /// times, that is an error.
     #[default]
     Agreeing,
-    /// The storage's, whatever backups say of themselves.
+    /// The storage's, whatever the backups state.
     Commit,
     /// The backups' own, whatever the storage says.
     Backup,
@@ -123,8 +124,8 @@ pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
     candidates
 }
 
-/// Makes the times of a series, which come in the order of sessions, agree with that order, and marks where the two
-/// clocks contradict each other.
+/// Makes the times of a series agree with the order of its sessions, and marks the backups for
+/// which the two clocks contradict each other. The backups come in the order of sessions.
 fn reconcile(series: &mut [Candidate]) {
     let told: Vec<_> = series.iter().map(|candidate| candidate.committed_at).collect();
     for (candidate, time) in series.iter_mut().zip(times::straightened(&told)) {
@@ -163,7 +164,7 @@ pub struct Group {
     pub decisions: Vec<Decision>,
 }
 
-/// As [`decide`], by these times.
+/// As [`decide`], with these times.
 ///
 /// # Errors
 /// As [`decide`]; `Contradiction`.
@@ -192,7 +193,8 @@ pub fn decide_by(
     if times == Times::Commit || !may_contradict {
         return Ok(groups);
     }
-    // By their own times a group would lose all: then they say nothing for keeping one.
+    // By their own times a group would lose all its backups. Then those times give no reason to
+    // keep one.
     let Ok(own) = by_own() else { return Ok(groups) };
     for (group, own) in groups.iter().zip(own) {
         let kept: BTreeSet<_> = own

@@ -1,4 +1,4 @@
-//! What a run does on a disk that is full.
+//! Running on a full disk.
 
 use env::StorageError;
 use object::ObjectError;
@@ -6,15 +6,15 @@ use session::{Session, SessionError};
 
 use crate::error::Result;
 
-/// Fails where there is no room for a heartbeat: then others find none for their answers, and waiting for those is in
-/// vain. Who has a reserve gives it up, and goes on.
+/// Fails if there is no room for a heartbeat. Then other sessions find no room for their answers,
+/// and waiting for those is useless. A caller with a reserve gives it up, and continues.
 pub(crate) fn ensure_room_to_answer(session: &Session) -> Result<()> {
     match session.tick() {
         Err(
             error @ (SessionError::Storage(StorageError::NoSpace { .. })
             | SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))),
         ) => Err(error.into()),
-        // The next tick may do; whether the session is over is asked elsewhere.
+        // The next tick may succeed; other code asks whether the session is over.
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -35,13 +35,13 @@ pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
 /// What marks say of the containers swept.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Of the containers swept.
+    /// Marked slots of the containers swept.
     pub(crate) live: SlotMap,
     /// Sessions of which any container is marked, of those whose containers are swept.
     pub(crate) alive: HashSet<SessionId>,
 }
 
-/// Reads all marks for what they say of `swept`.
+/// Reads from all marks the slots of `swept`.
 pub(crate) fn merge<'a>(
     lists: impl Iterator<Item = Result<Cow<'a, SlotList>>>,
     swept: &BTreeSet<ContainerId>,
@@ -168,7 +168,7 @@ pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId
 /// What a sweep found.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
-    /// What is dead, in order.
+    /// Dead slots, in order.
     pub(crate) dead: Vec<ContainerSlots>,
     /// Whether the storage did not give a catalog: more may be dead, and show when it does.
     pub(crate) is_partial: bool,

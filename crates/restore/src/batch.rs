@@ -39,7 +39,7 @@ enum Part {
 struct Gathered {
     file: PendingFile,
     parts: usize,
-    /// It is there and stays.
+    /// The file exists and stays.
     is_kept: bool,
 }
 
@@ -253,7 +253,7 @@ impl Finishers {
         Ok(())
     }
 
-    /// A file of any size that is there and stays: its metadata is set, where that is chosen.
+    /// Leaves an existing file of any size, and sets its metadata if the overwrite mode says so.
     ///
     /// # Errors
     /// As [`Self::begin`].

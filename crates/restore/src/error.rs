@@ -69,14 +69,14 @@ pub enum RestoreError {
         /// The system's words.
         source: std::io::Error,
     },
-    /// The target has no room left: every further file would say so.
+    /// The target has no room left, so no further file can be restored.
     #[error(
         "{fault}; {files} files were restored before that and are whole; make room, then go on with `--overwrite if-changed`, which reads only what is missing"
     )]
     Full {
-        /// The first that found none.
+        /// The fault of the first file without room.
         fault: tree::TreeError,
-        /// Files that were restored.
+        /// How many files were restored.
         files: u64,
     },
     /// Someone asked to stop.

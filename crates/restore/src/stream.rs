@@ -27,7 +27,7 @@ pub trait Output {
     /// The system's.
     fn skip_zeros(&mut self, len: u64) -> std::io::Result<()>;
 
-    /// What it is called where it fails.
+    /// The name of the output in error messages.
     fn shown(&self) -> String {
         "the output".to_owned()
     }

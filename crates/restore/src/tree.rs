@@ -62,7 +62,7 @@ pub struct TreeStats {
     pub others: u64,
     /// Files left as they were, by the choice of what to overwrite.
     pub kept: u64,
-    /// Bytes of content that files were given.
+    /// Bytes of content written to files.
     pub bytes: u64,
     /// What assembling cost.
     pub assemble: AssembleStats,
@@ -82,8 +82,9 @@ pub struct TreeSource<'a> {
 /// Restores a tree under `target`.
 ///
 /// # Errors
-/// When nothing further can be restored: the listing or a recipe is damaged, the target folder is not
-/// to be had or has no room left, or someone asked to stop. Faults of single entries go to `faults`.
+/// When nothing further can be restored: the listing or a recipe is damaged, the target folder is
+/// not to be had or has no room left, or someone asked to stop. Faults of single entries go to
+/// `faults`.
 pub fn restore_tree(
     source: TreeSource<'_>,
     target: &Path,
@@ -152,7 +153,7 @@ enum Current {
         offset: u64,
         left: u64,
     },
-    /// Its bytes are not wanted: it is left out or failed.
+    /// Its bytes are not wanted: a filter leaves the file out, or it has failed.
     Unwanted {
         left: u64,
     },
@@ -176,7 +177,7 @@ enum Given<'a> {
 
 struct TreeSink<'a> {
     listing: ListingReader<StreamBytes<'a>>,
-    /// Entries taken from it.
+    /// How many entries were read from it.
     listed: u64,
     /// Whose bytes come.
     streamed: Streamed,
@@ -188,12 +189,12 @@ struct TreeSink<'a> {
     counters: &'a RestoreCounters,
     cancel: &'a AtomicBool,
     faults: &'a mut (dyn FnMut(Fault) + Send),
-    /// The first fault for want of room: all later files would have it, too.
+    /// The first fault for lack of room; all later files would have the same one.
     full: Option<TreeError>,
 }
 
 impl TreeSink<'_> {
-    /// Tells of a fault, or remembers it where it ends the restore.
+    /// Reports a fault, or stores it if it ends the restore.
     fn tell(&mut self, fault: Fault) {
         match fault {
             Fault::Tree(fault) if fault.is_no_room() => {

@@ -1,25 +1,29 @@
 //! Beginning: claim a number, take the lock, list epochs, speak.
 //!
 //! The order is the protocol:
-//! 1. The numbers are listed. n is above every number that they show.
-//! 2. The process lock of n is taken. Where another process holds it, or another host's may, n is passed over.
-//! 3. `sessions/<n>/claim` is created. It says whether there is a lock. The claim is visible to every reclaimer from
-//!    here on, and each waits for this session's answer. Its lock was held before it was visible: so a watcher that
-//!    finds the lock free knows at once that the process is gone, at whatever moment it died.
-//! 4. The numbers are listed once more. Between the first listing and the claim this process may have slept for
-//!    ever so long, and another session have claimed n, ended and been tidied away: its ending would be taken for
-//!    this one's. Nothing of the kind can have happened where n is the highest, for the highest claim is never
-//!    deleted. Otherwise n is given up, and another taken. Whoever comes later sees this claim.
-//!    Nothing slow stands between the claim and this listing: of two that begin at once the lower gives way, and
-//!    they could give way to each other for long if a barrier's time were between.
-//! 5. Barrier: the number is durable before anything is named by it, so it is never given out again.
-//! 6. *Then* epochs are listed and their lists read; heartbeat 0 names the highest, which answers all.
-//!    A reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and waits, or
-//!    the listing here sees the epoch.
+//! 1. List the numbers. n is one above the highest of them.
+//! 2. Take the process lock of n. If another process has it, or a process of another host may have
+//!    it, skip n.
+//! 3. Create `sessions/<n>/claim`, which says whether there is a lock. From here on every reclaimer
+//!    sees the claim and waits for this session's answer. The lock was held before the claim was
+//!    visible. So a watcher that finds the lock free knows at once that the process is gone, at
+//!    whatever moment it died.
+//! 4. List the numbers once more. Between the first listing and the claim this process may have
+//!    slept for any time. Another session may have claimed n, ended and been tidied away, and
+//!    others would take its ending for this session's. That cannot have happened if n is the
+//!    highest, because the highest claim is never deleted. Otherwise give n up, and take another
+//!    number. Later sessions see this claim. Nothing slow may happen between the claim and this
+//!    listing: of two sessions that begin at once the lower gives way. With a barrier in between
+//!    they could give way to each other for long.
+//! 5. Barrier: the number is durable before it names anything, so it is never given out again.
+//! 6. *Then* list epochs and read their lists; heartbeat 0 names the highest, which answers all. A
+//!    reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and
+//!    waits, or the listing here sees the epoch.
 //!
-//! A failure before 3 leaves nothing. A later one gives the session its ending. Where not even that can be put, as on a
-//! full disk, the lock is let go of and its file stays: whoever asks on this host finds the session dead at once. The
-//! claim is not deleted, for it may be the highest.
+//! A failure before 3 leaves nothing. After a later one the session puts its own ending. If even
+//! that is impossible, as on a full disk, the process releases the lock and its file stays: any
+//! process on this host finds the session dead at once. The claim is not deleted, because it may be
+//! the highest.
 
 use env::{ProcessLock, StorageError};
 use format::manifest::{Manifest, SeriesName};
@@ -136,14 +140,14 @@ fn to_read(process: u32, policy: SessionPolicy) -> Begin {
     }
 }
 
-/// A number, and its process lock where the storage has locks.
+/// A number, and its process lock if the storage has locks.
 struct Held {
     id: SessionId,
     lock: Option<Box<dyn ProcessLock>>,
 }
 
 impl Held {
-    /// `None`: another process has the lock of that number, or may have it.
+    /// Takes the lock of a number. `None`: another process has it, or may have it.
     fn take(objects: &Objects, id: SessionId) -> Result<Option<Self>> {
         match objects.storage().lock(&names::session_lock(id)) {
             Ok(lock) => Ok(Some(Self { id, lock })),
@@ -152,8 +156,9 @@ impl Held {
         }
     }
 
-    /// Nobody has this number from this process. The lock loses its name before it is let go of: who takes it next must
-    /// not have it taken away. A name that stays is harmless, and is taken over.
+    /// Gives the number back. The lock's name is deleted before the lock is released: later,
+    /// another process may hold a lock of that name, which must stay. If the name stays, it is
+    /// harmless, and the next process takes it over.
     fn give_back(self, objects: &Objects) {
         if self.lock.is_some() {
             drop(objects.storage().drop_lock(&names::session_lock(self.id)));
@@ -174,7 +179,8 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(Held, Listing)>
         match put_claim(objects, &held, claim) {
             Ok(Some(numbers)) => return Ok((held, Listing { manifests, numbers })),
             Ok(None) => held.give_back(objects),
-            // The lock's name stays as long as the claim may be there: it says that the process is gone.
+            // The name of the lock stays as long as the claim may exist: it shows that the process
+            // is gone.
             Err(error) => return Err(error),
         }
         name = names::claim(id).to_string();
@@ -182,14 +188,16 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(Held, Listing)>
     Err(SessionError::Contended { name })
 }
 
-/// Puts the claim; the numbers of sessions as they were listed after it. `None`: the number was taken, or is given up.
+/// Puts the claim, and returns the numbers of sessions listed after it. `None`: the number was
+/// taken, or is given up.
 fn put_claim(objects: &Objects, held: &Held, claim: &Claim) -> Result<Option<Vec<SessionId>>> {
     let object = names::claim(held.id);
     match objects.put(&object, claim) {
         Ok(Put::Created) => {}
         Ok(Put::Taken) => return Ok(None),
         Err(error) => {
-            // What was refused for want of space is not there, mostly. Whose it is where it is there is not known.
+            // An object that the storage refused for lack of space usually does not exist. If it
+            // exists, its owner is not known.
             if held.lock.is_some() && objects.exists(&object).is_ok_and(|exists| !exists) {
                 drop(objects.storage().drop_lock(&names::session_lock(held.id)));
             }
@@ -210,16 +218,17 @@ fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
         objects.barrier()?;
         return Ok(Some(numbers));
     }
-    // Not the highest, and nothing was named by it. Should the deletion fail or be undone, a session stays that never
-    // spoke.
+    // The claim is not the highest, and it named nothing. If the deletion fails or is undone, a
+    // session stays that never spoke.
     objects.delete(&names::claim(id))?;
-    // Or every roster would look into it, for no ending says that it need not. Whatever comes of it.
+    // Otherwise every roster would read the folder, because no ending makes that needless. An error
+    // here does no harm.
     drop(objects.storage().drop_folder(&names::session_folder(id)));
     Ok(None)
 }
 
-/// Ends a session that could not begin. The first error is the one to report. Where there is no room for the ending, what
-/// is left is a session that never spoke, whose lock is free.
+/// Ends a session that could not begin. The caller reports the first error. Without room for the
+/// ending, a session stays that never spoke, and its lock is free.
 fn withdraw(objects: &Objects, id: SessionId, series: SeriesId) {
     let ending = names::manifest(series, id, Revision::FIRST);
     if objects.put(&ending, &Manifest::Expired { by: id }).is_ok() {
@@ -228,8 +237,9 @@ fn withdraw(objects: &Objects, id: SessionId, series: SeriesId) {
     }
 }
 
-/// One more than the highest number in the sessions' and the manifests' names, and above `passed`. The highest claim is
-/// never deleted, so no number is free twice at this moment; manifests count too, for a store that lost its claims.
+/// One more than the highest number in the names of sessions and manifests, and above `passed`. The
+/// highest claim is never deleted, so no number is free twice at this moment. Manifests count for a
+/// store that has lost its claims.
 fn free_number(objects: &Objects, passed: Option<SessionId>) -> Result<(SessionId, Vec<Listed>)> {
     let claimed = roster::numbers(objects)?.last().copied();
     let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;

@@ -1,14 +1,16 @@
 //! Commit: the session becomes a backup, or finds that it was ended.
 //!
-//! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the manifest
-//! `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and checkpoints go. The
-//! claim stays; before the manifest and once more after it is looked for, since whoever drops an ending drops the claim
-//! first. A record of the commit is put before the heartbeats go, so that a manifest that is lost later is missed
-//! ([`crate::LostBackup`]); no barrier waits for it. A storage that does not answer that second question is asked again for a while: the manifest is durable, and
-//! all that is left is to say so. What fails once the manifest may be there is told as just that. A process that dies
-//! after the manifest leaves a backup and some small objects, which
-//! [`Session::tidy`] of any later session removes. An epoch that was seen and not answered needs no answer:
-//! the reclaimer lists manifests after everybody answered or ended.
+//! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the
+//! manifest `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and
+//! checkpoints go. The claim stays; before the manifest and once more after it is looked for, since
+//! whoever drops an ending drops the claim first. The session puts a record of the commit before it
+//! deletes the heartbeats, so that a later loss of the manifest is noticed ([`crate::LostBackup`]);
+//! no barrier waits for it. A storage that does not answer that second question is asked again for
+//! a while: the manifest is durable, and all that is left is to say so. What fails once the
+//! manifest may be there is told as just that. A process that dies after the manifest leaves a
+//! backup and some small objects, which [`Session::tidy`] of any later session removes. An epoch
+//! that was seen and not answered needs no answer: the reclaimer lists manifests after everybody
+//! answered or ended.
 
 use std::time::Duration;
 
@@ -88,7 +90,7 @@ impl Session {
         inner.awake_all_along()?;
         // The first end stands: a pulse in another thread may have seen the manifest before this line.
         drop(inner.end(End::Closed));
-        // Without the record the traces stay, for who tidies to make it.
+        // Without the record the traces stay, so that tidying makes the record.
         let unlocked = inner.unlock();
         let recorded = unlocked.and_then(|()| inner.record_commit());
         let untidy = recorded.and_then(|()| inner.remove_traces()).err();
@@ -200,7 +202,7 @@ impl Inner {
         }
     }
 
-    /// Says that the session became a backup, beside its manifest.
+    /// Puts the record that the session became a backup, beside its manifest.
     fn record_commit(&self) -> Result<()> {
         let record = Claim {
             series: self.series,

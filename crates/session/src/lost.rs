@@ -1,14 +1,17 @@
-//! Backups that were committed, and of which no manifest is there any more.
+//! Committed backups that have lost all their manifests.
 //!
-//! A backup's manifest is one object, and where that is lost nothing else may pass for its end: not silence, by which it would
-//! be taken for a session that died and be swept. What tells of the commit besides:
+//! The manifest of a backup is one object. If it is lost, nothing else may count as the session's
+//! end. Silence must not, because the session would look dead and prune would sweep its containers.
+//! Other objects show the commit:
 //!
-//! - `sessions/<n>/committed`, put right after the manifest is durable. It goes durably before the manifest does
-//!   (docs/protocol.md, "Keep house"), so with it and without a manifest the backup is lost. A power cut may undo it: without it nothing
-//!   is said.
-//! - The claim, which goes durably before the manifest, too, of a session that marks cover or that a later backup names as its parent.
+//! - `sessions/<n>/committed`, put right after the manifest is durable, and durably deleted before
+//!   the manifest (docs/protocol.md, "Keep house"). So if it exists without a manifest, the backup
+//!   is lost. A power cut may undo it, so its absence proves nothing.
+//! - The claim of a session that marks cover or that a later backup names as its parent. It, too,
+//!   is durably deleted before the manifest.
 //!
-//! A lost backup is no running session: nobody waits for it, adopts it or ends it. It ends by a tombstone.
+//! A lost backup is no running session: nobody waits for it, adopts it or ends it. A tombstone ends
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,21 +30,21 @@ use crate::manifests::Manifests;
 use crate::objects::{Objects, Put, Read};
 use crate::roster::{self, Roster};
 
-/// A tombstone's number that keeps being lost is tried so often.
+/// How often the next number is tried for a tombstone.
 const REVISIONS_MAX: usize = 64;
 
-/// A backup that was committed, was not forgotten, and has no manifest.
+/// A committed backup that has no manifest and was not forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostBackup {
     /// The session.
     pub session: SessionId,
     /// Its series.
     pub series: SeriesId,
-    /// The highest revision that is known to have been there.
+    /// The highest revision that is known to have existed.
     pub highest: Revision,
 }
 
-/// What the record of a commit says; `None` where there is none, or it says nothing.
+/// The record of a commit; `None` if there is none, or it cannot be read.
 fn record_of(objects: &Objects, session: SessionId) -> Result<Option<Claim>> {
     read_claim(objects, &names::committed(session))
 }
@@ -64,18 +67,18 @@ fn series_of(objects: &Objects, session: SessionId) -> Result<Option<SeriesId>> 
     Ok(read_claim(objects, &names::claim(session))?.map(|claim| claim.series))
 }
 
-/// What a record of a commit comes to, of a session that had no manifest when manifests were listed.
+/// The meaning of a commit record, for a session without a manifest in the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// A backup, and its manifest is lost.
+    /// The session is a backup that has lost its manifest.
     LostBackup,
-    /// What was to become a revision of a backup, and its manifest is lost: nothing becomes of it.
+    /// The session was a rewrite that has lost its manifest. It has no effect.
     LostRewrite,
-    /// It was committed after manifests were listed, or there is no record any more.
+    /// The session committed after the listing, or the record is gone.
     Unknown,
 }
 
-/// What the record of this session comes to: it may have been put after manifests were listed.
+/// The meaning of this session's record, which may be newer than the listing.
 pub(crate) fn standing(objects: &Objects, session: SessionId) -> Result<Standing> {
     let series = series_of(objects, session)?;
     let folder = series.map_or_else(|| names::BACKUPS_FOLDER.to_owned(), names::backups_folder);
@@ -91,8 +94,8 @@ pub(crate) fn standing(objects: &Objects, session: SessionId) -> Result<Standing
 }
 
 impl Roster {
-    /// Takes out sessions of which something else tells that they were committed: `is_known`, or a manifest that names them as its
-    /// parents. Those manifests were listed before the roster.
+    /// Moves sessions from running to lost if something else shows their commit: `is_known`, or a
+    /// manifest that names them as parents. Those manifests were listed before the roster.
     pub(crate) fn take_out_lost(&mut self, list: &ManifestList, is_known: impl Fn(SessionId) -> bool) {
         let backups = list.entries.iter().filter_map(ManifestEntry::backup);
         let parents: BTreeSet<SessionId> = backups
@@ -109,7 +112,7 @@ impl Roster {
 }
 
 impl Manifests {
-    /// A backup that was committed and has no manifest, if this is one.
+    /// The lost backup of this session, if it is one.
     ///
     /// # Errors
     /// Of the storage.
@@ -152,7 +155,8 @@ impl Manifests {
         }))
     }
 
-    /// Puts the tombstone of a backup that is lost, above whatever is known to have been there. Durable on return.
+    /// Puts the tombstone of a lost backup, above every revision that is known to have existed.
+    /// Durable on return.
     ///
     /// # Errors
     /// `Contended`; of the storage.
@@ -176,8 +180,8 @@ impl Manifests {
         })
     }
 
-    /// The highest revision of each of these sessions of a series that marks cover. Nothing is stored under a name a second time, also
-    /// where the revision that had it is lost: marks would be taken to cover what they do not.
+    /// For each of these sessions of a series, the highest revision that marks cover. A name is
+    /// never used again, even if its revision is lost: marks would seem to cover the new object.
     pub(crate) fn marked_revisions(
         &self,
         series: SeriesId,
@@ -202,7 +206,7 @@ impl Manifests {
         Ok(highest)
     }
 
-    /// Reads the marks of these groups, in force or not. Those that cannot be read say nothing.
+    /// Reads the marks of these groups, in force or not. Skips unreadable ones.
     fn read_marks(&self, is_wanted: &dyn Fn(GroupId) -> bool, tell: &mut dyn FnMut(&Marks)) -> Result<()> {
         for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
             if !is_wanted(group) {

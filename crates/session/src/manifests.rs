@@ -133,7 +133,8 @@ impl Manifests {
                 let Some(stored) = revisions.get(&known.revision) else {
                     return false;
                 };
-                // Where what had this name is lost, another may have got it: a tombstone, or what is none.
+                // If the revision of this name was lost, another may have got the name: a
+                // tombstone, or another revision.
                 let is_tombstone = is_short(known.revision, stored);
                 let highest = revisions.keys().next_back();
                 known.forgotten == is_tombstone && (known.forgotten || highest == Some(&known.revision))

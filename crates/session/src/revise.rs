@@ -126,7 +126,7 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// What becomes of a backup by a list of its series, and by the revisions that marks cover.
+    /// The next revision of a backup, from a list of its series and the revisions that marks cover.
     fn next(
         &self,
         list: &ManifestList,

@@ -36,7 +36,8 @@ pub struct SessionInfo {
     pub heartbeat: Option<Heartbeat>,
     /// The numbers of its checkpoints, in order.
     pub checkpoints: Vec<u32>,
-    /// It has a record of its commit, and no manifest: of an archival rewrite, nothing becomes of it any more.
+    /// The session has a record of its commit and no manifest. It was an archival rewrite, which
+    /// has no effect any more.
     pub is_committed: bool,
 }
 
@@ -59,7 +60,8 @@ pub struct Roster {
     /// run and cannot be ended: nothing may be removed beside it. One without any heartbeat never used
     /// its number: its crash tore the claim.
     pub damaged: Vec<DamagedObject>,
-    /// Backups that were committed, were not forgotten, and have no manifest ([`crate::LostBackup`]). By number.
+    /// Committed backups that have no manifest and were not forgotten ([`crate::LostBackup`]). By
+    /// number.
     pub lost: Vec<SessionId>,
 }
 

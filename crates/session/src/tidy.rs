@@ -104,7 +104,7 @@ impl Session {
                 _ => None,
             };
             if folder.claimed && !folder.committed && matches!(ending, Manifest::Commit(_)) {
-                // It was killed before it said so itself.
+                // The session was killed before it put the record itself.
                 record_commit(objects, id)?;
             }
             let mut removed = remove(objects, id, &folder, keep)?;
@@ -128,11 +128,11 @@ impl Session {
     }
 }
 
-/// Puts the record of a commit: what the claim says, once more.
+/// Puts the record of a commit, a copy of the claim.
 fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
     match objects.read::<Claim>(&names::claim(id)) {
         Ok(Read::Whole(claim)) => match objects.put(&names::committed(id), &claim) {
-            // Space comes back by this.
+            // Tidying frees space, so it must go on.
             Err(SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))) => Ok(()),
             put => put.map(drop),
         },

@@ -69,7 +69,7 @@ impl DeathWatch {
     #[must_use]
     pub fn observe(&self, info: &SessionInfo) -> Life {
         if info.is_committed {
-            // It ended, and its manifest is lost.
+            // The session has ended, and its manifest is lost.
             return Life::Dead(DeadBecause::LockFree);
         }
         let unmoved = self.unmoved(info);
@@ -80,7 +80,8 @@ impl DeathWatch {
         };
         match lock {
             LockState::Held => Life::Alive,
-            // The lock is taken before the claim is put: it was held, and is not now.
+            // A session takes the lock before it puts the claim. So the lock was held, and is free
+            // now.
             LockState::Free => Life::Dead(DeadBecause::LockFree),
             LockState::Unknown if unmoved >= self.policy.unmoved_for => {
                 Life::Dead(DeadBecause::Unmoved(unmoved))

@@ -97,7 +97,8 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A link that was there before stands in the place of a folder above what was asked for, and is not followed.
+    /// An existing link takes the place of a folder above the paths asked for, and the restore does
+    /// not follow it.
     #[error(
         "{}: refused, {} on the way to it is a link that {why}; restore to the folder itself (--target)",
         Shown(path),
@@ -108,10 +109,10 @@ pub enum TreeError {
         path: Vec<u8>,
         /// The link's name.
         link: Vec<u8>,
-        /// Why it is not followed.
+        /// Why the restore does not follow it.
         why: LinkFault,
     },
-    /// Two names of the backup are one on the target's file system.
+    /// Two names of the backup are the same name on the target's file system.
     #[error(
         "{}: not restored, its name is the same as that of {} on this file system; restore it to another folder",
         Shown(path),
@@ -120,10 +121,10 @@ pub enum TreeError {
     SameName {
         /// The entry.
         path: Vec<u8>,
-        /// What this restore has dealt with under that name.
+        /// The path that this restore has written under that name.
         other: Vec<u8>,
     },
-    /// What was there and was to stay is not the same any more.
+    /// An existing file that was to stay has changed meanwhile.
     #[error(
         "{}: changed while the restore was running, and was left; restore it again",
         Shown(path)
@@ -167,7 +168,7 @@ impl TreeError {
         }
     }
 
-    /// Whether there was no room for what was written.
+    /// Whether the error is a lack of room.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::System { errno, .. } if matches!(*errno, Errno::NOSPC | Errno::DQUOT))
@@ -247,15 +248,15 @@ impl fmt::Display for Action {
     }
 }
 
-/// Why a link is not followed.
+/// Why a restore does not follow a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkFault {
-    /// It is neither the superuser's nor that of whoever restores.
+    /// The link belongs neither to the superuser nor to the restoring user.
     Foreign,
-    /// What it leads to is no folder.
+    /// The link leads to something that is no folder.
     NoFolder,
-    /// It leads out of the target.
+    /// The link leads out of the target.
     Outside,
 }
 

@@ -1,10 +1,11 @@
 //! Exclude patterns, with the meaning that hands know from restic.
 //!
-//! A pattern with a leading `/` is matched against whole paths; one with a leading `./` or `../` too, from the
-//! current folder on; any other may begin at any component. `*` and `?` do not cross a `/`, `**` does; `[...]`
-//! is a class, `\` takes the next character as it is. Patterns are cleaned first ([`pattern`]).
-//! A pattern that matches a folder leaves out what is in it, because the walk does not enter it. A
-//! pattern with a leading `!` takes back what an earlier one excluded; the last match decides.
+//! A pattern with a leading `/` must match a whole path. So must one with a leading `./` or `../`,
+//! from the current folder on. Any other may begin at any component. `*` and `?` do not cross a
+//! `/`, `**` does; `[...]` is a class, and `\` makes the next character a plain one. Patterns are
+//! cleaned first ([`pattern`]). A pattern that matches a folder leaves out what is in it, because
+//! the walk does not enter it. A pattern with a leading `!` takes back what an earlier one
+//! excluded; the last match decides.
 
 mod doubts;
 mod pattern;
@@ -22,25 +23,26 @@ use pattern::Pattern;
 
 pub use doubts::{Doubt, PatternDoubt};
 
-/// Compiled patterns. Cheap to share; the default excludes nothing. Clones count together what was met.
+/// Compiled patterns. Cheap to share; the default excludes nothing. Clones share the record of
+/// matches.
 #[derive(Debug, Clone, Default)]
 pub struct Excludes {
     set: GlobSet,
     patterns: Arc<[Pattern]>,
-    /// Of the pattern of that number.
+    /// For each pattern, by number.
     met: Arc<[Met]>,
-    /// The patterns that have a class, with its brackets as letters.
+    /// The patterns with a class, compiled with its brackets as plain characters.
     literal: GlobSet,
-    /// Which pattern each of those is.
+    /// The number of each of those patterns.
     literal_of: Arc<[usize]>,
 }
 
-/// What a pattern has met so far.
+/// What a pattern has matched so far.
 #[derive(Debug, Default)]
 struct Met {
-    /// A path that it matches.
+    /// The pattern has matched a path.
     any: AtomicBool,
-    /// A path that it would match if brackets were letters, and does not.
+    /// The pattern met a path that it does not match, but would with brackets as plain characters.
     literal: AtomicBool,
 }
 
@@ -52,13 +54,13 @@ pub struct ExcludeBuilder {
 }
 
 impl ExcludeBuilder {
-    /// No patterns yet; one with a leading `./` or `../` is refused.
+    /// No patterns yet. Refuses one with a leading `./` or `../`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No patterns yet; one with a leading `./` or `../` is taken from this folder, which is absolute.
+    /// No patterns yet. One with a leading `./` or `../` begins at this folder, which is absolute.
     #[must_use]
     pub fn at(current: &Path) -> Self {
         Self {
@@ -67,10 +69,10 @@ impl ExcludeBuilder {
         }
     }
 
-    /// Adds a pattern; `any_case` lets letters match whatever their case.
+    /// Adds a pattern; with `any_case` the case of letters does not matter.
     ///
     /// # Errors
-    /// [`TreeError::Pattern`] where it cannot be understood, or can never match.
+    /// [`TreeError::Pattern`] if the pattern cannot be parsed, or can never match.
     pub fn add(&mut self, typed: &str, any_case: bool) -> Result<(), TreeError> {
         let fault = |why: String| TreeError::Pattern {
             pattern: typed.into(),
@@ -152,8 +154,8 @@ impl Excludes {
         last.is_some_and(|number| !self.patterns[number].takes_back)
     }
 
-    /// Of the patterns with `[...]`, those that met an entry with these very brackets in its name. To be
-    /// asked behind a walk.
+    /// Patterns with `[...]` for which an entry had these very brackets in its name. Call this
+    /// after a walk.
     #[must_use]
     pub fn doubts_met(&self) -> Vec<PatternDoubt> {
         let met = self.patterns.iter().zip(&*self.met);
@@ -165,7 +167,7 @@ impl Excludes {
         doubts.collect()
     }
 
-    /// The patterns that have matched nothing, as they were typed. To be asked behind a walk.
+    /// The patterns that have matched nothing, as the user typed them. Call this after a walk.
     #[must_use]
     pub fn unmet(&self) -> Vec<&str> {
         let met = self.patterns.iter().zip(&*self.met);

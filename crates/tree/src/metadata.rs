@@ -54,7 +54,7 @@ impl Facts {
 }
 
 impl Facts {
-    /// As [`Self::of`]; what the system did not tell is 0.
+    /// As [`Self::of`]; a value that the system did not give is 0.
     pub(crate) fn of_statx(found: &Statx) -> Self {
         let time = |time: rustix::fs::StatxTimestamp| nanos(time.tv_sec, i64::from(time.tv_nsec));
         Self {

@@ -5,14 +5,15 @@
 //! are refused; nothing that exists is ever opened for writing: what may be overwritten is replaced by
 //! something new. The worst that a listing can do is to be refused entry by entry.
 //!
-//! What was not asked for stays as it is: the folders above keep their metadata where they are there, and a link in
-//! the place of one is the user's own. It is followed where it belongs to the superuser or to whoever restores, and
-//! stays below the target ([`folders`]); else what lies there is refused.
+//! A restore does not change what the user did not ask for. Existing folders above keep their
+//! metadata. A link in the place of such a folder is the user's own. The restore follows it if it
+//! belongs to the superuser or to the restoring user, and stays below the target ([`folders`]). It
+//! refuses any other link.
 //!
-//! A folder is open to its owner alone while it is filled; its metadata is set when the last entry and
-//! the last unfinished file below it are through, deepest first. A file has its name when it is whole, with its
-//! metadata ([`arrive`]). A fault of metadata leaves the entry in place and is collected ([`Restorer::take_faults`]);
-//! any other is the answer to the call.
+//! A folder is open to its owner alone while it is filled; its metadata is set when the last entry
+//! and the last unfinished file below it are through, deepest first. A file gets its name when it
+//! is complete, with its metadata ([`arrive`]). A fault of metadata leaves the entry in place and
+//! is collected ([`Restorer::take_faults`]); the call returns any other fault.
 //!
 //! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so may its
 //! [`PendingFile`]s, of which nothing is made before that.
@@ -106,7 +107,8 @@ pub struct RestoreOptions {
     /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
     /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
     pub base: Vec<u8>,
-    /// The paths that the backup was made of: what lies above them was not asked for. Empty where that is not known.
+    /// The paths that the backup was made of; the user did not ask for folders above them. Empty if
+    /// not known.
     pub sources: Vec<Vec<u8>>,
 }
 
@@ -117,7 +119,7 @@ pub enum Placed {
     Done,
     /// The folder is there; its metadata follows.
     Folder,
-    /// The file is open, empty, and has not its name yet: its bytes are wanted.
+    /// The file is open and empty, and has no name yet. It waits for its bytes.
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
@@ -176,11 +178,11 @@ struct Context {
     umask: Option<u32>,
     faults: Mutex<Vec<TreeError>>,
     temporary_names: AtomicU64,
-    /// Whether files may be made without a name, as far as is known.
+    /// Whether the file system allows files without a name, as far as is known.
     nameless: AtomicBool,
-    /// Files that have not, or never got, their names: what stands there is something else.
+    /// Files that have not got their names, or never will. An entry of that name is something else.
     unfinished: Mutex<HashSet<Vec<u8>>>,
-    /// The target, as the system calls it.
+    /// The path of the target, as the system shows it.
     top: Option<Vec<u8>>,
 }
 
@@ -271,8 +273,9 @@ impl Restorer {
         }
     }
 
-    /// As [`Self::place`], but of a regular file nothing is made yet, nor is it looked what stands under its
-    /// name. A hard link to a file that is still pending or unfinished has no target yet: finish that one first.
+    /// As [`Self::place`], but creates nothing yet for a regular file, and does not look at an
+    /// existing entry of its name. A hard link to a file that is still pending or unfinished has no
+    /// target yet: finish that one first.
     ///
     /// # Errors
     /// As [`Self::place`].

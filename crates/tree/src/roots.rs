@@ -16,7 +16,7 @@ pub struct Roots {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RootNode {
     pub(crate) is_root: bool,
-    /// Whether a symbolic link that is the root is followed, and recorded as the folder it leads to.
+    /// Whether to follow a root that is a symbolic link, and record it as the folder it leads to.
     pub(crate) follows: bool,
     /// In byte order, which is listing order within a folder.
     pub(crate) children: BTreeMap<Vec<u8>, RootNode>,
@@ -24,7 +24,7 @@ pub(crate) struct RootNode {
 
 impl Roots {
     /// Takes paths as given on a command line; relative ones begin at `current`, which is absolute.
-    /// A root that is a symbolic link is stored as one, unless it was given with a `/` at its end
+    /// A root that is a symbolic link is stored as a link, unless the user typed a `/` at its end
     /// ([`TypedPath`]).
     pub fn new<P: AsRef<Path>>(current: &Path, paths: impl IntoIterator<Item = P>) -> Self {
         let mut roots = Self::default();

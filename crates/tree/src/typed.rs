@@ -1,9 +1,10 @@
 //! Paths as people type them.
 //!
-//! A typed path means to Onefold what it means to the kernel, so that a backup holds what `ls` of the same
-//! path shows. The path itself stays as it was typed, as far as it can: `.` and doubled slashes go, and `..`
-//! takes the component before it. Two things need a look at the file system. A `..` behind a symbolic link
-//! leads to the folder above the link's target. A `/` or `/.` at the end follows a link that stands there.
+//! Onefold resolves a typed path as the kernel does, so that a backup contains what `ls` of the
+//! same path shows. The path itself stays as typed, as far as possible: `.` and doubled slashes are
+//! removed, and `..` removes the component before it. Two cases need the file system. A `..` behind
+//! a symbolic link leads to the folder above the link's target. A `/` or `/.` at the end follows a
+//! link there.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,13 +17,13 @@ use crate::order;
 pub struct TypedPath {
     /// Absolute and clean.
     pub path: Vec<u8>,
-    /// Whether a symbolic link of that name is followed: the path ended with `/` or `/.`.
+    /// Whether to follow a symbolic link of that name: the typed path ended with `/` or `/.`.
     pub follows: bool,
 }
 
 impl TypedPath {
-    /// Takes a path as it was typed; a relative one begins at `current`, which is absolute. What does not
-    /// exist is resolved by its text alone.
+    /// Resolves a typed path; a relative one begins at `current`, which is absolute. A path that
+    /// does not exist is resolved by its text alone.
     #[must_use]
     pub fn new(current: &Path, typed: &Path) -> Self {
         let bytes = typed.as_os_str().as_bytes();
@@ -54,7 +55,7 @@ impl TypedPath {
         }
     }
 
-    /// As the system takes it.
+    /// The path for system calls.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))

@@ -6,11 +6,11 @@
 //! [`Looked`] at, in the lister's order, and gives the entries: hard links know their first name here. By
 //! itself ([`Walk::new`]) it does all three, one after another; the entries are the same.
 //!
-//! A folder's names are read at once and sorted; entries are looked at relative to their folder, so that
-//! neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a root are
-//! entries too (a restore makes them again with their metadata); links on the way to a root are followed,
-//! and recorded as the folders they lead to. So is a root that was given with a `/` at its end. Nothing else
-//! is followed.
+//! A folder's names are read at once and sorted; entries are looked at relative to their folder, so
+//! that neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a root
+//! are entries too (a restore makes them again with their metadata); the walk follows links on the
+//! way to a root, and records them as the folders they lead to. It does the same with a root that
+//! the user typed with a `/` at its end, and follows no other link.
 //!
 //! Faults are items between the entries. A folder that cannot be read is an entry and then a fault.
 
@@ -87,8 +87,9 @@ pub struct WalkOptions {
     pub markers: Vec<Marker>,
     /// Regular files with more bytes are left out.
     pub file_bytes_max: Option<u64>,
-    /// Stay on the file system of each root: what another mount, or a subvolume, has is left out. The folder where it
-    /// begins is recorded, empty; one that the system does not show to this user is left out. Neither need be readable.
+    /// Stay on the file system of each root: leave out other mounts and subvolumes. The folder
+    /// where one begins is recorded, empty; if the system does not show it to this user, it is left
+    /// out. Neither need be readable.
     pub one_file_system: bool,
     /// Folders left out wholly, such as the store itself.
     pub leave_out: HashSet<FolderId>,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// A name as a shell takes it: quoted where a blank, a quote or anything else would make more or less of it. So two names that
-/// stand one after another are told from one with a blank.
+/// A name as a shell reads it: quoted if a blank, a quote or another character would change it. So
+/// two names in a row differ from one name with a blank.
 #[must_use]
 pub fn shell_word(name: &[u8]) -> String {
     let is_plain = |one: char| one.is_alphanumeric() || "_./@%+=:,-".contains(one);
@@ -14,7 +14,7 @@ pub fn shell_word(name: &[u8]) -> String {
     }
 }
 
-/// Several names as a shell takes them.
+/// Several names as a shell reads them.
 pub fn shell_words<'a>(names: impl IntoIterator<Item = &'a Vec<u8>>) -> String {
     let words: Vec<String> = names.into_iter().map(|name| shell_word(name)).collect();
     words.join(" ")
@@ -30,7 +30,7 @@ fn dollar_quoted(name: &[u8]) -> String {
             out.push(one);
         }
         for byte in chunk.invalid() {
-            // Who writes to a string does not fail.
+            // Writing to a string does not fail.
             write!(out, "\\x{byte:02x}").ok();
         }
     }

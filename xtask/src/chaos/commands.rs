@@ -1,5 +1,6 @@
-//! The commands of a step with their arguments, drawn when the step runs: by then it is known which backups there are.
-//! The draws are the command's own, so what there is to choose from moves no other draw.
+//! The commands of a step with their arguments. A command draws them when the step runs, when the
+//! runner knows which backups exist. The draws are the command's own, so the number of choices
+//! changes no other draw.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use super::program::Call;
 use super::script::{Act, Verb, strings};
 use super::sources::{Sort, Source};
 
-/// What is compared after a command ended well.
+/// What the runner compares after a command ended with 0.
 #[derive(Debug, Clone)]
 pub(super) enum Compare {
     Nothing,
@@ -26,7 +27,8 @@ pub(super) enum Compare {
         id: u64,
         part: PathBuf,
     },
-    /// The password in this file opens the store from now on; it was added, or replaces the one before.
+    /// From now on the password in this file opens the store; it was added, or replaces the one
+    /// before.
     Password {
         file: PathBuf,
         replaces: bool,
@@ -40,22 +42,22 @@ pub(super) struct Ready {
     pub(super) call: Call,
     pub(super) effect: Effect,
     pub(super) compare: Compare,
-    /// It asks for what takes time: rules that clocks decide.
+    /// Its result depends on clocks, because it uses rules.
     pub(super) by_clock: bool,
 }
 
-/// What a command is drawn with.
+/// The things that a command draws from.
 pub(super) struct Desk<'a> {
     pub(super) model: &'a Model,
     pub(super) sources: &'a mut [Source],
     pub(super) work: &'a Path,
     pub(super) has_password: bool,
-    /// A number that no command had yet.
+    /// A number that no command has used.
     pub(super) fresh: u64,
 }
 
 impl Act {
-    /// Draws the command's arguments, and says what it will have done.
+    /// Draws the command's arguments, and states its effect.
     pub(super) fn ready(&self, desk: &mut Desk<'_>) -> Result<Ready> {
         let mut draws = self.draws.clone();
         let mut ready = Ready {
@@ -333,7 +335,7 @@ fn series(d: &mut Draws, desk: &Desk<'_>, ready: &mut Ready) -> Vec<OsString> {
     args
 }
 
-/// Options of a layout, and how many archival backups it leaves, where that is set.
+/// Options of a layout, and its number of archival backups, if that is set.
 pub(super) fn layout(d: &mut Draws) -> (Vec<OsString>, Option<u64>) {
     let mut args = Vec::new();
     let mut window = None;

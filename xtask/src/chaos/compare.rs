@@ -1,4 +1,4 @@
-//! What is restored or dumped, beside what its source had.
+//! Compares restored or dumped data with the source.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::script::strings;
 use super::sources::Sort;
 
 impl Run {
-    /// Compares what a command that ended well brought.
+    /// Compares the result of a command that ended with 0.
     pub(super) fn compare(&mut self, ready: &Ready, ended: &Ended) -> Judged {
         match &ready.compare {
             Compare::Restored { id, target, part } => {
@@ -73,7 +73,7 @@ impl Run {
         Ok(())
     }
 
-    /// Restores a backup whole; compares where that ends with 0.
+    /// Restores a backup whole, and compares if the restore ends with 0.
     pub(super) fn try_restore(&mut self, id: u64) -> Judged<Ended> {
         self.fresh += 1;
         let target = self.work.join(format!("target{}", self.fresh));
@@ -88,7 +88,7 @@ impl Run {
         Ok(ended)
     }
 
-    /// Restores all that is not forgotten.
+    /// Restores all backups that are not forgotten.
     pub(super) fn compare_all(&mut self, when: &str) -> Judged {
         self.journal.note(&format!("all backups are restored {when}"))?;
         for id in self.model.kept() {

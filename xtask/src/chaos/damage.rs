@@ -1,11 +1,14 @@
-//! Damage in a run of its own: a store is made by steps that nothing disturbs, then copied once for each case, with one
-//! object of the copy deleted, cut, flipped, zeroed, swapped or put back old. What is judged:
+//! Damage, in a run of its own. Undisturbed steps make a store. For each case the runner copies it,
+//! and deletes, cuts, flips, zeroes or swaps one object of the copy, or puts an old one back. It
+//! checks:
 //!
-//! - No wrong byte is restored, nothing panics, and `check` goes on to its end.
-//! - What is lost is named: where a backup is not listed or does not restore, `check --read-data` ends with 1.
-//! - No loss of a single object leads to a second loss: what restored right after the damage restores after a prune, a
-//!   backup and an optimize, and so does the new backup.
-//! - Once the backups that do not restore are forgotten, `check` finds nothing that a prune does not mend.
+//! - No restore gives a wrong byte, nothing panics, and `check` finishes.
+//! - `check` reports a loss: if a backup is not listed or does not restore, `check --read-data`
+//!   ends with 1.
+//! - The loss of one object leads to no second loss. A backup that restores right after the damage
+//!   restores after a prune, a backup and an optimize, and so does the new backup.
+//! - Once the backups that do not restore are forgotten, `check` finds nothing that a prune does
+//!   not repair.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +25,7 @@ use super::script::{Rough, Step, strings};
 
 /// Cases of a run.
 pub(super) const CASES: u64 = 24;
-/// Steps that make the store, and after how many it is copied for what is put back.
+/// How many steps make the store, and after how many the runner copies it for old objects.
 const STEPS: u64 = 22;
 const COPY_EVERY: u64 = 5;
 
@@ -40,20 +43,21 @@ enum Way {
     Flip,
     Zero,
     Swap,
-    /// The bytes of another object of the same folder that has the same name but for its last number.
+    /// The bytes of another object of the same folder that has the same name but for its last
+    /// number.
     OlderRevision,
-    /// An object that was there once, and was deleted.
+    /// An object that existed once, and was deleted.
     Resurrect,
 }
 
-/// One case that went wrong; the others go on.
+/// A case that failed; the others continue.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) fault: Fault,
     pub(super) case: String,
 }
 
-/// Makes the store, and tries the cases; gives those that went wrong, and how many there were.
+/// Makes the store, and tries the cases. Returns the failed ones, and the number of all.
 pub(super) fn damage(run: &mut Run, cases: u64) -> Judged<(Vec<Broken>, u64)> {
     run.begin()?;
     let olds = run.work.join("old");
@@ -92,7 +96,7 @@ pub(super) fn damage(run: &mut Run, cases: u64) -> Judged<(Vec<Broken>, u64)> {
     Ok((broken, cases))
 }
 
-/// What becomes of a store with one damaged object.
+/// Checks a store with one damaged object.
 fn judge(run: &mut Run, draws: &mut Draws) -> Judged {
     let checked = run.alone(&strings(&["check", "--read-data"]))?;
     let has_summary = checked.line("summary").is_some();
@@ -123,7 +127,7 @@ fn judge(run: &mut Run, draws: &mut Draws) -> Judged {
     }
     let told = go_on(run, draws)?;
     let (still, lost) = restorable(run)?;
-    // What leaves a window goes by the rules.
+    // A backup that has left a window may go by the rules.
     let by_window = |id: &u64| run.model.may_leave(*id);
     let second: Vec<&u64> = good.difference(&still).filter(|id| !by_window(id)).collect();
     if !second.is_empty() {
@@ -133,7 +137,7 @@ fn judge(run: &mut Run, draws: &mut Draws) -> Judged {
     clean(run, &lost)
 }
 
-/// A prune, a backup and an optimize, in a drawn order; says how each ended.
+/// Runs a prune, a backup and an optimize, in a drawn order. Returns how each ended.
 fn go_on(run: &mut Run, draws: &mut Draws) -> Judged<Vec<String>> {
     let mut order = ["prune", "backup", "optimize"];
     let first = pick(draws.next(), order.len());
@@ -188,7 +192,8 @@ fn restorable(run: &mut Run) -> Judged<(BTreeSet<u64>, BTreeSet<u64>)> {
     Ok((good, bad))
 }
 
-/// Forgets what does not restore and what check names, prunes, and looks whether that was all.
+/// Forgets the backups that do not restore or that check names, prunes, and checks that nothing is
+/// left.
 fn clean(run: &mut Run, lost: &BTreeSet<u64>) -> Judged {
     let checked = run.alone(&strings(&["check", "--read-data"]))?;
     let lines = checked.lines();
@@ -199,7 +204,7 @@ fn clean(run: &mut Run, lost: &BTreeSet<u64>) -> Judged {
     ids.extend(lost);
     for id in ids {
         run.alone(&strings(&["unhold", &id.to_string()]))?;
-        // One that is not listed any more cannot be forgotten; what is left of it is prune's to say.
+        // A backup that is no longer listed cannot be forgotten; prune reports what is left of it.
         run.alone(&strings(&["forget", "--even-unread", &id.to_string()]))?;
     }
     let mut said = Vec::new();
@@ -230,12 +235,12 @@ fn clean(run: &mut Run, lost: &BTreeSet<u64>) -> Judged {
     Ok(())
 }
 
-/// Damages one drawn object, and says which and how; nothing where what was drawn cannot be done.
+/// Damages one drawn object. Returns which and how, or `None` if the drawn damage is impossible.
 fn harm(store: &Path, olds: &Path, draws: &mut Draws) -> Result<Option<String>> {
     let mut objects = Vec::new();
     super::objects(store, &mut objects)?;
     objects.retain(|object| !object.starts_with(store.join("reserve")));
-    // By folder first: there are few lists and many containers.
+    // Draws the folder first, because there are few lists and many containers.
     let folder = |object: &PathBuf| {
         object
             .strip_prefix(store)

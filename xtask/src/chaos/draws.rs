@@ -1,5 +1,5 @@
-//! What is drawn from a seed. A step has draws of its own, made from the seed and the step's number alone, so that
-//! what one step draws never moves what another draws, however much a machine's timing differs.
+//! Pseudo-random draws from a seed. Each step has its own draws, from the seed and the step's
+//! number alone. So no draw of one step depends on another step or on the machine's timing.
 
 /// A stream of draws (SplitMix64). One thread uses it; it never fails.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ impl Draws {
     /// The draws of one part of a run.
     pub(super) fn new(seed: u64, part: u64) -> Self {
         let mut draws = Self(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Neighbouring seeds begin with unlike draws.
+        // So neighbouring seeds begin with different draws.
         draws.next();
         draws.next();
         draws
@@ -24,7 +24,7 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, 0 where that is 0.
+    /// A number below `limit`; 0 if that is 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
@@ -42,12 +42,12 @@ impl Draws {
             .clamp(least, most)
     }
 
-    /// True in so many of a hundred draws.
+    /// True in `percent` of a hundred draws.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// One of the values.
     pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[pick(self.next(), of.len())]
     }
@@ -63,8 +63,8 @@ impl Draws {
     }
 }
 
-/// The place that a draw stands for among so many. What there is to choose from is known only when a step runs; the
-/// draw is made before.
+/// The index that a draw means among `among` choices. The draw is made before the step runs, and
+/// the number of choices is known only then.
 pub(super) fn pick(draw: u64, among: usize) -> usize {
     let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
     usize::try_from(draw % among).unwrap_or(0)

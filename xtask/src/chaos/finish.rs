@@ -1,5 +1,5 @@
-//! The end of a run: all is forgotten, on a disk as full as it is and then with room, and pruned. What is left must be
-//! sound, and next to nothing.
+//! The end of a run. The runner forgets and prunes all backups, on the disk as full as it is and
+//! then with room. The rest must be sound, and next to nothing.
 
 use std::fs;
 
@@ -10,12 +10,12 @@ use super::run::{Judged, Run};
 use super::script::{Jump, strings};
 use super::trouble::jump_times;
 
-/// Prunes that a full disk may take until one ends well.
+/// How many prunes a full disk may need until one ends with 0.
 const PRUNES_MAX: usize = 4;
-/// Lists, endings, settings and the like weigh no more than this.
+/// Lists, endings, settings and the like must take no more than this.
 const LEFT_BYTES_MAX: u64 = 256 << 10;
 
-/// Forgets and prunes all, and judges what is left.
+/// Forgets and prunes all, and checks the rest.
 pub(super) fn finish(run: &mut Run) -> Judged {
     run.journal.note("the end")?;
     let reserve = reserve_bytes(run);
@@ -31,7 +31,7 @@ pub(super) fn finish(run: &mut Run) -> Judged {
         run.journal
             .note(&format!("filled up to {leave} bytes; the reserve has {reserve}"))?;
     }
-    // Half of what is kept goes first: what containers share is rewritten, or not, on the full disk.
+    // Half of the backups go first. On a full disk, shared containers are rewritten, or not.
     let kept = run.model.kept();
     let half: Vec<u64> = kept.iter().copied().filter(|_| draws.chance(50)).collect();
     forget(run, half, is_full)?;
@@ -56,7 +56,7 @@ pub(super) fn finish(run: &mut Run) -> Judged {
     if !prune_to_the_end(run)? {
         return Err(Fault::new("full disk", "prune fails with room, too (B3)").into());
     }
-    // What was broken off waits a day to be taken up, and what was forgotten is known for a month.
+    // A broken-off backup stays for a day, and the manifest of a forgotten one for a month.
     jump_times(
         &run.place.store(),
         Jump {
@@ -73,7 +73,7 @@ pub(super) fn finish(run: &mut Run) -> Judged {
     empty(run)
 }
 
-/// `check` that reads all has nothing to say.
+/// `check` with all data must find nothing.
 pub(super) fn sound(run: &mut Run) -> Judged {
     let ended = run.alone(&strings(&["check", "--read-data"]))?;
     let lines = ended.lines();
@@ -120,7 +120,7 @@ fn forget(run: &mut Run, ids: Vec<u64>, is_full: bool) -> Judged {
     run.settle(&did)
 }
 
-/// Prunes until one ends well, a few times.
+/// Prunes until one ends with 0, a few times at most.
 fn prune_to_the_end(run: &mut Run) -> Judged<bool> {
     for _ in 0..PRUNES_MAX {
         if run.alone(&strings(&["prune", "--max-unused", "0"]))?.code == Some(0) {
@@ -134,7 +134,7 @@ fn reserve_bytes(run: &Run) -> u64 {
     fs::metadata(run.place.store().join("reserve")).map_or(0, |meta| meta.len())
 }
 
-/// No container is left, and little else.
+/// No container may be left, and little else.
 fn empty(run: &Run) -> Judged {
     let store = run.place.store();
     let mut objects = Vec::new();
@@ -142,7 +142,8 @@ fn empty(run: &Run) -> Judged {
     let mut bytes = 0;
     for object in &objects {
         let name = object.strip_prefix(&store)?;
-        // The index keeps the hooks of what went until it is made anew, within a budget of its own.
+        // The index keeps the hooks of deleted containers until it is made anew, within a budget of
+        // its own.
         if name.starts_with("reserve") || name.starts_with("index") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What a run did, line by line, in a file that stays where the run failed.
+//! The record of a run, line by line, in a file that stays if the run fails.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,12 +11,12 @@ use super::program::{Call, Ended, Shot, When};
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
-    /// The step that runs.
+    /// The current step.
     pub(super) step: u64,
 }
 
 impl Journal {
-    /// A journal in this folder.
+    /// Creates a journal in this folder.
     pub(super) fn new(folder: &Path) -> Result<Self> {
         Ok(Self {
             file: File::create(folder.join("journal"))?,
@@ -33,7 +33,7 @@ impl Journal {
         self.note(&format!("step {number}"))
     }
 
-    /// A command, as a shell takes it, with what befalls it.
+    /// Writes a command, as a shell reads it, with its disturbances.
     pub(super) fn command(&mut self, call: &Call) -> Result<()> {
         let mut line = String::new();
         if let Some(clock) = &call.clock {
@@ -60,7 +60,7 @@ impl Journal {
         Ok(writeln!(self.file, "{line}")?)
     }
 
-    /// How one ended.
+    /// Writes how a command ended.
     pub(super) fn ended(&mut self, ended: &Ended) -> Result<()> {
         let shots: Vec<String> = ended
             .shots

@@ -1,26 +1,26 @@
-//! What an ended command is judged by, whatever it did: its exit code, what it printed, whether it waited.
+//! Judges an ended command of any kind: its exit code, its output, whether it waited.
 
 use super::commands::Ready;
 use super::model::Effect;
 use super::program::Ended;
 use super::script::Verb;
 
-/// What befell a command beside its own signals.
+/// The disturbances of a command besides its own signals.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Befell {
     /// The disk was small and may have been full.
     pub(super) tight: bool,
     /// The storage's clock has jumped at some time.
     pub(super) jumped: bool,
-    /// It jumped while the command ran, or the command has a clock of its own.
+    /// The clock jumped while the command ran, or the command has a clock of its own.
     pub(super) jumped_meanwhile: bool,
-    /// Other commands ran at once.
+    /// Other commands ran at the same time.
     pub(super) rivals: bool,
     /// One of them was to replace the password.
     pub(super) passwords: bool,
 }
 
-/// A rule that was broken: a word for its kind, and the particulars.
+/// A broken rule: a word for its kind, and the details.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     pub(super) kind: &'static str,
@@ -42,7 +42,7 @@ impl From<(&'static str, String)> for Fault {
     }
 }
 
-/// What is so whatever a command does and whatever befalls it.
+/// The rules for every command and every disturbance.
 pub(super) fn always(ended: &Ended) -> Result<(), Fault> {
     if ended.err.contains("panicked at") || ended.err.contains("stack overflow") {
         return Err(Fault::new("panic", ended.err.clone()));
@@ -78,7 +78,7 @@ pub(super) fn always(ended: &Ended) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether it may have ended so.
+/// Whether the command may have ended in this way.
 pub(super) fn judge(ready: &Ready, ended: &Ended, befell: Befell) -> Result<(), Fault> {
     always(ended)?;
     let Some(code) = ended.code else {
@@ -96,7 +96,7 @@ pub(super) fn judge(ready: &Ready, ended: &Ended, befell: Befell) -> Result<(), 
         12 if befell.passwords => Ok(()),
         1 if befell.tight && !excused(ready, befell) => {
             let text = ended.err.to_lowercase();
-            // What the disk's being full led to is said in words of its own.
+            // After a full disk the message must say why in its own words.
             let says_why = ["space", "full", "room"].iter().any(|word| text.contains(word));
             if says_why || ready.verb == Verb::Prune {
                 Ok(())
@@ -109,11 +109,11 @@ pub(super) fn judge(ready: &Ready, ended: &Ended, befell: Befell) -> Result<(), 
     }
 }
 
-/// Whether the command may fail for what others did, or the clocks.
+/// Whether the command may fail because of other commands or clocks.
 fn excused(ready: &Ready, befell: Befell) -> bool {
     let by_rivals = match ready.verb {
         Verb::Backup | Verb::Check | Verb::Index => false,
-        // What they name may be forgotten meanwhile.
+        // Another command may forget their backups meanwhile.
         Verb::Restore | Verb::Dump | Verb::Look => befell.rivals,
         Verb::Forget | Verb::Prune | Verb::Optimize | Verb::Hold | Verb::Tag | Verb::Key | Verb::Series => {
             befell.rivals
@@ -125,7 +125,7 @@ fn excused(ready: &Ready, befell: Befell) -> bool {
     by_rivals || by_clocks || by_hold
 }
 
-/// Who was interrupted says what was interrupted.
+/// The message of an interrupted command must say what was interrupted.
 fn words(verb: Verb, ended: &Ended) -> Result<(), Fault> {
     let restores = matches!(verb, Verb::Restore | Verb::Dump);
     if !restores && ended.err.contains("restored") {

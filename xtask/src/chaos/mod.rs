@@ -1,6 +1,7 @@
-//! `cargo xtask chaos`: the program as several processes at once, killed, stopped, out of space and out of time, judged
-//! against a plain model of what its stores must hold. All that is drawn follows from a seed; how far a process has
-//! come when a signal meets it varies with the machine, and is written down.
+//! `cargo xtask chaos` runs the program as several processes at once. It kills and stops them,
+//! fills the disk and shifts clocks. A plain model of the contents of the stores judges the
+//! results. All draws follow from a seed. How far a process is when a signal reaches it varies with
+//! the machine; the journal records it.
 
 mod commands;
 mod compare;
@@ -35,7 +36,7 @@ use watch::Watch;
 const USAGE: &str = "cargo xtask chaos [--seconds N] [--runs N] [--seed S] [--steps N] [--release] [--plain] \
                      [--only steps|damage] [--sabotage containers|manifest] [--keep FOLDER]";
 
-/// What was asked for.
+/// The options of the command line.
 #[derive(Debug, Clone)]
 struct Options {
     seconds: Option<f64>,
@@ -44,7 +45,7 @@ struct Options {
     steps: u64,
     release: bool,
     plain: bool,
-    /// Damage alone, or none.
+    /// `true`: damage alone; `false`: none.
     damage: Option<bool>,
     sabotage: Option<Sabotage>,
     keep: Option<PathBuf>,
@@ -85,7 +86,7 @@ impl Options {
                 _ => bail!("{arg:?} is no option: {USAGE}"),
             }
         }
-        // One run, where nothing else is said.
+        // One run by default.
         let runs = if runs.is_none() && seconds.is_none() {
             Some(1)
         } else {
@@ -105,7 +106,7 @@ impl Options {
     }
 }
 
-/// What all runs came to.
+/// The results of all runs.
 #[derive(Debug, Default)]
 struct Tally {
     runs: u64,
@@ -116,7 +117,7 @@ struct Tally {
     faults: BTreeMap<&'static str, Vec<u64>>,
 }
 
-/// Runs until the time or the number of runs is over; fails where any run found a fault.
+/// Runs until the time is over or the number of runs is reached. Fails if any run found a fault.
 pub(crate) fn chaos(args: impl Iterator<Item = String>) -> Result<()> {
     let options = Options::parse(args)?;
     let binary = build(options.release)?;
@@ -133,12 +134,12 @@ pub(crate) fn chaos(args: impl Iterator<Item = String>) -> Result<()> {
     report(&tally, watch.seconds())
 }
 
-/// One run, told and counted.
+/// Does one run, reports it and counts it.
 fn one(options: &Options, seed: u64, binary: &Path, tally: &mut Tally) -> Result<()> {
     let watch = Watch::start();
     let work = tempfile::Builder::new().prefix("onefold-chaos-").tempdir()?;
     let damages = options.damage.unwrap_or(seed.is_multiple_of(4));
-    // Damage needs no disk that fills up.
+    // Runs with damage need no small disk.
     let plain = options.plain || damages;
     let plan = Plan {
         seed,
@@ -190,13 +191,14 @@ fn one(options: &Options, seed: u64, binary: &Path, tally: &mut Tally) -> Result
     keep(options, seed, !found.is_empty(), &run, work.path())
 }
 
-/// The steps, and then the end.
+/// Plays the steps, and then the end.
 fn whole(run: &mut Run) -> Judged {
     run.play()?;
     finish::finish(run)
 }
 
-/// Keeps the journal of a run that failed, or of every one where that is asked for, and then the store, too.
+/// Keeps the journal of a failed run. If the user asked for it, keeps the journal of every run, and
+/// the store of a failed one too.
 fn keep(options: &Options, seed: u64, has_failed: bool, run: &Run, work: &Path) -> Result<()> {
     if !has_failed && options.keep.is_none() {
         return Ok(());
@@ -254,7 +256,7 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// Builds the program, and says where it is.
+/// Builds the program, and returns its path.
 fn build(release: bool) -> Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -271,13 +273,13 @@ fn build(release: bool) -> Result<PathBuf> {
     } else {
         "debug/onefold"
     });
-    // A copy: what is built meanwhile is not mixed into a run.
+    // Makes a copy, so that a later build does not change the program during a run.
     let copy = target().join("chaos-onefold");
     fs::copy(&binary, &copy).with_context(|| format!("copying {}", binary.display()))?;
     copy.canonicalize().context("where the program is")
 }
 
-/// Adds the files below a folder, in an order that the disk has no part in.
+/// Adds the files below a folder, in an order that does not depend on the disk.
 fn objects(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(());

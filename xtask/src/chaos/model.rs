@@ -1,5 +1,6 @@
-//! The plain model that the program is judged by: what each backup holds, which are forgotten, held and tagged. What
-//! an interrupted command has done is not known until the store is listed; the model says what may be.
+//! The plain model that judges the program: what each backup contains, and which are forgotten,
+//! held and tagged. The effect of an interrupted command is unknown until the store is listed; the
+//! model says which effects are possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,11 +17,11 @@ pub(super) struct Backup {
     pub(super) is_forgotten: bool,
 }
 
-/// What a command of the step that just ran may have done.
+/// The possible effect of a command of the last step.
 #[derive(Debug, Clone)]
 pub(super) struct Did {
     pub(super) effect: Effect,
-    /// It ended with 0: it has done all of it.
+    /// The command ended with 0, so it has had its whole effect.
     pub(super) is_done: bool,
 }
 
@@ -59,16 +60,16 @@ pub(super) struct Listed {
     pub(super) is_held: bool,
 }
 
-/// All that is known.
+/// The known state of the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) backups: BTreeMap<u64, Backup>,
-    /// How many archival backups of a series `optimize` may have been set to leave, beside a live one at least; by
-    /// source, and of all under `None`.
+    /// The archival windows that `optimize` may have used, beside at least one live backup: by
+    /// source, and for all under `None`.
     windows: BTreeMap<Option<usize>, BTreeSet<u64>>,
 }
 
-/// Of which kind a failure of the listing is, and what it is.
+/// The kind and the text of a fault in a listing.
 pub(super) type Fault = (&'static str, String);
 
 impl Model {
@@ -78,7 +79,7 @@ impl Model {
         kept.map(|(id, _)| *id).collect()
     }
 
-    /// Adds a backup that nobody has tagged.
+    /// Adds a backup without tags.
     pub(super) fn add(&mut self, id: u64, source: usize, picture: Arc<Picture>) {
         self.add_tagged(id, source, picture, BTreeSet::new());
     }
@@ -94,7 +95,7 @@ impl Model {
         self.backups.insert(id, backup);
     }
 
-    /// What `init` has set for all series.
+    /// Notes the window that `init` has set for all series.
     pub(super) fn begin(&mut self, archival: Option<u64>) {
         let effect = Effect::Window {
             source: None,
@@ -106,7 +107,8 @@ impl Model {
         }]);
     }
 
-    /// Takes in what a step did, as the listing after it shows; fails where the two contradict each other.
+    /// Adds the effects of a step, as the listing after it shows them. Fails if the listing
+    /// contradicts the model.
     pub(super) fn settle(
         &mut self,
         did: &[Did],
@@ -143,7 +145,8 @@ impl Model {
         Ok(())
     }
 
-    /// What is listed and not known must be of a backup that ran, and has what its source had.
+    /// A listed backup that is not known must come from a backup that ran, with the content of its
+    /// source.
     fn add_new(
         &mut self,
         did: &[Did],
@@ -202,7 +205,7 @@ impl Model {
         Ok(())
     }
 
-    /// Compares what is listed of a backup that is kept.
+    /// Compares the listed line of a backup that is kept.
     fn stays(&mut self, id: u64, did: &[Did], line: &Listed) -> Result<(), Fault> {
         for one in did {
             if let Effect::ForgetIds(ids) = &one.effect
@@ -226,7 +229,7 @@ impl Model {
             .iter()
             .filter(|one| matches!(one.effect, Effect::Tag { .. } | Effect::Hold(..)))
             .count();
-        // Two at once may come in either order.
+        // Two commands at once may take effect in either order.
         for _ in 0..2 {
             for one in did {
                 one.apply(id, changes == 1 && one.is_done, &mut tags, &mut holds);
@@ -249,7 +252,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether anything that ran may have forgotten this backup.
+    /// Whether a command that ran may have forgotten this backup.
     fn may_go(&self, id: u64, did: &[Did]) -> bool {
         let Some(backup) = self.backups.get(&id) else {
             return true;
@@ -285,7 +288,7 @@ impl Model {
         })
     }
 
-    /// Whether this backup is beyond a window that may hold.
+    /// Whether this backup is beyond a window that may be in force.
     pub(super) fn may_leave(&self, id: u64) -> bool {
         let optimize = Did {
             effect: Effect::Optimize,
@@ -294,8 +297,8 @@ impl Model {
         self.may_go(id, &[optimize])
     }
 
-    /// Windows that commands set add to what may hold: the layout may have been set in between, and bring an earlier
-    /// one back.
+    /// Adds windows that commands have set to those that may be in force. A change of the layout in
+    /// between may bring an earlier window back.
     fn widen(&mut self, did: &[Did]) {
         for one in did {
             if let Effect::Window {
@@ -310,7 +313,7 @@ impl Model {
 }
 
 impl Did {
-    /// Adds the states that this command may have led to.
+    /// Adds the states that this command may have caused.
     fn apply(
         &self,
         id: u64,

@@ -1,4 +1,4 @@
-//! What a source looks like: enough to tell whether it came back as it was.
+//! The state of a source, detailed enough to see whether a restore brought it back.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     file: u64,
 }
 
-/// A tree, by path relative to its root; of a stream or an image, one entry under the empty path.
+/// A tree, by path relative to its root. A stream or an image is one entry under the empty path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Picture(pub(super) BTreeMap<PathBuf, Entry>);
 
@@ -46,7 +46,7 @@ impl Picture {
         Ok(Self(entries))
     }
 
-    /// The bytes of one file alone, as of a stream or an image.
+    /// The bytes of one file alone, for a stream or an image.
     pub(super) fn bytes_of(path: &Path) -> Result<Self> {
         let entry = Entry {
             kind: "bytes",
@@ -65,7 +65,7 @@ impl Picture {
         Ok(Self(BTreeMap::from([(PathBuf::new(), entry)])))
     }
 
-    /// What lies at or below `path`, by path relative to it.
+    /// The entries at or below `path`, by path relative to it.
     pub(super) fn part(&self, path: &Path) -> Self {
         let below = self.0.iter().filter_map(|(name, entry)| {
             let name = name.strip_prefix(path).ok()?;
@@ -74,7 +74,7 @@ impl Picture {
         Self(below.collect())
     }
 
-    /// What differs first, from `was` to this one.
+    /// The first difference between `was` and this one.
     pub(super) fn differs(&self, was: &Self) -> Option<String> {
         let (was, is) = (was.canonical(), self.canonical());
         for (name, entry) in &was {
@@ -101,7 +101,8 @@ impl Picture {
             .collect()
     }
 
-    /// With the place of the first name of each file in place of its number, which differs from disk to disk.
+    /// Replaces the number of each file, which differs from disk to disk, by the position of its
+    /// first name.
     fn canonical(&self) -> BTreeMap<PathBuf, Entry> {
         let mut first = BTreeMap::new();
         let mut entries = self.0.clone();

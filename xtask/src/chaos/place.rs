@@ -1,5 +1,5 @@
-//! Where a run's store lies: a plain folder, a tmpfs or an ext4 image of a small size, so that it fills up. Mounting
-//! needs root; where it cannot be done, the run says so and takes a plain folder.
+//! The place of a run's store: a plain folder, or a tmpfs or an ext4 image that is small enough to
+//! fill up. Mounting needs root. If it is impossible, the run says so and uses a plain folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::draws::Draws;
 
-/// What a store lies on.
+/// The kind of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -35,24 +35,24 @@ impl Kind {
         }
     }
 
-    /// Whether it has a size of its own, which a run can fill up.
+    /// Whether it has a small size of its own, which a run can fill up.
     pub(super) fn is_small(self) -> bool {
         self != Self::Plain
     }
 }
 
-/// A place, unmounted and removed when it is dropped.
+/// A place. Dropping it unmounts and removes it.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) kind: Kind,
     folder: PathBuf,
     is_mounted: bool,
-    /// Why it is not what was drawn.
+    /// Why it is not of the drawn kind.
     pub(super) instead: Option<String>,
 }
 
 impl Place {
-    /// Makes `kind` below `work`, or a plain folder where that cannot be mounted.
+    /// Makes a place of `kind` below `work`, or a plain folder if mounting fails.
     pub(super) fn new(kind: Kind, work: &Path) -> Result<Self> {
         let folder = work.join("place");
         fs::create_dir_all(&folder)?;
@@ -81,7 +81,7 @@ impl Place {
                     let image = image.to_string_lossy();
                     tool("mount", ["-t", "ext4", "-o", "loop", &*image], &folder)
                 });
-                // What is mounted stays until it is unmounted.
+                // A mounted image exists until it is unmounted.
                 fs::remove_file(&image)?;
                 made
             }
@@ -105,7 +105,7 @@ impl Place {
         })
     }
 
-    /// Where the store goes.
+    /// The folder of the store.
     pub(super) fn store(&self) -> PathBuf {
         self.folder.join("store")
     }
@@ -116,7 +116,8 @@ impl Place {
         Ok(stat.f_bavail * stat.f_frsize)
     }
 
-    /// Fills a small place until about so many bytes are left. Does nothing on a plain one: that is the user's disk.
+    /// Fills a small place until about so many bytes are left. Does nothing on a plain one: that is
+    /// the user's disk.
     pub(super) fn fill(&self, leave: u64) -> Result<()> {
         if !self.kind.is_small() {
             return Ok(());
@@ -134,7 +135,7 @@ impl Place {
                 Err(error) => return Err(error.into()),
             }
         }
-        // Where blocks are given out late, they are given out now.
+        // File systems that allocate blocks late allocate them now.
         ballast.sync_all().or_else(|error| {
             if error.raw_os_error() == Some(28) {
                 Ok(())
@@ -145,7 +146,7 @@ impl Place {
         Ok(())
     }
 
-    /// Takes the ballast away.
+    /// Deletes the ballast.
     pub(super) fn release(&self) -> Result<()> {
         match fs::remove_file(self.ballast()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
@@ -161,7 +162,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_mounted {
-            // Who reads the folder at this moment (a search index, an administrator) makes it busy.
+            // A process that reads the folder (a search index, an administrator) makes it busy.
             for _ in 0..50 {
                 if tool("umount", [], &self.folder).is_ok() {
                     return;
@@ -172,7 +173,8 @@ impl Drop for Place {
     }
 }
 
-/// Where an image goes: into memory where that can be had, for each barrier would wait for the disk below.
+/// The path of an image: in memory if possible, because otherwise each barrier would wait for the
+/// disk below.
 fn image(work: &Path) -> Result<PathBuf> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

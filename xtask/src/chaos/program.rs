@@ -1,5 +1,6 @@
-//! The program as processes: started with drawn arguments, stopped, continued and killed at drawn moments, watched
-//! until it ends. What it says goes to files, so that no pipe holds it up.
+//! Runs the program as processes. They start with drawn arguments, and are stopped, continued and
+//! killed at drawn moments. The runner watches each until it ends. Their output goes to files, so
+//! that no pipe blocks them.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,18 +15,18 @@ use serde_json::Value;
 
 use super::watch::{Watch, pause_ms, pause_us};
 
-/// A process that has no rival ends within so many seconds, or hangs.
+/// A process without rivals that runs longer than this hangs.
 const PATIENCE_SECONDS: f64 = 150.0;
-/// On one host nobody waits so long for who is gone.
+/// On one host no process may wait this long for a dead one.
 const WAITING_SECONDS: f64 = 20.0;
 
-/// When a signal is sent, counted from the one before it, or from the start.
+/// The moment of a signal, counted from the one before it, or from the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
     After {
         ms: u64,
     },
-    /// When the number of objects in a folder of the store has changed so many times.
+    /// When the number of objects in a folder of the store has changed this many times.
     Mark {
         folder: &'static str,
         changes: u32,
@@ -44,13 +45,13 @@ pub(super) struct Shot {
 pub(super) struct Call {
     pub(super) args: Vec<OsString>,
     pub(super) stdin: Option<PathBuf>,
-    /// What it takes the time for, as `libfaketime` says it: `+40d`.
+    /// The shift of its clock, in the notation of `libfaketime`: `+40d`.
     pub(super) clock: Option<String>,
     pub(super) start_ms: u64,
     pub(super) shots: Vec<Shot>,
 }
 
-/// How it went.
+/// How a process ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) code: Option<i32>,
@@ -60,9 +61,9 @@ pub(super) struct Ended {
     pub(super) seconds: f64,
     /// Signals that reached it, each with the milliseconds since its start.
     pub(super) shots: Vec<(u64, Signal)>,
-    /// It did not end, and was killed for that.
+    /// The process did not end, and the runner killed it.
     pub(super) hung: bool,
-    /// It said that it waits, and did so for too long while nobody else ran.
+    /// The process said that it waits, and waited too long while nothing else ran.
     pub(super) waited: bool,
 }
 
@@ -75,7 +76,7 @@ impl Ended {
             .collect()
     }
 
-    /// The first of them of a type.
+    /// The first line of a type.
     pub(super) fn line(&self, message_type: &str) -> Option<Value> {
         self.lines()
             .into_iter()
@@ -93,7 +94,7 @@ pub(super) struct Program {
     pub(super) binary: PathBuf,
     pub(super) store: PathBuf,
     pub(super) folder: PathBuf,
-    /// The library that shifts a process' clock, where it is installed.
+    /// The library that shifts the clock of a process, if it is installed.
     pub(super) faketime: Option<PathBuf>,
     /// Processes started so far.
     pub(super) started: AtomicUsize,
@@ -113,7 +114,7 @@ impl Program {
         }
     }
 
-    /// Runs one process with no rival and no harm.
+    /// Runs one process without rivals and disturbances.
     pub(super) fn run(&self, args: Vec<OsString>) -> Result<Ended> {
         self.watch(&Call {
             args,
@@ -189,7 +190,7 @@ impl Program {
         Ok(ended)
     }
 
-    /// Waits for its end, and sends what is due.
+    /// Waits for the end of a process, and sends due signals.
     fn wait(&self, mut child: Child, call: &Call, out: PathBuf) -> Result<Ended> {
         let pid = Pid::from_child(&child);
         let watch = Watch::start();
@@ -205,13 +206,13 @@ impl Program {
             if let Some(shot) = shots.peek() {
                 let is_due = match shot.when {
                     When::After { ms } => now >= since + ms,
-                    // A mark that never comes is not waited for longer than any delay.
+                    // For a mark that never comes the runner waits no longer than for any delay.
                     When::Mark { folder, changes } => {
                         mark.has_come(&self.store.join(folder), changes) || now >= since + 5000
                     }
                 };
                 if is_due {
-                    // It is not reaped yet, so its number is nobody else's.
+                    // The process is not reaped yet, so no other has its number.
                     kill_process(pid, shot.signal)?;
                     sent.push((now, shot.signal));
                     shots.next();
@@ -245,7 +246,7 @@ impl Program {
     }
 }
 
-/// A folder of the store as it was when it was looked at last.
+/// The state of a folder of the store at the last look.
 #[derive(Debug, Default)]
 struct Mark {
     objects: Option<usize>,

@@ -1,4 +1,4 @@
-//! One run: a seed, a store, its sources, some steps, and what is judged after each.
+//! One run: a seed, a store, its sources, some steps, and checks after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use super::sources::Source;
 use super::trouble::jump_times;
 use super::watch::pause_ms;
 
-/// A fault, or what kept the runner from judging.
+/// A fault, or an error that kept the runner from judging.
 #[derive(Debug)]
 pub(super) enum Stop {
     Fault(Fault),
@@ -41,14 +41,15 @@ impl From<Fault> for Stop {
 
 pub(super) type Judged<T = ()> = std::result::Result<T, Stop>;
 
-/// What a run is drawn with.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) steps: u64,
-    /// On a plain folder, whatever is drawn.
+    /// Use a plain folder, whatever is drawn.
     pub(super) plain: bool,
-    /// After this step the runner deletes something behind the program's back: the judge must notice.
+    /// After this step the runner deletes something behind the program's back: the judge must
+    /// notice.
     pub(super) sabotage: Option<(u64, Sabotage)>,
 }
 
@@ -80,7 +81,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Draws the store's settings, its place and its sources, and makes the latter two.
+    /// Draws the settings, the place and the sources of the store, and makes the place and the
+    /// sources.
     pub(super) fn new(plan: Plan, binary: PathBuf, work: &Path) -> Result<Self> {
         let mut draws = Draws::new(plan.seed, 0);
         let d = &mut draws;
@@ -143,7 +145,7 @@ impl Run {
         })
     }
 
-    /// All of it; ends with the first fault.
+    /// Plays all steps, and ends with the first fault.
     pub(super) fn play(&mut self) -> Judged {
         self.begin()?;
         let mut draws = Draws::new(self.plan.seed, 1);
@@ -182,7 +184,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs the steps' commands, and judges.
+    /// Runs the commands of a step, and judges them.
     pub(super) fn step(&mut self, step: &Step) -> Judged {
         for (source, draws) in &step.edits {
             let at = pick(*source, self.sources.len());
@@ -283,7 +285,7 @@ impl Run {
         Ok(ended)
     }
 
-    /// Runs one command with no harm; its code is the caller's to judge.
+    /// Runs one command without disturbances. The caller judges the exit code.
     pub(super) fn alone(&mut self, args: &[OsString]) -> Judged<Ended> {
         let args = [self.options(), args.to_vec()].concat();
         self.journal.command(&Call {
@@ -322,7 +324,8 @@ impl Run {
         options
     }
 
-    /// Which password opens the store: where a change was interrupted, the new one or the old one.
+    /// Finds the password that opens the store: after an interrupted change, the new one or the old
+    /// one.
     fn find_password(&mut self, commands: &[Ready], ended: &[Ended]) -> Judged {
         for (ready, ended) in commands.iter().zip(ended) {
             let Compare::Password { file, replaces } = &ready.compare else {
@@ -347,7 +350,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lists the store and compares with the model.
+    /// Lists the store and compares the listing with the model.
     pub(super) fn settle(&mut self, did: &[Did]) -> Judged {
         let ended = self.well(&strings(&["snapshots"]))?;
         let listed = listed(&ended);
@@ -362,7 +365,7 @@ impl Run {
     }
 }
 
-/// What a command has done, or may have.
+/// The certain or possible effect of a command.
 fn told(ready: &Ready, ended: &Ended) -> Did {
     let is_done = ended.code == Some(0);
     let mut effect = ready.effect.clone();

@@ -1,5 +1,6 @@
-//! What a step does, drawn from the seed and the step's number alone: which commands run at once, what befalls them,
-//! and what befalls the disk and the clocks. Numbers of backups stand as draws until the step runs.
+//! The script of a step, drawn from the seed and the step's number alone: which commands run at
+//! once, and the disturbances of the commands, the disk and the clocks. Numbers of backups are
+//! draws until the step runs.
 
 use std::ffi::OsString;
 
@@ -8,7 +9,7 @@ use rustix::process::Signal;
 use super::draws::Draws;
 use super::program::{Call, Shot, When};
 
-/// Folders of a store whose changes are marks that signals go by.
+/// Folders of a store whose changes trigger signals.
 const MARKS: &[&str] = &[
     "sessions",
     "sessions",
@@ -62,7 +63,7 @@ const VERBS: &[(Verb, u64)] = &[
     (Verb::Series, 3),
 ];
 
-/// One command of a step, before it is known which backups there are.
+/// One command of a step, before the runner knows which backups exist.
 #[derive(Debug, Clone)]
 pub(super) struct Act {
     pub(super) verb: Verb,
@@ -70,14 +71,15 @@ pub(super) struct Act {
     pub(super) call: Call,
 }
 
-/// What befalls the disk while a step runs.
+/// What happens to the disk while a step runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ballast {
     Fill { leave: u64, after_ms: u64 },
     Release { after_ms: u64 },
 }
 
-/// How the storage's clock jumps: times of this share of the store's objects move by so many seconds.
+/// A jump of the storage's clock: the times of this share of the store's objects move by so many
+/// seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Jump {
     pub(super) seconds: i64,
@@ -88,12 +90,12 @@ pub(super) struct Jump {
 
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Which sources change before it, by draws.
+    /// The sources that change before the step, as draws.
     pub(super) edits: Vec<(u64, Draws)>,
     pub(super) acts: Vec<Act>,
     pub(super) ballast: Option<Ballast>,
     pub(super) jump: Option<Jump>,
-    /// A backup that is restored and compared when all is done.
+    /// A backup to restore and compare after all commands.
     pub(super) probe: Option<u64>,
 }
 
@@ -150,7 +152,7 @@ impl Jump {
     fn draw(draws: &mut Draws) -> Self {
         let seconds = i64::try_from(draws.about(60, 50 * 86_400)).unwrap_or(60);
         Self {
-            // Objects that are older than they were: the clock went forth. It goes back more rarely.
+            // Older objects mean that the clock went forward. It goes back more rarely.
             seconds: if draws.chance(70) { -seconds } else { seconds },
             percent: draws.one(&[100, 100, 50, 10]),
             after_ms: draws.chance(30).then(|| draws.about(1, 1000)),

@@ -1,5 +1,5 @@
-//! What a run backs up: trees, streams and disk images, made and changed by drawn edits. They change between steps
-//! alone, so that what a backup holds is known whichever moment it reads a file.
+//! The sources of a run: trees, streams and disk images, made and changed by drawn edits. They
+//! change between steps only, so that the content of a backup is known, whenever it reads a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,22 +22,22 @@ use super::picture::Picture;
 pub(super) enum Sort {
     Tree,
     Stream,
-    /// In blocks of so many KiB.
+    /// In blocks of `kib` KiB.
     Image {
         kib: u64,
     },
 }
 
-/// One source: one series, as all backups of a run are of one host.
+/// One source. It is one series, because all backups of a run are of one host.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) sort: Sort,
-    /// Of a stream, the file that is fed to the program.
+    /// The path; for a stream, the file that the program reads from standard input.
     pub(super) path: PathBuf,
-    /// What `snapshots` shows as its path.
+    /// The path that `snapshots` shows.
     pub(super) name: String,
     largest: u64,
-    /// What it looks like now.
+    /// The current state, if it is known.
     picture: Option<Arc<Picture>>,
 }
 
@@ -86,7 +86,7 @@ impl Source {
         Ok(source)
     }
 
-    /// What it looks like.
+    /// The state of the source.
     pub(super) fn picture(&mut self) -> Result<Arc<Picture>> {
         if let Some(picture) = &self.picture {
             return Ok(Arc::clone(picture));
@@ -99,7 +99,7 @@ impl Source {
         Ok(picture)
     }
 
-    /// Changes it.
+    /// Changes the source.
     pub(super) fn edit(&mut self, draws: &mut Draws) -> Result<()> {
         self.picture = None;
         match self.sort {
@@ -170,7 +170,7 @@ fn edit_tree(root: &Path, draws: &mut Draws, largest: u64) -> Result<()> {
         (69..=75, _) => fs::create_dir(&name)?,
         (76..=78, _) => symlink(OsString::from_vec(odd_name(draws).into_vec()), &name)?,
         (79..=80, _) => {
-            // The address of a socket has some hundred bytes at most: not every path is one.
+            // The address of a socket has at most some hundred bytes, so not every path is one.
             if UnixListener::bind(&name).is_err() {
                 fs::write(&name, b"no socket has so long a name")?;
             }
@@ -203,7 +203,7 @@ fn edit_tree(root: &Path, draws: &mut Draws, largest: u64) -> Result<()> {
     Ok(())
 }
 
-/// Folders, and what is none, in an order that the disk has no part in.
+/// Folders, and other entries, in an order that does not depend on the disk.
 fn everything(root: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let mut found = BTreeMap::new();
     let mut paths = vec![root.to_owned()];
@@ -221,7 +221,7 @@ fn everything(root: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok((names(folders), names(others)))
 }
 
-/// A name that a shell, a terminal or a listing may trip over, in one of three draws.
+/// A name; one in three could confuse a shell, a terminal or a listing.
 fn odd_name(draws: &mut Draws) -> OsString {
     let number = draws.below(500);
     let odd: &[u8] = match draws.below(24) {

@@ -1,8 +1,8 @@
-//! A short run of the runner itself, and that it notices a loss.
+//! A short run, and one in which the runner must notice a loss.
 
 use super::*;
 
-/// The program as the workspace's tests have built it, or built now.
+/// The program that the workspace's tests have built, or a new build.
 fn binary() -> PathBuf {
     let built = std::env::current_exe().unwrap().with_file_name("../onefold");
     if built.exists() {

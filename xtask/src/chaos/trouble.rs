@@ -1,4 +1,5 @@
-//! What the runner does to a store: times that jump, and deletions that the judge must notice.
+//! Changes that the runner makes to a store: times that jump, and deletions that the judge must
+//! notice.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::run::{Judged, Run, Sabotage};
 use super::script::Jump;
 
 impl Run {
-    /// Deletes what no program would.
+    /// Deletes objects that no program would delete.
     pub(super) fn sabotage(&mut self, sabotage: Sabotage) -> Judged {
         let store = self.place.store();
         let mut objects = Vec::new();
@@ -36,7 +37,7 @@ impl Run {
     }
 }
 
-/// Moves the times of a share of the store's objects: they are what the storage of a local folder has for a clock.
+/// Moves the times of a share of the store's objects, which are the clock of a local folder.
 pub(super) fn jump_times(store: &Path, jump: Jump) -> Result<()> {
     let mut draws = Draws::new(jump.seed, 0);
     let mut objects = Vec::new();
@@ -51,7 +52,7 @@ pub(super) fn jump_times(store: &Path, jump: Jump) -> Result<()> {
             let time = if jump.seconds < 0 { time - by } else { time + by };
             fs::File::open(&object)?.set_modified(time)
         };
-        // It may go at any moment.
+        // The object may disappear at any moment.
         match moved() {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}

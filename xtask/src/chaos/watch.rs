@@ -1,9 +1,9 @@
-//! The runner's clock. The runner drives real processes, which have the system's time: a clock that only moves when it
-//! is told to would be of no use here.
+//! The runner's clock. The runner drives real processes, which use the system's time. A clock that
+//! moves only by hand would be useless here.
 
 use std::time::{Duration, Instant};
 
-/// A moment, to measure from.
+/// A starting point for measuring time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watch(Instant);
 

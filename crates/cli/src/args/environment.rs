@@ -1,7 +1,8 @@
-//! What the environment says where nothing is typed.
+//! Environment variables that stand in for options.
 //!
-//! A variable that is empty says nothing, as is usual. One that is wrong is named: who typed no option is not told of one.
-//! What is typed goes before what the environment says, also where it is another option for the same thing.
+//! An empty variable counts as unset, as usual. An error about a wrong value names the variable,
+//! because the user typed no option. A typed option overrides the environment, even a variable of
+//! another option for the same thing.
 
 use std::ffi::OsStr;
 
@@ -12,7 +13,7 @@ use clap::{ArgMatches, Command as Clap};
 use super::idle::is_typed;
 use super::{Cli, Global};
 
-/// Without the variables that are empty.
+/// Removes empty variables from the definition.
 pub(super) fn without_empty(clap: Clap) -> Clap {
     clap.mut_args(|arg| {
         let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
@@ -25,7 +26,7 @@ pub(super) fn without_empty(clap: Clap) -> Clap {
     .mut_subcommands(without_empty)
 }
 
-/// Names the variable that a wrong value came from.
+/// Puts the variable that a wrong value came from into the error.
 pub(super) fn named(clap: &mut Clap, mut error: clap::Error) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -45,7 +46,7 @@ pub(super) fn named(clap: &mut Clap, mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The variable of the option that has this value.
+/// The variable of this option, if its value is this one.
 fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
     let of_option = clap.get_arguments().filter(|arg| arg.to_string() == option);
     let names = of_option.filter_map(clap::Arg::get_env);
@@ -59,7 +60,8 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
     })
 }
 
-/// Takes back what the environment says where something else was typed, or where it concerns nothing.
+/// Drops values from the environment if another option was typed for the same thing, or if the
+/// command does not use them.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
     if Global::PASSWORDS.iter().any(|id| is_typed(matches, id)) {
         let global = &mut cli.global;

@@ -61,7 +61,7 @@ pub(super) fn is_typed(matches: &ArgMatches, id: &str) -> bool {
 }
 
 impl Global {
-    /// The options that say how a store is opened, of which one counts.
+    /// The options that say how a store is opened. One of them counts.
     pub(super) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
 }
 
@@ -75,7 +75,7 @@ impl Cli {
     }
 }
 
-/// Two of these were typed, of which one would count.
+/// Two of these options were typed, and only one could count.
 fn two_passwords(matches: &ArgMatches) -> Option<Idle> {
     let mut typed = Global::PASSWORDS.iter().filter(|id| is_typed(matches, id));
     let (one, another) = (typed.next()?, typed.next()?);
@@ -88,7 +88,7 @@ fn two_passwords(matches: &ArgMatches) -> Option<Idle> {
 }
 
 impl Command {
-    /// An option of every command was typed that this one has no use for.
+    /// A global option was typed that this command does not use.
     fn idle_in_store(&self, matches: &ArgMatches) -> Option<Idle> {
         let has_index = matches!(
             self,
@@ -124,7 +124,7 @@ impl Command {
         found.or_else(|| (!reads_backups).then(of_pins).flatten())
     }
 
-    /// An option of the command's own that could have no effect, and why.
+    /// An option of this command that could have no effect, and why.
     fn idle(&self, matches: &ArgMatches) -> Option<Idle> {
         match self {
             Self::Forget(forget) if forget.has_idle_limits() => {
@@ -224,7 +224,7 @@ impl Command {
     }
 }
 
-/// Options that files and folders have use for.
+/// Options for backups of files and folders.
 const OF_TREES: [&str; 7] = [
     "exclude",
     "exclude_file",

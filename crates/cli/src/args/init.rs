@@ -15,8 +15,8 @@ pub(crate) struct Init {
     /// File with the password of the store named by --domain-of (default: the same password)
     #[arg(long, value_name = "FILE", env = "ONEFOLD_FROM_PASSWORD_FILE")]
     pub(crate) from_password_file: Option<PathBuf>,
-    /// Let the group of the store's folder read and write the store; without it what is stored is its owner's alone,
-    /// whatever the umask is
+    /// Let the group of the store's folder read and write the store; without this only its owner
+    /// can, whatever the umask is
     #[arg(long)]
     pub(crate) group_access: bool,
     /// Average chunk length in KiB, a power of two from 1 to 128

@@ -1,4 +1,4 @@
-//! Arguments of looking after passwords.
+//! Arguments of the commands that manage passwords.
 
 use std::path::PathBuf;
 

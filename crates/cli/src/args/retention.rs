@@ -30,8 +30,8 @@ pub(crate) struct Forget {
     /// empty: of all backups together
     #[arg(short, long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
     pub(crate) group_by: GroupBy,
-    /// Which times rules go by [default: when the storage says that backups were committed, unless that contradicts what
-    /// backups say of themselves]
+    /// Which times the rules use [default: the storage's commit times, unless they contradict the
+    /// times that the backups state]
     #[arg(long, value_enum, value_name = "WHOSE")]
     times: Option<TimesOf>,
     /// Let a group lose all its backups
@@ -81,7 +81,7 @@ impl Forget {
     }
 }
 
-/// Whose clock told the time of a backup.
+/// Whose clock the rules use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TimesOf {
     /// The storage's, when it was committed

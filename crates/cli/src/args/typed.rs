@@ -1,5 +1,5 @@
-//! Words as they are typed: names, lists of tags, folders of stores. What only looks like one is refused, so that no
-//! blank or forgotten prefix makes another name of it without a word.
+//! Parsers for typed words: names, lists of tags, folders of stores. They refuse a word that only
+//! looks like one, so that a blank or a forgotten prefix does not silently make another name of it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,9 @@ impl TagList {
     }
 }
 
-/// A list of which a part is empty may have lost a word on its way here: in a filter it would choose more without it.
-/// One that is empty as a whole is none.
+/// Parses a list of tags. A list with an empty part may have lost a word before it came here, and a
+/// filter without that word would choose more. So it is an error. A list that is empty as a whole
+/// has no tags.
 pub(crate) fn tag_list(list: &str) -> Result<TagList, String> {
     if list.trim().is_empty() {
         return Ok(TagList::default());
@@ -31,7 +32,7 @@ pub(crate) fn tag_list(list: &str) -> Result<TagList, String> {
     Ok(TagList(tags))
 }
 
-/// A host's name, or a stream's. Blanks around it are not part of it.
+/// Parses the name of a host or of a stream. Blanks around it are not part of it.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a name is needed, and this one is empty".to_owned()),
@@ -39,7 +40,8 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The path of a backup, to choose by. There may be folders with a blank at an end of their names, and as a rule it is a slip.
+/// Parses a path that chooses backups. It refuses a path with a blank at an end: such folders
+/// exist, but the blank is usually a slip.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let text = path.to_string_lossy();
@@ -53,13 +55,14 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Other programs' names for places on other machines.
+/// Prefixes that other programs use for places on other machines.
 const ELSEWHERE: [&str; 22] = [
     "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "http", "https", "webdav", "webdavs", "s3", "b2", "gs",
     "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "onefold", "file",
 ];
 
-/// The folder of a store. What names a place on another machine would make a local folder of that name.
+/// Parses the folder of a store. It refuses the name of a place on another machine, which would
+/// become a local folder of that name.
 pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
         None => Ok(path),
@@ -67,7 +70,8 @@ pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// What stands before a colon in the first part of a path, as in `sftp:user@host:/backup` or `host:/backup`.
+/// The text before a colon in the first part of a path, as in `sftp:user@host:/backup` or
+/// `host:/backup`.
 fn elsewhere(path: &Path) -> Option<String> {
     let text = path.to_string_lossy();
     let first = text.split('/').next().unwrap_or_default();

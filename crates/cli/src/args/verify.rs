@@ -1,16 +1,16 @@
-//! How much of what a backup takes over from earlier ones is read.
+//! The share of reused containers that a backup reads.
 
 use onefold::VerifyKnown;
 
 use super::Backup;
 
-/// The share where nothing is said.
+/// The default share.
 const VERIFIED_SHARE: f64 = 0.01;
-/// And no more than this.
+/// The default limit in bytes.
 const VERIFIED_BYTES_MAX: u64 = 1 << 30;
 
 impl Backup {
-    /// How much of what is taken over is read.
+    /// The share to read, and its limit in bytes.
     pub(crate) fn verify_known(&self) -> VerifyKnown {
         match self.verify_known {
             Some(share) => VerifyKnown {
@@ -25,7 +25,7 @@ impl Backup {
     }
 }
 
-/// A share of something, `none` for nothing.
+/// Parses a share in percent; `none` is nothing.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     if text == "none" {
         return Ok(0.0);

@@ -50,14 +50,14 @@ struct Summary {
     stages: Vec<pipeline::Stage>,
 }
 
-/// What was read of what earlier backups had stored.
+/// Containers of earlier backups that this one has read.
 #[derive(Serialize)]
 struct Verified {
     containers: u64,
     bytes: u64,
-    /// Containers with damage, whose chunks were stored again.
+    /// Damaged ones among them, whose chunks this backup stored again.
     damaged: u64,
-    /// Damaged containers, whoever found that, that got slots back: how many containers and slots.
+    /// Containers that got slots back, whichever command found their damage.
     healed: u64,
     healed_slots: u64,
 }
@@ -190,7 +190,7 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
     Ok(tree)
 }
 
-/// What is known of the patterns when the walk is over.
+/// Reports what the walk has shown about the patterns.
 fn tell_patterns(excludes: &Excludes, output: Output) -> Result<()> {
     for doubt in excludes.doubts_met() {
         output.warn(format!("warning: {doubt}"))?;
@@ -239,7 +239,7 @@ fn image(
     Ok(store.backup_stream(options, path, Some(chunk), &mut source, monitor)?)
 }
 
-/// Damage of earlier backups that this one has found, and what came of it.
+/// Reports damage that this backup has found in earlier ones, and what it healed.
 fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
     for (container, _) in &report.verified.bad {
         output.warn(format!(

@@ -129,7 +129,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     })
 }
 
-/// What it comes to.
+/// Prints the result in words.
 fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Result<()> {
     let looked_at = match read_data {
         ReadData::None => {

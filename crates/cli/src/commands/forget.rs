@@ -44,7 +44,7 @@ struct Decided {
     #[serde(flatten)]
     backup: Option<Backup>,
     reasons: Vec<String>,
-    /// As people are told.
+    /// The line that people read.
     #[serde(skip)]
     shown: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

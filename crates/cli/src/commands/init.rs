@@ -69,8 +69,8 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
     Ok(Code::Success)
 }
 
-/// For whom the store is made. What a folder is set for that is there already is not taken over without a word: it may have
-/// been set for something else.
+/// Who may read and write the new store. Refuses a folder that is already set for its group unless
+/// the option is given: the folder may have been set so for something else.
 fn access(folder: &Path, args: &Init) -> Result<Access> {
     if args.group_access {
         return Ok(Access::Group);

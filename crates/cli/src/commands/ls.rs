@@ -55,7 +55,7 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
         Ok(())
     };
     if let Some((name, size)) = snapshot.single_stream() {
-        // A stream's name is no path of this machine.
+        // The name of a stream is not a path of this machine.
         let is_asked_for = |path: &std::path::PathBuf| path.as_os_str().as_bytes() == name;
         if !args.paths.is_empty()
             && !args.paths.iter().any(is_asked_for)

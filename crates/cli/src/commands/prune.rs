@@ -240,7 +240,8 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// What becomes of containers, of one and of several: those that go, and those that lose a part.
+/// Verbs for one and for several containers: for those that prune removes, and for those that lose
+/// a part.
 type Fates = [(&'static str, &'static str); 2];
 
 const WOULD: Fates = [
@@ -252,7 +253,7 @@ const DID: Fates = [
     ("lost a part", "lost a part"),
 ];
 
-/// So many of each.
+/// The counts of both, in words.
 fn fates([gone, lessened]: [u64; 2], words: &Fates) -> String {
     let told = |n: u64, (one, many): (&str, &str)| count(n, one, many);
     format!("{}, {}", told(gone, words[0]), told(lessened, words[1]))

@@ -76,7 +76,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         report.assemble.bytes as f64 / f64::from(1 << 20),
     );
     let containers = report.assemble.containers_read;
-    // Nothing is said of how fast nothing was read.
+    // If nothing was read there is no rate to print.
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let speed_factor = (containers > 0 && report.assemble.bytes > 0).then(|| mib / containers as f64);
     output.line(format!(

@@ -116,7 +116,8 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
     })
 }
 
-/// Whether the numbers of backups leave some out. All that is done in a store is numbered in one row (docs/protocol.md).
+/// Whether the numbers of the backups have gaps. Reads and prunes take numbers from the same
+/// sequence (docs/protocol.md).
 fn has_gaps(list: &SnapshotList) -> bool {
     let last = list.snapshots.iter().map(|snapshot| snapshot.id.get()).max();
     last.unwrap_or(0) != list.snapshots.len() as u64

@@ -171,7 +171,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     Ok(Code::Success)
 }
 
-/// What the figures come to.
+/// The figures in a sentence.
 fn in_words(backups: u64, logical: u64, stored: u64) -> String {
     if backups == 0 {
         return "there is no backup in this store".to_owned();

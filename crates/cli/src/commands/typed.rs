@@ -1,7 +1,8 @@
-//! Paths and patterns as people type them: what they mean here, and what is probably a slip.
+//! Typed paths and patterns: their meaning on this machine, and probable slips.
 //!
-//! The shell replaces `~` and `$HOME` before a program sees them, but not everywhere: not in quotes, not
-//! behind `--option=`, not in a file. Here they are letters, so such a path or pattern would name nothing.
+//! The shell replaces `~` and `$HOME` before a program sees them, but not in quotes, not after
+//! `--option=`, and not in a file. Here they are plain letters, so such a path or pattern would
+//! name nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +14,8 @@ use onefold::{ExcludeBuilder, Excludes, TypedPath};
 use crate::args::Backup;
 use crate::output::Output;
 
-/// The folder that relative paths begin at. The system is asked only where one of the paths is relative: the current
-/// folder may have been deleted, and absolute paths do not need it.
+/// The folder where relative paths begin. It asks the system only if one of the paths is relative.
+/// The current folder may have been deleted, and absolute paths do not need it.
 pub(super) fn here(paths: &[PathBuf]) -> Result<PathBuf> {
     match paths.iter().find(|path| path.is_relative()) {
         None => Ok(PathBuf::from("/")),
@@ -25,7 +26,7 @@ pub(super) fn here(paths: &[PathBuf]) -> Result<PathBuf> {
     }
 }
 
-/// Paths as a backup has them: absolute and clean, as seen from here.
+/// The form that a backup stores: absolute and clean, from the current folder.
 pub(super) fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     if paths.is_empty() {
         return Ok(Vec::new());
@@ -38,7 +39,8 @@ pub(super) fn absolute(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
     paths.iter().map(one).collect()
 }
 
-/// Refuses a path that begins as if a shell were to replace the beginning, and names nothing as it is.
+/// Refuses a path that begins like one that a shell would replace, unless there is an entry of that
+/// name.
 pub(super) fn ensure_expanded(path: &Path) -> Result<()> {
     let text = path.to_string_lossy();
     let first = text.split('/').next().unwrap_or("");
@@ -52,7 +54,8 @@ pub(super) fn ensure_expanded(path: &Path) -> Result<()> {
     )
 }
 
-/// The variable that a path or pattern begins with, with its value, if it is set; `${...}` whether it is or not.
+/// The name and value of the variable at the beginning of a path or pattern, if that variable is
+/// set. `${...}` counts even if the variable is not set.
 fn variable(text: &str) -> Option<(&str, Option<String>)> {
     let rest = text.strip_prefix('$')?;
     if let Some(name) = rest.strip_prefix('{') {
@@ -63,9 +66,9 @@ fn variable(text: &str) -> Option<(&str, Option<String>)> {
     Some((name, Some(std::env::var(name).ok()?)))
 }
 
-/// The patterns of a backup. What can never match is an error; what probably does not do what is meant is told.
+/// Reads the patterns of a backup. A pattern that can never match is an error.
 pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
-    // Only a pattern that begins with a dot needs the folder.
+    // Only a pattern that begins with a dot needs the current folder.
     let mut builder = std::env::current_dir()
         .map_or_else(|_| ExcludeBuilder::new(), |current| ExcludeBuilder::at(&current));
     for pattern in &args.exclude {
@@ -80,7 +83,7 @@ pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
                 file.display()
             )
         })?;
-        // Editors of other systems mark UTF-8 by a first character that is none, and end lines with others.
+        // Editors on other systems mark UTF-8 with a byte order mark, and use other line ends.
         let text = text
             .strip_prefix('\u{feff}')
             .unwrap_or(text)
@@ -112,8 +115,8 @@ fn add(builder: &mut ExcludeBuilder, pattern: &str) -> Result<()> {
     Ok(builder.add(pattern, false)?)
 }
 
-/// Tells which of the given paths are links, of which the link alone is stored. A path that does not exist is an
-/// error: a mistyped one is told before anything is stored.
+/// Warns of given paths that are links, because a backup stores the link alone. A path that does
+/// not exist is an error, so that a mistyped one stores nothing.
 pub(super) fn look_at_roots(paths: &[PathBuf], current: &Path, output: Output) -> Result<()> {
     let roots: Vec<TypedPath> = paths.iter().map(|path| TypedPath::new(current, path)).collect();
     for (path, root) in paths.iter().zip(&roots) {
@@ -154,14 +157,14 @@ fn tell_link(
     ))?)
 }
 
-/// Whether another of the given paths has what lies at the end of a link.
+/// Whether another given path contains the target of a link.
 fn holds(other: &TypedPath, end: &Path) -> bool {
     let is_link = other.as_path().is_symlink() && !other.follows;
     let folder = other.as_path().canonicalize().ok().filter(|_| !is_link);
     folder.is_some_and(|folder| end.starts_with(folder))
 }
 
-/// The name of a stream, cleaned: it becomes a file below the target of a restore.
+/// Cleans the name of a stream, which becomes a file below the target of a restore.
 pub(super) fn stream_name(typed: &str) -> Result<String> {
     let is_absolute = typed.starts_with('/');
     let parts: Vec<&str> = typed

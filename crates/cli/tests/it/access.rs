@@ -1,4 +1,4 @@
-//! Who else may read what a store, and what else is written, holds: nobody, whatever the umask.
+//! Nobody else can read a store, or other files that the program writes, whatever the umask is.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::bed::{Bed, Ran, noise};
 
-/// Runs with this umask.
+/// Runs the program with this umask.
 fn masked(bed: &Bed, mask: &str, args: &[&str]) -> Ran {
     let command = bed.command(args);
     let mut shell = Command::new("sh");
@@ -25,7 +25,7 @@ fn masked(bed: &Bed, mask: &str, args: &[&str]) -> Ran {
     shell.output().unwrap().into()
 }
 
-/// Fails unless the bits of `of` are these, of the folder, all folders in it, and all files.
+/// Fails unless the folder, all folders in it and all files have these bits of the mask `of`.
 #[track_caller]
 fn assert_modes(root: &Path, folders: u32, files: u32) {
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -52,7 +52,7 @@ fn assert_modes(root: &Path, folders: u32, files: u32) {
     assert!(seen > 0, "a store has files");
 }
 
-/// One of everything that writes to a store.
+/// Runs one of each command that writes to a store.
 fn use_store(bed: &Bed, mask: &str) {
     for round in 0..3 {
         fs::write(bed.path("src"), noise(3 << 20, round)).unwrap();
@@ -82,7 +82,7 @@ fn a_store_is_its_owners_alone() {
 }
 
 #[test]
-fn a_store_of_a_group_is_the_groups_whoever_writes() {
+fn every_writer_keeps_a_group_store_open_to_its_group() {
     for mask in ["022", "077"] {
         let bed = Bed::bare();
         let said = masked(&bed, mask, &["init", "--container-mib", "1", "--group-access"]).expect(0);

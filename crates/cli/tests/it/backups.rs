@@ -82,7 +82,8 @@ fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
     bed.run(["backup", "--stdin-from-command"]).expect(2);
     bed.run(["backup", "--stdin", "--stdin-from-command", "--", "true"])
         .expect(2);
-    // The next one goes on from what the one that failed has stored, and has the command's output and no more.
+    // The next backup takes over what the failed one stored, and has the command's output and no
+    // more.
     run(&["cat", "dump"]).expect(0);
     bed.ok(["restore", "latest", "-t", "again"]);
     assert!(fs::read(bed.path("again/shop.sql")).unwrap() == fs::read(bed.path("dump")).unwrap());
@@ -191,7 +192,7 @@ fn two_processes_back_up_into_one_store_at_once() {
     assert!(again["data_added"].as_u64().unwrap() < 10_000, "{again}");
 }
 
-/// As rsync, tar and the kernel do: what stands before a `/` is what the link leads to.
+/// As with rsync, tar and the kernel: a path before a `/` is the target of the link.
 #[test]
 fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
     let bed = Bed::new();
@@ -215,10 +216,10 @@ fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
         &picture(&bed.path("real")),
         &picture(&bed.restored("out", "data")),
     );
-    // In the middle of a path it was followed ever since.
+    // Backups have always followed a link in the middle of a path.
     bed.ok(["backup", "data/sub"]);
     assert!(bed.ok(["ls", "latest"]).out().contains("/data/sub/file"));
-    // Behind `..` as the kernel goes.
+    // `..` behind a link resolves as in the kernel.
     symlink("real/sub", bed.path("deep")).unwrap();
     bed.ok(["backup", "deep/../sub"]);
     assert!(
@@ -244,7 +245,7 @@ fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
             "{told:?}"
         );
     }
-    // What it leads to is backed up beside it: nothing to tell.
+    // The target of the link is backed up beside it, so there is no warning.
     assert_eq!(bed.ok(["backup", "data", "real"]).err(), "");
     bed.run(["backup", "tofile/"])
         .expect(1)
@@ -252,7 +253,7 @@ fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
     bed.run(["backup", "dangling/"])
         .expect(1)
         .says(&["dangling/", "leads to none", "No such file"]);
-    // An image is what the link leads to: names of devices are links.
+    // An image follows the link, because names of devices are links.
     let image = last(&bed.ok(["backup", "--image-kib", "4", "tofile", "--json"]));
     assert_eq!(image["total_bytes_processed"].as_u64(), Some(13));
     bed.run(["backup", "--image-kib", "4", "data"])
@@ -277,7 +278,7 @@ fn patterns_are_cleaned_and_those_that_can_never_match_are_told() {
         let ran = bed.ok(["backup", "src", "other"].iter().chain(args));
         (ran.err(), bed.ok(["ls", "latest"]).out())
     };
-    // From here alone, or from any folder.
+    // From the current folder alone, or from any folder.
     for (pattern, is_everywhere) in [
         ("./src/cache", false),
         ("./src//./cache/", false),
@@ -346,7 +347,7 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
         fs::write(bed.path(name), name).unwrap();
     }
     bed.ok(["backup", "src"]);
-    // `..` goes, everywhere.
+    // Every command cleans `..`.
     assert!(bed.ok(["ls", "latest", "src/../src/./a"]).out().contains("src/a"));
     assert_eq!(bed.ok(["dump", "latest", "src/../src//a"]).out(), "src/a");
     bed.ok(["restore", "latest", "-t", "out", "-i", "src/../src/a"]);
@@ -355,7 +356,7 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
         lines(&bed.ok(["snapshots", "--json", "--path", "src/x/.."]).out).len(),
         1
     );
-    // One of several that names nothing is told.
+    // A command names one of several paths that has nothing in the backup.
     bed.run(["ls", "latest", "src/a", "src/none"])
         .expect(1)
         .says(&["under src/none"]);

@@ -1,4 +1,5 @@
-//! What a restore leaves alone, and how it ends: names, folders above, halves of files, full disks.
+//! What a restore must not change, and how it may end: names, folders above, halves of files, full
+//! disks.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,7 +11,7 @@ use testfs::{Names, Options, mount};
 
 use crate::bed::{Bed, Ran, last, noise, signal, wait_until};
 
-/// Mode, owner and time of what must not change.
+/// Mode, owner and time, for a path that must not change.
 fn marks(path: &Path) -> (u32, u32, u32, i64, i64) {
     let meta = fs::symlink_metadata(path).unwrap();
     (
@@ -32,7 +33,7 @@ fn restore(bed: &Bed, target: &Path, more: &[&str]) -> Ran {
     bed.run([&["restore", "latest", "-t", target][..], more].concat())
 }
 
-/// A bed with a backup of `home/u`, which has a letter.
+/// A bed with a backup of `home/u`, which contains a letter.
 fn letter() -> Bed {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("home/u")).unwrap();
@@ -173,7 +174,7 @@ fn a_file_has_its_name_when_it_is_whole_however_the_restore_ends() {
             }
             let args = ["restore", "latest", "-t", target.to_str().unwrap()];
             let mut child = bed.command(args).stderr(Stdio::null()).spawn().unwrap();
-            // While it writes, or, where it was too fast, after it.
+            // While the restore writes, or after it if it was too fast.
             let process = child.id();
             wait_until(|| {
                 let counted = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();

@@ -259,7 +259,7 @@ fn what_is_recent_enough_is_kept() {
         let reason = group["keep"][0]["reasons"][0].as_str().unwrap();
         assert!(reason.contains("within"), "{rule} {span}: {reason}");
     }
-    // By what they say of themselves they were all made today.
+    // By their own times all were made today.
     let by = |times: &str| {
         let said = bed
             .ok(["forget", "--keep-daily", "4", "--times", times, "-n"])

@@ -175,7 +175,8 @@ fn how_a_cap_counts_is_refused_where_there_is_none() {
     ]);
 }
 
-/// Commands that open a store, with what each takes of the options of every command: whether it uses the index, and reads backups.
+/// Commands that open a store, with the global options that each can use: whether it uses the
+/// index, and whether it reads backups.
 const COMMANDS: [(&[&str], bool, bool); 17] = [
     (&["init", "--repo", "other"], false, false),
     (&["backup", "data"], true, false),
@@ -210,14 +211,14 @@ fn what_a_command_has_no_use_for_is_refused_before_it_and_behind() {
         for (option, is_used, why) in options {
             for args in [[option, command].concat(), [command, option].concat()] {
                 if is_used {
-                    // A terminal is no matter here.
+                    // A terminal makes no difference here.
                     bed.run(&args).expect(0);
                 } else {
                     bed.run(&args).expect(2).says(&[option[0], why]);
                 }
             }
         }
-        // What the environment says is for those that have use for it.
+        // A variable counts only for commands that use it.
         let mut set = bed.command(command);
         set.env("ONEFOLD_INDEX_MIB", "7");
         Ran::from(set.output().unwrap()).expect(0);

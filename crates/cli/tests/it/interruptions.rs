@@ -254,7 +254,7 @@ fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
     assert!(interrupted > 0, "each was through before it was killed");
 }
 
-/// What a command says that was asked to stop under way.
+/// Runs a command, stops it under way, and returns its output.
 fn stopped(bed: &Bed, args: &[&str]) -> Ran {
     for _ in 0..20 {
         let child = begun_prune(bed, args);
@@ -269,7 +269,7 @@ fn stopped(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn whoever_is_asked_to_stop_says_what_was_interrupted_and_what_is_left() {
+fn an_interrupted_command_says_what_it_interrupted_and_what_it_leaves() {
     let bed = Bed::new();
     let bytes = noise(48 << 20, 60);
     bed.fed(["backup", "--stdin"], &bytes).expect(0);
@@ -277,7 +277,7 @@ fn whoever_is_asked_to_stop_says_what_was_interrupted_and_what_is_left() {
     bed.fed(other, &noise(1 << 20, 61)).expect(0);
     stopped(&bed, &["check", "--read-data"]).says(&["the check was interrupted", "changed nothing"]);
     stopped(&bed, &["restore", "1", "-t", "out"]).says(&["the restore was interrupted", "is whole"]);
-    // A backup that has not ended has prunes wait for its answer.
+    // A prune waits for the answer of a running backup.
     let before = heartbeats(&bed);
     let (child, input) = begin(&bed, &bytes[..1 << 20]);
     wait_until(|| !heartbeats(&bed).is_subset(&before));

@@ -10,7 +10,7 @@ fn every_command_prints_json_lines_alone() {
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/file"), noise(200_000, 9)).unwrap();
     fs::write(bed.path("new"), "eins\n").unwrap();
-    // A password that everybody can read is told of.
+    // The program warns of a password that everybody can read.
     fs::set_permissions(
         bed.path("new"),
         std::os::unix::fs::PermissionsExt::from_mode(0o600),

@@ -140,7 +140,7 @@ fn a_single_container_goes() {
     assert!(text.contains(": 1 container went, 0 lost a part; "), "{text}");
 }
 
-/// What all containers take, second copies too, and how long they are.
+/// The space that all containers take, second copies included, and the sum of their lengths.
 fn sizes(bed: &Bed) -> (u64, u64) {
     let folders = ["data", "recipe", "small", "mirror"].into_iter();
     let metas = folders.flat_map(|folder| bed.objects(folder));
@@ -149,8 +149,9 @@ fn sizes(bed: &Bed) -> (u64, u64) {
     (blocks * 512, metas.iter().map(MetadataExt::size).sum())
 }
 
-/// What is left of a hybrid series after its older backups went takes what a new store of the same would take; what the lengths of
-/// its objects have beyond that is told. No backup here is so small that its chunks have a second copy.
+/// After the older backups of a hybrid series are pruned, the rest takes the space of a new store
+/// with the same backups. The lengths of its objects are larger, and the program says by how much.
+/// No backup here is so small that its chunks have a second copy.
 #[test]
 fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
     let init = |bed: &Bed| {

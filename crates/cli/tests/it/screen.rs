@@ -1,4 +1,4 @@
-//! What a terminal is shown of names that others have chosen, and that pipes and JSON have them as they are.
+//! Names from other people are escaped on a terminal; pipes and JSON have them unchanged.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bed::{Bed, lines};
 
-/// What a terminal gets of a command, on both outputs, and how the command ended.
+/// The text that a command writes to a terminal, on both outputs, and its exit code.
 fn on_terminal(bed: &Bed, args: &[&OsStr]) -> (Vec<u8>, Option<i32>) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -30,7 +30,7 @@ fn on_terminal(bed: &Bed, args: &[&OsStr]) -> (Vec<u8>, Option<i32>) {
     let mut child = command.spawn().unwrap();
     drop(command);
     let mut said = Vec::new();
-    // Reading fails once the other side is closed by all.
+    // Reading fails once every process has closed the other side.
     drop(File::from(ours).read_to_end(&mut said));
     (said, child.wait().unwrap().code())
 }
@@ -67,14 +67,14 @@ fn a_terminal_is_shown_escapes_and_nobody_else() {
         let (said, _) = on_terminal(&bed, &words);
         let text = String::from_utf8(said).unwrap();
         let active = |one: char| one.is_control() && !matches!(one, '\n' | '\r');
-        // The progress of a restore is drawn, and taken back.
+        // A restore draws its progress and erases it.
         let drawn = args[0] == "restore";
         assert!(drawn || !text.contains(active), "{args:?}: {text:?}");
         assert!(
             !text.contains("\x1b]0") && !text.contains('\u{202e}'),
             "{args:?}: {text:?}"
         );
-        // What clap says of a word that it does not take has lost what acts on a terminal already.
+        // clap itself removes active characters from the words in its errors.
         let is_other = args.contains(&"--json") || args.contains(&"--set") || args == ["snapshots", NAME];
         assert!(is_other || text.contains("owned"), "{args:?}: {text:?}");
     }
@@ -82,7 +82,7 @@ fn a_terminal_is_shown_escapes_and_nobody_else() {
     let text = String::from_utf8(said).unwrap();
     assert_eq!(code, Some(0));
     assert!(text.contains(&format!("{SHOWN}/raw\\xff\\x1bend")), "{text}");
-    // A pipe has what is there.
+    // A pipe gets the bytes unchanged.
     let piped = bed.ok(["ls", "latest"]).out;
     let name = [NAME.as_bytes(), b"/raw\xff\x1bend"].concat();
     assert!(piped.windows(name.len()).any(|part| part == name));

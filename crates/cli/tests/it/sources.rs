@@ -1,4 +1,4 @@
-//! Sources that are not as a plain folder is: a current folder that is gone.
+//! Unusual sources: a deleted current folder, mounts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
-/// Runs the binary from a folder that was deleted while the shell was in it.
+/// Runs the program in a shell whose current folder was deleted.
 fn from_nowhere(bed: &Bed, args: &[&str]) -> Ran {
     let gone = bed.path("gone");
     fs::create_dir(&gone).unwrap();
@@ -96,8 +96,8 @@ fn absolute_paths_do_not_need_the_current_folder() {
     }
 }
 
-/// A shell script with mounts of its own, which end with it; `$ONEFOLD` is the binary. None where this user may not
-/// mount.
+/// Runs a shell script in a mount namespace that ends with it; `$ONEFOLD` is the binary. `None` if
+/// this user may not mount.
 fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
     let may = Command::new("unshare")
         .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
@@ -116,7 +116,7 @@ fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
     Some(command.output().unwrap().into())
 }
 
-/// What a backup has below a folder, as paths from there.
+/// The paths that a backup has below a folder, relative to it.
 fn listed(ls: &str, folder: &str) -> Vec<String> {
     let below = format!("/{folder}/");
     ls.lines()
@@ -124,7 +124,8 @@ fn listed(ls: &str, folder: &str) -> Vec<String> {
         .collect()
 }
 
-/// An overlay of two file systems, whose files show the devices of their layers, with all kinds of mounts in it.
+/// An overlay of two file systems, with all kinds of mounts in it. Its files show the devices of
+/// their layers.
 const OVERLAY: &str = "
     mkdir lower upper merged else
     mount -t tmpfs lower lower
@@ -160,7 +161,7 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
         ["bound", "dir", "dir/low", "dir/twin", "dir/up", "mnt"],
         "what is mounted in it is left out, and folders that it is mounted on are there"
     );
-    // the summary; a slow machine shows lines of status before it
+    // The summary; on a slow machine status lines come before it.
     let second = fs::read_to_string(bed.path("second")).unwrap();
     let second: serde_json::Value = serde_json::from_str(second.lines().last().unwrap()).unwrap();
     assert_eq!(second["files_unmodified"].as_u64(), Some(2), "{second}");
@@ -171,7 +172,7 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
     assert_eq!(inode("low"), inode("twin"), "two names of one file");
 }
 
-/// A file system in user space of another user, which no server answers for: nobody else may look at it, root neither.
+/// A FUSE file system of another user, without a server. Nobody else may look at it, not even root.
 const OF_ANOTHER_USER: &str = "
     mkdir -p src/theirs src/own; echo own > src/own/file
     exec 3<>/dev/fuse

@@ -1,4 +1,4 @@
-//! What is typed with blanks, empty, or for another program.
+//! Typed words with blanks, empty ones, and words meant for another program.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn bed() -> Bed {
     bed
 }
 
-/// The tags of the backup of this number.
+/// The tags of this backup.
 fn tags(bed: &Bed, id: u64) -> Vec<String> {
     let all = lines(&bed.ok(["snapshots", "--json"]).out);
     let one = all.iter().find(|line| line["id"] == id).unwrap();
@@ -64,7 +64,7 @@ fn what_is_empty_within_a_list_and_paths_with_blanks_at_their_ends_are_refused()
         bed.run(args).expect(2);
     }
     assert!(bed.backups().is_empty());
-    // A folder that is called so can be meant.
+    // The user may mean a folder of that name.
     fs::create_dir(bed.path("a ")).unwrap();
     bed.ok(["backup", "a "]);
     let chosen = bed.ok(["snapshots", "--path", "a /", "--json"]).out;
@@ -137,10 +137,10 @@ fn a_variable_that_is_empty_says_nothing_and_one_that_is_wrong_is_named() {
         let ran = with(name, value, &["backup", "src"]).expect(2);
         ran.says(&[name, value]);
     }
-    // What is typed is told of as it was typed.
+    // An error about a typed option names the option, not the variable.
     let ran = with("ONEFOLD_CAP", "20", &["backup", "src", "--cap", "hat"]).expect(2);
     assert!(!ran.err().contains("ONEFOLD_CAP"), "{}", ran.err());
-    // Of another store than is made here.
+    // A variable about another store than the one that `init` makes.
     with("ONEFOLD_FROM_PASSWORD_FILE", "gone", &["init", "-r", "other"]).expect(0);
 }
 

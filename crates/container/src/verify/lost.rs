@@ -1,4 +1,4 @@
-//! What no copy has any more, of all that was found wrong.
+//! The part of the found damage that no copy can replace.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::error::Part;
 use crate::identity::CopyOf;
 
 impl Verified {
-    /// The slots that cannot be had from any copy, ascending; `None`: the container as a whole.
+    /// The slots that no copy has, ascending; `None`: the container as a whole.
     #[must_use]
     pub fn lost(&self, kind: ContainerKind) -> Option<Vec<SlotRange>> {
         let copies: &[CopyOf] = if kind.is_mirrored() {

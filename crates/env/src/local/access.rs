@@ -1,10 +1,12 @@
-//! Who besides a store's owner may read and write its files: nobody, or the group of its folder.
+//! Who may read and write the files of a store besides its owner: nobody, or the group of its
+//! folder.
 //!
-//! A store without a password shows all that it holds to whoever reads its files, and any store shows lengths and
-//! times. So files are made for their owner alone, and no umask opens them. A store that a group shares is known by
-//! its folder: the setgid bit is set there, and the group may read, write and search. Whoever writes to the store
-//! makes files and folders of that group. The folder's mode is all that tells, so that `chmod` and `chgrp` on a whole
-//! store change it, and a copy that keeps modes keeps it.
+//! Everybody who can read the files of a store without a password can read its data. The files of
+//! any store show lengths and times. So the storage creates files for their owner alone, and no
+//! umask opens them. The folder of a store that a group shares has the setgid bit, and the group
+//! may read, write and search it. Then every writer creates files and folders of that group.
+//! Nothing but the folder's mode says so. So `chmod` and `chgrp` on a whole store change it, and a
+//! copy that keeps modes keeps it.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -14,18 +16,18 @@ use std::path::Path;
 /// The setgid bit, and all bits of the group.
 const SHARED: u32 = 0o2070;
 
-/// Who may read and write a store's files.
+/// Who may read and write the files of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Their owner.
+    /// The owner of the files.
     #[default]
     Owner,
-    /// Their owner and the group of the store's folder.
+    /// The owner, and the group of the store's folder.
     Group,
 }
 
 impl Access {
-    /// As the mode of the store's folder says.
+    /// The access that the mode of the store's folder sets.
     ///
     /// # Errors
     /// Of the file system, also where there is no such folder.
@@ -41,7 +43,7 @@ impl Access {
         }
     }
 
-    /// Makes a file that is not there, for reading and writing.
+    /// Creates a new file, for reading and writing.
     pub(super) fn create_file(self, path: &Path) -> io::Result<File> {
         let file = OpenOptions::new()
             .read(true)
@@ -50,13 +52,13 @@ impl Access {
             .mode(0o600)
             .open(path)?;
         if self == Self::Group {
-            // The umask takes from what is asked for above.
+            // The umask reduces the mode of a new file.
             file.set_permissions(Permissions::from_mode(0o660))?;
         }
         Ok(file)
     }
 
-    /// Makes a folder that is not there.
+    /// Creates a new folder.
     pub(super) fn create_folder(self, path: &Path) -> io::Result<()> {
         let mode = match self {
             Self::Owner => 0o700,
@@ -66,7 +68,7 @@ impl Access {
         self.share(path)
     }
 
-    /// Makes a folder and those above it that are missing.
+    /// Creates a folder, and missing ones above it.
     pub(super) fn create_folders(self, path: &Path) -> io::Result<()> {
         match self.create_folder(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -82,7 +84,7 @@ impl Access {
         }
     }
 
-    /// Opens a folder of ours to the group, where the store is shared.
+    /// Opens a folder of ours to the group of a shared store.
     pub(super) fn share(self, folder: &Path) -> io::Result<()> {
         match self {
             Self::Owner => Ok(()),

@@ -121,8 +121,8 @@ pub(super) fn read_at(
     Ok(bytes)
 }
 
-/// Creates a folder by `make`, and those above it as any program does, where they are missing; each is made durable in
-/// the one above it.
+/// Creates a folder by `make`, and missing ones above it as any program does. Each is made durable
+/// in the folder above it.
 pub(super) fn create_durably(folder: &Path, make: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

@@ -64,7 +64,8 @@ impl LocalStorage {
                     .take_existing(file, &path)
                     .map_err(|error| io_error("lock", name.as_str(), error)),
                 Err(error) if absent(&error) => self.take_new(name, &path),
-                // Another user's: whether it is held cannot be told.
+                // The lock file of another user: this process cannot find out whether somebody
+                // holds it.
                 Err(error) if is_denied(&error) && fs::symlink_metadata(&path).is_ok() => break,
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };

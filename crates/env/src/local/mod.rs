@@ -6,7 +6,7 @@
 //! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page cache
 //!   ([`direct`]) and write-back of others starts with the put, so that the barrier finds little left.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
-//! - Files and folders are made for their owner alone, or for a group too ([`Access`]).
+//! - The storage creates files and folders for their owner alone, or also for a group ([`Access`]).
 //! - A name is not also the folder of another name. A store lies within one file system, without symbolic
 //!   links. Folders that were made are never removed.
 //!
@@ -151,8 +151,8 @@ impl LocalStorage {
         Self::create_for(root, Access::Owner)
     }
 
-    /// As [`Self::create`], for these. A folder that is there already is opened to its group where that is asked for, and
-    /// otherwise stays as it is; what lies in it later is made as its mode says.
+    /// As [`Self::create`], with this access. If the folder exists, the group access is added when
+    /// asked for, and otherwise nothing changes. Later files in it follow its mode.
     ///
     /// # Errors
     /// As [`Self::create`].

@@ -20,9 +20,9 @@ use super::sys::Calls;
 use super::temporary::TemporaryFile;
 use crate::{Clock, StorageError, SystemClock};
 
-/// A folder that is missing is made so often for one object.
+/// How often a missing folder is created for one object.
 const FOLDERS_MADE_MAX: u32 = 4;
-/// A folder that is made for a group is its maker's alone for no longer.
+/// How long a new folder of a group may be closed to the group, before its creator opens it.
 const FOLDER_SHUT: Duration = Duration::from_millis(2);
 
 /// A way to give a file a name that nobody has.
@@ -130,7 +130,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 impl LocalStorage {
-    /// Gives a temporary file its final name, making folders and trying ways as needed.
+    /// Gives a temporary file its final name. Creates folders and tries other ways as needed.
     pub(super) fn publish(
         &self,
         temporary: &mut TemporaryFile,
@@ -152,7 +152,7 @@ impl LocalStorage {
                     return Ok(());
                 }
                 Err(Refusal::Taken) => return Err(StorageError::AlreadyExists { name: name.clone() }),
-                // Again where somebody has dropped it in between.
+                // Repeated, because another process may have deleted the folder in between.
                 Err(Refusal::NoFolder(_)) if folders_made < FOLDERS_MADE_MAX => {
                     folders_made += 1;
                     match to.parent().map(|folder| self.access.create_folders(folder)) {
@@ -160,7 +160,7 @@ impl LocalStorage {
                         _ => continue,
                     }
                 }
-                // Another of the group has made the folder, and is about to open it.
+                // Another user of the group has created the folder, and is about to open it.
                 Err(Refusal::Other(error)) if self.is_shut(&error) && folders_made < FOLDERS_MADE_MAX => {
                     folders_made += 1;
                     SystemClock.sleep(FOLDER_SHUT);

@@ -1,9 +1,10 @@
 //! The simulator: what a store would hold and a restore would read, without a byte of payload.
 //!
-//! Of how chunks are found there are two kinds. [`Finding::Exact`] is the simulator of Lillibridge 4.1: a full index of chunks,
-//! containers that are full when the next chunk would put them over their size. [`Finding::Engine`] is the engine's policy
-//! itself, over traces instead of bytes. With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone
-//! from their containers, and restores are planned by the engine's own assemblers ([`restore::ahead`],
+//! Of how chunks are found there are two kinds. [`Finding::Exact`] is the simulator of Lillibridge
+//! 4.1: a full index of chunks, containers that are full when the next chunk would put them over
+//! their size. [`Finding::Engine`] is the engine's policy itself, over traces instead of bytes.
+//! With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone from
+//! their containers, and restores are planned by the engine's own assemblers ([`restore::ahead`],
 //! [`restore::plan`], [`restore::lru`]).
 
 mod ahead;

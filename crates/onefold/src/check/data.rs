@@ -74,7 +74,7 @@ pub(super) fn read(
     })
 }
 
-/// What was read of a container; `None` where that it could not be read is a finding.
+/// The result of reading a container; `None` after adding a finding that it cannot be read.
 fn read_of(
     id: ContainerId,
     verified: std::result::Result<Verified, ContainerError>,
@@ -111,7 +111,7 @@ fn tell(
     bad: &mut BadSlots,
 ) -> Result<()> {
     if verified.generation.is_none() && !needs.has(id) {
-        // It was removed.
+        // Prune has removed it.
         return Ok(());
     }
     judge(id, verified, needs, report, bad);

@@ -1,7 +1,7 @@
-//! Manifests that are not there: what else tells of them names them.
+//! Finds missing manifests by other objects that name them.
 //!
-//! A backup whose manifest is lost is told by its record of the commit, by marks, or by later backups (`session::LostBackup`);
-//! a revision that is lost, by marks.
+//! The record of the commit, marks, or later backups show that a backup's manifest is lost
+//! (`session::LostBackup`). Marks show that a revision is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use super::{CheckReport, refuses};
 use crate::error::Result;
 use crate::store::Store;
 
-/// What marks say of manifests, by session: the highest revision that they cover.
+/// The highest revision of each session that marks cover.
 #[derive(Debug, Default)]
 pub(super) struct Covered(BTreeMap<SessionId, CoveredManifest>);
 
 impl Covered {
-    /// Takes up what a group's marks cover.
+    /// Adds the manifests that the marks of a group cover.
     pub(super) fn add(&mut self, marks: &Marks) {
         for covered in &marks.covers {
             let known = self.0.entry(covered.session).or_insert(*covered);
@@ -29,8 +29,8 @@ impl Covered {
         }
     }
 
-    /// Names revisions that marks cover and that are lost. Those come back whose tombstone is among them, or cannot be read: they are
-    /// forgotten for good.
+    /// Reports lost revisions that marks cover. Returns the sessions whose covered revision is a
+    /// tombstone, even if it is lost or unreadable: they are forgotten for good.
     pub(super) fn find_lost_revisions(
         &self,
         store: &Store,
@@ -54,7 +54,7 @@ impl Covered {
             let name = names::manifest(entry.series(), session, known.revision);
             match store.env.storage.head(&name) {
                 Err(env::StorageError::NotFound { .. }) => {}
-                // Put since manifests were listed; or named already.
+                // The revision was put after the listing, or has a finding already.
                 Err(error) if refuses(&error) => return Err(error.into()),
                 _ => continue,
             }
@@ -72,7 +72,7 @@ impl Covered {
     }
 }
 
-/// Names the backups among these sessions that were committed and have no manifest. Those that are none come back.
+/// Reports the committed backups without a manifest among these sessions. Returns the others.
 pub(super) fn find_lost_backups(
     store: &Store,
     candidates: impl IntoIterator<Item = SessionId>,
@@ -91,7 +91,7 @@ pub(super) fn find_lost_backups(
     Ok(others)
 }
 
-/// What is found of a backup whose manifest is lost.
+/// The finding about a backup whose manifest is lost.
 pub(super) fn without_manifest(session: SessionId) -> String {
     format!(
         "the backup's manifest is missing; bring it back from a copy of the store, or let the backup go: `onefold forget \

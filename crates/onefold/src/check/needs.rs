@@ -1,6 +1,7 @@
-//! What backups need of containers: the slots that their recipes reach.
+//! The slots of containers that backups need: those that their recipes reach.
 //!
-//! What none of them reaches is no damage, whatever became of it: it is dead, was removed, or goes with the next prune.
+//! Trouble in slots that no recipe reaches is no damage. Such slots are dead or removed, or the
+//! next prune removes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +9,16 @@ use types::{ContainerId, ContainerKind, SessionId, SlotRange};
 
 use super::merged;
 
-/// Ranges are merged when there are twice as many as after the last time, and at least so many.
+/// Ranges are merged when their number has doubled since the last time, and from this number on.
 const MERGE_FROM: usize = 64;
 
-/// The slots that are needed, by container.
+/// The needed slots, by container.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     reached: BTreeMap<ContainerId, Reached>,
-    /// Sessions whose containers are reached: copies of their catalogs are needed.
+    /// Sessions with reached containers: the copies of their catalogs are needed.
     sessions: BTreeSet<SessionId>,
-    /// A node could not be read, and what is below it is not known: anything may be needed.
+    /// A node could not be read, and the slots below it are not known: anything may be needed.
     is_partial: bool,
 }
 
@@ -28,7 +29,7 @@ struct Reached {
 }
 
 impl Needs {
-    /// A backup reaches these slots.
+    /// Adds slots that a backup reaches.
     pub(super) fn add(&mut self, id: ContainerId, slots: SlotRange) {
         self.sessions.insert(id.session);
         let reached = self.reached.entry(id).or_default();
@@ -39,23 +40,23 @@ impl Needs {
         }
     }
 
-    /// What is below a node is not known.
+    /// Notes that the slots below a node are not known.
     pub(super) const fn add_unknown(&mut self) {
         self.is_partial = true;
     }
 
-    /// The containers that are reached.
+    /// The reached containers.
     pub(super) fn containers(&self) -> impl Iterator<Item = ContainerId> {
         self.reached.keys().copied()
     }
 
-    /// Whether anything of a container is needed.
+    /// Whether a backup needs anything of a container.
     pub(super) fn has(&self, id: ContainerId) -> bool {
         let is_copy_of_needed = id.kind == ContainerKind::Catalog && self.sessions.contains(&id.session);
         self.is_partial || is_copy_of_needed || self.reached.contains_key(&id)
     }
 
-    /// Whether any of these slots is; none are the whole container.
+    /// Whether a backup needs any of these slots; no slots stand for the whole container.
     pub(super) fn has_any(&self, id: ContainerId, slots: &[SlotRange]) -> bool {
         if slots.is_empty() || !self.reached.contains_key(&id) {
             return self.has(id);

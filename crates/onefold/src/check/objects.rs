@@ -38,8 +38,8 @@ const FOLDERS: [&str; 8] = [
 
 type Decode = fn(&[u8]) -> std::result::Result<(), FormatError>;
 
-/// Opens every small object but the manifests that `list` was made from. Backups come back that are forgotten, though `list` does not
-/// say so.
+/// Opens every small object except the manifests of `list`. Returns forgotten backups that `list`
+/// does not show as forgotten.
 pub(super) fn check(
     store: &Store,
     list: &ManifestList,
@@ -183,7 +183,7 @@ impl Traces {
         let candidates = candidates.filter(|session| !self.ended.contains(session));
         let mut silent = lost::find_lost_backups(store, candidates.copied(), report)?;
         if !silent.is_empty() {
-            // Committed since manifests were listed.
+            // Some may have committed after manifests were listed.
             let now = store.manifests.list()?;
             silent.retain(|session| !now.has(*session));
         }

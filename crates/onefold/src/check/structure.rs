@@ -29,7 +29,7 @@ pub(super) struct Structure {
     pub(super) backups: Vec<Snapshot>,
     /// Every container that some manifest names or reaches.
     pub(super) containers: Vec<ContainerId>,
-    /// What of them backups reach.
+    /// The slots of them that backups reach.
     pub(super) needs: Needs,
     /// Slots that cannot be had.
     pub(super) bad: BadSlots,
@@ -96,7 +96,8 @@ pub(super) fn check(
     })
 }
 
-/// Manifests that cannot be read. Of what is forgotten for good they are no damage.
+/// Reports manifests that cannot be read. For a backup that is forgotten for good that is no
+/// damage.
 fn manifests(
     store: &Store,
     list: &ManifestList,
@@ -151,7 +152,7 @@ fn manifests(
     Ok(())
 }
 
-/// Whether a tombstone of the session can be read: what else there is of its manifest, nobody needs.
+/// Whether a tombstone of the session can be read. Then nobody needs the other revisions.
 pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
     session
         .and_then(|id| list.get(id))
@@ -179,8 +180,8 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
     Ok(())
 }
 
-/// Every container is there, in as many copies as it should be, and its catalog opens. One that can only be
-/// told to be lost is bad as a whole, so that the chunks in it are stored again.
+/// Every container is there, in as many copies as it should be, and its catalog opens. A lost one
+/// is bad as a whole, so that backups store its chunks again.
 fn catalogs(
     store: &Store,
     containers: &BTreeSet<ContainerId>,
@@ -215,7 +216,7 @@ fn catalogs(
         let main = mains.get(id);
         let is_needed = needs.has(*id);
         if main.is_none() && mirror.is_none() && !is_needed {
-            // It was removed, and the list that says so is gone.
+            // Prune has removed it, and the list that says so is gone.
             continue;
         }
         let catalog = store.containers.catalog(*id);
@@ -257,7 +258,8 @@ pub(super) fn without_body(body: &ObjectName) -> String {
     format!("the object that its chunks are in is missing: {body}")
 }
 
-/// What is wrong with what a trimmed container was trimmed from: it has neither of its names, or cannot be looked at.
+/// The error of the object that holds a trimmed container's chunks: it has neither of its names, or
+/// cannot be looked up.
 fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
     let Some(body) = view.body() else {
         return Ok(None);
@@ -382,7 +384,7 @@ impl Walk<'_> {
     /// The node's child nodes; of a segment, none, after a look at its references.
     fn children(&mut self, node: &TreeRoot) -> std::result::Result<Vec<TreeRoot>, recipe::RecipeError> {
         if node.level.get() == 1 {
-            // First, so that a container which is damaged is looked at itself.
+            // This comes first, so that the check looks at a damaged container itself.
             for entry in &self.nodes.node(node.location)?.entries {
                 if let NodeEntry::Run {
                     container,

@@ -26,7 +26,7 @@ const KINDS: [ContainerKind; 5] = [
     ContainerKind::Small,
 ];
 
-/// So much may stay dead.
+/// Options that let so much stay dead.
 pub fn leaving(unused_max: PruneUnused) -> PruneOptions {
     PruneOptions {
         limits: PruneLimits {

@@ -1,4 +1,5 @@
-//! A store with everything that a store may have, ways to lose one object of it, and what becomes of the rest.
+//! A store with everything that a store may have, ways to lose one of its objects, and operations
+//! after the loss.
 #![expect(
     clippy::unwrap_used,
     reason = "a helper of tests that fails is a test that fails"
@@ -28,7 +29,7 @@ use crate::common::{
 
 const PART: usize = 6 << 10;
 
-/// What a backup has.
+/// The content of a backup.
 enum Content {
     Stream(&'static str, Vec<u8>),
     Tree(PathBuf, Picture),
@@ -41,7 +42,7 @@ pub(crate) struct Scene {
     tree: Tree,
 }
 
-/// Some parts, each the same for the same number.
+/// Some parts; equal numbers give equal parts.
 fn parts(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| noise(*n, PART)).collect()
 }
@@ -90,7 +91,7 @@ impl Scene {
         scene
     }
 
-    /// A prune has died after it had decided what goes.
+    /// Adds a prune that died while it deleted, so that its epoch is still open.
     pub(crate) fn with_open_epoch(mut self) -> Self {
         let more = self.back_up("/more", &[90, 91, 92], &How::plain());
         self.forget(more);
@@ -134,7 +135,8 @@ impl Scene {
         try_prune(&self.machine.open(), &impatient(everything())).unwrap();
     }
 
-    /// Older backups of an inline and of a hybrid series refer forward to newer ones; one in the middle of a chain is forgotten.
+    /// Makes older backups of an inline and of a hybrid series archival, and forgets one in the
+    /// middle of a chain.
     fn make_archival(&mut self) {
         let request = OptimizeRequest {
             live: Some(1),
@@ -157,7 +159,7 @@ impl Scene {
         self.back_up("/hybrid", &[42, 43, 44], &How::plain());
     }
 
-    /// A slot is listed as damaged that is none.
+    /// Lists a sound slot as damaged.
     fn list_damage(&self) {
         let data = self.machine.names("data");
         let (id, _) = names::parse_container(&ObjectName::new(&data[data.len() - 1]).unwrap()).unwrap();
@@ -175,7 +177,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// A backup that is killed when it has written some containers.
+    /// Adds a backup that is killed after it has written some containers.
     fn die(&self) {
         let dying = self.machine.beside(78);
         let store = dying.open();
@@ -185,13 +187,13 @@ impl Scene {
         assert!(dying.storage.is_gone());
     }
 
-    /// The same store once more, as another machine sees it.
+    /// A copy of the store, as another machine sees it.
     pub(crate) fn copy(&self, seed: u64) -> Process {
         let storage = self.machine.storage.crash(CrashPolicy::KeepAll);
         Process::on(storage, HandClock::new(), seed).striding()
     }
 
-    /// The backups that restore whole. Other bytes than were backed up are a panic.
+    /// The backups that restore whole. Panics if a restore gives wrong bytes.
     pub(crate) fn restorable(&self, machine: &Process) -> BTreeSet<SessionId> {
         let store = machine.open();
         let is_whole = |(id, content): &(&SessionId, &Content)| {
@@ -216,7 +218,7 @@ impl Scene {
         self.contents.keys().copied().collect()
     }
 
-    /// What is done after the loss. That it fails is no harm.
+    /// Performs the operation after the loss. It may fail.
     pub(crate) fn go_on(&self, machine: &Process, then: Then) {
         let prune = |options: PruneOptions| drop(try_prune(&machine.open(), &impatient(options)));
         let all = PruneOptions {
@@ -249,7 +251,7 @@ impl Scene {
     }
 }
 
-/// What is done after a loss.
+/// The operation after a loss.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Then {
     Prune,
@@ -277,9 +279,9 @@ pub(crate) enum Way {
     Cut,
     Zero,
     Flip,
-    /// It and the one before it of its kind have each other's bytes.
+    /// The object and the one before it of its kind swap bytes.
     Swap,
-    /// It has the bytes of the one before it of its kind.
+    /// The object gets the bytes of the one before it of its kind.
     Older,
 }
 
@@ -294,7 +296,7 @@ impl Way {
         Self::Empty,
     ];
 
-    /// Whether it could be done.
+    /// Damages the object in this way, and says whether that was possible.
     pub(crate) fn apply(self, machine: &Process, name: &ObjectName) -> bool {
         let storage = &machine.storage;
         let set = |name: &ObjectName, bytes: Vec<u8>| storage.damage(name, |old| *old = bytes);
@@ -321,7 +323,7 @@ impl Way {
     }
 }
 
-/// What an object is, as docs/format.md has it.
+/// The kind of an object, as in docs/format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Config,

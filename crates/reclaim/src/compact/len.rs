@@ -1,8 +1,8 @@
 //! How long a new generation will be, told from catalogs alone.
 //!
-//! Goes the way of [`super::rewrite`]. What is stored raw, and regions that are carried over as they are, have the length that
-//! they will have. What has to be compressed anew is taken to compress as well as the region that it comes from: that alone is
-//! an estimate.
+//! Follows the steps of [`super::rewrite`]. For raw regions, and for regions that stay as they are,
+//! the length is exact. For a region that has to be compressed anew it assumes the ratio of the
+//! region it comes from: that alone is an estimate.
 
 use container::CatalogView;
 use format::container::{
@@ -13,7 +13,8 @@ use types::SlotRange;
 
 use super::{Packing, Survivors, takes_whole};
 
-/// Bytes of one copy of what [`super::rewrite`] would seal; `None` when nothing is left.
+/// Bytes of one copy of the container that [`super::rewrite`] would seal; `None` when nothing is
+/// left.
 pub(crate) fn len_of(view: &CatalogView, dead: &[SlotRange], packing: Packing) -> Option<u64> {
     let mut lens = Lens {
         packing,

@@ -1,4 +1,5 @@
-//! Where else a chunk lies: by its fingerprint, or the first 16 bytes that a catalog copy keeps of it.
+//! Finds other copies of a chunk, by its fingerprint or by the first 16 bytes, which a catalog copy
+//! keeps.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +13,10 @@ use crate::prune::Context;
 
 use super::generation::Patient;
 
-/// Places remembered of one chunk.
+/// How many places of one chunk are remembered.
 const PLACES_MAX: usize = 4;
 
-/// What is known of a chunk that is wanted: the beginning of its fingerprint, and its length.
+/// The known part of a wanted chunk: the beginning of its fingerprint, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     pub(super) prefix: [u8; 16],
@@ -30,7 +31,7 @@ impl Wanted {
         }
     }
 
-    /// For a look-up in the index, which goes by the first 16 bytes.
+    /// A fingerprint for a look-up in the index, which compares the first 16 bytes.
     fn fingerprint(self) -> Fingerprint {
         let mut bytes = [0; Fingerprint::BYTES];
         bytes[..16].copy_from_slice(&self.prefix);
@@ -38,7 +39,7 @@ impl Wanted {
     }
 }
 
-/// Places of chunks that are wanted.
+/// Places of wanted chunks.
 pub(super) struct Donors<'a> {
     containers: &'a Containers,
     index: Option<&'a Index>,
@@ -54,13 +55,13 @@ impl<'a> Donors<'a> {
         }
     }
 
-    /// Notes what a container lacks.
+    /// Notes the chunks that a container lacks.
     pub(super) fn want(&mut self, patient: &Patient) {
         let wanted = patient.wanted().map(|wanted| (wanted, Vec::new()));
         self.places.extend(wanted);
     }
 
-    /// Looks for all that was noted: in these containers, and where the index leads.
+    /// Looks for all noted chunks: in these containers, and where the index leads.
     pub(super) fn find(&mut self, fresh: &[ContainerId]) -> Result<()> {
         if self.places.is_empty() {
             return Ok(());
@@ -90,7 +91,7 @@ impl<'a> Donors<'a> {
         Ok(())
     }
 
-    /// Notes which of the chunks that are wanted lie in a container. One that cannot be read has none.
+    /// Notes which wanted chunks are in a container. An unreadable container has none.
     fn look_into(&mut self, id: ContainerId) -> Result<()> {
         if !matches!(id.kind, ContainerKind::Data | ContainerKind::Small) {
             return Ok(());
@@ -113,12 +114,12 @@ impl<'a> Donors<'a> {
         Ok(())
     }
 
-    /// Whether some place is known.
+    /// Whether a place of the chunk is known.
     pub(super) fn has(&self, wanted: Wanted) -> bool {
         self.places.get(&wanted).is_some_and(|places| !places.is_empty())
     }
 
-    /// The chunk's bytes, and its fingerprint, which begins as is wanted.
+    /// The bytes of a chunk, and its fingerprint, which begins as wanted.
     pub(super) fn fetch(&self, wanted: Wanted) -> Option<(Fingerprint, Vec<u8>)> {
         let places = self.places.get(&wanted)?.iter();
         let read = places.filter_map(|at| self.containers.read_chunk(*at).ok());
@@ -127,7 +128,7 @@ impl<'a> Donors<'a> {
     }
 }
 
-/// A slot's bytes in one generation, compared with the fingerprint in its catalog.
+/// The bytes of a slot in one generation, compared with the fingerprint in its catalog.
 pub(super) fn slot_bytes(
     containers: &Containers,
     view: &CatalogView,

@@ -1,4 +1,4 @@
-//! What is wrong with a container, and the next generation that mends it.
+//! Finds what is damaged in a container, and makes the next generation, which repairs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,34 @@ use crate::prune::Context;
 use super::donors::{Donors, Wanted, slot_bytes};
 use super::lists::OnRecord;
 
-/// Why what a disk refuses is not given up.
+/// The reason to keep bytes that the disk refuses.
 const REFUSED: &str = "the disk does not give some of it now, which may end, and no other place has it";
 
-/// A container, as far as it can be read.
+/// The readable part of a damaged container.
 pub(super) struct Patient {
     id: ContainerId,
-    /// Generations whose catalogs can be read, the newest first.
+    /// The generations with readable catalogs, newest first.
     views: Vec<CatalogView>,
-    /// Slots of the newest that cannot be had, and whether that is the disk's refusal, which may end.
+    /// Slots of the newest one that cannot be read, and whether the disk refuses them; the disk may
+    /// give them later.
     bad: BTreeMap<Slot, bool>,
-    /// Slots that no generation has, by a copy of the catalog.
+    /// Slots that no generation has, as a copy of the catalog lists them.
     absent: BTreeMap<Slot, Wanted>,
-    /// That copy's generation.
+    /// The generation of that copy.
     copied: Generation,
-    /// The newest generation has no catalog that can be read, though there is an object.
+    /// The newest generation exists, but its catalog cannot be read.
     is_newest_unread: bool,
-    /// Of a generation whose catalog cannot be read the disk refused it, which may end.
+    /// The disk refused the catalog of a generation; the disk may give it later.
     is_refused: bool,
-    /// Slots of an older generation, the newest that can be read, that were removed since.
+    /// Slots that were removed since. Used if the newest readable generation is an older one.
     removed: BTreeSet<Slot>,
-    /// Why nothing can be done, where that is known.
+    /// Why healing is impossible, if it is.
     hopeless: Option<&'static str>,
 }
 
 impl Patient {
-    /// Reads all of the newest generation that can be read, and of a container that lacks what is listed the
-    /// copy of its catalog.
+    /// Reads the newest readable generation whole. If the container lacks listed slots, it also
+    /// reads the copy of the catalog.
     pub(super) fn examine(
         containers: &Containers,
         id: ContainerId,
@@ -108,12 +109,12 @@ impl Patient {
         Ok(patient)
     }
 
-    /// Whether there is nothing to mend.
+    /// Whether nothing is damaged.
     pub(super) fn is_sound(&self) -> bool {
         !self.views.is_empty() && self.bad.is_empty() && self.absent.is_empty() && !self.is_newest_unread
     }
 
-    /// The newest generation, where it is the highest of all objects and its copies are there.
+    /// The newest generation, if it is the highest of all objects and all its copies exist.
     pub(super) fn whole_newest(&self, found: &Objects) -> Option<&CatalogView> {
         let view = self.views.first()?;
         let copies = found.generations.get(&view.generation())?;
@@ -121,12 +122,13 @@ impl Patient {
         (is_whole && found.highest() == Some(view.generation())).then_some(view)
     }
 
-    /// So that what is made again stands above what may come back.
+    /// The generation of the catalog copy. A container that is made again gets a higher one than an
+    /// object that may come back.
     pub(super) fn generation_of_copy(&self) -> Generation {
         self.copied
     }
 
-    /// The chunks that are to be found elsewhere.
+    /// The chunks to find elsewhere.
     pub(super) fn wanted(&self) -> impl Iterator<Item = Wanted> + '_ {
         let entries = self.views.first().map_or(&[][..], CatalogView::entries);
         let bad = entries.iter().filter(|entry| self.is_bad_chunk(entry));
@@ -138,14 +140,14 @@ impl Patient {
     }
 }
 
-/// A generation that mends, and what it does not mend.
+/// The new generation, and the slots that it does not repair.
 pub(super) struct Made {
     pub(super) sealed: SealedContainer,
     pub(super) healed: u64,
     pub(super) left: Vec<SlotRange>,
 }
 
-/// Makes the next generation; or says why there is none to make.
+/// Makes the next generation, or says why it cannot.
 pub(super) fn make(
     context: &Context<'_>,
     patient: &Patient,
@@ -198,13 +200,14 @@ struct Maker<'a> {
     builder: ContainerBuilder,
     healed: u64,
     left: BTreeSet<Slot>,
-    /// Why what is left must not be given up.
+    /// Why the slots in `left` must not be given up.
     hinders: Option<&'static str>,
 }
 
 impl Maker<'_> {
-    /// A region of the newest generation, with what can be had of it. What cannot is left as zeros, which have
-    /// another fingerprint: its entry stays, so that the nodes which name it can be verified.
+    /// Copies a region of the newest generation, with all bytes that were found. It writes zeros
+    /// for the others, which have another fingerprint. Their entries stay, so that the nodes that
+    /// name them can be verified.
     fn carry(&mut self, view: &CatalogView, others: &[CatalogView], region: RegionIndex) -> Result<()> {
         let entries = view.entries()[view.positions_in(region)].iter().copied();
         let entries: Vec<CatalogEntry> = entries
@@ -265,7 +268,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Slots that no generation has any more.
+    /// Adds slots that no generation has any more.
     fn add_absent(&mut self) {
         let (mut plain, mut entries) = (Vec::new(), Vec::new());
         let level = Level::new(0).expect("0 is a level");
@@ -299,7 +302,7 @@ impl Maker<'_> {
     }
 }
 
-/// The slots of a generation that cannot be had, and whether the disk refuses them.
+/// The unreadable slots of a generation, and whether the disk refuses them.
 fn bad_slots(containers: &Containers, view: &CatalogView) -> Result<BTreeMap<Slot, bool>> {
     let mut bad = BTreeMap::new();
     let regions = (0u32..).zip(view.rows());
@@ -325,12 +328,12 @@ fn bad_slots(containers: &Containers, view: &CatalogView) -> Result<BTreeMap<Slo
     Ok(bad)
 }
 
-/// Whether the disk does not give it now.
+/// Whether the disk refuses the bytes now.
 fn is_refused(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(StorageError::Io { .. }))
 }
 
-/// A region, or what is wrong with it.
+/// Reads a region, or returns its damage.
 fn read(
     containers: &Containers,
     view: &CatalogView,
@@ -343,8 +346,8 @@ fn read(
     }
 }
 
-/// The copy of a container's catalog of the highest generation, which a container of kind `catalog` of the same
-/// session has. Copies that cannot be read are passed over.
+/// The copy of a container's catalog with the highest generation. Containers of kind `catalog` of
+/// the same session have such copies. Unreadable ones are skipped.
 fn catalog_copy(containers: &Containers, id: ContainerId) -> Result<Option<CatalogCopy>> {
     let folder = names::container_folder(ContainerKind::Catalog, id.session);
     let listed = containers.env().storage.list(&folder)?;

@@ -1,4 +1,4 @@
-//! What is listed as damaged, and what is on record as removed.
+//! The lists of damage, and the removed lists.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Lists {
 #[derive(Default)]
 struct Listed {
     numbers: Vec<u32>,
-    /// A list says so of the container as a whole, or cannot be read.
+    /// A list names the container as a whole, or cannot be read.
     is_whole: bool,
     slots: SlotSet,
     ranges: Vec<SlotRange>,
@@ -54,14 +54,15 @@ impl Lists {
         self.of.is_empty()
     }
 
-    /// Containers, and what is listed of each; `None`: all of it.
+    /// The containers with their listed slots; `None`: the container as a whole.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ContainerId, Option<&[SlotRange]>)> {
         self.of
             .iter()
             .map(|(id, listed)| (*id, (!listed.is_whole).then_some(&listed.ranges[..])))
     }
 
-    /// Deletes the lists that were read, after one of what is left. What others have listed since stays.
+    /// Deletes the lists that were read, after it has put one of the remaining slots. Lists that
+    /// others have put since stay.
     pub(super) fn close(&self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
         let Some(listed) = self.of.get(&id) else {
             return Ok(());
@@ -96,12 +97,12 @@ impl Lists {
     }
 }
 
-/// What removed lists say: what is on one never comes back.
+/// The contents of removed lists: slots on one never come back.
 #[derive(Default)]
 pub(super) struct OnRecord {
     gone: Vec<ContainerRun>,
     slots: BTreeMap<ContainerId, Option<SlotSet>>,
-    /// A list cannot be read: nothing is known not to be on it.
+    /// A list cannot be read, so any slot may be on it.
     is_unsure: bool,
 }
 
@@ -139,7 +140,7 @@ impl OnRecord {
         matches!(self.slots.get(&id), Some(None)) || self.gone.iter().any(is_in)
     }
 
-    /// Whether a slot that no generation has may be given back.
+    /// Whether healing may give a slot back that no generation has.
     pub(super) fn may_return(&self, id: ContainerId, slot: Slot) -> bool {
         let is_listed = match self.slots.get(&id) {
             None => false,
@@ -149,7 +150,7 @@ impl OnRecord {
         !self.is_unsure && !is_listed
     }
 
-    /// Whether a list cannot be read, and so no container can be known not to be removed.
+    /// Whether a list cannot be read, so that any container may have been removed.
     pub(super) fn is_unsure(&self) -> bool {
         self.is_unsure
     }

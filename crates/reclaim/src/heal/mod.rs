@@ -1,19 +1,22 @@
-//! Healing: a container that lost slots gets them back, and with it every backup that refers to them.
+//! Healing: a container that lost slots gets them back, and so do all backups that refer to them.
 //!
-//! A chunk is the same bytes wherever it lies. So a damaged slot is restored from any place that has a chunk
-//! of its fingerprint: the next backup stored it again, or another generation has it still. The container gets a
-//! new generation with all slots under their old numbers (INV-2), and no reference changes. A container that is
-//! lost as a whole is made again, as far as a copy of its catalog says what it held and the chunks are found.
-//! Nodes are healed from other generations and mirror copies alone: an equal node elsewhere may refer to other
-//! places, which no marks of this one cover.
+//! A chunk has the same bytes in every place. So healing restores a damaged slot from any place
+//! that has a chunk of its fingerprint. The next backup may have stored it again, or another
+//! generation may still have it. The container gets a new generation with all slots under their old
+//! numbers (INV-2), and no reference changes. A lost container is made again, as far as a copy of
+//! its catalog lists its slots and the chunks are found. Nodes are healed from other generations
+//! and mirror copies alone: an equal node elsewhere may refer to other places, which no marks of
+//! this one cover.
 //!
-//! What is to be healed is listed under `damaged/`. A list is deleted when what it lists is whole again.
+//! Lists under `damaged/` name the slots to heal. Healing deletes a list when all of its slots can
+//! be read again.
 //!
-//! What must hold: a new generation is durable in all copies before older ones are deleted, and those are
-//! deleted, durably, before the list is. So a crash at any point leaves what the next run goes on from. Nothing
-//! on a removed list comes back (INV-3, INV-9). Every chunk is compared with its fingerprint. Bytes that the disk
-//! does not give now may come back: while such slots have no other source, the generation stays. Runs under the
-//! reclaimer's lease, which saves work alone: of two generations of one number the create-only put picks one.
+//! What must hold: all copies of a new generation are durable before older ones are deleted, and
+//! those are durably deleted before the list is. So after a crash at any point the next run can
+//! continue. Nothing on a removed list comes back (INV-3, INV-9). Every chunk is compared with its
+//! fingerprint. The disk may later give bytes that it refuses now: while such slots have no other
+//! source, the generation stays. Healing runs under the reclaimer's lease, which only saves work:
+//! if two sessions make the same generation, the create-only put picks one.
 
 mod donors;
 mod generation;
@@ -32,7 +35,7 @@ use donors::Donors;
 use generation::{Made, Patient};
 use lists::{Lists, OnRecord};
 
-/// Generations that rivals may put meanwhile.
+/// How many generations rivals may put meanwhile.
 const ROUNDS_MAX: usize = 3;
 
 /// A container that got slots back.
@@ -40,9 +43,9 @@ const ROUNDS_MAX: usize = 3;
 pub struct Healed {
     /// The container.
     pub container: ContainerId,
-    /// Slots that are whole again.
+    /// Slots that can be read again.
     pub slots: u64,
-    /// Slots that are still damaged: nothing has their chunks.
+    /// Slots that are still damaged, because nothing has their chunks.
     pub left: u64,
 }
 
@@ -55,23 +58,24 @@ pub struct HealReport {
     pub left: Vec<(ContainerId, String)>,
 }
 
-/// Heals what is listed as damaged, as far as its chunks are found: in these containers, which are looked
-/// through, or by the index.
+/// Heals listed damage with chunks from these containers, which it searches, or from containers
+/// that the index finds.
 ///
 /// # Errors
-/// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run goes on.
+/// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run
+/// continues.
 pub fn heal(context: &Context<'_>, lease: &HeldLease, fresh: &[ContainerId]) -> Result<HealReport> {
     let lists = Lists::read(context.sealer)?;
     let mut report = HealReport::default();
     if lists.is_empty() {
         return Ok(report);
     }
-    // What was cached may be of generations that are damaged, or were replaced.
+    // The cache may have generations that are damaged, or were replaced.
     context.containers.clear_catalogs();
     let record = OnRecord::read(context.sealer)?;
     let mut donors = Donors::new(context);
     let is_patient = |id: ContainerId| id.kind != ContainerKind::Catalog && !record.is_gone(id);
-    // All that is wanted is looked for at once.
+    // One search finds the chunks for all containers.
     for (id, listed) in lists.iter().filter(|(id, _)| is_patient(*id)) {
         ensure_wanted(context)?;
         let found = objects_of(context, id)?;
@@ -119,7 +123,7 @@ fn ensure_wanted(context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is stored of a container.
+/// The stored objects of a container.
 fn objects_of(context: &Context<'_>, id: ContainerId) -> Result<Objects> {
     let storage = &*context.sealer.env().storage;
     let mut found = objects::list(storage, id.session, id.kind, &[id])?;
@@ -139,15 +143,15 @@ impl HealReport {
 }
 
 enum Outcome {
-    /// All that was listed can be read, after so many slots were restored.
+    /// All listed slots can be read; so many were restored.
     Whole { healed: u64 },
-    /// Some slots were restored, and these were not.
+    /// Some slots were restored, and `left` were not.
     Partly { healed: u64, left: Vec<SlotRange> },
     /// Nothing could be done.
     Left(String),
 }
 
-/// One container, being healed.
+/// A container that is being healed.
 struct Treatment<'a> {
     context: &'a Context<'a>,
     lease: &'a HeldLease,
@@ -198,7 +202,7 @@ impl Treatment<'_> {
         ))
     }
 
-    /// Older generations that a run which died has left beside the one that is whole.
+    /// Deletes older generations that a dead run has left beside the complete one.
     fn drop_older(&self, patient: &Patient, found: &Objects) -> Result<()> {
         let Some(view) = patient.whole_newest(found) else {
             return Ok(());
@@ -212,7 +216,7 @@ impl Treatment<'_> {
         Ok(())
     }
 
-    /// Half of a generation must not stand in the way of the next.
+    /// Deletes half of a generation, which would block the next attempt.
     fn give_up(&self, generation: Generation, error: ContainerError) -> Result<Outcome> {
         let ContainerError::Storage(StorageError::NoSpace { .. }) = &error else {
             return Err(error.into());

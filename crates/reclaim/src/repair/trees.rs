@@ -23,7 +23,7 @@ use crate::slots::SlotMap;
 /// Rewrites trees.
 pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
-    /// What the repaired backup needs of these is copied.
+    /// Containers whose slots are copied, as far as the repaired backup needs them.
     pub(super) chosen: &'a BTreeSet<ContainerId>,
     /// What they take.
     pub(super) weights: &'a HashMap<ContainerId, Weight>,
@@ -41,7 +41,7 @@ pub(super) struct Trees<'a, 'b> {
 /// What was looked at.
 #[derive(Default)]
 pub(super) struct Done {
-    /// Where copied chunks are now, by where they were.
+    /// The new places of copied chunks, by their old places.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,

@@ -1,10 +1,10 @@
-//! Why nothing is decided.
+//! Errors of retention.
 
 use types::UnixNanos;
 
 use super::{GroupKey, times};
 
-/// A policy that decides nothing.
+/// Why a policy decides nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetentionError {
@@ -14,7 +14,7 @@ pub enum RetentionError {
          --keep-within 30d"
     )]
     NoRule,
-    /// Commit times contradict the backups' own, and backups would go for it.
+    /// Commit times contradict the backups' own times, and backups would go because of it.
     #[error(
         "{group}: the storage says that {} committed {}, and they say themselves that they were made {}; so the store was \
          copied without its times, as `cp -r` does, or a clock was wrong. By the storage's times {} forgotten that \
@@ -25,16 +25,16 @@ pub enum RetentionError {
     Contradiction {
         /// The group.
         group: GroupKey,
-        /// How many backups were squeezed together.
+        /// How many backups are squeezed.
         squeezed: usize,
-        /// Between when and when they were committed, by the storage.
+        /// The first and last time of their commits, by the storage.
         committed: (UnixNanos, UnixNanos),
-        /// Between when and when they were made, by themselves.
+        /// The first and last time at which they were made, by themselves.
         own: (UnixNanos, UnixNanos),
-        /// How many of them would go, and would stay by their own times.
+        /// How many of them would go, but would stay by their own times.
         lost: usize,
     },
-    /// A group would lose all it has.
+    /// A group would lose all its backups.
     #[error(
         "the rules {} of {group}, so nothing is forgotten anywhere; change them, \
          choose other backups, or say --unsafe-allow-remove-all",

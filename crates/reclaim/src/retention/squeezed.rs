@@ -1,27 +1,30 @@
-//! Commit times that contradict what backups say of themselves.
+//! Commit times that contradict the times in the backups.
 //!
-//! Who copies a store without its times, as `cp -r` does, gives all commits the time of the copy: then a rule that keeps
-//! a backup a day finds one day. The storage's times are still what retention goes by (INV-6), for they are one clock's. But
-//! where they lie together and the backups' own times do not, one of both is wrong, and nobody here can say which.
+//! A copy of a store without its times, as `cp -r` makes, gives all commits the time of the copy.
+//! Then a rule that keeps a backup a day finds one day. Retention still uses the storage's times
+//! (INV-6), because they come from one clock. But if those lie close together and the backups' own
+//! times do not, one of the two is wrong, and the program cannot say which.
 //!
-//! The rule, within a series and in the order of sessions: a step from one backup to the next is *squeezed* where the
-//! source's clock went forward, and the storage's by less than a quarter of that. At least [`STEPS_MIN`] such steps in a row,
-//! of an hour or more together, make their backups squeezed. What a source's clock does by itself makes no such row: a
-//! clock that is ahead, behind, or up to four times too fast agrees in its steps; one that is wrong once, or at
-//! each boot until it is set, makes one squeezed step, and then goes back, or agrees again.
+//! The rule, within a series and in the order of sessions: a step from one backup to the next is
+//! *squeezed* if the source's clock went forward, and the storage's by at most a quarter of that.
+//! [`STEPS_MIN`] or more such steps in a row, of an hour or more together, make their backups
+//! squeezed. A wrong clock of a source does not cause that. One that is ahead, behind, or up to
+//! four times too fast agrees in its steps. One that is wrong once, or at each boot until it is
+//! set, makes one squeezed step, and then goes back or agrees again.
 
 use types::UnixNanos;
 
 use super::Candidate;
 
-/// So many squeezed steps in a row are no accident.
+/// This many squeezed steps in a row are no accident.
 const STEPS_MIN: usize = 2;
-/// The shortest period that a rule knows: what lies closer together no rule can tell apart.
+/// The shortest period that a rule knows: no rule can distinguish times that are closer together.
 const SPREAD_NANOS_MIN: i64 = 3_600_000_000_000;
-/// The storage's clock goes by less than the source's divided by this.
+/// In a squeezed step the storage's clock moves at most by the source's step divided by this.
 const SQUEEZED_BY: i64 = 4;
 
-/// Marks the squeezed ones of a series, which come in the order of sessions with their commit times straightened.
+/// Marks the squeezed backups of a series. They come in the order of sessions, with straightened
+/// commit times.
 pub(super) fn mark(series: &mut [Candidate], own: &[UnixNanos]) {
     let mut begin = 0;
     while begin < series.len() {
@@ -47,7 +50,7 @@ fn is_squeezed(step: &[Candidate], own: &[UnixNanos]) -> bool {
     source > 0 && storage <= source / SQUEEZED_BY
 }
 
-/// First and last of some times.
+/// The first and the last of some times.
 pub(super) fn span(times: impl Iterator<Item = UnixNanos> + Clone) -> (UnixNanos, UnixNanos) {
     let none = UnixNanos::new(0);
     (times.clone().min().unwrap_or(none), times.max().unwrap_or(none))

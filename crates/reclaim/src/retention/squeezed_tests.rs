@@ -1,4 +1,4 @@
-//! Stores whose times were lost are told from stores of which a clock was wrong.
+//! Stores without their times differ from stores with a wrong clock.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ const DAY: i64 = 24 * 60 * MINUTE;
 const SOME_DAY: i64 = 20_000 * DAY;
 const NOW: UnixNanos = UnixNanos::new(i64::MIN);
 
-/// A series of backups with these commit times and own times, as a listing makes candidates of them.
+/// A series with these commit times and own times, as candidates of a listing.
 fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
     let one = |(number, (committed, own)): (u64, &(i64, i64))| Candidate {
         session: SessionId::new(number).unwrap(),
@@ -99,7 +99,7 @@ fn where_nothing_is_lost_by_it_nobody_is_stopped() {
         may_remove_all: false,
     };
     assert_eq!(decide_as(&copied(), &last, Times::Agreeing).unwrap(), [8, 9, 10]);
-    // After as many days as the rule keeps, both clocks say the same.
+    // After as many more days as the rule keeps, both clocks give the same result.
     let mut times = copied();
     times.extend((0..7).map(|day| (SOME_DAY + (31 + day) * DAY, SOME_DAY + (31 + day) * DAY)));
     let kept = decide_as(&times, &daily(7), Times::Agreeing).unwrap();
@@ -119,14 +119,14 @@ fn three_backups_are_enough_and_two_are_not() {
     let times: Vec<_> = (0..3).map(|day| (SOME_DAY, SOME_DAY + day * DAY)).collect();
     assert_told(&times, &daily(7));
     assert_eq!(decide_as(&times[1..], &daily(1), Times::Agreeing).unwrap(), [2]);
-    // Within the shortest period there is nothing to tell apart.
+    // Within the shortest period rules distinguish nothing.
     let close: Vec<_> = (0..5)
         .map(|minute| (SOME_DAY, SOME_DAY + minute * 14 * MINUTE))
         .collect();
     assert_eq!(decide_as(&close, &daily(1), Times::Agreeing).unwrap(), [5]);
 }
 
-/// Backups of minutes to days between each other, by a right clock.
+/// Backups that are minutes to days apart, by a right clock.
 fn histories() -> impl Strategy<Value = Vec<i64>> {
     let steps = prop::collection::vec(prop_oneof![1..90 * MINUTE, MINUTE..3 * DAY], 1..30);
     steps.prop_map(|steps| {
@@ -166,7 +166,7 @@ proptest! {
         prop_assert!(decide_as(&times, &policy, Times::Agreeing).is_ok());
     }
 
-    /// It may be wrong now and then, and set again; and so may the storage's be.
+    /// The source's clock may be wrong now and then, and set again; so may the storage's.
     #[test]
     fn a_clock_that_is_wrong_now_and_then_stops_nobody(
         right in histories(),
@@ -176,7 +176,7 @@ proptest! {
         let mut times: Vec<_> = right.iter().map(|time| (*time, *time)).collect();
         let mut at = 0;
         for (step, by, is_of_source) in wrong {
-            // Some that are right lie between two that are wrong.
+            // Some right ones lie between two wrong ones.
             at += step + 3;
             if let Some(time) = times.get_mut(at) {
                 let clock = if is_of_source { &mut time.1 } else { &mut time.0 };
@@ -186,7 +186,8 @@ proptest! {
         prop_assert!(decide_as(&times, &policy, Times::Agreeing).is_ok());
     }
 
-    /// A machine without a battery: at each boot its clock is that of 1970, until it is set a minute later.
+    /// A machine without a battery: at each boot its clock shows 1970, until it is set a minute
+    /// later.
     #[test]
     fn a_source_without_a_battery_stops_nobody(right in histories(), policy in policies()) {
         let both = right.iter().flat_map(|time| [(*time, MINUTE), (time + MINUTE, time + MINUTE)]);
@@ -198,7 +199,7 @@ proptest! {
         prop_assert!(decide_as(&times, &policy, Times::Agreeing).is_ok());
     }
 
-    /// Either nobody loses a backup by a copy without times, or it is told.
+    /// A copy without times either loses no backup, or causes the error.
     #[test]
     fn a_copy_without_times_loses_nothing_unsaid(
         right in histories(),

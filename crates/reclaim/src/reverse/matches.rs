@@ -19,16 +19,16 @@ use crate::progress::Progress;
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     segments: HashMap<Fingerprint, Option<u64>>,
-    /// Those that are in no common segment.
+    /// Chunks that are in no common segment.
     chunks: HashMap<Fingerprint, Match>,
 }
 
 /// A chunk of the older stream.
 #[derive(Debug, Clone, Copy)]
 struct Match {
-    /// Where it has it.
+    /// The place of the chunk in the older stream.
     old: Place,
-    /// Where in the later stream it is, if it is there.
+    /// The offset in the later stream, if the chunk is there.
     offset: Option<u64>,
 }
 
@@ -94,8 +94,10 @@ fn is_there(place: Place, view: &ReclaimView) -> bool {
 }
 
 impl Matches {
-    /// Of two streams; without a later one nothing matches. Nor does what `view` has as absent: what is known to be damaged of the later
-    /// backup must not be what is left. Nor what `sound` cannot read, where the older one has a copy of its own. Both streams' bytes are counted, twice at most.
+    /// Finds the matches of two streams; without a later one nothing matches. Chunks that `view`
+    /// has as absent do not match: a damaged chunk of the later backup must not become the only
+    /// one. Nor do chunks that `sound` cannot read, if the older backup has a copy of its own. The
+    /// bytes of both streams are counted, twice at most.
     ///
     /// # Errors
     /// Of nodes and catalogs; that it is to stop.

@@ -1,8 +1,9 @@
-//! Whether what a later backup has can be read, asked before an older one lets go of a copy of its own.
+//! Checks that chunks of a later backup can be read before an older one drops its own copies.
 //!
-//! A chunk that two backups have in two places is there twice, and one copy goes when the older backup refers forward. Where the other
-//! is damaged, and nobody has noticed, both would be lost. So the one that stays is read first, each region once. What both
-//! have in one place is not read: nobody lets go of it.
+//! Two backups may have a chunk in two places. One copy goes when the older backup refers forward.
+//! If the other one is damaged, and nobody has noticed, both are lost. So the copy that stays is
+//! read first, each region once. A chunk that both have in one place is not read, because nobody
+//! drops it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use recipe::{NodeSource, RecipeError};
 use recipe::{Place, TreeRoot, open_node};
 use types::{ChunkLocation, ContainerId, RegionIndex};
 
-/// Regions that were read.
+/// The regions read so far.
 pub(super) struct Sound<'a> {
     containers: &'a Containers,
     regions: RefCell<BTreeMap<(ContainerId, RegionIndex), bool>>,
@@ -26,7 +27,8 @@ impl<'a> Sound<'a> {
         }
     }
 
-    /// Whether a chunk can stand in for one at another place. What cannot be read is none, whatever the reason.
+    /// Whether a chunk can replace one at another place. An unreadable chunk cannot, whatever the
+    /// reason.
     pub(super) fn stands_in(&self, new: Place, old: Place) -> bool {
         match new {
             Place::At(location) => new == old || self.is_readable(location),
@@ -34,7 +36,7 @@ impl<'a> Sound<'a> {
         }
     }
 
-    /// Whether all chunks of a segment can stand in for those of another with the same fingerprint.
+    /// Whether all chunks of a segment can replace those of another with the same fingerprint.
     pub(super) fn segment(
         &self,
         nodes: &dyn NodeSource,

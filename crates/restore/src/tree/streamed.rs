@@ -1,10 +1,11 @@
 //! Which files' bytes are streamed, whatever becomes of the files.
 //!
-//! What must hold: the ranges of content that are assembled, and the entries that take bytes from it, are told
-//! by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which were not streamed would
-//! get the next one's. Every file that is wanted is among them; patterns, excludes and the base may leave some
-//! of them out, whose bytes are streamed and passed over. What is in the target and stays is not streamed: it is
-//! looked up once, before ([`tree::Survey`]), and remembered, a bit an entry of the listing.
+//! What must hold: the ranges of content that are assembled, and the entries that take bytes from
+//! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
+//! were not streamed would get the next one's. Every file that is wanted is among them; patterns,
+//! excludes and the base may leave some of them out, whose bytes are streamed and skipped. A file
+//! that stays in the target is not streamed. [`tree::Survey`] looks for such files once, before the
+//! restore, and the result is one bit for each entry of the listing.
 
 use std::path::Path;
 
@@ -21,18 +22,19 @@ use crate::error::RestoreError;
 pub(super) struct Streamed {
     /// All files, when empty.
     paths: Vec<Vec<u8>>,
-    /// Entries of the listing, by number, that are there and stay; those beyond its end are not.
+    /// Which entries of the listing, by number, exist and stay. Entries after the end of the vector
+    /// do not.
     kept: Vec<u64>,
 }
 
 impl Streamed {
-    /// What is streamed to have what is wanted, and the parts of the content that this is, in order.
+    /// The files to stream, and their parts of the content, in order.
     pub(super) fn of(
         source: TreeSource<'_>,
         target: &Path,
         options: &RestoreOptions,
     ) -> Result<(Self, Vec<ByteRange>), RestoreError> {
-        // What a pattern takes is not known before all is seen.
+        // The matches of a pattern are known only after the whole listing.
         let by_paths = options.include.patterns.is_empty();
         let mut streamed = Self {
             paths: if by_paths {
@@ -46,7 +48,7 @@ impl Streamed {
         Ok((streamed, ranges))
     }
 
-    /// Whether the entry of that number is there and stays.
+    /// Whether the entry of that number exists and stays.
     pub(super) fn is_kept(&self, number: u64) -> bool {
         let word = usize::try_from(number / 64)
             .ok()
@@ -54,7 +56,7 @@ impl Streamed {
         word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// How many bytes of content come for an entry, the `number`th of the listing.
+    /// How many bytes of content are streamed for an entry, the `number`th of the listing.
     pub(super) fn bytes_of(&self, number: u64, entry: &ListingEntry) -> u64 {
         let is_within = |path: &Vec<u8>| order::is_within(&entry.path, path);
         if !self.is_kept(number) && (self.paths.is_empty() || self.paths.iter().any(is_within)) {

@@ -50,8 +50,8 @@ fn sixteen_threads_get_sixteen_numbers() {
     assert!(listed.eq(claims), "no claim stays that was given up");
 }
 
-/// What a process that sleeps right before it takes a lock, or puts a claim, finds: `meanwhile` is done with the number,
-/// each time.
+/// Begins a session that sleeps right before each lock or claim. Meanwhile `meanwhile` runs with
+/// the number.
 fn begin_sleeping(
     host: &Host,
     before: SessionObject,
@@ -72,7 +72,7 @@ fn begin_sleeping(
 fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
     let host = Host::new();
     let (beside, tidier) = (host.elsewhere(), host.elsewhere());
-    // Later than that nobody else can have it whose storage has locks.
+    // After that, on a storage with locks, nobody else can have the number.
     let session = begin_sleeping(&host, SessionObject::Lock, move |number| {
         if number == id(1) {
             let read = beside.begin_read();
@@ -188,14 +188,14 @@ fn the_order_is_lock_claim_barrier_epochs_heartbeat() {
     assert!(!roster.running[0].has_answered(super::epoch(4)));
 }
 
-/// One way for a session to come to nothing while it begins.
+/// How a session fails while it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Killed,
     Fails(FailWith),
-    /// Nothing can be put from there on, and all else works.
+    /// From then on no object can be put; all else works.
     NoSpace,
-    /// Nothing works from there on.
+    /// From then on nothing works.
     Away,
 }
 
@@ -219,7 +219,7 @@ impl Ends {
 }
 
 #[test]
-fn whoever_comes_to_nothing_while_it_begins_is_dead_at_the_first_look() {
+fn a_session_that_fails_while_it_begins_is_dead_at_the_first_look() {
     for ends in Ends::ALL {
         for is_read in [false, true] {
             let mut n = 0;
@@ -272,12 +272,12 @@ fn a_number_whose_lock_another_has_is_passed_over() {
     let host = Host::new();
     let (beside, elsewhere) = (host.beside(), host.elsewhere());
     let lock = |of: &Host, n| of.storage.lock(&names::session_lock(id(n))).unwrap().unwrap();
-    // About to put its claim, or dead before it could: of another host that cannot be told.
+    // A process of another host may be about to put its claim, or dead: this host cannot know.
     let (_held, freed) = (lock(&beside, 1), lock(&elsewhere, 2));
     drop(freed);
     let session = host.begin(1);
     assert_eq!(session.id(), id(3));
-    // Of this host it can.
+    // About a process of this host it can.
     drop(lock(&beside, 4));
     assert_eq!(host.begin(1).id(), id(4));
 }

@@ -20,7 +20,7 @@ fn the_next_session_removes_what_a_committed_one_left() {
     let session = dying.begin(1);
     checkpoint(&session, draft(1));
     checkpoint(&session, draft(2));
-    // Barrier, manifest, barrier; dead before the record of it.
+    // Barrier, manifest, barrier; the process dies before the record.
     dying.storage.inject_here(Fault::kill(4));
     assert!(session.commit(backup_of(&session, 2)).unwrap().untidy.is_some());
     assert_eq!(host.names(&names::session_folder(session.id())).len(), 4);

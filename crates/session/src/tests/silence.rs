@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Called before each put and each lock.
 type BeforePut = Box<dyn Fn(&ObjectName) + Send + Sync>;
 
-/// A storage that does something of its own before each put and each lock, or has no locks.
+/// A storage that calls a function before each put and each lock, or has no locks.
 pub(super) struct Wrapped {
     storage: FaultStorage,
     before_put: BeforePut,

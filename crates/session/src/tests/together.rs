@@ -54,7 +54,8 @@ fn barriers_and_listings_do_not_grow_with_the_backups_that_are_revised() {
                 .iter()
                 .all(|one| *one.as_ref().unwrap() == Revision::new(1).unwrap())
         );
-        // for each series: what there is, what marks cover, and once more behind the second barrier
+        // for each series: existing revisions, covered ones, and the existing ones again behind the
+        // second barrier
         assert_eq!((cost.lists, cost.barriers), (9, 2));
         assert_eq!((cost.puts, asked.get()), (3 * of_each, 3 * of_each));
         let list = manifests.list().unwrap();

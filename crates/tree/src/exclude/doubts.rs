@@ -1,4 +1,5 @@
-//! Patterns that do not do what whoever typed them may think: told beside the backup, which is made.
+//! Patterns that may not do what the user meant. The backup is made all the same, and warns of
+//! them.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -8,32 +9,33 @@ use super::Excludes;
 use super::pattern::Pattern;
 use crate::{Roots, order};
 
-/// A pattern, and why it may not do what was meant.
+/// A pattern, and why it may not do what the user meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternDoubt {
     /// The pattern as it was typed.
     pub pattern: String,
-    /// What is doubtful.
+    /// Why it is doubtful.
     pub why: Doubt,
 }
 
-/// Why a pattern may not do what was meant.
+/// Why a pattern may not do what the user meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// No path that is backed up can match it.
+    /// No path of the backup can match the pattern.
     OutsideOfRoots,
-    /// It names a path that was given, or a folder above one.
+    /// The pattern names a given path, or a folder above one.
     NamesRoot,
-    /// The way leads over a symbolic link, which the backup does not follow.
+    /// Its path crosses a symbolic link, which the backup does not follow.
     BehindLink(String),
-    /// It takes back what lies in a folder that is left out, and is not looked into.
+    /// It includes again something in a folder that is left out, and the walk does not enter that
+    /// folder.
     BelowExcluded(String),
-    /// It stands between quotes, which are taken for letters.
+    /// It has quotes around it, which count as characters of the name.
     Quoted,
     /// It has a backslash before a letter.
     NeedlessEscape(char),
-    /// There is an entry whose name has these very brackets, and it was not left out.
+    /// An entry has these very brackets in its name, and was not left out.
     BracketsAreClass,
 }
 
@@ -69,7 +71,7 @@ impl fmt::Display for PatternDoubt {
 }
 
 impl Excludes {
-    /// Patterns that can have no effect in a backup of these roots, or another one than it seems. Looks at the
+    /// Patterns that have no effect in a backup of these roots, or an unexpected one. Looks at the
     /// file system for links.
     #[must_use]
     pub fn doubts(&self, roots: &Roots) -> Vec<PatternDoubt> {
@@ -107,7 +109,7 @@ impl Excludes {
         self.doubt_of_way(pattern, &names, root)
     }
 
-    /// What lies on the way from the root to what an absolute pattern names.
+    /// Checks the path from the root to the entry that an absolute pattern names.
     fn doubt_of_way(&self, pattern: &Pattern, names: &[Vec<u8>], root: &[u8]) -> Option<Doubt> {
         let last = names.len() - usize::from(pattern.is_literal());
         let mut folder = b"/".to_vec();

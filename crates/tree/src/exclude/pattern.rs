@@ -1,29 +1,30 @@
-//! One exclude pattern: from what was typed to a clean glob. Values only.
+//! Makes a clean glob from one typed exclude pattern. Values only.
 //!
-//! A pattern is matched against clean absolute paths, so whatever no clean path has must go: `.` and doubled
-//! slashes, `..` with the component before it, slashes at the end. A pattern that begins with `./` or `../`
-//! is taken from the current folder, as a path is. What can never match is refused.
+//! A pattern is matched against clean absolute paths. So cleaning removes whatever a clean path
+//! cannot have: `.` and doubled slashes, `..` with the component before it, slashes at the end. A
+//! pattern that begins with `./` or `../` begins at the current folder, as a path does. A pattern
+//! that can never match is an error.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::order;
 
-/// A pattern, clean.
+/// A clean pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// As it was typed.
+    /// The pattern as the user typed it.
     pub(super) typed: String,
-    /// Whether it takes back what an earlier one left out.
+    /// Whether it includes again what an earlier one excluded.
     pub(super) takes_back: bool,
-    /// Whether it is matched from the root of the file system on, or from any folder.
+    /// Whether it begins at the root of the file system; otherwise it begins at any folder.
     pub(super) is_absolute: bool,
     /// Its components, each still a glob.
     pub(super) parts: Vec<String>,
 }
 
 impl Pattern {
-    /// Cleans a pattern; relative ones that begin with a dot are taken from `current`.
+    /// Cleans a pattern; one that begins with a dot begins at `current`.
     pub(super) fn new(typed: &str, current: Option<&Path>) -> Result<Self, String> {
         let (takes_back, text) = match typed.strip_prefix('!') {
             Some(rest) => (true, rest),
@@ -38,7 +39,7 @@ impl Pattern {
         let mut is_absolute = text.starts_with('/');
         let raw = split(text);
         let mut parts: Vec<String> = Vec::new();
-        // Folders above the current one.
+        // How many folders above the current one.
         let mut above = 0;
         for part in &raw {
             match part.as_str() {
@@ -71,12 +72,13 @@ impl Pattern {
         })
     }
 
-    /// As the matcher takes it: begins at any component unless it is absolute, with braces as they are.
+    /// The glob for the matcher. It begins at any component unless it is absolute, and has braces
+    /// as plain characters.
     pub(super) fn glob(&self) -> String {
         self.joined(escape_braces)
     }
 
-    /// The glob in which brackets are letters; none where the pattern has none.
+    /// The glob with brackets as plain characters; `None` if the pattern has no class.
     pub(super) fn with_literal_brackets(&self) -> Option<String> {
         let has_class = |part: &String| unescaped(part).any(|(_, c)| c == '[');
         self.parts
@@ -91,7 +93,8 @@ impl Pattern {
         format!("{front}{}", parts.join("/"))
     }
 
-    /// The names that an absolute pattern begins with, before the first component that is more than a name.
+    /// The names at the beginning of an absolute pattern, before the first component with a
+    /// wildcard.
     pub(super) fn names(&self) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         for part in self.parts.iter().take_while(|_| self.is_absolute) {
@@ -108,12 +111,12 @@ impl Pattern {
         names
     }
 
-    /// Whether nothing in it stands for more than itself.
+    /// Whether the pattern has no wildcard.
     pub(super) fn is_literal(&self) -> bool {
         self.is_absolute && self.names().len() == self.parts.len()
     }
 
-    /// The first letter or digit that a backslash stands before, which says no more than the letter alone.
+    /// The first letter or digit with a backslash before it, which changes nothing.
     pub(super) fn needless_escape(&self) -> Option<char> {
         let text = self.parts.join("/");
         let mut chars = text.chars();
@@ -129,7 +132,8 @@ impl Pattern {
     }
 }
 
-/// Its components. A slash between brackets is none, and one behind a backslash is.
+/// Splits a pattern into components, at slashes outside of brackets. A slash after a backslash
+/// splits too.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let (mut chars, mut in_class) = (text.chars().peekable(), false);
@@ -151,7 +155,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// The names of a folder, each as a pattern that matches it alone.
+/// The names in the path of a folder, each as a pattern that matches only it.
 fn names_of(folder: &Path) -> Result<Vec<String>, String> {
     let names = order::components(folder.as_os_str().as_bytes()).map(|name| {
         let text = std::str::from_utf8(name).map_err(|_| {
@@ -165,7 +169,7 @@ fn names_of(folder: &Path) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Characters that no backslash stands before, with their places.
+/// The characters without a backslash before them, and their positions.
 fn unescaped(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut is_escaped = false;
     text.char_indices().filter(move |(_, c)| {
@@ -175,7 +179,7 @@ fn unescaped(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Puts a backslash before those of these characters that have none.
+/// Puts a backslash before these characters, where none is.
 fn escape(text: &str, special: &str) -> String {
     let places: Vec<usize> = unescaped(text)
         .filter(|(_, c)| special.contains(*c))
@@ -184,7 +188,7 @@ fn escape(text: &str, special: &str) -> String {
     insert_backslashes(text, &places)
 }
 
-/// Braces outside of brackets are letters.
+/// Escapes braces outside of brackets.
 fn escape_braces(text: &str) -> String {
     let mut in_class = false;
     let places: Vec<usize> = unescaped(text)

@@ -1,13 +1,15 @@
-//! How what is restored comes to stand under its name: whole, with its metadata, and never by opening what is there.
+//! Gives restored entries their names: only complete ones, with metadata, and without opening an
+//! existing entry.
 //!
-//! A file has no name while it is written, where the system can do that (`O_TMPFILE`); elsewhere, and where it is no
-//! regular file, it has a temporary one, which the next restore recognises and removes ([`super::leftovers`]). So
-//! however a restore ends, what stands under a name of the backup is whole, and what stood there before stays
-//! until then. Nothing is made durable for that: after a power cut a file may have its name and not all its bytes,
-//! as it may after any program that did not ask the disk.
+//! While a restore writes a file, the file has no name, if the system supports that (`O_TMPFILE`).
+//! Otherwise, and for entries that are no regular files, it has a temporary name. The next restore
+//! recognises such names and removes them ([`super::leftovers`]). So however a restore ends, an
+//! entry under a name of the backup is complete, and an older one stays until then. The restore
+//! makes nothing durable for that: after a power cut a file may have its name and not all its
+//! bytes, as after any program that does not sync.
 //!
-//! In a folder that this restore made, a name that is taken was taken by this restore: names differ here that are
-//! one there. In a folder that was there, [`Seen`] knows.
+//! In a folder that this restore made, only this restore can have taken a name: two names of the
+//! backup are the same name there. In a folder that existed before, [`Seen`] knows.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -25,17 +27,17 @@ use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
-/// Something that has not its name yet.
+/// An entry that has no name yet.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// A file without any name.
+    /// A file without a name.
     Nameless(OwnedFd),
-    /// What stands under a temporary name, and a file's descriptor.
+    /// An entry with a temporary name, and the descriptor if it is a file.
     Aside { name: Vec<u8>, file: Option<OwnedFd> },
 }
 
 impl Arrival {
-    /// The open file. Only a file is asked for it.
+    /// The open file, of an entry that is a file.
     pub(super) fn file(&self) -> Option<&OwnedFd> {
         match self {
             Self::Nameless(file) => Some(file),
@@ -43,7 +45,7 @@ impl Arrival {
         }
     }
 
-    /// Removes it; without a name it goes by itself.
+    /// Removes the entry. Without a name it disappears by itself.
     pub(super) fn remove(&self, at: &OwnedFd) -> Result<(), Errno> {
         match self {
             Self::Nameless(_) => Ok(()),
@@ -60,7 +62,7 @@ impl Arrival {
         Ok((facts.device, facts.inode))
     }
 
-    /// Gives it a name that is free.
+    /// Gives the entry a free name.
     fn name(&self, context: &Context, at: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Nameless(file) => link_open(context, file, at, to),
@@ -69,7 +71,7 @@ impl Arrival {
     }
 }
 
-/// A new file, empty.
+/// Creates an empty file.
 pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> Result<Arrival, TreeError> {
     let creating = |errno| TreeError::system(path, Action::Create, errno);
     if context.nameless.load(Ordering::Relaxed) {
@@ -82,7 +84,7 @@ pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> 
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (name, file) = aside(context, |name| openat(at, name, flags, mode)).map_err(creating)?;
-    // Whoever finds it locked knows that somebody is at work; where there are no locks, nobody asks either.
+    // The lock shows other restores that somebody is writing the file. Without locks nobody asks.
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
     Ok(Arrival::Aside {
         name,
@@ -101,7 +103,7 @@ fn open_nameless(_: &OwnedFd, _: Mode) -> Result<OwnedFd, Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Makes something that is no regular file, under a temporary name.
+/// Creates an entry that is no regular file, under a temporary name.
 pub(super) fn make(
     context: &Context,
     path: &[u8],
@@ -112,12 +114,12 @@ pub(super) fn make(
     Ok(Arrival::Aside { name, file: None })
 }
 
-/// Creates something under a temporary name.
+/// Creates an entry under a temporary name.
 fn aside<T>(context: &Context, create: impl Fn(&[u8]) -> Result<T, Errno>) -> Result<(Vec<u8>, T), Errno> {
     loop {
         let name = context.temporary_name();
         match retry(|| create(&name)) {
-            // Left by a process that was killed and had the same number.
+            // A killed process with the same number has left it.
             Err(Errno::EXIST) => {}
             other => return other.map(|created| (name, created)),
         }
@@ -127,7 +129,7 @@ fn aside<T>(context: &Context, create: impl Fn(&[u8]) -> Result<T, Errno>) -> Re
 fn link_open(context: &Context, file: &OwnedFd, at: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     if context.superuser {
         match retry(|| linkat(file, "", at, name, AtFlags::EMPTY_PATH)) {
-            // Without the capability that it takes.
+            // The process may lack the capability for this call.
             Err(Errno::NOENT | Errno::PERM) => {}
             other => return other,
         }
@@ -138,7 +140,7 @@ fn link_open(context: &Context, file: &OwnedFd, at: &OwnedFd, name: &[u8]) -> Re
 
 fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match retry(|| renameat_with(at, from, at, to, RenameFlags::NOREPLACE)) {
-        // The file system has no such call: looking first is what is left.
+        // The file system has no such call, so the only way is to look first.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
         other => return other,
     }
@@ -149,10 +151,10 @@ fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Gives something its name, in the place of what stands there, of which a folder must be empty. It is removed where
-/// that fails.
+/// Gives an entry its name, and replaces an existing entry, which must be empty if it is a folder.
+/// On failure removes the new entry.
 ///
-/// What stands there and was made, or left, by this restore stays: [`TreeError::SameName`].
+/// An existing entry that this restore has made or left stays: [`TreeError::SameName`].
 pub(super) fn settle(
     context: &Context,
     place: &Place,
@@ -164,7 +166,7 @@ pub(super) fn settle(
     place.change();
     let settled = settle_or_leave(context, place, at, arrival, name, path);
     if settled.is_err() {
-        // The fault that is told is the one that counts.
+        // The earlier fault is the one to report.
         arrival.remove(at).ok();
     }
     settled
@@ -186,7 +188,8 @@ fn settle_or_leave(
         };
     }
     let identity = arrival.identity(at).map_err(naming)?;
-    // Held until it is noted: of two names that are one, the later must find the earlier.
+    // The guard is held until the name is noted. So of two names that are one, the later finds the
+    // earlier.
     let mut seen = place.seen();
     match arrival.name(context, at, name) {
         Err(Errno::EXIST) => replace(context, at, arrival, name, path, &seen)?,

@@ -23,9 +23,9 @@ const BLOCK_BYTES: usize = 4096;
 const BLOCKS_BYTES_MIN: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order, by
-/// any thread. It has its name, in the place of what stood there, from [`Self::finish`] on. Dropped without that,
-/// nothing of it stays.
+/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order,
+/// by any thread. [`Self::finish`] gives it its name, in the place of an older entry. If it is
+/// dropped before, nothing of it stays.
 #[derive(Debug)]
 pub struct FileWriter {
     context: Arc<Context>,
@@ -39,7 +39,7 @@ pub struct FileWriter {
     done: AtomicU64,
     /// Of a large file.
     blocks: Mutex<Option<BlockWriter>>,
-    /// Whether it has its name.
+    /// Whether the file has its name.
     is_named: bool,
 }
 
@@ -149,11 +149,12 @@ impl FileWriter {
         self.count(len, passed)
     }
 
-    /// Completes the file: its length, its metadata, whose faults are collected by the restorer, and its name.
+    /// Completes the file: its length, its metadata and its name. The restorer collects faults of
+    /// the metadata.
     ///
     /// # Errors
-    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`], [`TreeError::System`]; nothing of
-    /// it stays then.
+    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`],
+    /// [`TreeError::System`]; then nothing of it stays.
     pub fn finish(mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
         let gathered = self.take_blocks().map_or(Ok(()), BlockWriter::finish);
@@ -176,7 +177,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Gives the file up: no byte that was not verified stays (INV-5).
+    /// Gives the file up: no unverified byte stays (INV-5).
     pub fn abandon(self) {
         drop(self);
     }
@@ -318,10 +319,10 @@ impl Drop for FileWriter {
         if self.is_named {
             return;
         }
-        // Whatever it writes is written before the file goes.
+        // Pending writes end before the file is removed.
         drop(self.take_blocks());
         if let Ok(at) = self.parent.folder.descriptor() {
-            // A leftover is recognised by the next restore.
+            // The next restore recognises a leftover.
             self.arrival.remove(&at).ok();
         }
     }

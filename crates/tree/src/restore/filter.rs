@@ -14,7 +14,7 @@ pub struct Include {
     pub paths: Vec<Vec<u8>>,
     /// Patterns, with the meaning of excludes.
     pub patterns: Excludes,
-    /// Of each path in `paths`: set once an entry is seen that lies there. May be shorter.
+    /// For each path in `paths`: set once an entry at or below it is seen. May be shorter.
     pub is_met: Arc<[AtomicBool]>,
 }
 
@@ -43,7 +43,8 @@ impl Filter {
         }
     }
 
-    /// Whether an entry lies above all that the backup was made of: it is recorded for those alone.
+    /// Whether an entry is above all paths that the backup was made of, and was recorded only
+    /// because of them.
     pub(super) fn is_above_sources(&self, path: &[u8]) -> bool {
         let is_in = |source: &Vec<u8>| order::is_within(path, source);
         !self.sources.is_empty() && !self.sources.iter().any(is_in)

@@ -4,13 +4,14 @@
 //! it. When the last of them lets go, nothing more will change in the folder, and its metadata is set:
 //! deepest first, without a list of all folders (INV-7).
 //!
-//! A folder that lies above what was asked for is made with its metadata where it is missing. Where it is there it
-//! keeps what it has, its time of modification too, though names come into it. A link in its place is the user's own:
-//! it is followed if it belongs to the superuser or to whoever restores, and leads to a folder below the target.
-//! Anybody else's would lead the restore wherever they want.
+//! A missing folder above the paths asked for is made with its metadata. An existing one keeps its
+//! metadata, and its time of modification even if names come into it. A link in its place is the
+//! user's own. The restore follows it if it belongs to the superuser or to the restoring user, and
+//! leads to a folder below the target. Another user's link could lead the restore anywhere.
 //!
-//! A folder that is being filled has the mode [`UNFINISHED`]. One that a restore was killed in is known by that, and
-//! is given its metadata whatever is to be kept.
+//! A folder has the mode [`UNFINISHED`] while the restore fills it. By that mode the next restore
+//! recognises a folder that a killed one left, and sets its metadata, even if existing entries are
+//! to stay.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ use crate::folder::{Entered, Folder, retry};
 use crate::metadata::Facts;
 use crate::{Action, TreeError, order};
 
-/// Its owner's alone, and no mode that anybody gives to a folder.
+/// A mode for the owner alone that nobody gives to a folder.
 const UNFINISHED: u32 = 0o1700;
 
 /// A folder in the target.
@@ -38,14 +39,14 @@ const UNFINISHED: u32 = 0o1700;
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     parent: Option<Arc<Place>>,
-    /// Whether whatever is in it was restored just now: this restore made it, or has filled it before under another
-    /// name that is the same here.
+    /// Whether this restore has made all its entries. It made the folder, or has filled it before
+    /// under another name that is the same here.
     is_own: bool,
-    /// Of a folder that is not.
+    /// Names that this restore has dealt with, if the folder is not its own.
     seen: Mutex<Seen>,
-    /// The time of modification that it keeps, though names come into it.
+    /// The time of modification to keep, even if names come into the folder.
     keeps_time: Option<UnixNanos>,
-    /// Whether a name came into it.
+    /// Whether a name came into the folder.
     is_changed: AtomicBool,
     /// What it gives to files that are created in it, once one was.
     pub(super) newborn: OnceLock<Newborn>,
@@ -55,7 +56,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether a name that is taken in it was taken by this restore.
+    /// Whether only this restore can have taken a name in the folder.
     pub(super) fn is_own(&self) -> bool {
         self.is_own
     }
@@ -65,12 +66,12 @@ impl Place {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a name came into it.
+    /// Notes that a name came into the folder.
     pub(super) fn change(&self) {
         self.is_changed.store(true, Ordering::Relaxed);
     }
 
-    /// What is wrong with a name that is taken in a folder of ours.
+    /// The error about a taken name in a folder of ours.
     pub(super) fn same_name(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> TreeError {
         let there = look(at, name, path).ok().flatten();
         let names = there.map(|there| names_of(at, there.inode)).unwrap_or_default();
@@ -82,7 +83,7 @@ impl Place {
         if let (Some(time), true) = (self.keeps_time.take(), self.is_changed.load(Ordering::Relaxed))
             && let Ok(handle) = self.folder.descriptor()
         {
-            // Not asked for, so no fault where it may not be set.
+            // The user did not ask for this folder, so a failure here is no fault.
             Subject::Handle(&handle).set_times(&metadata::times(time)).ok();
         }
         let Some(entry) = self.metadata.take() else { return };
@@ -121,7 +122,7 @@ struct Level {
     name: Vec<u8>,
     /// None where the listing had no entry for it.
     entry: Option<ListingEntry>,
-    /// Whether the folder itself was asked for, or lies above what was.
+    /// Whether the user asked for the folder itself; otherwise it is above the paths asked for.
     is_asked: bool,
     place: Option<Arc<Place>>,
 }
@@ -167,7 +168,8 @@ impl Stack {
             self.levels.push(Level {
                 name: name.clone(),
                 entry: None,
-                // Nothing tells that it lies above what was asked for: no link is followed in its place.
+                // Nothing shows that the folder is above the paths asked for, so the restore
+                // follows no link in its place.
                 is_asked: true,
                 place: None,
             });
@@ -253,7 +255,7 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
             return Err(TreeError::NotAFolder { path: path.to_vec() });
         }
         Some(fault) if !is_folder => return Err(fault),
-        // What is in it comes into the other one; of its names that are the same, the first ones stay.
+        // Its entries go into the other folder. Of names that are the same, the first ones stay.
         Some(fault) => {
             context.fault(fault);
             true
@@ -307,7 +309,7 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     })
 }
 
-/// Makes a folder, in the place of what is not one and gives way.
+/// Makes a folder, in the place of an entry that is no folder and may be replaced.
 fn clear_and_make(
     context: &Context,
     at: &OwnedFd,
@@ -330,7 +332,7 @@ fn clear_and_make(
     retry(|| mkdirat(at, &level.name[..], mode)).map_err(|e| TreeError::system(path, Action::Create, e))
 }
 
-/// Enters the folder that the user's own link leads to.
+/// Enters the target folder of the user's own link.
 fn follow(
     context: &Context,
     parent: &Arc<Place>,
@@ -359,7 +361,7 @@ fn follow(
     }
 }
 
-/// Where an open folder is, as the system calls it; none where it does not tell.
+/// The path of an open folder, as the system shows it; `None` if it does not.
 pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
     let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
     let found = retry(|| readlinkat(CWD, &*path, Vec::new())).ok()?;

@@ -1,8 +1,9 @@
-//! What restores that were killed have left under temporary names.
+//! Temporary entries that killed restores have left.
 //!
-//! A restore removes them from each folder that was there and that it puts something into. They are recognised by
-//! their name, `.onefold-PROCESS-NUMBER.tmp`, and by nobody being at work on them: a file's maker holds a lock on
-//! it, and of anything else the process that the name tells of has ended.
+//! A restore removes them from each existing folder that it puts an entry into. It recognises them
+//! by their name, `.onefold-PROCESS-NUMBER.tmp`, and makes sure that nobody is working on them. The
+//! process that writes a file holds a lock on it. For any other entry, the process in the name must
+//! have ended.
 
 use std::os::fd::OwnedFd;
 
@@ -11,12 +12,12 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::folder::retry;
 
-/// The temporary name that a process gives the `number`th time.
+/// The `number`th temporary name of a process.
 pub(super) fn name(process: u32, number: u64) -> Vec<u8> {
     format!(".onefold-{process}-{number}.tmp").into_bytes()
 }
 
-/// The process that gave a temporary name.
+/// The process in a temporary name.
 fn process_of(name: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(name).ok()?;
     let numbers = text.strip_prefix(".onefold-")?.strip_suffix(".tmp")?;
@@ -25,7 +26,7 @@ fn process_of(name: &[u8]) -> Option<i32> {
     process.parse().ok()
 }
 
-/// Removes them from a folder. What cannot be listed or removed stays: it harms nobody.
+/// Removes them from a folder. Entries that cannot be listed or removed stay, which is harmless.
 pub(super) fn remove(at: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(entries) = retry(|| openat(at, ".", flags, Mode::empty())).and_then(Dir::new) else {

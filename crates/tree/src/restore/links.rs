@@ -94,7 +94,7 @@ pub(super) fn link(
             _ => {}
         }
     }
-    // A link is whole at once.
+    // A hard link is complete at once.
     parent.change();
     let mut seen = (!parent.is_own()).then(|| parent.seen());
     match retry(|| linkat(&*from, first_name, &*at, name, AtFlags::empty())) {

@@ -5,8 +5,9 @@
 //! set the times, close (R7, B10). What a folder gives to a file that is created in it (owner, group, what
 //! a default ACL adds) is looked up with the first file and holds for the next ones ([`Newborn`]).
 //!
-//! What must hold: a file is under its name only with all its bytes and its metadata ([`super::arrive`]); nobody may
-//! open a file that is not the final owner's with the final owner's permissions.
+//! What must hold: a file has its name only with all its bytes and its metadata
+//! ([`super::arrive`]). Until a file has its final owner, nobody may open it by the final owner's
+//! permissions.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -78,8 +79,8 @@ impl PendingFile {
     /// Restores the file with all its bytes; a reason where something is there and stays.
     ///
     /// # Errors
-    /// [`TreeError::System`], [`TreeError::SameName`], and [`TreeError::Incomplete`] for other than all bytes: the
-    /// file is not restored, and nothing of it stays.
+    /// [`TreeError::System`], [`TreeError::SameName`], and [`TreeError::Incomplete`] if `bytes` are
+    /// not all its bytes: the file is not restored, and nothing of it stays.
     pub fn write(self, bytes: &[u8]) -> Result<Option<SkipReason>, TreeError> {
         let at = self.folder()?;
         if let Some(reason) = stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
@@ -100,15 +101,17 @@ impl PendingFile {
         writer.finish().map(|()| None)
     }
 
-    /// Leaves what stands under the name as it is, and says why; its metadata is set where it is the same.
+    /// Leaves the existing entry as it is, and returns why. Sets the metadata if the content is the
+    /// same.
     ///
     /// # Errors
-    /// [`TreeError::ChangedMeanwhile`] where it would not stay now; [`TreeError::SameName`], [`TreeError::System`].
+    /// [`TreeError::ChangedMeanwhile`] if the entry would not stay now; [`TreeError::SameName`],
+    /// [`TreeError::System`].
     pub fn keep(self) -> Result<SkipReason, TreeError> {
         let at = self.folder()?;
         match stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
             Some(reason) => Ok(reason),
-            // Restored just now under another name.
+            // This restore has just made it, under another name.
             None if self.parent.is_own() => {
                 self.give_up();
                 Err(self.parent.same_name(&at, &self.name, &self.entry.path))
@@ -122,7 +125,7 @@ impl PendingFile {
         }
     }
 
-    /// The file's bytes cannot be had. What stands under its name is not it.
+    /// Notes that the bytes of the file are missing, so an entry of its name is not this file.
     pub fn give_up(&self) {
         self.context.unfinished().insert(self.entry.path.clone());
     }

@@ -1,8 +1,9 @@
-//! Which names of a folder this restore has dealt with, by what stands under them.
+//! The names of a folder that this restore has dealt with, by the entries under them.
 //!
-//! On a file system that takes `README` and `readme` for one, or two forms of an accented letter, the second name of
-//! the backup finds what the first one made. It is recognised by its inode, whatever the rule of the file system
-//! is. Kept for a folder that was there before, while it is being filled: its names, and some 40 bytes each.
+//! On some file systems `README` and `readme` are the same name, or two forms of an accented letter
+//! are. There the second name of the backup finds the entry that the first one made. The restore
+//! recognises that entry by its inode, whatever the rule of the file system is. It keeps this for
+//! an existing folder while it fills it: the names, and some 40 bytes for each.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -23,18 +24,19 @@ impl Seen {
         self.names.entry(identity).or_insert_with(|| name.to_vec());
     }
 
-    /// Whether what stands there was restored just now.
+    /// Whether this restore has just made the entry.
     pub(super) fn has(&self, there: &Facts) -> bool {
         self.names.contains_key(&(there.device, there.inode))
     }
 
-    /// The other name of the backup that stands under this one; none where nothing does that was dealt with.
+    /// The other name in the backup of this entry; `None` if this restore has not made it under
+    /// another name.
     pub(super) fn same(&self, at: &OwnedFd, there: &Facts, name: &[u8]) -> Option<Vec<u8>> {
         let other = self.names.get(&(there.device, there.inode))?;
         if other == name {
             return None;
         }
-        // A file that has several names in the target may have both.
+        // A file with several names in the target may have both.
         let has_both = there.links > 1 && {
             let names = names_of(at, there.inode);
             names.iter().any(|found| found == name) && names.iter().any(|found| found == other)
@@ -43,7 +45,7 @@ impl Seen {
     }
 }
 
-/// The names in a folder of an inode; none where the folder cannot be listed.
+/// The names of an inode in a folder; none if the folder cannot be listed.
 pub(super) fn names_of(at: &OwnedFd, inode: u64) -> Vec<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(entries) = retry(|| openat(at, ".", flags, Mode::empty())).and_then(Dir::new) else {

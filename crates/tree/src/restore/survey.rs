@@ -1,7 +1,7 @@
-//! What of a backup is in the target already and stays: looked up before anything is restored, so that its content
-//! need not be read.
+//! Finds the files of a backup that exist in the target and stay. This happens before the restore,
+//! so that it need not read their content.
 //!
-//! Nothing is changed, and what is found is not relied on: whoever restores looks again.
+//! The survey changes nothing. The restore looks again, and does not rely on it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::{Overwrite, RestoreOptions, keeps, look};
 use crate::folder::Folder;
 use crate::order;
 
-/// Asked for the entries of a listing, one after another.
+/// Looks up the entries of a listing, one after another.
 #[derive(Debug)]
 pub struct Survey {
-    /// None where there is no target yet.
+    /// `None` if there is no target yet.
     top: Option<Arc<Folder>>,
     overwrite: Overwrite,
     filter: Filter,
-    /// The folders on the way; none from the first that is not there.
+    /// The folders on the path; `None` from the first missing one on.
     levels: Vec<(Vec<u8>, Option<Arc<Folder>>)>,
 }
 
@@ -40,7 +40,7 @@ impl Survey {
         }
     }
 
-    /// Whether the entry is a file that is asked for, and what stands under its name stays.
+    /// Whether the entry is a wanted file, and the existing one of its name stays.
     pub fn stays(&mut self, entry: &ListingEntry) -> bool {
         if self.top.is_none() || !order::is_clean(&entry.path) {
             return false;
@@ -73,7 +73,7 @@ impl Survey {
                 Some((_, folder)) => folder.as_ref(),
                 None => self.top.as_ref(),
             };
-            // Looking over a link harms nobody; restoring does not follow all of them.
+            // Looking through a link is harmless; the restore does not follow every link.
             let folder = above.and_then(|above| above.enter(name, true, false).ok());
             self.levels
                 .push((name.to_vec(), folder.map(|entered| entered.folder)));

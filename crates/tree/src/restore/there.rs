@@ -1,4 +1,4 @@
-//! What stands under an entry's name already, and whether it stays.
+//! Existing entries under a name of the backup, and whether they stay.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError, order};
 
-/// Why what stands under an entry's name stays, if it does; it is given its metadata where it is the same.
+/// Why the existing entry stays, if it does. Sets its metadata if the content is the same.
 pub(super) fn stays(
     context: &Context,
     parent: &Place,
@@ -21,7 +21,8 @@ pub(super) fn stays(
     name: &[u8],
     entry: &ListingEntry,
 ) -> Result<Option<SkipReason>, TreeError> {
-    // In a folder that this restore made nothing is in the way, and naming tells if something is.
+    // In a folder that this restore made no older entry exists. If a name is taken, giving the name
+    // will show that.
     if context.overwrite == Overwrite::Always || parent.is_own() {
         return Ok(None);
     }
@@ -44,7 +45,7 @@ pub(super) fn stays(
     Ok(Some(reason))
 }
 
-/// Two names of the backup are one in the target.
+/// The error about two names of the backup that are one in the target.
 pub(super) fn same_name(path: &[u8], other: &[u8]) -> TreeError {
     let folder = path
         .iter()
@@ -56,7 +57,7 @@ pub(super) fn same_name(path: &[u8], other: &[u8]) -> TreeError {
     }
 }
 
-/// Gives metadata to what stands under a name, through a handle that does not open it.
+/// Sets the metadata of an existing entry, through a handle that does not open it.
 pub(super) fn finish_node(
     context: &Context,
     at: &OwnedFd,
@@ -70,7 +71,7 @@ pub(super) fn finish_node(
     Ok(())
 }
 
-/// What stands under a name, if anything.
+/// The existing entry of a name, if there is one.
 pub(super) fn look(at: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<Facts>, TreeError> {
     match retry(|| statat(at, name, AtFlags::SYMLINK_NOFOLLOW)) {
         Ok(stat) => Ok(Some(Facts::of(&stat))),
@@ -79,7 +80,7 @@ pub(super) fn look(at: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<Fact
     }
 }
 
-/// Why what is there stays, if it does.
+/// Why the existing entry stays, if it does.
 pub(super) fn keeps(
     choice: Overwrite,
     there: &Facts,

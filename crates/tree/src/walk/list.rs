@@ -39,7 +39,7 @@ pub struct Stretch {
 pub(super) struct Files {
     pub(super) folder: Arc<Folder>,
     pub(super) path: Arc<[u8]>,
-    /// Where the root above lies.
+    /// The mount of the root above.
     pub(super) mount: Mount,
     /// One after another.
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ struct Frame {
     names: Names,
     /// What of the roots lies in this folder.
     roots: BTreeMap<Vec<u8>, RootNode>,
-    /// None above the roots, where only the way to them is of interest; else where the root lies.
+    /// `None` above the roots, where only the way to them counts; otherwise the mount of the root.
     inside: Option<Mount>,
     /// Only this name, where a marker said so.
     only: Option<Vec<u8>>,
@@ -256,7 +256,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Where a root lies; asked only where that counts.
+    /// The mount of a root; looked up only if the walk needs it.
     fn mount_of(&self, place: &Place<'_>, facts: &Facts) -> Mount {
         Mount {
             id: self

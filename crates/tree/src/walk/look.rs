@@ -111,8 +111,8 @@ impl Looker {
                 follow: false,
             };
             if options.one_file_system && files.mount.is_left_by(&place) {
-                // What is mounted on a file need not be readable: it is left out. Of what is mounted on a folder, its
-                // lister knows.
+                // A file system that is mounted on a file is left out, and need not be readable. If
+                // it is mounted on a folder, that folder's lister handles it.
                 if mount::is_folder(&place) {
                     looked.push(Step::Files(files.only(name)));
                 }
@@ -135,9 +135,10 @@ impl Looker {
 }
 
 impl WalkOptions {
-    /// Whether what is no root is taken, below a root of this mount, which it lies in. A folder with another device is
-    /// another file system all the same: a subvolume. The device of anything else says nothing: on an overlay it is that of
-    /// the file's layer.
+    /// Whether the walk takes an entry below a root of this mount; the entry is on that mount and
+    /// is no root. A folder with another device is a subvolume, which counts as another file
+    /// system. The device of any other entry says nothing: on an overlay it is that of the file's
+    /// layer.
     pub(super) fn takes(&self, facts: &Facts, mount: Mount) -> bool {
         let elsewhere =
             self.one_file_system && facts.kind == FileType::Directory && facts.device != mount.device;
@@ -173,8 +174,9 @@ impl Record {
         }
     }
 
-    /// The folder that another file system is mounted on, as far as the mounted one shows it without being asked: it may be
-    /// another user's, or not answer. Nothing where it shows nothing.
+    /// The folder where another file system is mounted, with the facts that the kernel has without
+    /// asking that file system. It may belong to another user, or not answer. `None` if nothing is
+    /// shown.
     pub(super) fn mount_point(&self, place: &Place<'_>, path: Vec<u8>) -> Option<Step> {
         let facts = mount::facts(place).filter(|facts| facts.kind == FileType::Directory)?;
         let entry = entry(path, &facts, Vec::new(), &self.common.accounts)?;

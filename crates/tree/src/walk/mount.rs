@@ -1,8 +1,9 @@
-//! Which mount a name leads to, for walks that stay on one file system.
+//! Finds the mount of a name, for walks that stay on one file system.
 //!
-//! What is asked here is answered by the system alone: the file system behind a mount may belong to another user, who lets
-//! nobody look at it, or be a network's that does not answer. `st_dev` would not do: on an overlay each file shows that
-//! of its layer, and a folder that is bound in from elsewhere may show the same as its parent.
+//! The system alone answers these questions. The file system behind a mount may belong to another
+//! user, who lets nobody look at it, or may be a network's that does not answer. `st_dev` would not
+//! do. On an overlay each file shows the device of its layer, and a folder that is bound in from
+//! elsewhere may show the same device as its parent.
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 
@@ -10,10 +11,11 @@ use super::look::Place;
 use crate::folder::retry;
 use crate::metadata::Facts;
 
-/// Where a root lies.
+/// The mount of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The mount; unknown before Linux 5.8. Folders are then told by their devices, and bound files not at all.
+    /// The mount id; unknown before Linux 5.8. Then the walk distinguishes folders by their
+    /// devices, and bound files not at all.
     pub(super) id: Option<u64>,
     /// The root's `st_dev`.
     pub(super) device: u64,
@@ -27,14 +29,15 @@ impl Mount {
     }
 }
 
-/// The mount that a name leads to, where the system tells.
+/// The mount of a name, if the system tells.
 pub(super) fn id(place: &Place<'_>) -> Option<u64> {
-    // FUSE answers others than its owner only where they ask for nothing; the mount is told all the same.
+    // FUSE answers users other than its owner only if they ask for nothing. The system still gives
+    // the mount.
     let found = ask(place, StatxFlags::empty())?;
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
-/// What a mounted file system shows of its top.
+/// The facts that a mounted file system shows of its top.
 pub(super) fn facts(place: &Place<'_>) -> Option<Facts> {
     ask(place, StatxFlags::BASIC_STATS).map(|found| Facts::of_statx(&found))
 }

@@ -131,7 +131,7 @@ fn a_root_that_is_a_link_is_one_and_one_that_is_missing_is_told() {
     );
 }
 
-/// As the kernel does, and tar and rsync.
+/// As in the kernel, tar and rsync.
 #[test]
 fn a_root_that_is_a_link_is_followed_where_a_slash_ends_it() {
     let dir = tree(&["a/x", "a/sub/y", "file"]);

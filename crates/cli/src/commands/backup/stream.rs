@@ -1,8 +1,9 @@
-//! Standard input, or what a command writes, as the source of a backup.
+//! Standard input, or the output of a command, as the source of a backup.
 //!
-//! A source that is empty is as a rule one that failed before it wrote anything, as in `dump-all | onefold backup --stdin`:
-//! it makes no backup unless that is asked for. A command is waited for when its output ends, before the backup is
-//! committed; where it failed, there is no backup.
+//! An empty source has usually failed before it wrote anything, as in
+//! `dump-all | onefold backup --stdin`. So it makes no backup unless `--stdin-allow-empty` is
+//! given. When the output of a command ends, the backup waits for the command before it commits. If
+//! the command failed, there is no backup.
 
 use std::io::{self, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -15,7 +16,7 @@ use crate::args::Backup;
 /// More than a pipe gives at once.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// What is backed up: what was read of it before the backup began, and the rest.
+/// The source: bytes that were read before the backup began, and the rest.
 pub(super) struct Stream {
     first: Vec<u8>,
     given: usize,
@@ -27,7 +28,7 @@ enum Rest {
     Command(Running),
 }
 
-/// A command that runs, and is ended where nobody waits for it any more.
+/// A running command. Dropping this value kills the command if nobody has waited for its end.
 struct Running {
     words: String,
     child: Child,
@@ -92,7 +93,7 @@ impl Running {
         })
     }
 
-    /// Its output has ended: so does the command, and says how.
+    /// Waits for the command after its output has ended. An error if the command failed.
     fn end(&mut self) -> io::Result<()> {
         if self.is_over {
             return Ok(());
@@ -112,14 +113,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.is_over {
-            // It may have ended by itself, which is as good.
+            // The command may have ended by itself, which is as good.
             drop(self.child.kill());
             drop(self.child.wait());
         }
     }
 }
 
-/// Some bytes; none at the end, which for a command is where it has ended well.
+/// Reads some bytes. Returns 0 at the end, for a command only if it succeeded.
 fn read_some(from: &mut Rest, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         let read = match from {

@@ -1,4 +1,4 @@
-//! Who else may read what is stored: nobody, or the group of the folder.
+//! Nobody else can read stored objects, or only the group of the folder can.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,8 @@ fn modes(folder: &Path) -> BTreeMap<String, u32> {
     found
 }
 
-/// One of everything that a storage makes: small and large objects by each way, a lock, a temporary file.
+/// Creates one of everything that a storage makes: small and large objects in each way, a lock, a
+/// temporary file.
 fn fill(root: &Path) -> LocalStorage {
     for (number, first_way) in [PublishWay::Link, PublishWay::Rename, PublishWay::Exclusive]
         .into_iter()
@@ -62,7 +63,7 @@ fn a_shared_store_is_its_groups_too_and_nobody_elses() {
         assert_eq!(mode, expected, "{name}: {mode:o}");
     }
     drop((temporary, storage));
-    // Somebody takes it back: what is made from then on is the owner's alone.
+    // The group access is taken back: new files are for their owner alone.
     fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
     LocalStorage::open(&root)
         .unwrap()
