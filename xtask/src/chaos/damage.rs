@@ -273,7 +273,8 @@ fn harm(store: &Path, olds: &Path, draws: &mut Draws) -> Result<Option<String>> 
     let draw = draws.next();
     let shown = object.strip_prefix(store)?.display().to_string();
     let mut bytes = fs::read(object)?;
-    let at = pick(draw, bytes.len());
+    let len = bytes.len();
+    let at = pick(draw, len);
     match way {
         Way::Delete => fs::remove_file(object)?,
         Way::Truncate => {
@@ -313,9 +314,8 @@ fn harm(store: &Path, olds: &Path, draws: &mut Draws) -> Result<Option<String>> 
         Way::Resurrect => return resurrect(store, olds, draw),
     }
     Ok(Some(format!(
-        "{way:?} of {shown}, of {} bytes, at {at}; the other is {}",
-        bytes.len(),
-        other.display()
+        "{way:?} of {shown}, of {len} bytes, at {at}; the other is {}",
+        other.strip_prefix(store)?.display()
     )))
 }
 
