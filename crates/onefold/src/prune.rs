@@ -75,6 +75,7 @@ impl Store {
             if was_full {
                 // Space is wanted now, more than that a backup which was broken off can go on.
                 options.abandoned_after = Duration::ZERO;
+                options.is_full = true;
             }
             self.reclaiming(Some(&index), monitor, |context| reclaim::prune(context, &options))
         });
@@ -90,14 +91,17 @@ impl Store {
         Ok((report, warnings))
     }
 
-    /// Runs what may be needed on a full disk; where it is full, once more without the reserve, and says so.
+    /// Runs what may be needed on a full disk; where it is full, once more without the reserve. Says whether there was one.
     pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut(bool) -> Result<T>) -> (Result<T>, bool) {
         let done = work(false);
-        let is_full = done.as_ref().is_err_and(crate::Error::is_no_space);
-        if !is_full || !reserve::give_up(&*self.env.storage).unwrap_or(false) {
+        if !done.as_ref().is_err_and(crate::Error::is_no_space) {
             return (done, false);
         }
+        let had_reserve = reserve::give_up(&*self.env.storage).unwrap_or(false);
         let done = work(true);
+        if !had_reserve {
+            return (done, false);
+        }
         // As much as there is room for, or somebody takes what is left of it. The rest is made when there is more: by a
         // prune, or by the next backup.
         drop(reserve::grow(&self.env, 0, self.settings().container_bytes));

@@ -5,6 +5,9 @@
 
 mod common;
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,11 +20,11 @@ use common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, snapshot, tiny,
 };
 use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage, OpKind};
-use env::{Clock, Storage};
+use env::{Clock, LocalStorage, SeededEntropy, Storage, SystemClock};
 use format::names;
 use onefold::{
-    Error, Filter, ForgetRequest, ForgetWhat, GroupBy, Limit, Monitor, Period, Policy, ReadData, Rule,
-    SessionId, Store,
+    Credential, Env, Error, Filter, ForgetRequest, ForgetWhat, GroupBy, Limit, Monitor,
+    OpenOptions as HowToOpen, Period, Policy, ReadData, Rule, SessionId, Store,
 };
 use reclaim::reserve::{FIRST_BYTES, GIVEN_UP_BYTES, REST_BYTES};
 
@@ -369,4 +372,246 @@ fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
     process.watched.clear_before();
     fixture.assert_whole(&process, "full");
     fixture.assert_settles(&process, true, "full");
+}
+
+/// A prune that is killed when it has decided, and before it has done anything of that.
+fn decided(fixture: &Fixture, kind: u64) -> Process {
+    let process = fixture.copy(kind);
+    let pruner = process.beside(9400 + kind).striding();
+    let dying = pruner.storage.clone();
+    pruner.watched.set_before(move |asked, name| {
+        let is_of_container = ["data/", "recipe/", "small/", "mirror/"]
+            .iter()
+            .any(|folder| name.starts_with(folder));
+        if is_of_container && matches!(asked, Asked::Put | Asked::Delete | Asked::Trim) {
+            dying.kill();
+        }
+    });
+    pruner
+        .open()
+        .prune(&impatient(everything()), &Monitor::default())
+        .unwrap_err();
+    assert_eq!(process.names("removed").len(), 2, "it has decided");
+    assert_eq!(process.names("condemned").len(), 1, "it has not finished");
+    process
+}
+
+/// An epoch is open that is to rewrite containers for which there is no room, and there is no reserve: what fits is done, and
+/// the epoch ends. So does the next one, in which all goes that was forgotten since. With room the rest goes.
+#[test]
+fn an_epoch_that_is_open_ends_with_what_fits() {
+    let mut given_up = 0;
+    for turn in 0..2 {
+        let fixture = Fixture::forgotten(68 + turn);
+        for room in [5 << 10, 10 << 10] {
+            let when = format!("storage {turn}, {room} bytes free");
+            let process = decided(&fixture, turn);
+            reclaim::reserve::give_up(&process.storage).unwrap();
+            let storage = process.storage.handle();
+            let leave = move || storage.set_capacity_bytes(Some(used(&storage) + room));
+            leave();
+            // Somebody takes what has become free by then.
+            process.watched.set_before(move |asked, name| {
+                if asked == Asked::Put && name.starts_with("data/") {
+                    leave();
+                }
+            });
+            let pruned = process
+                .open()
+                .prune(&impatient(everything()), &Monitor::default());
+            let (report, _) = pruned.unwrap_or_else(|error| panic!("{when}: {error}"));
+            given_up += report.given_up.len();
+            process.watched.clear_before();
+            assert!(process.names("condemned").is_empty(), "{when}: an epoch is open");
+            fixture.assert_whole(&process, &when);
+            // What was given up stays for others as it was: absent, for it is on a list that stands.
+            let again = process.beside(9500);
+            let (_, name, bytes) = &fixture.kept[0];
+            if let Ok(made) = back_up_bytes(&again.open(), name, bytes, &How::plain()) {
+                let store = again.open();
+                assert_restores_bytes(&store, &snapshot(&store, made.id), name, bytes, &when);
+                forget(&again.open(), made.id);
+            }
+            process
+                .storage
+                .set_capacity_bytes(Some(used(&process.storage) + room));
+            let pruned = process
+                .open()
+                .prune(&impatient(everything()), &Monitor::default());
+            pruned.unwrap_or_else(|error| panic!("{when}, once more: {error}"));
+            assert!(process.names("condemned").is_empty(), "{when}: an epoch is open");
+            fixture.assert_whole(&process, &when);
+            fixture.assert_settles(&process, true, &when);
+        }
+    }
+    assert!(given_up > 0, "there was room for all");
+}
+
+/// A file system of its own, gone when this is dropped.
+struct Mounted {
+    folder: tempfile::TempDir,
+    _image: Option<tempfile::NamedTempFile>,
+}
+
+impl Mounted {
+    const BYTES: u64 = 24 << 20;
+
+    /// `None` where this process may not mount anything: says so.
+    fn new(kind: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = None;
+        let mut mount = Command::new("mount");
+        if kind == "tmpfs" {
+            mount.args(["-t", "tmpfs", "-o", &format!("size={}", Self::BYTES), "tmpfs"]);
+        } else {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(Self::BYTES).unwrap();
+            let mut make = Command::new("mkfs.ext4");
+            make.args(["-q", "-F", "-m", "0", "-O", "^has_journal"])
+                .arg(file.path());
+            if !succeeds(&mut make) {
+                return None;
+            }
+            mount.args(["-o", "loop"]).arg(file.path());
+            image = Some(file);
+        }
+        succeeds(mount.arg(folder.path())).then_some(Self {
+            folder,
+            _image: image,
+        })
+    }
+
+    /// Somebody else takes what is free, but for so many bytes.
+    fn take_all_but(&self, free: u64) {
+        let path = self.folder.path().join("ballast");
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        while file.write_all(&[0xa5; 32 << 10]).is_ok() {}
+        let len = file.metadata().unwrap().len();
+        file.set_len(len.saturating_sub(free)).unwrap();
+        // What is not written yet takes no block yet.
+        drop(file.sync_all());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        succeeds(Command::new("umount").arg("-l").arg(self.folder.path()));
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    match command.output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            println!(
+                "skipped: {command:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            false
+        }
+        Err(error) => {
+            println!("skipped: {command:?}: {error}");
+            false
+        }
+    }
+}
+
+/// A store fills its file system; then somebody takes nearly all that is free, again and again, while its backups are forgotten
+/// one after another. Every prune comes to its end, what is kept restores, and nothing is left when nothing is kept.
+fn fills_and_prunes_to_nothing(kind: &str, seed: u64) -> Option<usize> {
+    let when = |what: &str| format!("{kind}, seed {seed}, {what}");
+    let disk = Mounted::new(kind)?;
+    let mut seeds = SplitMix(seed);
+    let env = Env {
+        storage: Arc::new(LocalStorage::create(disk.folder.path().join("store")).unwrap()),
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SeededEntropy::new(seed)),
+    };
+    let init = onefold::InitOptions {
+        chunk_avg_bytes: 8 << 10,
+        region_bytes: 64 << 10,
+        container_bytes: 1 << 20,
+        reserve_bytes: if seed.is_multiple_of(3) { 0 } else { FIRST_BYTES },
+        ..tiny()
+    };
+    let open = || Store::open(&env, &Credential::None, &HowToOpen::default()).unwrap();
+    drop(Store::init(&env, &Credential::None, &init, None).unwrap());
+    let parts: Vec<Vec<u8>> = (0..40).map(|n| noise(seed * 100 + n, 300 << 10)).collect();
+    let mut kept: Vec<(SessionId, String, Vec<u8>)> = Vec::new();
+    loop {
+        let which = (0..=seeds.below(8)).map(|_| &parts[seeds.below(40)]);
+        let bytes: Vec<u8> = which.flatten().copied().collect();
+        let name = format!("/{}", seeds.below(3));
+        let how = if seeds.below(4) == 0 {
+            How::small()
+        } else {
+            How::plain()
+        };
+        match back_up_bytes(&open(), &name, &bytes, &how) {
+            Ok(made) => kept.push((made.id, name, bytes)),
+            Err(error) => {
+                assert_says_why(&error, &when("backup"));
+                break;
+            }
+        }
+        if kept.len() == 30 {
+            break;
+        }
+    }
+    let mut given_up = 0;
+    while !kept.is_empty() {
+        disk.take_all_but((80 << 10) + seeds.below(1900 << 10) as u64);
+        for _ in 0..=seeds.below(2.min(kept.len())) {
+            let (id, ..) = kept.swap_remove(seeds.below(kept.len()));
+            try_forget(&open(), id).unwrap_or_else(|error| panic!("{}: {error}", when("forget")));
+        }
+        let options = match seeds.below(3) {
+            0 => onefold::PruneOptions::default(),
+            _ => everything(),
+        };
+        let pruned = open().prune(&options, &Monitor::default());
+        let (report, _) = pruned.unwrap_or_else(|error| panic!("{}: {error}", when("prune")));
+        given_up += report.given_up.len();
+        let open_epochs = env.storage.list("condemned").unwrap();
+        assert!(open_epochs.is_empty(), "{}: {open_epochs:?}", when("prune"));
+        if let Some((id, name, bytes)) = kept.get(seeds.below(kept.len().max(1))) {
+            let store = open();
+            assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, &when("restore"));
+        }
+    }
+    let pruned = open().prune(&everything(), &Monitor::default());
+    pruned.unwrap_or_else(|error| panic!("{}: {error}", when("the last prune")));
+    for folder in ["data", "recipe", "small", "archive", "mirror"] {
+        let left = env.storage.list(folder).unwrap();
+        assert!(left.is_empty(), "{}: {left:?}", when("nothing is kept"));
+    }
+    Some(given_up)
+}
+
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+}
+
+#[test]
+fn random_stores_on_disks_that_are_nearly_full_are_pruned_to_nothing() {
+    let seeds = if is_long() { 100 } else { 2 };
+    for kind in ["tmpfs", "ext4"] {
+        let mut given_up = 0;
+        // Every third has no reserve.
+        for seed in 2..2 + seeds {
+            let Some(of_one) = fills_and_prunes_to_nothing(kind, seed) else {
+                break;
+            };
+            given_up += of_one;
+        }
+        println!("{kind}: {given_up} rewrites were given up");
+    }
 }

@@ -96,6 +96,21 @@ pub enum ReclaimError {
 }
 
 impl ReclaimError {
+    /// Whether the storage had no room for something.
+    pub(crate) fn is_no_space(&self) -> bool {
+        matches!(
+            self,
+            Self::Storage(StorageError::NoSpace { .. })
+                | Self::Object(ObjectError::Storage(StorageError::NoSpace { .. }))
+                | Self::Container(ContainerError::Storage(StorageError::NoSpace { .. }))
+                | Self::Index(index::IndexError::Storage(StorageError::NoSpace { .. }))
+                | Self::Session(
+                    SessionError::Storage(StorageError::NoSpace { .. })
+                        | SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))
+                )
+        )
+    }
+
     /// Whether something stored cannot be read or is not there, so that what is in use cannot be told.
     #[must_use]
     pub fn is_damage(&self) -> bool {

@@ -76,11 +76,12 @@ pub(crate) fn epoch(
     let old = announced
         .as_mut()
         .map(|announced| std::mem::take(&mut announced.superseded));
-    let (mut refused, mut census) = (None, None);
+    let (mut refused, mut census, mut is_again) = (None, None, false);
     let removed = match epochs::read_removed(context.sealer, epoch)? {
         Found::Whole(removed) => {
             // Who created it may have died before it was durable, and it is acted on.
             context.sealer.barrier()?;
+            is_again = true;
             removed
         }
         Found::Missing => {
@@ -115,6 +116,8 @@ pub(crate) fn epoch(
         &Execution {
             packing: context.packing,
             copies_bytes_max: COPIES_BYTES_MAX,
+            gives_up: options.is_full,
+            is_again,
             progress: context.progress,
         },
     )?;
@@ -126,6 +129,8 @@ pub(crate) fn epoch(
     report.bytes_copied += done.copied_bytes;
     report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
     report.bytes_stored = removed.stored_bytes;
+    report.mirrors_made += done.mirrors_made;
+    scarce::report(report, &removed, &done.given_up);
     for (container, error) in &done.damaged {
         report.damaged.push((container.to_string(), error.to_string()));
     }
@@ -134,8 +139,16 @@ pub(crate) fn epoch(
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
+    if !done.given_up.is_empty() {
+        scarce::carry_on(context, &removed, &done.given_up)?;
+    }
     close(context, &removed, old)?;
-    hook_again(context, session.id(), &done.kept)?;
+    match hook_again(context, session.id(), &done.kept) {
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(&format!(
+            "{error}; what was rewritten is not in the index: `onefold index rebuild` puts it there"
+        )),
+        hooked => hooked?,
+    }
     refused.map_or(Ok(census), Err)
 }
 

@@ -16,7 +16,7 @@ use types::{ContainerId, Epoch, Revision, SessionId};
 
 use crate::compact::Packing;
 use crate::dead;
-use crate::epochs::{self, Epochs};
+use crate::epochs;
 use crate::error::{ReclaimError, Result};
 use crate::finish::{self, Announced};
 use crate::heal::{self, Healed};
@@ -27,6 +27,7 @@ use crate::marks::{self, InForce};
 use crate::plan::Limits;
 use crate::progress::{Progress, Waiting, WaitingRole};
 use crate::rewrite;
+use crate::scarce;
 use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
@@ -116,6 +117,8 @@ pub struct PruneOptions {
     pub marks_bytes_max: u64,
     /// The process id that the session shows, for messages only.
     pub process: u32,
+    /// The disk is full, and nothing is left to be given up for room: data that finds none to be rewritten stays as it is.
+    pub is_full: bool,
 }
 
 impl Default for PruneOptions {
@@ -130,6 +133,7 @@ impl Default for PruneOptions {
             keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
             marks_bytes_max: 32 << 20,
             process: 0,
+            is_full: false,
         }
     }
 }
@@ -167,6 +171,10 @@ pub struct PruneReport {
     pub healed: Vec<Healed>,
     /// Containers that are listed as damaged and could not be healed, and why.
     pub unhealed: Vec<(ContainerId, String)>,
+    /// Containers that stay as they are since there is no room to rewrite them. A later prune does.
+    pub given_up: Vec<String>,
+    /// Second copies of containers that were missing, and were made.
+    pub mirrors_made: u64,
 }
 
 impl PruneReport {
@@ -260,12 +268,7 @@ fn run(
     let mut report = PruneReport::default();
     // An earlier holder of the lease may have rewritten containers whose catalogs are cached here.
     context.containers.clear_catalogs();
-    let epochs = Epochs::list(context.sealer)?;
-    if let Some(epoch) = epochs.open()
-        && !epochs.is_illegible(context.sealer, epoch)?
-    {
-        finish::epoch(context, options, session, lease, (epoch, None), &mut report)?;
-    }
+    scarce::finish_open(context, options, (session, lease), &mut report)?;
     let (mut now, mut replaced) = (None, None);
     let mut listing = Some(listing);
     // A second time where the first has ended sessions: what those left can go.
@@ -322,7 +325,11 @@ fn run(
         )?;
         now = census.map(|census| (census, begun.marks));
         replaced = replaces.then_some(epoch);
-        if report.sessions_expired.len() == expired {
+        let is_given_up = !report.given_up.is_empty();
+        if is_given_up {
+            scarce::finish_open(context, options, (session, lease), &mut report)?;
+        }
+        if is_given_up || report.sessions_expired.len() == expired {
             break;
         }
     }

@@ -23,6 +23,7 @@ use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
+use scarce::is_full;
 use trimming::Trim;
 
 pub(crate) use forecast::forecast;
@@ -42,6 +43,10 @@ pub(crate) struct Execution<'a> {
     pub packing: Packing,
     /// New generations, in bytes, that may exist beside the old ones.
     pub copies_bytes_max: u64,
+    /// The disk is full: data that finds no room to be rewritten stays as it is (`scarce.rs`).
+    pub gives_up: bool,
+    /// The list was executed before, in part or whole: of nodes, what is there alone may have a second copy that was torn.
+    pub is_again: bool,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
 }
@@ -66,6 +71,10 @@ pub(crate) struct Executed {
     /// is listed of them is still there: it has to be on the next list again, before this one is dropped, or
     /// look-ups would find dead nodes whose chunks are gone.
     pub damaged: Vec<(ContainerId, ContainerError)>,
+    /// Data containers that stayed as they were, since there was no room to rewrite them, and what of each is listed.
+    pub given_up: Vec<ContainerSlots>,
+    /// Second copies that were missing, and were made.
+    pub mirrors_made: u64,
 }
 
 /// Executes a removed list. All of it is durable when this returns.
@@ -80,6 +89,7 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
         run.compact(&list)?;
         run.storage.barrier()?;
     }
+    run.try_again()?;
     Ok(run.out)
 }
 
@@ -112,6 +122,8 @@ struct Run<'a> {
     how: Execution<'a>,
     out: Executed,
     batch: Batch,
+    /// What found no room by now.
+    no_room: Vec<ContainerSlots>,
 }
 
 /// New generations that are not durable yet, and what goes when they are.
@@ -132,6 +144,8 @@ enum Settled {
     Over,
     /// A rival was here: to be looked at again.
     Again,
+    /// There is no room to rewrite it now.
+    NoRoom,
 }
 
 impl<'a> Run<'a> {
@@ -142,6 +156,7 @@ impl<'a> Run<'a> {
             how,
             out: Executed::default(),
             batch: Batch::default(),
+            no_room: Vec::new(),
         }
     }
 }
@@ -188,6 +203,7 @@ impl Run<'_> {
     fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
+        let waiting = self.no_room.len() as u64;
         let mut ours: BTreeMap<ContainerId, Kept> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
@@ -206,6 +222,7 @@ impl Run<'_> {
                         Settled::Fine => self.out.kept.push(id),
                         Settled::Over => {}
                         Settled::Again => again.push(*entry),
+                        Settled::NoRoom => self.no_room.push((*entry).clone()),
                         Settled::Replaced(kept) => {
                             ours.insert(id, kept);
                             again.push(*entry);
@@ -222,7 +239,9 @@ impl Run<'_> {
         if !open.is_empty() {
             return Err(ReclaimError::Overtaken);
         }
-        self.how.progress.add_done(parts);
+        self.how
+            .progress
+            .add_done(parts - (self.no_room.len() as u64).saturating_sub(waiting));
         Ok(())
     }
 
@@ -249,13 +268,15 @@ impl Run<'_> {
                 return Ok(Settled::Over);
             }
             let kept = Kept::of(view);
-            let is_only = found.is_only(id.kind, kept);
+            let is_only = found.is_only(id.kind, kept) && !(self.how.is_again && id.kind.is_mirrored());
             if is_only && kept.body.is_none() && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
             }
             // Left of an attempt, or another's who may not have come to a barrier. A body that has its name was given it
             // after one.
-            if is_rid_of(view, dead) && (is_only || is_ours || self.is_sound(id, highest)?) {
+            if is_rid_of(view, dead)
+                && (is_only || is_ours || self.is_sound(id, highest)? || self.make_mirror(kept, id, found)?)
+            {
                 self.batch.doomed.extend(found.but(id, Some(kept)));
                 self.batch.trims.extend(Trim::again(view));
                 self.containers.forget(id);
@@ -346,6 +367,14 @@ impl Run<'_> {
         }
         if put.as_ref().is_err_and(is_full) {
             self.take_back(id, generation)?;
+            if self.how.gives_up {
+                if !id.kind.is_mirrored() {
+                    return Ok(Settled::NoRoom);
+                }
+                if let Some(settled) = self.put_in_place(sealed, found)? {
+                    return Ok(settled);
+                }
+            }
         }
         match put {
             Ok(()) => {}
@@ -400,11 +429,8 @@ impl Run<'_> {
 }
 
 mod forecast;
+mod scarce;
 mod trimming;
-
-fn is_full(error: &ContainerError) -> bool {
-    matches!(error, ContainerError::Storage(StorageError::NoSpace { .. }))
-}
 
 /// Whether another generation or copy may have what this one does not.
 fn is_elsewhere(error: &ContainerError) -> bool {

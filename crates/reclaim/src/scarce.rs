@@ -1,10 +1,108 @@
-//! Running on a full disk.
+//! What a run does on a full disk. An epoch that finds no room for a rewrite hands that rewrite
+//! over to the next epoch, and ends all the same.
+//!
+//! Listed slots of data that could not be removed stay where they are. Look-ups do not return them
+//! while their list stands, and the list stands while they do (`housekeeping::drop_old_lists`). A
+//! later epoch decides which containers it rewrites, and when. So this run announces the next epoch
+//! before it closes the open one. The next epoch condemns the slots that were given up and those
+//! that earlier epochs left, by the same marks. This run finishes it at once and copies nothing:
+//! its list has all of them as `left`.
+//!
+//! No nodes are among them: all listed nodes are gone before any data goes (INV-9).
+
+use std::collections::BTreeSet;
 
 use env::StorageError;
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{Condemned, ContainerSlots, Removed};
 use object::ObjectError;
-use session::{Session, SessionError};
+use session::{HeldLease, Session, SessionError};
 
-use crate::error::Result;
+use crate::epochs::{self, Epochs};
+use crate::error::{ReclaimError, Result};
+use crate::finish;
+use crate::plan::{Limits, Unused};
+use crate::prune::{Context, PruneOptions, PruneReport};
+use crate::slots::{SlotSet, entry};
+
+/// The epoch that is open, and the one that may come of it where there is no room.
+const OPEN_MAX: usize = 2;
+
+/// Finishes the epoch that is open.
+pub(crate) fn finish_open(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    (session, lease): (&Session, &HeldLease),
+    report: &mut PruneReport,
+) -> Result<()> {
+    for _ in 0..OPEN_MAX {
+        let epochs = Epochs::list(context.sealer)?;
+        let Some(epoch) = epochs.open() else { break };
+        if epochs.is_illegible(context.sealer, epoch)? {
+            break;
+        }
+        let leaving;
+        let options = if report.given_up.is_empty() {
+            options
+        } else {
+            leaving = PruneOptions {
+                limits: Limits {
+                    unused_max: Unused::Unlimited,
+                    ..options.limits
+                },
+                ..options.clone()
+            };
+            &leaving
+        };
+        finish::epoch(context, options, session, lease, (epoch, None), report)?;
+    }
+    Ok(())
+}
+
+/// Announces the epoch that carries on what this one gives up. Durable on return.
+pub(crate) fn carry_on(context: &Context<'_>, removed: &Removed, given_up: &[ContainerSlots]) -> Result<()> {
+    let condemned = Condemned {
+        epoch: removed.epoch.next(),
+        marks: removed.marks.clone(),
+        slots: joined(removed.left.iter().map(|left| &left.slots).chain(given_up)),
+    };
+    let name = names::condemned(condemned.epoch);
+    let bytes = condemned.to_bytes();
+    if epochs::create(context.sealer, &name, ObjectKind::Condemned, &bytes)? {
+        Ok(())
+    } else {
+        Err(ReclaimError::Overtaken)
+    }
+}
+
+/// Says what an epoch has given up. What an earlier one of this run gave up, and this one has done, is on it no more.
+pub(crate) fn report(report: &mut PruneReport, removed: &Removed, given_up: &[ContainerSlots]) {
+    if !report.given_up.is_empty() {
+        let listed = removed.slots.iter();
+        let listed: BTreeSet<String> = listed.map(|slots| slots.container.to_string()).collect();
+        report.given_up.retain(|container| !listed.contains(container));
+    }
+    let names = given_up.iter().map(|slots| slots.container.to_string());
+    report.given_up.extend(names);
+}
+
+/// One entry a container, in order.
+fn joined<'a>(all: impl Iterator<Item = &'a ContainerSlots>) -> Vec<ContainerSlots> {
+    let mut all: Vec<&ContainerSlots> = all.collect();
+    all.sort_by_key(|slots| slots.container);
+    let each = all.chunk_by(|a, b| a.container == b.container);
+    each.map(|of_one| {
+        let container = of_one[0].container;
+        if of_one.iter().any(|slots| slots.slots.is_none()) {
+            return entry(container, None);
+        }
+        let ranges = of_one.iter().filter_map(|slots| slots.slots.as_ref()).flatten();
+        let set: SlotSet = ranges.copied().collect();
+        entry(container, Some(&set))
+    })
+    .collect()
+}
 
 /// Fails if there is no room for a heartbeat. Then other sessions find no room for their answers,
 /// and waiting for those is useless. A caller with a reserve gives it up, and continues.

@@ -159,6 +159,17 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
             "{container} stays as it is: {why}; run `onefold check --read-data`"
         ))?;
     }
+    for container in &report.given_up {
+        output.warn(format!(
+            "{container} stays as it is, for there is no room to rewrite it; a prune with more room does"
+        ))?;
+    }
+    if report.mirrors_made > 0 {
+        let made = count(report.mirrors_made, "second copy", "second copies");
+        output.warn(format!(
+            "{made} of containers, which a prune that was broken off had not made, stand now"
+        ))?;
+    }
     say(&report, output)?;
     Ok(if report.damaged.is_empty() {
         Code::Success

@@ -19,6 +19,8 @@ pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Pack
     let how = Execution {
         packing,
         copies_bytes_max: 0,
+        gives_up: false,
+        is_again: false,
         progress: &(),
     };
     let mut run = Run::new(containers, how);

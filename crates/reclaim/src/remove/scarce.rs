@@ -1,0 +1,158 @@
+//! Rewriting where there is no room for it: what is done on a full disk when the reserve is given up already.
+//!
+//! A data container whose survivors find no room stays as it is. What is listed of it is absent to look-ups, since the list stands as
+//! long as that does; the next epoch carries it on ([`crate::scarce`]). It is tried again at the end, when all else is gone.
+//!
+//! A container of nodes cannot wait: every dead node is gone before any data slot is (INV-9). Its second copy makes the
+//! room. In this order, a barrier after each step: the former main copy is found whole; the former mirror goes; the new main copy
+//! is put; the former main copy goes; the new mirror is put. So there is one whole copy at every moment, and two at the end.
+//! A process that dies in between, or finds its room taken by somebody else, leaves one copy and an open epoch: whoever executes the
+//! list again makes the other one before it does anything else to the container.
+
+use container::{ContainerError, SealedContainer, verify_digests};
+use env::StorageError;
+use format::names;
+use format::reclaim::ContainerSlots;
+use types::{ContainerId, Generation, ObjectName};
+
+use super::{Run, Settled, is_elsewhere};
+use crate::error::Result;
+use crate::objects::{self, Doomed, Kept, Objects};
+
+impl Run<'_> {
+    /// Tries again what found no room, as long as anything of it finds some. What is left is given up.
+    pub(super) fn try_again(&mut self) -> Result<()> {
+        while !self.no_room.is_empty() {
+            let waiting = std::mem::take(&mut self.no_room);
+            let all: Vec<&ContainerSlots> = waiting.iter().collect();
+            self.compact(&all)?;
+            self.storage.barrier()?;
+            if self.no_room.len() == waiting.len() {
+                break;
+            }
+        }
+        self.out.given_up = std::mem::take(&mut self.no_room);
+        Ok(())
+    }
+
+    /// Replaces a container of nodes where there is no room for both generations. `None`: there is no room for this either.
+    pub(super) fn put_in_place(
+        &mut self,
+        sealed: &SealedContainer,
+        found: &Objects,
+    ) -> Result<Option<Settled>> {
+        let (id, generation) = (sealed.id(), sealed.generation());
+        let Some(mirror) = names::mirror(id, generation) else {
+            return Ok(None);
+        };
+        let Some(former) = self.whole_main(id, found)? else {
+            return Ok(None);
+        };
+        let former_main = names::container(id, former);
+        let (main_of_former, others) = found
+            .but(id, None)
+            .into_iter()
+            .partition::<Vec<Doomed>, _>(|(name, _)| *name == former_main);
+        // What was found whole may have been put by somebody who did not come to a barrier.
+        self.storage.barrier()?;
+        self.drop_durably(&others)?;
+        let main = names::container(id, generation);
+        match self.storage.put(&main, &[sealed.bytes()]) {
+            Ok(()) => {}
+            Err(StorageError::AlreadyExists { .. }) => return Ok(Some(Settled::Again)),
+            Err(StorageError::NoSpace { .. }) => {
+                self.put_back(id, former)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.storage.barrier()?;
+        self.drop_durably(&main_of_former)?;
+        self.put_mirror(&mirror, sealed.bytes())?;
+        self.storage.barrier()?;
+        self.containers.forget(id);
+        self.out.copied_bytes += sealed.stored_bytes_total();
+        self.out.compacted += 1;
+        Ok(Some(Settled::Replaced(Kept::of(&sealed.catalog()))))
+    }
+
+    /// A generation of which the main copy alone is whole gets the other one before those below it go. `false`: it is no
+    /// such one.
+    pub(super) fn make_mirror(&mut self, kept: Kept, id: ContainerId, found: &Objects) -> Result<bool> {
+        let generation = kept.generation;
+        let copies = found.generations.get(&generation);
+        let has_main = copies.is_some_and(|copies| copies.main.is_some());
+        let Some(mirror) = names::mirror(id, generation).filter(|_| has_main) else {
+            return Ok(false);
+        };
+        if !self.is_whole(&names::container(id, generation))? {
+            return Ok(false);
+        }
+        let bytes = self.storage.get(&names::container(id, generation))?;
+        match self.put_mirror(&mirror, &bytes) {
+            Err(error) if self.how.gives_up && error.is_no_space() => {
+                // What is below is replaced by a copy that is whole, and its room is that of the other one.
+                self.storage.barrier()?;
+                self.drop_durably(&found.but(id, Some(kept)))?;
+                self.put_mirror(&mirror, &bytes)?;
+            }
+            put => put?,
+        }
+        self.containers.forget(id);
+        self.out.copied_bytes += bytes.len() as u64;
+        self.out.mirrors_made += 1;
+        Ok(true)
+    }
+
+    /// The highest generation whose main copy is whole.
+    fn whole_main(&self, id: ContainerId, found: &Objects) -> Result<Option<Generation>> {
+        for (generation, copies) in found.generations.iter().rev() {
+            if copies.main.is_some() && self.is_whole(&names::container(id, *generation))? {
+                return Ok(Some(*generation));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether every byte of an object is as it was written.
+    fn is_whole(&self, name: &ObjectName) -> Result<bool> {
+        match verify_digests(self.storage, name) {
+            Ok(verified) => Ok(verified.is_sound()),
+            Err(error) if is_elsewhere(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is there under the name is left of an attempt.
+    fn put_mirror(&self, mirror: &ObjectName, bytes: &[u8]) -> Result<()> {
+        let mut put = self.storage.put(mirror, &[bytes]);
+        if matches!(put, Err(StorageError::AlreadyExists { .. })) {
+            if self.storage.get(mirror).is_ok_and(|stored| stored == bytes) {
+                return Ok(());
+            }
+            self.storage.delete(mirror)?;
+            put = self.storage.put(mirror, &[bytes]);
+        }
+        Ok(put?)
+    }
+
+    /// The second copy that was to make room and did not. There is the room that it had.
+    fn put_back(&self, id: ContainerId, former: Generation) -> Result<()> {
+        if let Some(mirror) = names::mirror(id, former) {
+            let bytes = self.storage.get(&names::container(id, former))?;
+            self.put_mirror(&mirror, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// File systems free what was deleted when that is durable.
+    fn drop_durably(&mut self, doomed: &[Doomed]) -> Result<()> {
+        self.out.freed_bytes += objects::delete(self.storage, doomed)?;
+        Ok(self.storage.barrier()?)
+    }
+}
+
+/// Whether a put found no room.
+pub(super) fn is_full(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(StorageError::NoSpace { .. }))
+}
