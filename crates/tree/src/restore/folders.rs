@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use format::listing::ListingEntry;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, mkdirat, readlinkat, unlinkat};
 use rustix::io::Errno;
-use types::UnixNanos;
+use types::FileTime;
 
 use super::pending::Newborn;
 use super::seen::{Seen, names_of};
 use super::subject::Subject;
-use super::{Context, Overwrite, leftovers, look, metadata, same_name};
+use super::{Context, Overwrite, flags, leftovers, look, metadata, same_name};
 use crate::error::LinkFault;
 use crate::folder::{Entered, Folder, retry};
 use crate::metadata::Facts;
@@ -44,7 +44,7 @@ pub(super) struct Place {
     /// Of a folder that is not.
     seen: Mutex<Seen>,
     /// The time of modification that it keeps, though names come into it.
-    keeps_time: Option<UnixNanos>,
+    keeps_time: Option<FileTime>,
     /// Whether a name came into it.
     is_changed: AtomicBool,
     /// What it gives to files that are created in it, once one was.
@@ -87,7 +87,7 @@ impl Place {
         }
         let Some(entry) = self.metadata.take() else { return };
         match self.folder.descriptor() {
-            Ok(handle) => metadata::apply(&self.context, Subject::Handle(&handle), &entry),
+            Ok(handle) => flags::apply_beneath(&self.context, &handle, &entry),
             Err(errno) => self
                 .context
                 .fault(TreeError::system(entry.path, Action::Open, errno)),
@@ -367,7 +367,7 @@ pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
 }
 
 /// Whether something that is no folder gives way to one.
-fn gives_way(choice: Overwrite, entry: &ListingEntry, there: UnixNanos) -> bool {
+fn gives_way(choice: Overwrite, entry: &ListingEntry, there: FileTime) -> bool {
     match choice {
         Overwrite::Always | Overwrite::IfChanged => true,
         Overwrite::IfNewer => entry.mtime > there,
