@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use onefold::ByteLen;
+use onefold::{ByteLen, FileTime};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -237,6 +237,31 @@ fn formatted(nanos: i64, format: &str) -> String {
             .to_string(),
         Err(_) => "-".to_owned(),
     }
+}
+
+/// A file's time as [`local_time`] has it; one that no calendar here reaches as seconds since 1970.
+pub(crate) fn local_file_time(time: FileTime) -> String {
+    match calendar_time(time) {
+        Some(time) => time
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string(),
+        None => format!("{:>19}", time.seconds()),
+    }
+}
+
+/// A file's time as [`utc_time`] has it; one that no calendar here reaches as `@` and seconds since 1970.
+pub(crate) fn utc_file_time(time: FileTime) -> String {
+    match calendar_time(time) {
+        Some(time) => time.to_string(),
+        None => format!("@{}", time.seconds()),
+    }
+}
+
+/// The years -9999 to 9999.
+fn calendar_time(time: FileTime) -> Option<jiff::Timestamp> {
+    let nanos = i128::from(time.seconds()) * 1_000_000_000 + i128::from(time.nanos());
+    jiff::Timestamp::from_nanosecond(nanos).ok()
 }
 
 /// Local time of day as `13:05:09`.

@@ -12,15 +12,14 @@
 //! others end with their next step.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender};
 use env::Clock;
 use format::listing::EntryKind;
-use recipe::{StreamBytes, TreeRoot};
+use recipe::StreamBytes;
 use tree::{
-    Comparison, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
+    Comparison, Listed, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
 };
 use types::ByteRange;
 
@@ -29,6 +28,7 @@ use crate::error::IngestError;
 use crate::feeder::Around;
 use crate::sound::Soundness;
 use crate::stage::received;
+use crate::unread::Unread;
 use crate::walked::{Next, Walked};
 
 /// Threads that read small files: most of their time on a cold disk is waiting.
@@ -42,32 +42,70 @@ const GROUP_ENTRIES: usize = 512;
 pub(crate) struct Previous<'a> {
     pub(crate) files: Unchanged<StreamBytes<'a>>,
     pub(crate) sound: Soundness<'a>,
-    pub(crate) content: Arc<TreeRoot>,
+    /// What could not be read now, and is to stay as it was.
+    pub(crate) unread: Unread,
+    /// Whether every file is read, whatever it looks like.
+    pub(crate) reads_all: bool,
 }
 
 impl Previous<'_> {
     /// A file that has not changed, but whose stored bytes are known to be bad, must be read again.
     fn compare(&mut self, found: &WalkEntry) -> Comparison {
         match self.files.compare(found) {
-            Comparison::Unchanged { content, .. } if !self.sound.is_sound(content) => Comparison::Changed,
+            Comparison::Unchanged(before) if self.reads_all || !self.sound.is_sound(content_of(&before)) => {
+                Comparison::Changed(before)
+            }
             other => other,
         }
+    }
+
+    /// The fault that ended the listing. It is nobody's concern where every file is read and nothing is to stay.
+    fn take_fault(&mut self) -> Option<TreeError> {
+        let fault = self.files.take_fault();
+        fault.filter(|_| !self.reads_all || !self.unread.is_empty())
+    }
+
+    /// The next entry before this path, or before the end, that the walk did not meet and that may be there all the same.
+    fn next_unread(&mut self, before: Option<&[u8]>) -> Option<Listed> {
+        if self.unread.is_empty() {
+            return None;
+        }
+        while let Some(listed) = self.files.next_passed(before) {
+            if self.unread.has(&listed.entry.path) {
+                return Some(listed);
+            }
+        }
+        None
+    }
+}
+
+/// A file's bytes in the previous backup's content.
+fn content_of(before: &Listed) -> ByteRange {
+    let len = match before.entry.kind {
+        EntryKind::File { len, .. } => len,
+        _ => 0,
+    };
+    ByteRange {
+        offset: before.content_offset,
+        len,
     }
 }
 
 /// What was found, in listing order.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// Anything but a regular file.
-    Other(WalkEntry),
+    /// Anything but a regular file; of another name of a file, the entry of this path before.
+    Other(WalkEntry, Option<Box<Listed>>),
     /// A regular file that is as it was: its bytes in the previous backup's content.
     Unchanged(WalkEntry, ByteRange),
-    /// A regular file to be stored anew; whether there was none of this path before.
+    /// A regular file to be stored anew, and the entry of this path before.
     File {
         found: WalkEntry,
-        is_new: bool,
+        before: Option<Box<Listed>>,
         read: Read,
     },
+    /// An entry of the previous backup that may be there still: it could not be looked for.
+    Unread(Box<Listed>),
     /// The format cannot hold it.
     Unlistable(WalkEntry, TreeError),
     /// Something that concerns no entry, or one that is not there.
@@ -111,7 +149,7 @@ impl Group {
         self.items.iter().any(|item| match item {
             Item::File { read, .. } => matches!(read, Read::Late | Read::Pending),
             // A link whose first name could not be read is read itself.
-            Item::Other(found) => matches!(found.entry.kind, EntryKind::HardLink { .. }),
+            Item::Other(found, _) => matches!(found.entry.kind, EntryKind::HardLink { .. }),
             _ => false,
         })
     }
@@ -176,6 +214,10 @@ pub(crate) struct Ahead<'a> {
     clock: &'a dyn Clock,
     walked: Walked<'a>,
     previous: Option<Previous<'a>>,
+    /// What the walk found last, before which the previous backup may have something.
+    found: Option<Result<WalkEntry, TreeError>>,
+    /// Whether the walk has come to its end.
+    walk_ended: bool,
     /// The group being gathered; an entry that did not fit into the one before is its first.
     open: Group,
     jobs: Sender<(Group, Sender<Group>)>,
@@ -226,6 +268,8 @@ impl<'a> Ahead<'a> {
             clock,
             walked,
             previous,
+            found: None,
+            walk_ended: false,
             open: Group::default(),
             jobs,
             in_flight: VecDeque::new(),
@@ -266,23 +310,18 @@ impl<'a> Ahead<'a> {
     /// can be done meanwhile.
     fn gather(&mut self) -> Result<Option<Group>, IngestError> {
         while !self.ended {
-            let found = match self.walked.next(self.in_flight.is_empty())? {
-                Next::Item(found) => found,
-                Next::NotYet => return Ok(None),
-                Next::End => {
-                    self.ended = true;
-                    continue;
+            if self.found.is_none() && !self.walk_ended {
+                match self.walked.next(self.in_flight.is_empty())? {
+                    Next::Item(found) => self.found = Some(found),
+                    Next::NotYet => return Ok(None),
+                    Next::End => self.walk_ended = true,
                 }
+            }
+            let Some(item) = self.next_item() else {
+                self.ended = true;
+                continue;
             };
-            let item = match found {
-                Ok(found) => self.judge(found),
-                Err(fault) => Item::Fault(fault),
-            };
-            if let Some(fault) = self
-                .previous
-                .as_mut()
-                .and_then(|previous| previous.files.take_fault())
-            {
+            if let Some(fault) = self.previous.as_mut().and_then(Previous::take_fault) {
                 self.open.items.push(Item::Fault(fault));
             }
             let bytes = match &item {
@@ -307,6 +346,39 @@ impl<'a> Ahead<'a> {
         Ok((!rest.items.is_empty()).then_some(rest))
     }
 
+    /// What was found last, or what comes before it; none at the end.
+    fn next_item(&mut self) -> Option<Item> {
+        let before = match &self.found {
+            Some(Ok(found)) => Some(&found.entry.path[..]),
+            // What comes before it comes before the next entry, too.
+            Some(Err(_)) => Some(&[][..]),
+            None => None,
+        };
+        let previous = self.previous.as_mut();
+        if let Some(listed) = previous.and_then(|previous| previous.next_unread(before)) {
+            return Some(Item::Unread(Box::new(listed)));
+        }
+        match self.found.take()? {
+            Ok(found) => {
+                if let Some(previous) = &mut self.previous {
+                    previous.unread.walked(&found.entry.path);
+                }
+                let path = found.entry.path.clone();
+                let item = self.judge(found);
+                if let Some(previous) = &mut self.previous {
+                    previous.files.pass(&path);
+                }
+                Some(item)
+            }
+            Err(fault) => {
+                if let Some(previous) = &mut self.previous {
+                    previous.unread.note(&fault);
+                }
+                Some(Item::Fault(fault))
+            }
+        }
+    }
+
     /// What is to be done with an entry.
     fn judge(&mut self, mut found: WalkEntry) -> Item {
         if let Err(error) = found.entry.check() {
@@ -314,37 +386,40 @@ impl<'a> Ahead<'a> {
             let why = error.to_string();
             return Item::Unlistable(found, TreeError::Unlistable { path, why });
         }
-        if !matches!(found.entry.kind, EntryKind::File { .. }) {
-            return Item::Other(found);
+        if !matches!(
+            found.entry.kind,
+            EntryKind::File { .. } | EntryKind::HardLink { .. }
+        ) {
+            return Item::Other(found, None);
         }
-        let is_new = match self.previous.as_mut().map(|previous| previous.compare(&found)) {
-            Some(Comparison::Unchanged {
-                content,
-                holes,
-                xattrs,
-            }) => {
-                found.entry.kind = EntryKind::File {
-                    len: content.len,
-                    holes,
-                };
-                match xattrs {
-                    Some(xattrs) => found.entry.xattrs = xattrs,
-                    None => {
-                        if let Some(fault) = found.read_attributes() {
-                            self.open.items.push(Item::Fault(fault));
-                        }
-                    }
+        let is_link = matches!(found.entry.kind, EntryKind::HardLink { .. });
+        let before = match self.previous.as_mut().map(|previous| previous.compare(&found)) {
+            Some(Comparison::Unchanged(before) | Comparison::Changed(before)) if is_link => {
+                return Item::Other(found, Some(before));
+            }
+            _ if is_link => return Item::Other(found, None),
+            Some(Comparison::Unchanged(before)) => {
+                let content = content_of(&before);
+                (found.entry.kind, found.entry.flags) = (before.entry.kind, before.entry.flags);
+                if self
+                    .previous
+                    .as_ref()
+                    .is_some_and(|previous| previous.files.trusts_attributes())
+                {
+                    found.entry.xattrs = before.entry.xattrs;
+                } else if let Some(fault) = found.read_attributes() {
+                    self.open.items.push(Item::Fault(fault));
                 }
                 return Item::Unchanged(found, content);
             }
-            Some(Comparison::Changed) => false,
-            Some(Comparison::New) | None => true,
+            Some(Comparison::Changed(before)) => Some(before),
+            Some(Comparison::New) | None => None,
         };
         let read = if found.len <= self.room {
             Read::Pending
         } else {
             Read::Late
         };
-        Item::File { found, is_new, read }
+        Item::File { found, before, read }
     }
 }

@@ -46,6 +46,8 @@ pub struct Counters {
     pub chunks_new: Counter,
     pub segments: Counter,
     pub segments_known: Counter,
+    /// Files that could not be read, and stay as the backup before has them.
+    pub files_kept: Counter,
     /// Chunks that were found and stored again, for the cap's sake.
     pub chunks_capped: Counter,
     /// Their bytes.
@@ -72,6 +74,7 @@ impl Counters {
             chunks_new,
             segments,
             segments_known,
+            files_kept,
             chunks_capped,
             bytes_capped,
             current: _,
@@ -92,6 +95,7 @@ impl Counters {
             chunks_new,
             segments,
             segments_known,
+            files_kept,
             chunks_capped,
             bytes_capped,
         ];

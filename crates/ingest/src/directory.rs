@@ -2,29 +2,31 @@
 //!
 //! A file unchanged since the parent backup is a range of the parent's content, copied by reference:
 //! nothing is read (B3). Everything else is read as it is, small files ahead of their turn ([`crate::ahead`]);
-//! what cannot be read is reported and left out, and the rest of the backup stands.
+//! what cannot be read is reported, stays as the backup before has it ([`crate::kept`]), and the rest of the backup
+//! stands.
 
 use std::sync::Arc;
 use std::thread;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content as Stored, EntryKind, EntryState, ListingEntry};
 use recipe::{StreamBytes, TreeRoot};
 use tree::{
-    ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Trust, Unchanged, WalkEntry,
+    Listed, ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Trust, Unchanged, WalkEntry,
     WalkOptions, open_file,
 };
 use types::ByteRange;
 
 use crate::ahead::{Ahead, Group, Item, Previous, Read};
 use crate::buffer::Buffer;
-use crate::counters::Counter;
 use crate::dedup::StreamIndex;
 use crate::door::Door;
 use crate::error::Halt;
 use crate::feeder::{Feeder, Ops};
+use crate::kept::{Kept, Version};
 use crate::piece::CopyRange;
 use crate::sections;
 use crate::sound::Soundness;
+use crate::unread::Unread;
 
 /// Positions of a directory backup's streams in its manifest.
 pub(crate) const CONTENT: StreamIndex = StreamIndex(0);
@@ -43,6 +45,8 @@ pub struct ParentTree {
     pub listing: TreeRoot,
     /// What of its metadata is believed.
     pub trust: Trust,
+    /// Whether all files are read, also those that look unchanged.
+    pub reads_all: bool,
     /// Whether the catalogs of unchanged files are read before these are built upon: dear, and only of use where
     /// one is known to be bad, as [`IngestError::is_of_previous`](crate::IngestError::is_of_previous) says.
     pub is_suspect: bool,
@@ -65,13 +69,17 @@ pub(crate) fn feed(
             Ok(bytes) => Some(Previous {
                 files: Unchanged::new(ListingReader::new(bytes), parent.trust),
                 sound: Soundness::new(door, parent.content, parent.is_suspect),
-                content: Arc::new(parent.content),
+                unread: Unread::new(walk.excludes.clone()),
+                reads_all: parent.reads_all,
             }),
+            // Whoever has all files read does not depend on what was there before.
+            Err(_) if parent.reads_all => None,
             Err(error) => return Err(crate::error::IngestError::from(error).into()),
         },
     };
     let mut source = Source {
-        previous: previous.as_ref().map(|previous| Arc::clone(&previous.content)),
+        previous: parent.map(|parent| Arc::new(parent.content)),
+        kept: parent.map(|parent| Kept::new(door, parent)),
         feeder,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
@@ -92,6 +100,7 @@ pub(crate) fn feed(
 struct Source<'f, 'c, 'd> {
     feeder: &'d mut Feeder<'c>,
     previous: Option<Arc<TreeRoot>>,
+    kept: Option<Kept<'d>>,
     writer: ListingWriter,
     lost: LostLinks,
     listing: Vec<u8>,
@@ -120,6 +129,15 @@ impl Content {
             buffer: group.buffer.take(),
             used: 0,
             whole,
+        }
+    }
+
+    /// For what goes through the feeder's own buffer.
+    const fn of_nobody() -> Self {
+        Self {
+            buffer: None,
+            used: 0,
+            whole: None,
         }
     }
 
@@ -188,20 +206,29 @@ impl Source<'_, '_, '_> {
                     }
                     self.fault(&fault);
                 }
-                Item::Other(found) => self.other(found)?,
+                Item::Other(found, before) => self.other(found, before)?,
                 Item::Unchanged(found, range) => self.unchanged(&found, range, &mut content)?,
-                Item::File { found, is_new, read } => self.file(&found, is_new, read, &mut content)?,
+                Item::File { found, before, read } => self.file(&found, before, read, &mut content)?,
+                Item::Unread(before) => self.unread(&before, &mut content)?,
             }
         }
         content.finish(self.feeder)
     }
 
-    fn other(&mut self, mut found: WalkEntry) -> Result<(), Halt> {
+    fn other(&mut self, mut found: WalkEntry, before: Option<Box<Listed>>) -> Result<(), Halt> {
         let counters = self.feeder.counters();
         self.lost.mend(&mut found);
         match found.entry.kind {
             // A link whose first name was lost.
-            EntryKind::File { .. } => return self.read(&found, &counters.files_new),
+            EntryKind::File { .. } => return self.read(&found, before),
+            // The first name is new, and there is a part of the file only: this name has a version before.
+            EntryKind::HardLink { .. } if matches!(found.entry.state.content, Stored::Partial { .. }) => {
+                if let Some(version) = self.good_version(before) {
+                    self.lost.instead(&found);
+                    return self.older(&found, version, 0, &mut Content::of_nobody());
+                }
+                counters.others.add(1);
+            }
             EntryKind::Folder => counters.folders.add(1),
             _ => counters.others.add(1),
         }
@@ -223,32 +250,41 @@ impl Source<'_, '_, '_> {
         self.list(&found.entry)
     }
 
+    /// An entry of the previous backup stays, for nobody could look whether it is there.
+    fn unread(&mut self, before: &Listed, content: &mut Content) -> Result<(), Halt> {
+        let Some((entry, bytes)) = self.kept.as_mut().and_then(|kept| kept.stays(before)) else {
+            return Ok(());
+        };
+        let counters = self.feeder.counters();
+        match entry.kind {
+            EntryKind::File { .. } => {
+                counters.files.add(1);
+                counters.files_kept.add(1);
+            }
+            EntryKind::Folder => counters.folders.add(1),
+            _ => counters.others.add(1),
+        }
+        if let Some(bytes) = bytes {
+            content.copy(self.feeder, bytes)?;
+        }
+        self.list(&entry)
+    }
+
     fn file(
         &mut self,
         found: &WalkEntry,
-        is_new: bool,
+        before: Option<Box<Listed>>,
         read: Read,
         content: &mut Content,
     ) -> Result<(), Halt> {
-        let counters = self.feeder.counters();
-        let what = if is_new {
-            &counters.files_new
-        } else {
-            &counters.files_changed
-        };
         match read {
-            Read::Pending | Read::Late => self.read(found, what),
-            Read::Failed(fault) => {
-                self.fault(&fault);
-                self.lost.lost(found);
-                Ok(())
-            }
+            Read::Pending | Read::Late => self.read(found, before),
+            Read::Failed(fault) => self.not_opened(found, before, &fault, content),
             Read::Whole { len, attributes } => {
                 content.data(self.feeder, len)?;
                 content.cut(self.feeder)?;
                 attributes.iter().for_each(|fault| self.fault(fault));
-                what.add(1);
-                counters.files.add(1);
+                self.count(before.is_none());
                 self.list(&found.entry)
             }
             Read::Pieces { pieces, read, fault } => {
@@ -260,26 +296,24 @@ impl Source<'_, '_, '_> {
                     }
                 }
                 content.cut(self.feeder)?;
-                fault.iter().for_each(|fault| self.fault(fault));
-                self.was_read(&read, what)
+                match fault {
+                    None => self.was_read(found, &read, before.is_none()),
+                    Some(fault) => self.broke_off(found, before, *read, &fault, content),
+                }
             }
         }
     }
 
-    /// Reads a file, and counts it as `what` unless it cannot be opened.
-    fn read(&mut self, found: &WalkEntry, what: &Counter) -> Result<(), Halt> {
+    /// Reads a file, and counts it unless it cannot be opened.
+    fn read(&mut self, found: &WalkEntry, before: Option<Box<Listed>>) -> Result<(), Halt> {
         let counters = self.feeder.counters();
         counters.set_current(&found.entry.path);
         let mut reader = match open_file(found) {
             Ok(reader) => reader,
-            Err(fault) => {
-                self.fault(&fault);
-                self.lost.lost(found);
-                return Ok(());
-            }
+            Err(fault) => return self.not_opened(found, before, &fault, &mut Content::of_nobody()),
         };
         sections::feed(self.feeder, CONTENT, &mut reader)?;
-        loop {
+        let fault = loop {
             match reader.next(self.feeder.spare(CONTENT)?) {
                 Ok(Piece::Data(len)) => {
                     self.feeder.advance(CONTENT, len);
@@ -289,25 +323,114 @@ impl Source<'_, '_, '_> {
                     self.feeder.zeros(CONTENT, len)?;
                     counters.bytes_logical.add(len);
                 }
-                Ok(Piece::End) => break,
-                Err(fault) => {
-                    // What was read so far is stored, and the entry says how much that is.
-                    self.fault(&fault);
-                    break;
-                }
+                Ok(Piece::End) => break None,
+                Err(fault) => break Some(fault),
             }
-        }
+        };
         self.feeder.cut(CONTENT)?;
-        self.was_read(&reader.finish(), what)
+        let read = reader.finish();
+        match fault {
+            None => self.was_read(found, &read, before.is_none()),
+            Some(fault) => self.broke_off(found, before, read, &fault, &mut Content::of_nobody()),
+        }
     }
 
-    fn was_read(&mut self, read: &ReadFile, what: &Counter) -> Result<(), Halt> {
+    fn was_read(&mut self, found: &WalkEntry, read: &ReadFile, is_new: bool) -> Result<(), Halt> {
         for fault in read.attributes.iter().chain(&read.changed) {
             self.fault(fault);
         }
-        what.add(1);
-        self.feeder.counters().files.add(1);
+        self.lost.stored(found, read.entry.state.content);
+        self.count(is_new);
         self.list(&read.entry)
+    }
+
+    fn count(&self, is_new: bool) {
+        let counters = self.feeder.counters();
+        counters.files.add(1);
+        if is_new {
+            counters.files_new.add(1);
+        } else {
+            counters.files_changed.add(1);
+        }
+    }
+
+    /// A file could not be opened: the version before stays. Without one the file is left out.
+    fn not_opened(
+        &mut self,
+        found: &WalkEntry,
+        before: Option<Box<Listed>>,
+        fault: &TreeError,
+        content: &mut Content,
+    ) -> Result<(), Halt> {
+        self.fault(fault);
+        // What has vanished, or is no file any more, is gone.
+        let is_there = matches!(fault, TreeError::System { .. });
+        match self.version(before.filter(|_| is_there)) {
+            Some(version) => self.older(found, version, 0, content),
+            None => {
+                self.lost.lost(found);
+                Ok(())
+            }
+        }
+    }
+
+    /// A file could not be read to its end, and what was read is in the stream. The version before stays; without one,
+    /// the entry says that this is a part.
+    fn broke_off(
+        &mut self,
+        found: &WalkEntry,
+        before: Option<Box<Listed>>,
+        read: ReadFile,
+        fault: &TreeError,
+        content: &mut Content,
+    ) -> Result<(), Halt> {
+        self.fault(fault);
+        let mut entry = read.entry;
+        let lead = match entry.kind {
+            EntryKind::File { len, .. } => len,
+            _ => 0,
+        };
+        if let Some(version) = self.good_version(before) {
+            return self.older(found, version, lead, content);
+        }
+        entry.state.content = Stored::Partial { of: read.len };
+        self.lost.stored(found, entry.state.content);
+        self.feeder.counters().files.add(1);
+        self.list(&entry)
+    }
+
+    fn version(&mut self, before: Option<Box<Listed>>) -> Option<Version> {
+        let before = before?;
+        self.kept.as_mut()?.version(&before)
+    }
+
+    /// As [`Self::version`], unless that is a part itself, which is no better than another.
+    fn good_version(&mut self, before: Option<Box<Listed>>) -> Option<Version> {
+        let is_good = |version: &Version| matches!(version.entry.state.content, Stored::Older { .. });
+        self.version(before).filter(is_good)
+    }
+
+    /// Stores the version of a file that the backup before has, after so many bytes that are nobody's.
+    fn older(
+        &mut self,
+        found: &WalkEntry,
+        version: Version,
+        lead: u64,
+        content: &mut Content,
+    ) -> Result<(), Halt> {
+        let Version {
+            mut entry,
+            content: bytes,
+        } = version;
+        if let Stored::Older { lead: its } = &mut entry.state.content {
+            *its = lead;
+        }
+        self.lost.stored(found, entry.state.content);
+        let counters = self.feeder.counters();
+        counters.files.add(1);
+        counters.files_kept.add(1);
+        content.copy(self.feeder, bytes)?;
+        self.list(&entry)
     }
 
     fn list(&mut self, entry: &ListingEntry) -> Result<(), Halt> {
@@ -322,6 +445,10 @@ impl Source<'_, '_, '_> {
                         holes: Vec::new(),
                     },
                     xattrs: Vec::new(),
+                    state: EntryState {
+                        lacks_attributes: true,
+                        ..entry.state
+                    },
                     ..entry.clone()
                 };
                 let pushed = self.writer.push(&plain, &mut self.listing, &mut self.fences);

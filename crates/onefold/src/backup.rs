@@ -95,6 +95,8 @@ pub struct BackupReport {
     pub adopted: Vec<SessionId>,
     /// What was counted.
     pub totals: BackupTotals,
+    /// Files that could not be read, and stay as the backup before has them.
+    pub files_kept: u64,
     /// How long it took, in nanoseconds.
     pub elapsed_nanos: u64,
     /// What the queues saw.
@@ -157,7 +159,7 @@ impl Store {
         let mut run = Run::begin(self, options, name, |backup| {
             role(backup, StreamRole::Listing).is_some()
         })?;
-        let parent = run.parent.as_ref().filter(|_| !tree.force).and_then(|entry| {
+        let parent = run.parent.as_ref().and_then(|entry| {
             let backup = entry.backup()?;
             let trust = Trust {
                 previous_start: backup.source_time,
@@ -172,6 +174,7 @@ impl Store {
                 content,
                 listing,
                 trust,
+                reads_all: tree.force,
                 is_suspect,
             })
         });
@@ -413,6 +416,7 @@ impl<'a> Run<'a> {
             parent: self.parent.as_ref().map(ManifestEntry::session),
             adopted,
             totals,
+            files_kept: monitor.counters.files_kept.get(),
             elapsed_nanos,
             settings: self.settings,
             queues: backed.queues,

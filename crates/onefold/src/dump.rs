@@ -1,6 +1,6 @@
 //! One stream or one file of a backup, as bytes in order.
 
-use format::listing::EntryKind;
+use format::listing::{Content, EntryKind};
 use format::manifest::StreamRole;
 use recipe::{NodeCache, StreamBytes, TreeRoot};
 use restore::{AssembleOptions, AssembleStats, Output};
@@ -49,7 +49,7 @@ fn dump_kept(
     assembling: AssembleOptions,
     monitor: &Monitor,
 ) -> Result<AssembleStats> {
-    let (root, range, name) = find_stream(nodes, snapshot, path)?;
+    let (root, range, name) = find_stream(nodes, snapshot, path, monitor)?;
     let name = String::from_utf8_lossy(&name).into_owned();
     let stats = restore::restore_stream(
         nodes,
@@ -68,6 +68,7 @@ fn find_stream(
     nodes: &NodeCache,
     snapshot: &Snapshot,
     path: Option<&[u8]>,
+    monitor: &Monitor,
 ) -> Result<(TreeRoot, ByteRange, Vec<u8>)> {
     if let Some(root) = role(&snapshot.backup, StreamRole::Whole) {
         let names = &snapshot.backup.series.paths;
@@ -92,7 +93,7 @@ fn find_stream(
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
     let mut wanted = path.ok_or_else(no_path)?.to_vec();
     for _ in 0..LINKS_MAX {
-        match find_file(nodes, snapshot, &wanted)? {
+        match find_file(nodes, snapshot, &wanted, monitor)? {
             Place::At(range) => return Ok((content, range, wanted)),
             Place::LinkTo(target) => wanted = target,
         }
@@ -100,13 +101,25 @@ fn find_stream(
     Err(not_a_file(snapshot, &wanted))
 }
 
-fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8]) -> Result<Place> {
+fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8], monitor: &Monitor) -> Result<Place> {
     let listing = role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| not_a_file(snapshot, path))?;
     let bytes = StreamBytes::new(nodes, &listing, 0, listing.len).map_err(Error::from)?;
     let mut reader = ListingReader::new(bytes);
     while let Some(listed) = reader.next_entry().map_err(Error::from)? {
         if listed.entry.path != path {
             continue;
+        }
+        if let Content::Partial { of } = listed.entry.state.content {
+            let (path, id) = (String::from_utf8_lossy(path), snapshot.id);
+            return Err(Error::NotFound(format!(
+                "{path}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of its {of} bytes, under another name"
+            )));
+        }
+        if let Content::Older { .. } = listed.entry.state.content {
+            let (path, id) = (String::from_utf8_lossy(path), snapshot.id);
+            monitor.add_note(format!(
+                "{path}: could not be read when backup {id} was made; this is the version of an earlier backup"
+            ));
         }
         return match listed.entry.kind {
             EntryKind::File { len, .. } => Ok(Place::At(ByteRange {

@@ -34,7 +34,7 @@ pub use credential::Credential;
 pub use env::{Access, Env};
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
-pub use format::listing::{EntryKind, ListingEntry};
+pub use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 pub use format::manifest::{BackupTotals, SeriesName};
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use heal::{HealReport, Healed};
@@ -64,4 +64,6 @@ pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
 pub use tree::order::is_within;
 pub use tree::{Doubt, ExcludeBuilder, Excludes, Overwrite, PatternDoubt, TreeError, TypedPath, Walk};
-pub use types::{ByteLen, ContainerId, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words};
+pub use types::{
+    ByteLen, ContainerId, FileTime, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words,
+};

@@ -43,6 +43,8 @@ pub struct RestoreReport {
     pub kept: u64,
     /// Bytes of content written to files.
     pub bytes: u64,
+    /// Files that are of an earlier backup: they could not be read when this one was made.
+    pub older: u64,
     /// Entries that were not restored as they were.
     pub faults: u64,
     /// For each path to include, whether the backup has anything there. A stream has no paths, so
@@ -162,12 +164,19 @@ impl Store {
                 )?
             }
         };
+        if stats.older > 0 {
+            let (id, older) = (snapshot.id, stats.older);
+            monitor.add_note(format!(
+                "{older} of the files could not be read when backup {id} was made and are of an earlier backup; `onefold ls --long {id}` says which"
+            ));
+        }
         let elapsed = self.env.clock.monotonic().saturating_sub(began);
         Ok(RestoreReport {
             files: stats.files,
             others: stats.others,
             kept: stats.kept,
             bytes: stats.bytes,
+            older: stats.older,
             faults: count,
             is_included: is_met.iter().map(|met| met.load(Ordering::Relaxed)).collect(),
             assemble: stats.assemble,

@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use format::listing::EntryKind;
+use format::listing::{Content, EntryKind};
 use recipe::{NodeCache, StreamBytes, TreeRoot};
-use tree::{Begun, FileWriter, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError};
+use tree::{
+    Begun, FileWriter, Listed, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError,
+};
 
 use crate::assemble::{AssembleOptions, AssembleStats, assemble};
 use crate::batch::{BATCH_BYTES, Finishers, Tally};
@@ -64,6 +66,8 @@ pub struct TreeStats {
     pub kept: u64,
     /// Bytes of content written to files.
     pub bytes: u64,
+    /// Files that were wanted, and are of an earlier backup ([`Content::Older`]).
+    pub older: u64,
     /// What assembling cost.
     pub assemble: AssembleStats,
 }
@@ -106,6 +110,7 @@ pub fn restore_tree(
         let mut sink = TreeSink {
             listing: ListingReader::new(bytes),
             listed: 0,
+            after_lead: None,
             streamed,
             restorer,
             small,
@@ -179,6 +184,8 @@ struct TreeSink<'a> {
     listing: ListingReader<StreamBytes<'a>>,
     /// How many entries were read from it.
     listed: u64,
+    /// The entry whose turn it is when the bytes before its own, which are nobody's, have passed.
+    after_lead: Option<Listed>,
     /// Whose bytes come.
     streamed: Streamed,
     restorer: Restorer,
@@ -231,16 +238,33 @@ impl TreeSink<'_> {
             return Err(RestoreError::Interrupted);
         }
         self.ensure_room()?;
-        let Some(listed) = self.listing.next_entry()? else {
-            return Ok(false);
+        let listed = match self.after_lead.take() {
+            Some(listed) => listed,
+            None => {
+                let Some(listed) = self.listing.next_entry()? else {
+                    return Ok(false);
+                };
+                let lead = self.streamed.lead_of(&listed.entry);
+                if lead > 0 {
+                    self.current = Current::Unwanted { left: lead };
+                    self.after_lead = Some(listed);
+                    return Ok(true);
+                }
+                listed
+            }
         };
         let is_kept = self.streamed.is_kept(self.listed);
         let len = self.streamed.bytes_of(self.listed, &listed.entry);
         self.listed += 1;
+        let is_older = !is_kept && matches!(listed.entry.state.content, Content::Older { .. });
         if let EntryKind::HardLink { target } = &listed.entry.kind {
             self.small.wait_for(target)?;
         }
-        let placed = match self.restorer.begin(&listed.entry) {
+        let begun = self.restorer.begin(&listed.entry);
+        if is_older && matches!(begun, Ok(Begun::File(_))) {
+            self.stats.older += 1;
+        }
+        let placed = match begun {
             Ok(Begun::File(file)) if is_kept => {
                 self.small.keep(file)?;
                 return self.placed().map(|()| true);

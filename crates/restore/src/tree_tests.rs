@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::{Entropy, SeededEntropy};
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{EntryKind, EntryState, ListingEntry};
 use recipe::NodeCache;
 use tree::{ExcludeBuilder, Excludes, Include, Overwrite, RestoreOptions};
-use types::UnixNanos;
+use types::FileTime;
 
 use crate::batch::BATCH_BYTES;
 use crate::test_store::{containers, store};
@@ -32,11 +32,13 @@ fn entry(path: &str, kind: EntryKind) -> ListingEntry {
         gid: fs::metadata("/proc/self").unwrap().gid(),
         user: Vec::new(),
         group: Vec::new(),
-        mtime: UnixNanos::new(THEN_SECONDS * 1_000_000_000),
-        ctime: UnixNanos::new(0),
+        mtime: FileTime::new(THEN_SECONDS, 0),
+        ctime: FileTime::default(),
         device: 0,
         inode: 0,
         xattrs: Vec::new(),
+        flags: 0,
+        state: EntryState::WHOLE,
     }
 }
 

@@ -143,6 +143,61 @@ pub enum TreeError {
         /// Bytes it has.
         expected: u64,
     },
+    /// The time of modification is one that the target's file system cannot hold.
+    #[error(
+        "{}: its time is beyond those that the target's file system holds, which took another",
+        Shown(path)
+    )]
+    TimeNotHeld {
+        /// The entry.
+        path: Vec<u8>,
+    },
+    /// A file that could not be read to its end when it was backed up: what there is has another name.
+    #[error(
+        "{}: could not be read whole when it was backed up: the first {stored} of its {expected} bytes are in {}",
+        Shown(path),
+        Shown(name)
+    )]
+    StoredInPart {
+        /// The file.
+        path: Vec<u8>,
+        /// The name, beside its own, that the part is restored to.
+        name: Vec<u8>,
+        /// Bytes that there are.
+        stored: u64,
+        /// Bytes that the file had.
+        expected: u64,
+    },
+    /// Another name of a file that is stored in part.
+    #[error(
+        "{}: is a name of {}, which could not be read whole when it was backed up",
+        Shown(path),
+        Shown(target)
+    )]
+    LinkToPart {
+        /// The entry.
+        path: Vec<u8>,
+        /// The file's first name.
+        target: Vec<u8>,
+    },
+    /// A folder not all of whose names could be read when it was backed up.
+    #[error(
+        "{}: not all that was in it could be read when it was backed up: some may be missing",
+        Shown(path)
+    )]
+    FolderInPart {
+        /// The folder.
+        path: Vec<u8>,
+    },
+    /// An entry some of whose extended attributes, or flags, could not be read when it was backed up.
+    #[error(
+        "{}: its extended attributes, ACLs and flags could not all be read when it was backed up",
+        Shown(path)
+    )]
+    AttributesInPart {
+        /// The entry.
+        path: Vec<u8>,
+    },
     /// The owner could not be set, so the set-user and set-group bits were left off.
     #[error("{}: its owner cannot be set, so its set-id bits were left off", Shown(path))]
     SetIdDropped {
@@ -190,6 +245,11 @@ impl TreeError {
             | Self::SameName { path, .. }
             | Self::ChangedMeanwhile { path }
             | Self::Incomplete { path, .. }
+            | Self::TimeNotHeld { path }
+            | Self::StoredInPart { path, .. }
+            | Self::LinkToPart { path, .. }
+            | Self::FolderInPart { path }
+            | Self::AttributesInPart { path }
             | Self::SetIdDropped { path } => Some(path),
             Self::Pattern { .. } | Self::Damaged { .. } | Self::Stream { .. } => None,
         }
@@ -226,13 +286,15 @@ pub enum Action {
     SetMode,
     /// Setting its times.
     SetTimes,
+    /// Setting its flags.
+    SetFlags,
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ReadMetadata => "read its metadata",
-            Self::ReadAttributes => "read its extended attributes",
+            Self::ReadAttributes => "read its extended attributes or flags",
             Self::Open => "open it",
             Self::Read => "read it",
             Self::List => "list the folder",
@@ -244,6 +306,7 @@ impl fmt::Display for Action {
             Self::SetOwner => "set its owner",
             Self::SetMode => "set its permissions",
             Self::SetTimes => "set its times",
+            Self::SetFlags => "set its flags",
         })
     }
 }

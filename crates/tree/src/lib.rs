@@ -50,6 +50,7 @@ pub use restore::{
     Restorer, SkipReason, Sparse, Survey,
 };
 pub use roots::Roots;
+pub use rustix::io::Errno;
 pub use typed::TypedPath;
 pub use unchanged::{Comparison, Trust, Unchanged};
 pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkEntry, WalkOptions};

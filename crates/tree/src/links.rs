@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use format::listing::EntryKind;
+use format::listing::{Content, EntryKind};
 
 use crate::WalkEntry;
 
@@ -38,6 +38,8 @@ impl FirstNames {
 pub struct LostLinks {
     /// The name that took the lost one's place; none while there is none.
     instead: HashMap<(u64, u64), Option<Vec<u8>>>,
+    /// How far the content of files with several names is what was there, where it is not.
+    contents: HashMap<(u64, u64), Content>,
 }
 
 impl LostLinks {
@@ -48,10 +50,28 @@ impl LostLinks {
         }
     }
 
+    /// A file was stored, and its content is not what was there: its other names will say so, too.
+    pub fn stored(&mut self, file: &WalkEntry, content: Content) {
+        if file.links > 1 && content != Content::Whole {
+            self.contents.insert(identity(file), content);
+        }
+    }
+
+    /// This name is stored as a file of its own: later ones point to it.
+    pub fn instead(&mut self, name: &WalkEntry) {
+        self.instead.insert(identity(name), Some(name.entry.path.clone()));
+    }
+
     /// Turns a hard link to a file that was not stored into a file, or points it to the name that was.
     pub fn mend(&mut self, entry: &mut WalkEntry) {
         if !matches!(entry.entry.kind, EntryKind::HardLink { .. }) {
             return;
+        }
+        match self.contents.get(&identity(entry)) {
+            None => {}
+            // The lead is the first name's.
+            Some(Content::Older { .. }) => entry.entry.state.content = Content::Older { lead: 0 },
+            Some(content) => entry.entry.state.content = *content,
         }
         let Some(instead) = self.instead.get_mut(&identity(entry)) else {
             return;

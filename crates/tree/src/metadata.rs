@@ -2,10 +2,12 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{FileType, Stat, Statx, fgetxattr, flistxattr, lgetxattr, llistxattr, makedev};
+use format::listing::{EntryKind, EntryState, ListingEntry};
+use rustix::fs::{
+    FileType, Stat, Statx, fgetxattr, flistxattr, ioctl_getflags, lgetxattr, llistxattr, makedev,
+};
 use rustix::io::Errno;
-use types::UnixNanos;
+use types::FileTime;
 
 use crate::folder::retry;
 use crate::{Accounts, Action, TreeError, order};
@@ -20,8 +22,8 @@ pub(crate) struct Facts {
     pub(crate) len: u64,
     /// Bytes allocated; less than `len` where there are holes or the file system compresses.
     pub(crate) allocated: u64,
-    pub(crate) mtime: UnixNanos,
-    pub(crate) ctime: UnixNanos,
+    pub(crate) mtime: FileTime,
+    pub(crate) ctime: FileTime,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) links: u64,
@@ -43,8 +45,8 @@ impl Facts {
             gid: stat.st_gid,
             len: count(stat.st_size.into()),
             allocated: count(stat.st_blocks.into()).saturating_mul(512),
-            mtime: nanos(stat.st_mtime.into(), stat.st_mtime_nsec.try_into().unwrap_or(0)),
-            ctime: nanos(stat.st_ctime.into(), stat.st_ctime_nsec.try_into().unwrap_or(0)),
+            mtime: FileTime::new(stat.st_mtime.into(), stat.st_mtime_nsec.try_into().unwrap_or(0)),
+            ctime: FileTime::new(stat.st_ctime.into(), stat.st_ctime_nsec.try_into().unwrap_or(0)),
             device: stat.st_dev.into(),
             inode: stat.st_ino.into(),
             links: stat.st_nlink.into(),
@@ -56,7 +58,7 @@ impl Facts {
 impl Facts {
     /// As [`Self::of`]; a value that the system did not give is 0.
     pub(crate) fn of_statx(found: &Statx) -> Self {
-        let time = |time: rustix::fs::StatxTimestamp| nanos(time.tv_sec, i64::from(time.tv_nsec));
+        let time = |time: rustix::fs::StatxTimestamp| FileTime::new(time.tv_sec, time.tv_nsec);
         Self {
             kind: FileType::from_raw_mode(found.stx_mode.into()),
             mode: u32::from(found.stx_mode) & 0o7777,
@@ -72,11 +74,6 @@ impl Facts {
             special: makedev(found.stx_rdev_major, found.stx_rdev_minor),
         }
     }
-}
-
-/// Times beyond the years 1677 to 2262 are taken as the nearest there is.
-fn nanos(seconds: i64, nanos: i64) -> UnixNanos {
-    UnixNanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
 /// The entry for what `stat` and the accounts tell, without extended attributes. `target` is a symbolic
@@ -117,7 +114,40 @@ pub(crate) fn entry(
         device: facts.device,
         inode: facts.inode,
         xattrs: Vec::new(),
+        flags: 0,
+        state: EntryState::WHOLE,
     })
+}
+
+/// Flags of an inode that whoever restores it can give back (Linux `FS_FL_USER_MODIFIABLE`): secure deletion, undelete,
+/// compression, synchronous, immutable, append-only, no dump, no times of access, no compression, journalled data, no tails,
+/// synchronous folder, top of hierarchies, no copy on write, direct access, projects inherited, names of any case. The others
+/// tell how the file system stores it, or need a key or a signature: encryption, verity.
+pub(crate) const FLAGS_KEPT: u32 = 0x1
+    | 0x2
+    | 0x4
+    | 0x8
+    | 0x10
+    | 0x20
+    | 0x40
+    | 0x80
+    | 0x400
+    | 0x4000
+    | 0x8000
+    | 0x1_0000
+    | 0x2_0000
+    | 0x80_0000
+    | 0x200_0000
+    | 0x2000_0000
+    | 0x4000_0000;
+
+/// The flags of an open file or folder; none where the file system has no such thing.
+pub(crate) fn flags_of(file: &OwnedFd) -> Result<u32, Errno> {
+    match retry(|| ioctl_getflags(file)) {
+        Ok(flags) => Ok(flags.bits() & FLAGS_KEPT),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(0),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Names and values.
@@ -183,8 +213,17 @@ impl AttributeReader {
     }
 }
 
+/// The attributes of an open file, sorted by name, and its flags. With an error those that could be read.
+pub(crate) fn attributes_and_flags_of(file: &OwnedFd) -> (Attributes, u32, Option<Errno>) {
+    let (attributes, fault) = attributes_of(file);
+    match flags_of(file) {
+        Ok(flags) => (attributes, flags, fault),
+        Err(errno) => (attributes, 0, fault.or(Some(errno))),
+    }
+}
+
 /// The attributes of an open file, sorted by name. With an error those that could be read.
-pub(crate) fn attributes_of(file: &OwnedFd) -> (Attributes, Option<Errno>) {
+fn attributes_of(file: &OwnedFd) -> (Attributes, Option<Errno>) {
     let mut small = [0; 512];
     let mut large = Vec::new();
     let names = match retry(|| flistxattr(file, &mut small)) {

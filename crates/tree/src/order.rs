@@ -35,6 +35,12 @@ pub fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|part| !part.is_empty())
 }
 
+/// The last component of an absolute path; empty for `/`.
+#[must_use]
+pub fn name(path: &[u8]) -> &[u8] {
+    components(path).next_back().unwrap_or_default()
+}
+
 /// Whether a path is absolute and every component a name: not empty, `.` or `..`, without NUL.
 #[must_use]
 pub fn is_clean(path: &[u8]) -> bool {

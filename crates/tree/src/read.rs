@@ -14,13 +14,12 @@ mod sections;
 
 use std::os::fd::OwnedFd;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content, EntryKind, ListingEntry};
 use rustix::fs::{Advice, FileType, OFlags, fadvise, fstat};
 use rustix::io::pread;
 
 use crate::folder::{open_quietly, retry};
-use crate::metadata::{Facts, attributes_of};
-use crate::walk::NOT_ALL_IS_KNOWN;
+use crate::metadata::{Facts, attributes_and_flags_of};
 use crate::{Action, Change, TreeError, WalkEntry};
 
 pub use sections::{DataSection, Section, Sections};
@@ -65,10 +64,12 @@ pub struct FileReader {
 pub struct ReadFile {
     /// The entry with the length and holes of what was read, and the metadata of the file that was.
     pub entry: ListingEntry,
-    /// That the file changed meanwhile. What was read is stored all the same.
+    /// That the file changed meanwhile. What was read is stored all the same, and the entry says so.
     pub changed: Option<TreeError>,
     /// That some of its attributes could not be read.
     pub attributes: Option<TreeError>,
+    /// Its length as it was opened; more than was read where a fault came before the end.
+    pub len: u64,
 }
 
 /// What [`read_small`] did.
@@ -132,7 +133,7 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
             Ok(len) => filled += len,
         }
     }
-    let (xattrs, fault) = attributes_of(&file);
+    let (xattrs, flags, fault) = attributes_and_flags_of(&file);
     let path = &found.entry.path;
     let stat = fstat(&file).map_err(|e| TreeError::reading(&path[..], Action::ReadMetadata, e))?;
     let now = Facts::of(&stat);
@@ -146,7 +147,7 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
     if !is_as_seen {
         return FileReader::of(file, now, found).map(|reader| SmallRead::Other(Box::new(reader)));
     }
-    found.entry.xattrs = xattrs;
+    (found.entry.xattrs, found.entry.flags) = (xattrs, flags);
     let attributes = fault.map(|errno| attribute_fault(&mut found.entry, errno));
     found.entry.kind = EntryKind::File {
         len: now.len,
@@ -160,7 +161,7 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
 
 /// The fault for attributes that could not be read; the next backup will ask for them again.
 fn attribute_fault(entry: &mut ListingEntry, errno: rustix::io::Errno) -> TreeError {
-    entry.ctime = NOT_ALL_IS_KNOWN;
+    entry.state.lacks_attributes = true;
     TreeError::reading(&entry.path[..], Action::ReadAttributes, errno)
 }
 
@@ -187,8 +188,8 @@ impl FileReader {
             (entry.mtime, entry.ctime) = (now.mtime, now.ctime);
             (entry.device, entry.inode) = (now.device, now.inode);
         }
-        let (xattrs, fault) = attributes_of(&file);
-        entry.xattrs = xattrs;
+        let (xattrs, flags, fault) = attributes_and_flags_of(&file);
+        (entry.xattrs, entry.flags) = (xattrs, flags);
         let attributes = fault.map(|errno| attribute_fault(&mut entry, errno));
         // A file that stores all its bytes has no hole: the usual case costs no further call.
         let holes = if now.allocated < now.len {
@@ -323,10 +324,14 @@ impl FileReader {
                 })
             }
         };
+        if changed.is_some() {
+            self.entry.state.content = Content::Changed;
+        }
         ReadFile {
             entry: self.entry,
             changed,
             attributes: self.attributes,
+            len: self.at_open.len,
         }
     }
 }

@@ -21,10 +21,12 @@
 mod arrive;
 mod file;
 mod filter;
+mod flags;
 mod folders;
 mod leftovers;
 mod links;
 mod metadata;
+mod part;
 mod pending;
 mod seen;
 mod subject;
@@ -302,6 +304,7 @@ impl Restorer {
             if !is_asked {
                 return skipped;
             }
+            part::as_restored(&self.context, entry)?;
             return match self.stack.innermost(&entry.path) {
                 Err(TreeError::NotAFolder { .. }) if self.context.overwrite == Overwrite::Never => {
                     Ok(Begun::Placed(Placed::Skipped(SkipReason::Exists)))
@@ -312,12 +315,14 @@ impl Restorer {
         if !wanted {
             return skipped;
         }
+        let entry = &*part::as_restored(&self.context, entry)?;
         let parent = self.stack.innermost(&entry.path)?;
         match &entry.kind {
             EntryKind::File { .. } => Ok(Begun::File(PendingFile {
                 context: self.context.clone(),
                 parent,
-                name: name.clone(),
+                // Of a part it is not that of the file.
+                name: order::name(&entry.path).to_vec(),
                 entry: entry.clone(),
             })),
             EntryKind::HardLink { target } => {

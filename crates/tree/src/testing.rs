@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use format::listing::{EntryKind, ListingEntry};
-use types::UnixNanos;
+use format::listing::{EntryKind, EntryState, ListingEntry};
+use types::FileTime;
 
 use crate::{Begun, PendingFile, Piece, Placed, Restorer, Roots, Walk, WalkEntry, WalkOptions, open_file};
 
@@ -88,7 +88,7 @@ pub(crate) fn capture(root: &Path) -> Vec<Captured> {
 pub(crate) fn comparable(captured: &[Captured]) -> Vec<Captured> {
     let mut same = captured.to_vec();
     for (entry, _) in &mut same {
-        (entry.ctime, entry.device, entry.inode) = (UnixNanos::new(0), 0, 0);
+        (entry.ctime, entry.device, entry.inode) = (FileTime::default(), 0, 0);
     }
     same
 }
@@ -155,11 +155,13 @@ pub(crate) fn entry(path: &str, kind: EntryKind) -> ListingEntry {
         gid: rustix::process::getegid().as_raw(),
         user: Vec::new(),
         group: Vec::new(),
-        mtime: UnixNanos::new(1_000_000_000_123_456_789),
-        ctime: UnixNanos::new(0),
+        mtime: FileTime::new(1_000_000_000, 123_456_789),
+        ctime: FileTime::default(),
         device: 0,
         inode: 0,
         xattrs: Vec::new(),
+        flags: 0,
+        state: EntryState::WHOLE,
     }
 }
 

@@ -7,12 +7,16 @@
 //! all four are equal though the content is not. So a time that is not older than the previous backup's
 //! start by at least one tick is not trusted, and the file is read. A tick is taken as 20 ms where the
 //! time has a fraction of a second, and as 2 s where it has none (FAT stores even seconds).
+//!
+//! An entry that is not what was there ([`format::listing::EntryState`]) vouches for nothing: the file is read
+//! again. Entries of the previous listing that the walk did not meet can be asked for ([`Unchanged::next_passed`]): where
+//! a folder could not be read, they are the last that is known of it.
 
 use std::cmp::Ordering;
 use std::io::Read;
 
 use format::listing::{EntryKind, ListingEntry};
-use types::{ByteRange, UnixNanos};
+use types::{FileTime, UnixNanos};
 
 use crate::listing::{Listed, ListingReader};
 use crate::{TreeError, WalkEntry, order};
@@ -28,23 +32,15 @@ pub struct Trust {
     pub ignore_inode: bool,
 }
 
-/// How an entry compares with the previous backup.
+/// How a file compares with the previous backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Comparison {
     /// There was no entry of this path.
     New,
-    /// There was one, and a file must be read.
-    Changed,
+    /// There was this one, and the file must be read.
+    Changed(Box<Listed>),
     /// There was the same.
-    Unchanged {
-        /// A file's bytes in the previous backup's content stream; empty for others.
-        content: ByteRange,
-        /// A file's holes.
-        holes: Vec<(u64, u64)>,
-        /// A file's extended attributes, which its time of change vouches for; none where that was not
-        /// compared, and they are to be read.
-        xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
-    },
+    Unchanged(Box<Listed>),
 }
 
 /// The previous listing, followed along the walk.
@@ -68,10 +64,16 @@ impl<R: Read> Unchanged<R> {
         }
     }
 
-    /// Compares an entry of the walk; entries must come in listing order. When the previous listing is
+    /// Compares a regular file of the walk; files must come in listing order. When the previous listing is
     /// damaged, everything from there on is new: read again, and nothing lost ([`Self::take_fault`]).
     pub fn compare(&mut self, current: &WalkEntry) -> Comparison {
         self.compare_entry(&current.entry)
+    }
+
+    /// Whether an unchanged file's time of change vouches for its extended attributes.
+    #[must_use]
+    pub fn trusts_attributes(&self) -> bool {
+        !self.trust.ignore_ctime
     }
 
     /// The fault that ended the previous listing before its time.
@@ -79,15 +81,36 @@ impl<R: Read> Unchanged<R> {
         self.fault.take()
     }
 
+    /// The next entry of the previous listing that comes before this path, or before the end: the walk has not met it.
+    pub fn next_passed(&mut self, before: Option<&[u8]>) -> Option<Listed> {
+        let ahead = self.peek()?;
+        let is_passed = before.is_none_or(|path| order::compare(&ahead.entry.path, path).is_lt());
+        if is_passed { self.ahead.take() } else { None }
+    }
+
+    /// Passes over all up to this path, which the walk has met.
+    pub fn pass(&mut self, path: &[u8]) {
+        while self
+            .peek()
+            .is_some_and(|ahead| order::compare(&ahead.entry.path, path).is_le())
+        {
+            self.ahead = None;
+        }
+    }
+
+    fn peek(&mut self) -> Option<&Listed> {
+        if self.ahead.is_none() {
+            match self.listing.next_entry() {
+                Ok(next) => self.ahead = next,
+                Err(fault) => self.fault = Some(fault),
+            }
+        }
+        self.ahead.as_ref()
+    }
+
     fn compare_entry(&mut self, current: &ListingEntry) -> Comparison {
         loop {
-            if self.ahead.is_none() {
-                match self.listing.next_entry() {
-                    Ok(next) => self.ahead = next,
-                    Err(fault) => self.fault = Some(fault),
-                }
-            }
-            let Some(ahead) = &self.ahead else {
+            let Some(ahead) = self.peek() else {
                 return Comparison::New;
             };
             match order::compare(&ahead.entry.path, &current.path) {
@@ -103,67 +126,40 @@ impl<R: Read> Unchanged<R> {
 }
 
 fn against(current: &ListingEntry, before: Listed, trust: &Trust) -> Comparison {
-    let content_offset = before.content_offset;
-    match (&current.kind, before.entry.kind) {
-        (
-            EntryKind::File { len, .. },
-            EntryKind::File {
-                len: len_before,
-                holes,
-            },
-        ) => {
-            let inode = trust.ignore_inode || current.inode == before.entry.inode;
-            let ctime = trust.ignore_ctime || current.ctime == before.entry.ctime;
-            let same = *len == len_before && current.mtime == before.entry.mtime && ctime && inode;
-            let decisive = if trust.ignore_ctime {
-                current.mtime
-            } else {
-                current.ctime
-            };
-            if same && is_settled(decisive, trust.previous_start) {
-                return Comparison::Unchanged {
-                    content: ByteRange {
-                        offset: content_offset,
-                        len: *len,
-                    },
-                    holes,
-                    xattrs: (!trust.ignore_ctime).then_some(before.entry.xattrs),
-                };
-            }
-            Comparison::Changed
-        }
-        (EntryKind::File { .. }, _) => Comparison::Changed,
-        (kind, kind_before) => {
-            let same = *kind == kind_before
-                && current.mtime == before.entry.mtime
-                && (current.mode, current.uid, current.gid)
-                    == (before.entry.mode, before.entry.uid, before.entry.gid)
-                && current.xattrs == before.entry.xattrs;
-            if !same {
-                return Comparison::Changed;
-            }
-            let content = ByteRange {
-                offset: content_offset,
-                len: 0,
-            };
-            Comparison::Unchanged {
-                content,
-                holes: Vec::new(),
-                xattrs: None,
-            }
-        }
+    let earlier = &before.entry;
+    let lens = match (&current.kind, &earlier.kind) {
+        (EntryKind::File { len, .. }, EntryKind::File { len: before, .. }) => Some((len, before)),
+        _ => None,
+    };
+    let inode = trust.ignore_inode || current.inode == earlier.inode;
+    let ctime = trust.ignore_ctime || current.ctime == earlier.ctime;
+    let decisive = if trust.ignore_ctime {
+        current.mtime
+    } else {
+        current.ctime
+    };
+    let is_same = lens.is_some_and(|(now, before)| now == before)
+        && current.mtime == earlier.mtime
+        && ctime
+        && inode
+        && earlier.state.is_whole()
+        && is_settled(decisive, trust.previous_start);
+    if is_same {
+        Comparison::Unchanged(Box::new(before))
+    } else {
+        Comparison::Changed(Box::new(before))
     }
 }
 
 /// Whether a time lies at least one tick before the start.
-fn is_settled(time: UnixNanos, start: UnixNanos) -> bool {
-    const SECOND: i64 = 1_000_000_000;
-    let tick = if time.get() % SECOND == 0 {
+fn is_settled(time: FileTime, start: UnixNanos) -> bool {
+    const SECOND: i128 = 1_000_000_000;
+    let tick = if time.nanos() == 0 {
         2 * SECOND
     } else {
         SECOND / 50
     };
-    time.get().saturating_add(tick) < start.get()
+    i128::from(time.seconds()) * SECOND + i128::from(time.nanos()) + tick < i128::from(start.get())
 }
 
 #[cfg(test)]

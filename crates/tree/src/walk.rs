@@ -23,7 +23,6 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use format::listing::{EntryKind, ListingEntry};
-use types::UnixNanos;
 
 use crate::folder::Folder;
 use crate::links::FirstNames;
@@ -101,8 +100,8 @@ pub struct WalkOptions {
 #[derive(Debug)]
 pub struct WalkEntry {
     /// As it goes into the listing. A file's length is that of the walk and its holes are not known yet:
-    /// reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes, which are
-    /// asked for when it is open; of a file that is not read, [`Self::read_attributes`] asks.
+    /// reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes and flags, which
+    /// are asked for when it is open; of a file that is not read, [`Self::read_attributes`] asks for attributes.
     pub entry: ListingEntry,
     /// Its number of names.
     pub links: u64,
@@ -124,16 +123,10 @@ impl WalkEntry {
                 fault
             }
         };
-        if fault.is_some() {
-            self.entry.ctime = NOT_ALL_IS_KNOWN;
-        }
+        self.entry.state.lacks_attributes |= fault.is_some();
         fault
     }
 }
-
-/// The time of change in an entry some of whose attributes could not be read: no file has it, so the next
-/// backup sees the file changed, and asks again.
-pub(crate) const NOT_ALL_IS_KNOWN: UnixNanos = UnixNanos::new(i64::MIN);
 
 /// The walk, as an iterator.
 #[derive(Debug)]
@@ -204,6 +197,7 @@ impl Walk {
             found.entry.kind = EntryKind::HardLink { target };
             // Nobody opens it, and reads them then.
             (found.entry.xattrs, self.fault) = self.looker.attributes(&found);
+            found.entry.state.lacks_attributes |= self.fault.is_some();
         }
         found
     }

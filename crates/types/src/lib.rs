@@ -18,7 +18,7 @@ pub use ids::{
 };
 pub use location::{ChunkLocation, SlotRange};
 pub use name::{NameError, OBJECT_NAME_BYTES_MAX, ObjectName};
-pub use units::{ByteLen, ByteRange, UnixNanos};
+pub use units::{ByteLen, ByteRange, FileTime, UnixNanos};
 pub use words::{shell_word, shell_words};
 
 /// A number that does not fit the id or unit it was meant for.

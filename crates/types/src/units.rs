@@ -82,3 +82,48 @@ impl UnixNanos {
         self.0
     }
 }
+
+/// A time of a file: seconds since 1970-01-01 00:00 UTC, negative before, and nanoseconds after that second. File systems
+/// have times that no number of nanoseconds in 64 bits reaches: those of the years before 1677 and after 2262.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FileTime {
+    seconds: i64,
+    nanos: u32,
+}
+
+impl FileTime {
+    /// So many nanoseconds after a second; a second or more of them is carried over.
+    #[must_use]
+    pub const fn new(seconds: i64, nanos: u32) -> Self {
+        Self {
+            seconds: seconds.saturating_add((nanos / NANOS_PER_SECOND) as i64),
+            nanos: nanos % NANOS_PER_SECOND,
+        }
+    }
+
+    /// The second that it lies in, counted from 1970-01-01 00:00 UTC.
+    #[must_use]
+    pub const fn seconds(self) -> i64 {
+        self.seconds
+    }
+
+    /// Nanoseconds after that second: less than 10^9.
+    #[must_use]
+    pub const fn nanos(self) -> u32 {
+        self.nanos
+    }
+}
+
+impl From<UnixNanos> for FileTime {
+    fn from(time: UnixNanos) -> Self {
+        let nanos = time.get().rem_euclid(i64::from(NANOS_PER_SECOND));
+        Self {
+            seconds: time.get().div_euclid(i64::from(NANOS_PER_SECOND)),
+            // Less than 10^9.
+            nanos: u32::try_from(nanos).unwrap_or(0),
+        }
+    }
+}
+
+/// 10^9, which times count up to.
+const NANOS_PER_SECOND: u32 = 1_000_000_000;

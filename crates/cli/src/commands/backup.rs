@@ -30,6 +30,7 @@ struct Summary {
     files_changed: u64,
     files_unmodified: u64,
     files_failed: u64,
+    files_kept: u64,
     dirs: u64,
     total_files_processed: u64,
     total_bytes_processed: u64,
@@ -287,6 +288,14 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             String::new()
         }
     ))?;
+    if report.files_kept > 0 {
+        output.line(format!(
+            "        {} could not be read and {} as the backup before has {}",
+            count(report.files_kept, "file", "files"),
+            if report.files_kept == 1 { "stays" } else { "stay" },
+            if report.files_kept == 1 { "it" } else { "them" },
+        ))?;
+    }
     output.line(format!(
         "data:   {} in all, {} read, {} new, {} stored",
         bytes(totals.bytes_logical),
@@ -338,6 +347,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         files_changed: totals.files_changed,
         files_unmodified: totals.files_unchanged,
         files_failed: totals.files_failed,
+        files_kept: report.files_kept,
         dirs: totals.folders,
         total_files_processed: totals.files,
         total_bytes_processed: totals.bytes_logical,

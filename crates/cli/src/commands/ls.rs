@@ -3,12 +3,12 @@
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
-use onefold::{EntryKind, ListingEntry};
+use onefold::{Content, EntryKind, ListingEntry};
 use serde::Serialize;
 
 use crate::args::{Global, Ls};
 use crate::exit::Code;
-use crate::output::{Output, local_time, lossy, utc_time};
+use crate::output::{Output, local_file_time, local_time, lossy, utc_file_time, utc_time};
 
 #[derive(Serialize)]
 struct Node<'a> {
@@ -23,6 +23,14 @@ struct Node<'a> {
     group: String,
     mtime: String,
     linktarget: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flags: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lacks_attributes: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<&'a [u8]>,
 }
@@ -51,6 +59,9 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
             output.raw(&long(entry))?;
         } else {
             output.raw(&entry.path)?;
+            if let Some(shortfall) = shortfall(entry) {
+                output.warn(format!("warning: {}: {shortfall}", lossy(&entry.path)))?;
+            }
         }
         Ok(())
     };
@@ -108,8 +119,20 @@ fn node(entry: &ListingEntry) -> Node<'_> {
         gid: entry.gid,
         user: lossy(&entry.user),
         group: lossy(&entry.group),
-        mtime: utc_time(entry.mtime.get()),
+        mtime: utc_file_time(entry.mtime),
         linktarget: target(entry).map(lossy),
+        flags: (entry.flags != 0).then(|| flags(entry.flags)),
+        content: match entry.state.content {
+            Content::Whole => None,
+            Content::Changed => Some("changed"),
+            Content::Older { .. } => Some("older"),
+            Content::Partial { .. } => Some("partial"),
+        },
+        source_size: match entry.state.content {
+            Content::Partial { of } => Some(of),
+            _ => None,
+        },
+        lacks_attributes: entry.state.lacks_attributes.then_some(true),
         path_bytes: std::str::from_utf8(&entry.path)
             .is_err()
             .then_some(&entry.path[..]),
@@ -131,7 +154,7 @@ fn long(entry: &ListingEntry) -> Vec<u8> {
         named(&entry.user, entry.uid),
         named(&entry.group, entry.gid),
         size(entry),
-        local_time(entry.mtime.get())
+        local_file_time(entry.mtime)
     );
     let mut line = front.into_bytes();
     line.extend_from_slice(&entry.path);
@@ -139,7 +162,63 @@ fn long(entry: &ListingEntry) -> Vec<u8> {
         line.extend_from_slice(b" -> ");
         line.extend_from_slice(target);
     }
+    if entry.flags != 0 {
+        line.extend_from_slice(format!("  +{}", flags(entry.flags)).as_bytes());
+    }
+    if let Some(shortfall) = shortfall(entry) {
+        line.extend_from_slice(format!("  ({shortfall})").as_bytes());
+    }
     line
+}
+
+/// What an entry is not of what was there.
+fn shortfall(entry: &ListingEntry) -> Option<String> {
+    let content = match entry.state.content {
+        Content::Whole => None,
+        Content::Changed => Some("changed while it was read".to_owned()),
+        Content::Older { .. } => Some("older: could not be read, and is of an earlier backup".to_owned()),
+        Content::Partial { of } => Some(match entry.kind {
+            EntryKind::File { len, .. } => format!("incomplete: {len} of {of} bytes could be read"),
+            EntryKind::Folder => "incomplete: not all that was in it could be read".to_owned(),
+            _ => "incomplete: what it is a name of could not be read whole".to_owned(),
+        }),
+    };
+    let attributes = entry
+        .state
+        .lacks_attributes
+        .then(|| "not all attributes could be read".to_owned());
+    match (content, attributes) {
+        (Some(content), Some(attributes)) => Some(format!("{content}; {attributes}")),
+        (content, attributes) => content.or(attributes),
+    }
+}
+
+/// Flags as `lsattr` writes them.
+fn flags(bits: u32) -> String {
+    const LETTERS: [(u32, char); 17] = [
+        (0x1, 's'),
+        (0x2, 'u'),
+        (0x8, 'S'),
+        (0x1_0000, 'D'),
+        (0x10, 'i'),
+        (0x20, 'a'),
+        (0x40, 'd'),
+        (0x80, 'A'),
+        (0x4, 'c'),
+        (0x4000, 'j'),
+        (0x8000, 't'),
+        (0x2_0000, 'T'),
+        (0x80_0000, 'C'),
+        (0x200_0000, 'x'),
+        (0x4000_0000, 'F'),
+        (0x400, 'm'),
+        (0x2000_0000, 'P'),
+    ];
+    LETTERS
+        .iter()
+        .filter(|(bit, _)| bits & bit != 0)
+        .map(|(_, letter)| letter)
+        .collect()
 }
 
 fn permissions(mode: u32) -> String {

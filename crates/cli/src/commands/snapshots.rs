@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{Filter, Global};
 use crate::exit::Code;
-use crate::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
+use crate::output::{Output, bytes, count, local_time, lossy, moment, thousands, utc_time, zone};
 
 #[derive(Serialize)]
 struct Row {
@@ -19,6 +19,7 @@ struct Row {
     tags: Vec<String>,
     parent: Option<u64>,
     files: u64,
+    files_failed: u64,
     total_bytes: u64,
     new_bytes: u64,
     stored_bytes: u64,
@@ -69,8 +70,12 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             Some(until) => format!("  held until {}", moment(until.get())),
             None => String::new(),
         };
+        let failed = match backup.totals.files_failed {
+            0 => String::new(),
+            failed => format!("  ({} not read as they were)", thousands(failed)),
+        };
         output.result(format!(
-            "{:>6}  {:width$}  {:12}  {:>10}  {:>10}  {}{}{tags}{hold}",
+            "{:>6}  {:width$}  {:12}  {:>10}  {:>10}  {}{}{tags}{hold}{failed}",
             snapshot.id,
             local_time(backup.source_time.get()),
             shell_word(&backup.series.host),
@@ -89,6 +94,7 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             tags: backup.tags.clone(),
             parent: backup.parents.first().map(|(parent, _)| parent.get()),
             files: backup.totals.files,
+            files_failed: backup.totals.files_failed,
             total_bytes: backup.totals.bytes_logical,
             new_bytes: backup.totals.bytes_new,
             stored_bytes: backup.totals.bytes_stored,

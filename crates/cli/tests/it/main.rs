@@ -31,3 +31,4 @@ mod simulate;
 mod sources;
 mod traces;
 mod typed;
+mod unread;

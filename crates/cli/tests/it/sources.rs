@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::bed::{Bed, Ran, last};
@@ -10,7 +11,7 @@ use crate::bed::{Bed, Ran, last};
     clippy::print_stdout,
     reason = "who runs the test is told why it tried nothing"
 )]
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
@@ -98,7 +99,7 @@ fn absolute_paths_do_not_need_the_current_folder() {
 
 /// Runs a shell script in a mount namespace that ends with it; `$ONEFOLD` is the binary. `None` if
 /// this user may not mount.
-fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
+pub(crate) fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
     let may = Command::new("unshare")
         .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
         .output();
@@ -117,7 +118,7 @@ fn with_mounts(bed: &Bed, script: &str) -> Option<Ran> {
 }
 
 /// The paths that a backup has below a folder, relative to it.
-fn listed(ls: &str, folder: &str) -> Vec<String> {
+pub(crate) fn listed(ls: &str, folder: &str) -> Vec<String> {
     let below = format!("/{folder}/");
     ls.lines()
         .filter_map(|line| Some(line.split_once(&below)?.1.to_owned()))
@@ -183,7 +184,7 @@ const OF_ANOTHER_USER: &str = "
 #[test]
 fn what_is_left_out_need_not_be_readable() {
     let bed = Bed::new();
-    if !std::path::Path::new("/dev/fuse").exists() {
+    if !Path::new("/dev/fuse").exists() {
         skip("there is no /dev/fuse");
         return;
     }

@@ -1,7 +1,7 @@
 //! Listing entries and fences as length-prefixed records.
 
 use crate::error::Result;
-use crate::listing::{EntryKind, Fence, ListingEntry};
+use crate::listing::{Content, EntryKind, EntryState, Fence, HOLES_MAX, ListingEntry};
 use crate::manifest::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::payload::{self, Payload, rule};
 use crate::wire::{Reader, VARINT_BYTES_MAX, Writer, varint_len};
@@ -21,6 +21,11 @@ const TAG_CHAR_DEVICE: u8 = 4;
 const TAG_BLOCK_DEVICE: u8 = 5;
 const TAG_FIFO: u8 = 6;
 const TAG_SOCKET: u8 = 7;
+
+const CONTENT_CHANGED: u8 = 1;
+const CONTENT_OLDER: u8 = 2;
+const CONTENT_PARTIAL: u8 = 3;
+const LACKS_ATTRIBUTES: u8 = 4;
 
 macro_rules! record {
     ($type:ty) => {
@@ -120,14 +125,16 @@ impl Payload for ListingEntry {
         w.varint32(self.gid);
         w.bytes(&self.user);
         w.bytes(&self.group);
-        w.nanos(self.mtime);
-        w.nanos(self.ctime);
+        w.file_time(self.mtime);
+        w.file_time(self.ctime);
         w.varint(self.device);
         w.varint(self.inode);
         w.list(&self.xattrs, |w, (name, value)| {
             w.bytes(name);
             w.bytes(value);
         });
+        w.varint32(self.flags);
+        write_state(w, self.state);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -139,20 +146,23 @@ impl Payload for ListingEntry {
             gid: r.varint32()?,
             user: r.bytes(NAME_BYTES_MAX)?.to_vec(),
             group: r.bytes(NAME_BYTES_MAX)?.to_vec(),
-            mtime: r.nanos()?,
-            ctime: r.nanos()?,
+            mtime: r.file_time()?,
+            ctime: r.file_time()?,
             device: r.varint()?,
             inode: r.varint()?,
             xattrs: r.list(2, |r| {
                 let name = r.bytes(XATTR_NAME_BYTES_MAX)?.to_vec();
                 Ok((name, r.bytes(XATTR_VALUE_BYTES_MAX)?.to_vec()))
             })?,
+            flags: r.varint32()?,
+            state: read_state(r)?,
         })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
         path_rules(&self.path)?;
         kind_rules(&self.kind)?;
+        state_rules(self)?;
         rule(self.mode <= 0o7777, "the mode has bits beyond permissions")?;
         rule(self.user.len() <= NAME_BYTES_MAX, "the owner's name is too long")?;
         rule(self.group.len() <= NAME_BYTES_MAX, "the group's name is too long")?;
@@ -267,6 +277,51 @@ fn read_holes(r: &mut Reader<'_>) -> Result<Vec<(u64, u64)>> {
     })
 }
 
+fn write_state(w: &mut Writer<'_>, state: EntryState) {
+    let lacking = if state.lacks_attributes {
+        LACKS_ATTRIBUTES
+    } else {
+        0
+    };
+    match state.content {
+        Content::Whole => w.u8(lacking),
+        Content::Changed => w.u8(CONTENT_CHANGED | lacking),
+        Content::Older { lead } => {
+            w.u8(CONTENT_OLDER | lacking);
+            w.varint(lead);
+        }
+        Content::Partial { of } => {
+            w.u8(CONTENT_PARTIAL | lacking);
+            w.varint(of);
+        }
+    }
+}
+
+fn read_state(r: &mut Reader<'_>) -> Result<EntryState> {
+    let unknown = r.fault("the entry's state is not known");
+    let bits = r.u8()?;
+    let content = match bits & !LACKS_ATTRIBUTES {
+        0 => Content::Whole,
+        CONTENT_CHANGED => Content::Changed,
+        CONTENT_OLDER => Content::Older { lead: r.varint()? },
+        CONTENT_PARTIAL => Content::Partial { of: r.varint()? },
+        _ => return Err(unknown),
+    };
+    Ok(EntryState {
+        content,
+        lacks_attributes: bits & LACKS_ATTRIBUTES != 0,
+    })
+}
+
+fn state_rules(entry: &ListingEntry) -> Result<(), &'static str> {
+    match (&entry.kind, entry.state.content) {
+        (EntryKind::File { .. }, _) | (_, Content::Whole | Content::Older { lead: 0 }) => Ok(()),
+        (EntryKind::HardLink { .. }, Content::Changed | Content::Partial { .. })
+        | (EntryKind::Folder, Content::Partial { of: 0 }) => Ok(()),
+        _ => Err("the entry's state is impossible for what it is"),
+    }
+}
+
 fn kind_rules(kind: &EntryKind) -> Result<(), &'static str> {
     match kind {
         EntryKind::File { len, holes } => hole_rules(*len, holes),
@@ -284,6 +339,7 @@ fn kind_rules(kind: &EntryKind) -> Result<(), &'static str> {
 }
 
 fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
+    rule(holes.len() <= HOLES_MAX, "a file has more holes than are noted")?;
     let mut end = None;
     for &(offset, len) in holes {
         rule(len > 0, "a hole is empty")?;

@@ -3,7 +3,7 @@
 use types::{
     ContainerId, Epoch, Fingerprint, Generation, Level, Revision, SequenceNumber, SeriesId, SessionId,
 };
-use types::{Slot, SlotRange, StoreId, UnixNanos};
+use types::{FileTime, Slot, SlotRange, StoreId, UnixNanos};
 
 use crate::error::Result;
 use crate::wire::{Reader, Writer};
@@ -87,6 +87,20 @@ impl Reader<'_> {
     pub fn nanos(&mut self) -> Result<UnixNanos> {
         Ok(UnixNanos::new(i64::from_le_bytes(self.array()?)))
     }
+
+    /// A varint of the seconds, their sign in the lowest bit, and four bytes of nanoseconds.
+    pub fn file_time(&mut self) -> Result<FileTime> {
+        let folded = self.varint()?;
+        let seconds = (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed();
+        let here = self.fault("a time has a second or more of nanoseconds");
+        let nanos = self.u32()?;
+        let time = FileTime::new(seconds, nanos);
+        if time.nanos() == nanos {
+            Ok(time)
+        } else {
+            Err(here)
+        }
+    }
 }
 
 #[expect(
@@ -145,5 +159,11 @@ impl Writer<'_> {
 
     pub fn nanos(&mut self, value: UnixNanos) {
         self.put(&value.get().to_le_bytes());
+    }
+
+    pub fn file_time(&mut self, value: FileTime) {
+        let seconds = value.seconds();
+        self.varint((seconds << 1 ^ seconds >> 63).cast_unsigned());
+        self.u32(value.nanos());
     }
 }

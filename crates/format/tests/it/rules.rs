@@ -1,6 +1,6 @@
 //! What breaks a rule is refused, by the check before writing and by the decoder.
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 use format::manifest::{Backup, Manifest};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{Condemned, ContainerRun, ContainerSlots, Removed};
@@ -292,6 +292,39 @@ fn holes_lie_in_their_file_in_order() {
         ("overflow", vec![(u64::MAX, 2)]),
     ] {
         assert!(file(10, holes).check().is_err(), "{why}");
+    }
+}
+
+#[test]
+fn an_entry_is_only_what_its_kind_can_be() {
+    let is_possible = |kind: &EntryKind, content| {
+        let entry = ListingEntry {
+            kind: kind.clone(),
+            state: EntryState {
+                content,
+                lacks_attributes: true,
+            },
+            ..samples::entries().remove(0)
+        };
+        entry.check().is_ok()
+    };
+    let file = EntryKind::File {
+        len: 5,
+        holes: Vec::new(),
+    };
+    let target = b"/a".to_vec();
+    let (link, other) = (EntryKind::HardLink { target }, EntryKind::Fifo);
+    let (lead, partial) = (Content::Older { lead: 3 }, Content::Partial { of: 9 });
+    for (content, of_file, of_link, of_folder, of_other) in [
+        (Content::Whole, true, true, true, true),
+        (Content::Changed, true, true, false, false),
+        (Content::Older { lead: 0 }, true, true, true, true),
+        (lead, true, false, false, false),
+        (partial, true, true, false, false),
+        (Content::Partial { of: 0 }, true, true, true, false),
+    ] {
+        let found = [&file, &link, &EntryKind::Folder, &other].map(|kind| is_possible(kind, content));
+        assert_eq!(found, [of_file, of_link, of_folder, of_other], "{content:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use format::container::{
     ContainerHeader, ContainerTail, HEADER_BYTES, RegionRow, TailParse, encode_trailer,
 };
 use format::frame::{FrameHeader, ObjectKind, append_digest};
-use format::listing::{EntryKind, Fence, ListingEntry};
+use format::listing::{Content, EntryKind, EntryState, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
@@ -18,7 +18,7 @@ use format::series::{ArchivalWindow, Layout, SeriesSettings};
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use format::wire::digest;
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Epoch, Fingerprint, Generation, Level, Revision,
+    ChunkLocation, ContainerId, ContainerKind, Epoch, FileTime, Fingerprint, Generation, Level, Revision,
     SequenceNumber, SeriesId, SessionId, Slot, SlotRange, StoreId, UnixNanos,
 };
 
@@ -584,15 +584,25 @@ pub(crate) fn entries() -> Vec<ListingEntry> {
         gid: 100,
         user: b"ann".to_vec(),
         group: b"users".to_vec(),
-        mtime: UnixNanos::new(1_700_000_000_123_456_789),
-        ctime: UnixNanos::new(-5),
+        mtime: FileTime::new(1_700_000_000, 123_456_789),
+        ctime: FileTime::new(-1, 999_999_995),
         device: 0x801,
         inode: 12_345_678,
         xattrs: Vec::new(),
+        flags: 0,
+        state: EntryState::WHOLE,
+    };
+    let content = |content| EntryState {
+        content,
+        lacks_attributes: false,
     };
     let file = EntryKind::File {
         len: 1 << 20,
         holes: vec![(0, 4096), (8192, 12288)],
+    };
+    let plain = EntryKind::File {
+        len: 100,
+        holes: Vec::new(),
     };
     let xattrs = vec![
         (b"security.selinux".to_vec(), b"x\0".to_vec()),
@@ -621,6 +631,28 @@ pub(crate) fn entries() -> Vec<ListingEntry> {
         entry("/d/sda", EntryKind::BlockDevice { device: 0x800 }),
         entry("/d/pipe", EntryKind::Fifo),
         entry("/d/sock", EntryKind::Socket),
+        ListingEntry {
+            mtime: FileTime::new(-11_676_096_000, 0),
+            ctime: FileTime::new(13_569_465_600, 7),
+            flags: 0x80_0050,
+            state: content(Content::Changed),
+            ..entry("/e/changed", plain.clone())
+        },
+        ListingEntry {
+            state: content(Content::Older { lead: 300 }),
+            ..entry("/e/older", plain.clone())
+        },
+        ListingEntry {
+            state: EntryState {
+                lacks_attributes: true,
+                ..content(Content::Partial { of: 70_000 })
+            },
+            ..entry("/e/partial", plain)
+        },
+        ListingEntry {
+            state: content(Content::Partial { of: 0 }),
+            ..entry("/f", EntryKind::Folder)
+        },
     ]
 }
 

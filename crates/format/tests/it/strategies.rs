@@ -7,7 +7,7 @@ use format::container::{
     Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
     HEADER_BYTES, RegionRow,
 };
-use format::listing::{EntryKind, Fence, ListingEntry};
+use format::listing::{Content, EntryKind, EntryState, Fence, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
@@ -19,7 +19,7 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Epoch, Fingerprint, Generation, Level, Revision,
+    ChunkLocation, ContainerId, ContainerKind, Epoch, FileTime, Fingerprint, Generation, Level, Revision,
     SequenceNumber, SeriesId, SessionId, Slot, SlotRange, StoreId, UnixNanos,
 };
 
@@ -681,23 +681,58 @@ fn entry_kind() -> impl Strategy<Value = EntryKind> {
 pub(crate) fn entry() -> impl Strategy<Value = ListingEntry> {
     let owner = (0..=0o7777u32, any::<u32>(), any::<u32>(), blob(), blob());
     let xattrs = btree_map(vec(1..=255u8, 1..20), blob(), 0..4).prop_map(|map| map.into_iter().collect());
-    let times = (nanos(), nanos(), number(u64::MAX), number(u64::MAX));
-    (path(), entry_kind(), owner, times, xattrs).prop_map(
-        |(path, kind, (mode, uid, gid, user, group), (mtime, ctime, device, inode), xattrs)| ListingEntry {
+    let times = (file_time(), file_time(), number(u64::MAX), number(u64::MAX));
+    let (flags, state) = (any::<u32>(), (0..4u8, number(u64::MAX), any::<bool>()));
+    (path(), entry_kind(), owner, times, (xattrs, flags, state)).prop_map(
+        |(
             path,
             kind,
-            mode,
-            uid,
-            gid,
-            user,
-            group,
-            mtime,
-            ctime,
-            device,
-            inode,
-            xattrs,
+            (mode, uid, gid, user, group),
+            (mtime, ctime, device, inode),
+            (xattrs, flags, state),
+        )| {
+            ListingEntry {
+                state: entry_state(&kind, state),
+                path,
+                kind,
+                mode,
+                uid,
+                gid,
+                user,
+                group,
+                mtime,
+                ctime,
+                device,
+                inode,
+                xattrs,
+                flags,
+            }
         },
     )
+}
+
+fn file_time() -> impl Strategy<Value = FileTime> {
+    (any::<i64>(), 0..64u32, 0..1_000_000_000u32)
+        .prop_map(|(seconds, shift, nanos)| FileTime::new(seconds >> shift, nanos))
+}
+
+/// A state that such an entry may have.
+fn entry_state(kind: &EntryKind, (content, n, lacks_attributes): (u8, u64, bool)) -> EntryState {
+    let is_file = matches!(kind, EntryKind::File { .. });
+    let is_of_file = is_file || matches!(kind, EntryKind::HardLink { .. });
+    let content = match content {
+        1 if is_of_file => Content::Changed,
+        2 => Content::Older {
+            lead: if is_file { n } else { 0 },
+        },
+        3 if is_of_file => Content::Partial { of: n },
+        3 if *kind == EntryKind::Folder => Content::Partial { of: 0 },
+        _ => Content::Whole,
+    };
+    EntryState {
+        content,
+        lacks_attributes,
+    }
 }
 
 pub(crate) fn fence() -> impl Strategy<Value = Fence> {

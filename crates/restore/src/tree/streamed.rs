@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content, EntryKind, ListingEntry};
 use recipe::StreamBytes;
 use tree::{ListingReader, Overwrite, RestoreOptions, Survey, order};
 use types::ByteRange;
@@ -25,6 +25,8 @@ pub(super) struct Streamed {
     /// Which entries of the listing, by number, exist and stay. Entries after the end of the vector
     /// do not.
     kept: Vec<u64>,
+    /// Whether the content is streamed as it is, with what is nobody's.
+    is_all: bool,
 }
 
 impl Streamed {
@@ -43,7 +45,9 @@ impl Streamed {
                 Vec::new()
             },
             kept: Vec::new(),
+            is_all: false,
         };
+        streamed.is_all = streamed.paths.is_empty() && options.overwrite == Overwrite::Always;
         let ranges = streamed.ranges(source, target, options)?;
         Ok((streamed, ranges))
     }
@@ -66,6 +70,11 @@ impl Streamed {
         }
     }
 
+    /// How many bytes of content that are nobody's come before those of an entry.
+    pub(super) fn lead_of(&self, entry: &ListingEntry) -> u64 {
+        if self.is_all { entry.lead() } else { 0 }
+    }
+
     fn keep(&mut self, number: u64) {
         let Ok(word) = usize::try_from(number / 64) else {
             return;
@@ -82,7 +91,7 @@ impl Streamed {
         target: &Path,
         options: &RestoreOptions,
     ) -> Result<Vec<ByteRange>, RestoreError> {
-        if self.paths.is_empty() && options.overwrite == Overwrite::Always {
+        if self.is_all {
             return Ok(vec![ByteRange {
                 offset: 0,
                 len: source.content.len,
@@ -94,7 +103,9 @@ impl Streamed {
         let mut ranges: Vec<ByteRange> = Vec::new();
         let mut number = 0;
         while let Some(listed) = listing.next_entry()? {
-            if survey.stays(&listed.entry) {
+            // A part has another name than what is there.
+            let is_part = matches!(listed.entry.state.content, Content::Partial { .. });
+            if survey.stays(&listed.entry) && !is_part {
                 self.keep(number);
             }
             let len = self.bytes_of(number, &listed.entry);

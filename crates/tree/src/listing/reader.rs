@@ -13,7 +13,7 @@ use crate::{TreeError, order};
 pub struct Listed {
     /// The entry.
     pub entry: ListingEntry,
-    /// Where a file's bytes begin in the content stream; for others, where the next file's do.
+    /// Where a file's bytes begin in the content stream, behind its lead; for others, where the next file's do.
     pub content_offset: u64,
 }
 
@@ -61,13 +61,16 @@ impl<R: Read> ListingReader<R> {
         {
             return Err(self.records.damaged(at, "an entry is not in its place"));
         }
-        let content_offset = self.content_offset;
-        if let EntryKind::File { len, .. } = entry.kind {
-            let Some(next) = content_offset.checked_add(len) else {
-                return Err(self.records.damaged(at, "the files are longer than any stream"));
-            };
-            self.content_offset = next;
-        }
+        let len = match entry.kind {
+            EntryKind::File { len, .. } => len,
+            _ => 0,
+        };
+        let begin = self.content_offset.checked_add(entry.lead());
+        let ends = begin.and_then(|begin| Some((begin, begin.checked_add(len)?)));
+        let Some((content_offset, next)) = ends else {
+            return Err(self.records.damaged(at, "the files are longer than any stream"));
+        };
+        self.content_offset = next;
         match &mut self.previous {
             Some(previous) => previous.clone_from(&entry.path),
             None => self.previous = Some(entry.path.clone()),

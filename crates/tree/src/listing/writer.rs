@@ -34,7 +34,7 @@ impl ListingWriter {
     }
 
     /// Appends an entry's record to `listing`, and to `fences` a fence where it begins a part. Answers
-    /// where its content begins in the content stream.
+    /// where its content begins in the content stream, its lead before it.
     ///
     /// # Errors
     /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a path
@@ -64,7 +64,8 @@ impl ListingWriter {
             0
         };
         let content_end = content_offset
-            .checked_add(len)
+            .checked_add(entry.lead())
+            .and_then(|begin| begin.checked_add(len))
             .ok_or_else(|| unlistable("the files are longer than any stream".into()))?;
         let begin = listing.len();
         entry.try_encode(listing).map_err(|e| unlistable(e.to_string()))?;

@@ -2,17 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
+use format::listing::HOLES_MAX;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::folder::retry;
 
-/// Most holes noted for one file (INV-7). What lies behind them is read as data: the same bytes, but
-/// restored without further holes.
-const HOLES_MAX: usize = 1 << 16;
-
 /// The holes within the first `len` bytes as (offset, length), sorted and apart. None where the file
-/// system does not tell.
+/// system does not tell. There may be more behind the last of [`HOLES_MAX`]: what lies there is read as data.
 pub(super) fn find(file: &OwnedFd, len: u64) -> Vec<(u64, u64)> {
     let mut holes: Vec<(u64, u64)> = Vec::new();
     let mut position = 0;

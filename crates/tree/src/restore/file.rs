@@ -4,14 +4,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{EntryKind, HOLES_MAX, ListingEntry};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 
 use super::arrive::{self, Arrival};
 use super::folders::Place;
 use super::subject::Subject;
-use super::{Context, Sparse, metadata};
+use super::{Context, Sparse, flags, metadata};
 use crate::blocks::{BlockWriter, write_all};
 use crate::folder::retry;
 use crate::{Action, TreeError};
@@ -72,6 +72,7 @@ impl FileWriter {
             blocks: Mutex::new(blocks),
             is_named: false,
         };
+        flags::set_early(writer.file(), entry);
         writer.reserve();
         writer
     }
@@ -121,7 +122,13 @@ impl FileWriter {
         let written = match self.context.sparse {
             Sparse::Never => self.write_all(offset, bytes),
             Sparse::Zeros => self.write_blocks(offset, bytes),
-            Sparse::AsSource => self.write_around_holes(offset, bytes),
+            Sparse::AsSource => {
+                let noted = self.noted_up_to().saturating_sub(offset);
+                let noted = usize::try_from(noted).map_or(bytes.len(), |noted| noted.min(bytes.len()));
+                let (before, behind) = bytes.split_at(noted);
+                self.write_around_holes(offset, before)
+                    .and_then(|()| self.write_blocks(offset + noted as u64, behind))
+            }
         };
         self.count(bytes.len() as u64, written)
     }
@@ -137,7 +144,7 @@ impl FileWriter {
             Sparse::Zeros => Ok(()),
             Sparse::Never => self.allocate(offset, len),
             Sparse::AsSource => self
-                .split_at_holes(offset, len)
+                .split_at_holes(offset, len.min(self.noted_up_to().saturating_sub(offset)))
                 .try_for_each(|(part, part_len, in_hole)| {
                     if in_hole {
                         Ok(())
@@ -174,6 +181,8 @@ impl FileWriter {
         arrive::settle(&self.context, &self.parent, &at, &self.arrival, &self.name, path)?;
         self.is_named = true;
         self.context.unfinished().remove(&self.entry.path);
+        // An immutable file could not take its place.
+        flags::set(&self.context, self.file(), &self.entry);
         Ok(())
     }
 
@@ -211,6 +220,15 @@ impl FileWriter {
             holes
         } else {
             &[]
+        }
+    }
+
+    /// Up to where the source's holes are noted. Where they are as many as are noted at all, there may have been more
+    /// behind them.
+    fn noted_up_to(&self) -> u64 {
+        match self.holes().last() {
+            Some(&(offset, len)) if self.holes().len() >= HOLES_MAX => offset.saturating_add(len),
+            _ => u64::MAX,
         }
     }
 

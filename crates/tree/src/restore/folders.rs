@@ -20,12 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use format::listing::ListingEntry;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, mkdirat, readlinkat, unlinkat};
 use rustix::io::Errno;
-use types::UnixNanos;
+use types::FileTime;
 
 use super::pending::Newborn;
 use super::seen::{Seen, names_of};
 use super::subject::Subject;
-use super::{Context, Overwrite, leftovers, look, metadata, same_name};
+use super::{Context, Overwrite, flags, leftovers, look, metadata, same_name};
 use crate::error::LinkFault;
 use crate::folder::{Entered, Folder, retry};
 use crate::metadata::Facts;
@@ -45,7 +45,7 @@ pub(super) struct Place {
     /// Names that this restore has dealt with, if the folder is not its own.
     seen: Mutex<Seen>,
     /// The time of modification to keep, even if names come into the folder.
-    keeps_time: Option<UnixNanos>,
+    keeps_time: Option<FileTime>,
     /// Whether a name came into the folder.
     is_changed: AtomicBool,
     /// What it gives to files that are created in it, once one was.
@@ -88,7 +88,7 @@ impl Place {
         }
         let Some(entry) = self.metadata.take() else { return };
         match self.folder.descriptor() {
-            Ok(handle) => metadata::apply(&self.context, Subject::Handle(&handle), &entry),
+            Ok(handle) => flags::apply_beneath(&self.context, &handle, &entry),
             Err(errno) => self
                 .context
                 .fault(TreeError::system(entry.path, Action::Open, errno)),
@@ -369,7 +369,7 @@ pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
 }
 
 /// Whether something that is no folder gives way to one.
-fn gives_way(choice: Overwrite, entry: &ListingEntry, there: UnixNanos) -> bool {
+fn gives_way(choice: Overwrite, entry: &ListingEntry, there: FileTime) -> bool {
     match choice {
         Overwrite::Always | Overwrite::IfChanged => true,
         Overwrite::IfNewer => entry.mtime > there,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::pending::PendingFile;
-use super::{Context, Overwrite, Placed, SkipReason, arrive, look, same_name};
+use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, same_name};
 use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
@@ -97,7 +97,9 @@ pub(super) fn link(
     // A hard link is complete at once.
     parent.change();
     let mut seen = (!parent.is_own()).then(|| parent.seen());
-    match retry(|| linkat(&*from, first_name, &*at, name, AtFlags::empty())) {
+    match flags::link_bound(&from, first_name, || {
+        linkat(&*from, first_name, &*at, name, AtFlags::empty())
+    }) {
         Ok(()) => {
             if let Some(seen) = &mut seen {
                 seen.note((first.device, first.inode), name);
@@ -108,7 +110,9 @@ pub(super) fn link(
         Err(errno) => return Err(fault(errno)),
     }
     let made = arrive::make(context, &entry.path, Action::Link, |name| {
-        linkat(&*from, first_name, &*at, name, AtFlags::empty())
+        flags::link_bound(&from, first_name, || {
+            linkat(&*from, first_name, &*at, name, AtFlags::empty())
+        })
     })?;
     arrive::settle(context, parent, &at, &made, name, &entry.path)?;
     Ok(Some(Placed::Done))

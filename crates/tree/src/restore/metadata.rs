@@ -7,7 +7,7 @@
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{FileType, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
-use types::UnixNanos;
+use types::FileTime;
 
 use super::subject::Subject;
 use super::{Context, Owners};
@@ -39,7 +39,7 @@ pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntr
         report(Action::SetMode, subject.set_mode(mode));
     }
     report(Action::SetAttributes, set_attributes(subject, entry, true));
-    report(Action::SetTimes, subject.set_times(&times(entry.mtime)));
+    set_times(context, subject, entry);
 }
 
 /// As [`apply`], for a file that was just created as `owner`'s, with no attributes; with the mode that it
@@ -62,7 +62,23 @@ pub(super) fn apply_to_new(
         report(Action::SetMode, subject.set_mode(mode));
     }
     report(Action::SetAttributes, set_attributes(subject, entry, true));
-    report(Action::SetTimes, subject.set_times(&times(entry.mtime)));
+    set_times(context, subject, entry);
+}
+
+/// Sets the times. A file system takes those that it cannot hold as the nearest that it can, and says nothing: where that
+/// may be, it is asked what came of it.
+fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
+    // What every file system holds: the years 1980 (FAT) to 2037 (ext3).
+    const HELD_BY_ALL: std::ops::Range<i64> = 315_619_200..(1 << 31) - 172_800;
+    let path = &entry.path;
+    if let Err(errno) = subject.set_times(&times(entry.mtime)) {
+        context.fault(TreeError::system(&path[..], Action::SetTimes, errno));
+    } else if !HELD_BY_ALL.contains(&entry.mtime.seconds())
+        && let Ok(stat) = rustix::fs::fstat(subject.descriptor())
+        && Facts::of(&stat).mtime.seconds().abs_diff(entry.mtime.seconds()) > 2
+    {
+        context.fault(TreeError::TimeNotHeld { path: path.clone() });
+    }
 }
 
 fn kind_of(entry: &ListingEntry) -> FileType {
@@ -151,16 +167,15 @@ fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now:
 }
 
 /// The time of access is not stored and stays as it is.
-pub(super) fn times(mtime: UnixNanos) -> Timestamps {
-    const SECOND: i64 = 1_000_000_000;
+pub(super) fn times(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_OMIT,
         },
         last_modification: Timespec {
-            tv_sec: mtime.get().div_euclid(SECOND),
-            tv_nsec: mtime.get().rem_euclid(SECOND),
+            tv_sec: mtime.seconds(),
+            tv_nsec: mtime.nanos().into(),
         },
     }
 }

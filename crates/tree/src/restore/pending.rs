@@ -141,6 +141,7 @@ impl PendingFile {
             return false;
         };
         *len == bytes.len() as u64
+            && self.entry.flags == 0
             && match self.context.sparse {
                 Sparse::AsSource => holes.is_empty(),
                 Sparse::Never => true,

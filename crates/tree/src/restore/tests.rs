@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, sym
 use std::path::Path;
 
 use format::listing::{EntryKind, ListingEntry};
-use types::UnixNanos;
+use types::FileTime;
 
 use super::{Include, Overwrite, Placed, RestoreOptions, Restorer, SkipReason, Sparse};
 use crate::testing::{Captured, capture, comparable, entry, file, restore};
@@ -147,7 +147,7 @@ fn folders_wait_for_links_whose_first_name_is_not_restored() {
     let mut restorer = restorer(dir.path(), options);
     let read_only = |path: &str| ListingEntry {
         mode: 0o555,
-        mtime: UnixNanos::new(7_000_000_000),
+        mtime: FileTime::new(7, 0),
         ..entry(path, EntryKind::Folder)
     };
     let kind = EntryKind::HardLink {
@@ -189,7 +189,7 @@ fn folders_wait_for_links_whose_first_name_is_not_restored() {
 
 #[test]
 fn overwriting_follows_the_choice() {
-    let new = UnixNanos::new(5_000_000_000);
+    let new = FileTime::new(5, 0);
     let older = |path: &str| {
         let file = fs::File::options().write(true).open(path).unwrap();
         file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(4))

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::subject::Subject;
-use super::{Context, Overwrite, SkipReason, metadata};
+use super::{Context, Overwrite, SkipReason, flags, metadata};
 use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError, order};
@@ -67,7 +67,11 @@ pub(super) fn finish_node(
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = retry(|| openat(at, name, flags, Mode::empty()))
         .map_err(|e| TreeError::system(&entry.path[..], Action::Open, e))?;
-    metadata::apply(context, Subject::Handle(&handle), entry);
+    if matches!(entry.kind, EntryKind::File { .. }) {
+        flags::apply_beneath(context, &handle, entry);
+    } else {
+        metadata::apply(context, Subject::Handle(&handle), entry);
+    }
     Ok(())
 }
 

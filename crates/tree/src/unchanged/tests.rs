@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 use proptest::prelude::*;
-use types::{ByteRange, UnixNanos};
+use types::{FileTime, UnixNanos};
 
 use super::{Comparison, Trust, Unchanged, is_settled};
 use crate::testing::entry;
-use crate::{ListingReader, ListingWriter};
+use crate::{Listed, ListingReader, ListingWriter};
 
 const SECOND: i64 = 1_000_000_000;
 const START: i64 = 1000 * SECOND;
@@ -17,11 +17,16 @@ fn paths() -> impl Strategy<Value = String> {
 
 fn entries() -> impl Strategy<Value = Vec<ListingEntry>> {
     let time = prop::sample::select(vec![5, 7 * SECOND, START - 1, START - 30_000_000, START - SECOND]);
-    let one = (paths(), 0..3u64, time.clone(), time, 0..2u64, 0..8u8);
+    let state = prop_oneof![
+        5 => Just(EntryState::WHOLE),
+        1 => Just(EntryState { lacks_attributes: true, ..EntryState::WHOLE }),
+        1 => Just(EntryState { content: Content::Older { lead: 0 }, ..EntryState::WHOLE }),
+    ];
+    let one = (paths(), 0..3u64, time.clone(), time, 0..2u64, 0..8u8, state);
     prop::collection::vec(one, 0..20).prop_map(|list| {
         let mut sorted: Vec<ListingEntry> = list
             .into_iter()
-            .map(|(path, len, mtime, ctime, inode, folder)| {
+            .map(|(path, len, mtime, ctime, inode, folder, state)| {
                 let kind = match folder {
                     0 => EntryKind::Folder,
                     _ => EntryKind::File {
@@ -29,11 +34,12 @@ fn entries() -> impl Strategy<Value = Vec<ListingEntry>> {
                         holes: Vec::new(),
                     },
                 };
-                let (mtime, ctime) = (UnixNanos::new(mtime), UnixNanos::new(ctime));
+                let (mtime, ctime) = (UnixNanos::new(mtime).into(), UnixNanos::new(ctime).into());
                 ListingEntry {
                     mtime,
                     ctime,
                     inode,
+                    state,
                     ..entry(&path, kind)
                 }
             })
@@ -53,33 +59,29 @@ fn naive(
     let Some((before, offset)) = before.get(&current.path) else {
         return Comparison::New;
     };
-    let unchanged = |len, xattrs| Comparison::Unchanged {
-        content: ByteRange { offset: *offset, len },
-        holes: Vec::new(),
-        xattrs,
+    let listed = Box::new(Listed {
+        entry: before.clone(),
+        content_offset: *offset,
+    });
+    let (EntryKind::File { len: a, .. }, EntryKind::File { len: b, .. }) = (&current.kind, &before.kind)
+    else {
+        return Comparison::Changed(listed);
     };
-    match (&current.kind, &before.kind) {
-        (EntryKind::Folder, EntryKind::Folder) if current.mtime == before.mtime => unchanged(0, None),
-        (EntryKind::File { len: a, .. }, EntryKind::File { len: b, .. }) => {
-            let mut same = a == b && current.mtime == before.mtime;
-            same &= trust.ignore_inode || current.inode == before.inode;
-            same &= trust.ignore_ctime || current.ctime == before.ctime;
-            same &= is_settled(
-                if trust.ignore_ctime {
-                    current.mtime
-                } else {
-                    current.ctime
-                },
-                trust.previous_start,
-            );
-            let xattrs = (!trust.ignore_ctime).then(|| before.xattrs.clone());
-            if same {
-                unchanged(*a, xattrs)
-            } else {
-                Comparison::Changed
-            }
-        }
-        _ => Comparison::Changed,
+    let mut same = a == b && current.mtime == before.mtime && before.state == EntryState::WHOLE;
+    same &= trust.ignore_inode || current.inode == before.inode;
+    same &= trust.ignore_ctime || current.ctime == before.ctime;
+    same &= is_settled(
+        if trust.ignore_ctime {
+            current.mtime
+        } else {
+            current.ctime
+        },
+        trust.previous_start,
+    );
+    if same {
+        Comparison::Unchanged(listed)
+    } else {
+        Comparison::Changed(listed)
     }
 }
 
@@ -107,16 +109,26 @@ proptest! {
         now.dedup_by(|a, b| a.path == b.path);
 
         let mut merge = Unchanged::new(ListingReader::new(&listing[..]), trust);
+        let mut passing = Unchanged::new(ListingReader::new(&listing[..]), trust);
+        let mut passed = Vec::new();
         for entry in &now {
+            while let Some(listed) = passing.next_passed(Some(&entry.path)) {
+                passed.push(listed.entry.path);
+            }
+            passing.pass(&entry.path);
             prop_assert_eq!(merge.compare_entry(entry), naive(entry, &table, &trust));
         }
         prop_assert!(merge.take_fault().is_none());
+        passed.extend(std::iter::from_fn(|| passing.next_passed(None)).map(|listed| listed.entry.path));
+        let is_met = |path: &Vec<u8>| now.iter().any(|entry| entry.path == *path);
+        let missed: Vec<_> = before.into_iter().map(|e| e.path).filter(|path| !is_met(path)).collect();
+        prop_assert_eq!(passed, missed);
     }
 }
 
 #[test]
 fn times_just_before_the_start_are_not_trusted() {
-    let settled = |nanos| is_settled(UnixNanos::new(nanos), UnixNanos::new(START));
+    let settled = |nanos| is_settled(UnixNanos::new(nanos).into(), UnixNanos::new(START));
     assert!(!settled(START + 1) && !settled(START - 1) && !settled(START - 19_999_999));
     assert!(settled(START - 20_000_001));
     assert!(
@@ -133,7 +145,7 @@ fn a_damaged_listing_makes_the_rest_new() {
     let mut ends = Vec::new();
     let all: Vec<_> = ["/a", "/b", "/c"]
         .map(|path| ListingEntry {
-            ctime: UnixNanos::new(1),
+            ctime: FileTime::new(0, 1),
             ..entry(
                 path,
                 EntryKind::File {
@@ -155,17 +167,13 @@ fn a_damaged_listing_makes_the_rest_new() {
     };
     let mut merge = Unchanged::new(ListingReader::new(&listing[..]), trust);
     for (n, entry) in all.iter().enumerate().take(2) {
-        let content = ByteRange {
-            offset: 9 * n as u64,
-            len: 9,
+        let before = Listed {
+            entry: entry.clone(),
+            content_offset: 9 * n as u64,
         };
         assert_eq!(
             merge.compare_entry(entry),
-            Comparison::Unchanged {
-                content,
-                holes: vec![(1, 8)],
-                xattrs: Some(Vec::new())
-            }
+            Comparison::Unchanged(Box::new(before))
         );
     }
     assert_eq!(merge.compare_entry(&all[2]), Comparison::New);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use format::listing::{Content, ListingEntry};
 use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::{Errno, pread};
 
@@ -16,7 +17,7 @@ use super::mount::{self, Mount};
 use super::names::{NameReader, Names};
 use super::{FolderId, Marker, WalkOptions};
 use crate::folder::{Folder, open_quietly, retry};
-use crate::metadata::Facts;
+use crate::metadata::{Facts, flags_of};
 use crate::roots::RootNode;
 use crate::{Accounts, Action, TreeError, order};
 
@@ -159,9 +160,10 @@ impl Lister {
             at: &descriptor,
             follow: true,
         };
+        let noted = self.steps.len();
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         let inside = top.is_root.then(|| self.mount_of(&place, &facts));
-        self.push(folder, path, top.children, inside, &descriptor);
+        self.push(folder, path, top.children, inside, (&descriptor, noted));
         Ok(())
     }
 
@@ -240,19 +242,24 @@ impl Lister {
             inside = taken.then_some(mount);
         }
 
+        let noted = self.steps.len();
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         if !is_folder || (inside.is_none() && !on_the_way) {
             return Ok(());
         }
-        let entered = folder
-            .enter(name, follows, inside.is_some())
-            .map_err(|e| TreeError::reading(&path[..], Action::Open, e))?;
+        let entered = match folder.enter(name, follows, inside.is_some()) {
+            Ok(entered) => entered,
+            Err(errno) => {
+                self.not_all_listed(noted);
+                return Err(TreeError::reading(path, Action::Open, errno));
+            }
+        };
         let now = &entered.facts;
         if (now.device, now.inode) != (facts.device, facts.inode) {
             return Err(TreeError::Vanished { path });
         }
         let roots = root.map(|r| r.children).unwrap_or_default();
-        self.push(entered.folder, path, roots, inside, &entered.descriptor);
+        self.push(entered.folder, path, roots, inside, (&entered.descriptor, noted));
         Ok(())
     }
 
@@ -270,21 +277,58 @@ impl Lister {
         }
     }
 
-    /// Begins a folder that was opened.
+    /// The entry of the folder that was noted at this step.
+    fn noted(&mut self, step: usize) -> Option<&mut ListingEntry> {
+        match self.steps.get_mut(step) {
+            Some(Step::Found(found)) => Some(&mut found.entry),
+            _ => None,
+        }
+    }
+
+    /// Not all names of the folder that was noted at this step can be had.
+    fn not_all_listed(&mut self, step: usize) {
+        if let Some(entry) = self.noted(step) {
+            entry.state.content = Content::Partial { of: 0 };
+        }
+    }
+
+    /// Reads what only an open folder tells: its flags and its names.
+    fn read_open(&mut self, path: &[u8], descriptor: &OwnedFd, noted: usize, names: &mut Names) {
+        if !self.record.common.options.count_only {
+            match flags_of(descriptor) {
+                Ok(flags) => {
+                    if let Some(entry) = self.noted(noted) {
+                        entry.flags = flags;
+                    }
+                }
+                Err(errno) => {
+                    if let Some(entry) = self.noted(noted) {
+                        entry.state.lacks_attributes = true;
+                    }
+                    let fault = TreeError::reading(path, Action::ReadAttributes, errno);
+                    self.steps.push(Step::Fault(fault));
+                }
+            }
+        }
+        if let Err(errno) = self.names.read(descriptor, names) {
+            self.not_all_listed(noted);
+            let fault = TreeError::reading(path, Action::List, errno);
+            self.steps.push(Step::Fault(fault));
+        }
+    }
+
+    /// Begins a folder that was opened, and noted at this step.
     fn push(
         &mut self,
         folder: Arc<Folder>,
         path: Vec<u8>,
         roots: BTreeMap<Vec<u8>, RootNode>,
         inside: Option<Mount>,
-        descriptor: &OwnedFd,
+        (descriptor, noted): (&OwnedFd, usize),
     ) {
         let mut names = Names::default();
-        if inside.is_some()
-            && let Err(errno) = self.names.read(descriptor, &mut names)
-        {
-            let fault = TreeError::reading(&path[..], Action::List, errno);
-            self.steps.push(Step::Fault(fault));
+        if inside.is_some() {
+            self.read_open(&path, descriptor, noted, &mut names);
         }
         for name in roots.keys() {
             names.push(name, FileType::Unknown);

@@ -214,6 +214,7 @@ impl Record {
         let mut fault = None;
         if !self.common.options.count_only && !is_file {
             (entry.xattrs, fault) = self.attributes.read(at, name, &entry.path, follow);
+            entry.state.lacks_attributes = fault.is_some();
         }
         steps.push(Step::Found(WalkEntry {
             entry,

@@ -203,7 +203,7 @@ fn absurd_metadata_is_at_worst_a_fault() {
             (b"user.".to_vec(), vec![2; 1 << 20]),
         ];
         e.mode = u32::MAX;
-        e.mtime = types::UnixNanos::new(i64::MIN);
+        e.mtime = types::FileTime::new(i64::MIN, 0);
         (e, content)
     };
     let huge = entry(

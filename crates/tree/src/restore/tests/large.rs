@@ -58,10 +58,9 @@ fn metadata_comes_after_the_last_byte_of_a_file_with_holes() {
         let path = dir.path().join("f");
         assert!(fs::read(&path).unwrap() == content, "{sparse:?}");
         let found = fs::metadata(&path).unwrap();
-        let mtime = found.mtime() * 1_000_000_000 + found.mtime_nsec();
         assert_eq!(
-            mtime,
-            wanted.mtime.get(),
+            (found.mtime(), found.mtime_nsec()),
+            (wanted.mtime.seconds(), wanted.mtime.nanos().into()),
             "{sparse:?}: something was written later"
         );
     }
