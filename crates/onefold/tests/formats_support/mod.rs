@@ -16,7 +16,7 @@ use onefold::{
     AssembleOptions, Credential, EntryKind, Error, Monitor, OpenOptions, Overwrite, ReaderSource,
     RestoreRequest, Snapshot, Store, StreamPiece, StreamSource,
 };
-use types::ObjectName;
+use types::{FileTime, ObjectName};
 
 use crate::damage_support::tree::{self, Entry};
 use crate::damage_support::{backup_options, env_on, noise, text, tree_options};
@@ -258,10 +258,11 @@ pub(crate) fn describe(store: &Store) -> String {
                 };
                 // Links and the folders above have times of their own.
                 let mtime = match entry.kind {
-                    EntryKind::File { .. } => entry.mtime.get(),
-                    _ => 0,
+                    EntryKind::File { .. } => entry.mtime,
+                    _ => FileTime::default(),
                 };
-                writeln!(out, "  {} {kind} {mtime}", escaped(&entry.path)).unwrap();
+                let (seconds, nanos) = (mtime.seconds(), mtime.nanos());
+                writeln!(out, "  {} {kind} {seconds}.{nanos:09}", escaped(&entry.path)).unwrap();
                 Ok::<(), Error>(())
             })
             .unwrap();
