@@ -81,7 +81,7 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
         Command::Dump(_) => ("the dump", "its output ends in the middle"),
         Command::Check(_) => (
             "the check",
-            "it did not look at everything, and so says nothing of the store, in which it changed nothing",
+            "it did not look at everything, and so says nothing of the store; the store is as it was, and may have new lists of damage",
         ),
         Command::Stats(_) => ("the count", UNCHANGED),
         Command::Forget(forget) if forget.dry_run => ("the dry run", UNCHANGED),

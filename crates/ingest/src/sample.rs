@@ -9,8 +9,9 @@
 //! Each backup samples other containers. The number of a container gives it a place on a circle.
 //! Half of the share is an arc that moves on by the golden ratio with each session. Whichever
 //! sessions are backups, such an arc falls into the widest gap that earlier arcs have left. So over
-//! many backups every container is read. The other half is an arc with a random start, so that
-//! nobody can know which containers will not be read.
+//! many backups every container is read, unless the budget of bytes ends the arcs early: then it
+//! takes as many backups as it takes to read all within their budgets. The other half is an arc
+//! with a random start, so that nobody can know which containers will not be read.
 //!
 //! What must hold: the sample reads no more than the budget and the container that exceeds it.
 //! Timing decides nothing except whether the budget lasts. Any number of threads; one waits while

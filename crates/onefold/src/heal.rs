@@ -32,13 +32,18 @@ impl Store {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_met(&self) -> Result<Vec<String>> {
+        self.record_some_met(usize::MAX)
+    }
+
+    /// As [`Self::record_met`], for so many containers at most. It forgets the others.
+    pub(crate) fn record_some_met(&self, count_max: usize) -> Result<Vec<String>> {
         let met = self.containers.take_met();
         if met.is_empty() || !self.options.pin_reads || self.ensure_writable().is_err() {
             return Ok(Vec::new());
         }
         let mut bad = BadSlots::new();
         let mut removed = None;
-        for id in met {
+        for id in met.into_iter().take(count_max) {
             let verified = self.containers.verify(id, Depth::Full)?;
             if verified.generation.is_none() {
                 let removed = match &mut removed {
@@ -134,7 +139,7 @@ impl Store {
         monitor: &Monitor,
         untidy: &mut Vec<String>,
     ) -> Vec<Healed> {
-        let healed = self.try_mend(verified, index, fresh, monitor);
+        let healed = self.try_mend(verified, index, fresh, monitor, untidy);
         healed.unwrap_or_else(|error| {
             untidy.push(format!(
                 "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
@@ -149,23 +154,26 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
+        untidy: &mut Vec<String>,
     ) -> Result<Vec<Healed>> {
         let bad: BadSlots = verified.bad.iter().cloned().collect();
         if !bad.is_empty() {
             self.list_damaged(&bad)?;
         }
-        self.record_met()?;
-        Ok(self.heal(index, fresh, monitor)?.healed)
+        untidy.extend(self.record_met()?);
+        let (report, warnings) = self.heal(index, fresh, monitor)?;
+        untidy.extend(warnings);
+        Ok(report.healed)
     }
 
     /// Heals listed damage with chunks in these containers, or ones that the index finds. Does
-    /// nothing while another session reclaims: that one heals too.
+    /// nothing while another session reclaims: that one heals too. Returns warnings beside the report.
     ///
     /// # Errors
     /// Of the storage; slots that are healed by then stay healed.
-    pub(crate) fn heal(&self, index: &Index, fresh: &[ContainerId], monitor: &Monitor) -> Result<HealReport> {
+    pub(crate) fn heal(&self, index: &Index, fresh: &[ContainerId], monitor: &Monitor) -> Result<(HealReport, Vec<String>)> {
         if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
-            return Ok(HealReport::default());
+            return Ok(<_>::default());
         }
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
         let pulse = session.start_pulse()?;
@@ -183,18 +191,18 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-    ) -> Result<HealReport> {
+    ) -> Result<(HealReport, Vec<String>)> {
         let lease = match session.acquire_lease(LeaseRole::Reclaim) {
             Ok(lease) => lease,
-            Err(SessionError::LeaseTaken { .. }) => return Ok(HealReport::default()),
+            Err(SessionError::LeaseTaken { .. }) => return Ok(<_>::default()),
             Err(error) => return Err(error.into()),
         };
         let healed = self.reclaiming(Some(index), monitor, |context| {
             reclaim::heal(context, &lease, fresh)
         });
         let released = lease.release();
-        let (report, _) = healed?;
+        let healed = healed?;
         released.map_err(Error::from)?;
-        Ok(report)
+        Ok(healed)
     }
 }

@@ -28,6 +28,9 @@ use crate::store::Store;
 /// store may be read often between two backups.
 const SESSIONS_A_TIDY: u64 = 16;
 
+/// How many containers a failed or interrupted operation reads once more, to list their damage.
+const MET_MAX: usize = 8;
+
 /// Backups that are being read. Dropping it lets go of them.
 pub(crate) struct Reading<'a> {
     store: &'a Store,
@@ -217,8 +220,8 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some((session, _)) = self.pin.take() {
             // The operation has failed and returns its own error. Without an ending others find the
-            // session dead by its lock. Damage that cannot be listed now will be found again.
-            drop(self.store.record_met());
+            // session dead by its lock. Other readers will find again what it does not list now.
+            drop(self.store.record_some_met(MET_MAX));
             drop(session.end());
         }
     }

@@ -385,11 +385,7 @@ impl TreeSink<'_> {
     fn abandon(&mut self, left: u64) -> Option<Vec<u8>> {
         match std::mem::replace(&mut self.current, Current::Unwanted { left }) {
             Current::Small { .. } => self.small.abandon(),
-            Current::Large { writer, .. } => {
-                let path = writer.entry().path.clone();
-                writer.abandon();
-                Some(path)
-            }
+            Current::Large { writer, .. } => Some(writer.entry().path.clone()),
             Current::None | Current::Unwanted { .. } => None,
         }
     }

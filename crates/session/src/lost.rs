@@ -122,15 +122,11 @@ impl Manifests {
         if list.has(session) || list.damaged_of(session).next().is_some() {
             return Ok(None);
         }
-        let mut marked: BTreeMap<SessionId, (GroupId, Revision)> = BTreeMap::new();
+        let mut marked: Option<(Revision, GroupId)> = None;
         self.read_marks(&|_| true, &mut |marks| {
-            let covered = marks.covers.iter().find(|covered| covered.session == session);
-            if let Some(covered) = covered {
-                let known = marked.entry(session).or_insert((marks.group, covered.revision));
-                *known = (*known).max((marks.group, covered.revision));
-            }
+            let of_it = marks.covers.iter().filter(|covered| covered.session == session);
+            marked = of_it.map(|covered| (covered.revision, marks.group)).chain(marked).max();
         })?;
-        let marked = marked.remove(&session);
         let folder = roster::one_folder(objects, session)?;
         let mut roster = Roster::default();
         if folder.committed {
@@ -145,13 +141,13 @@ impl Manifests {
         if roster.lost.is_empty() {
             return Ok(None);
         }
-        let of_group = marked.map(|(group, _)| group.series);
+        let of_group = marked.map(|(_, group)| group.series);
         let of_group = of_group.filter(|series| !matches!(*series, READ_SERIES | ARCHIVAL_SERIES));
         let series = series_of(objects, session)?.or(of_group);
         Ok(series.map(|series| LostBackup {
             session,
             series,
-            highest: marked.map_or(Revision::FIRST, |(_, revision)| revision),
+            highest: marked.map_or(Revision::FIRST, |(revision, _)| revision),
         }))
     }
 

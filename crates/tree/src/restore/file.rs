@@ -186,11 +186,6 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Gives the file up: no unverified byte stays (INV-5).
-    pub fn abandon(self) {
-        drop(self);
-    }
-
     fn take_blocks(&mut self) -> Option<BlockWriter> {
         self.blocks
             .get_mut()

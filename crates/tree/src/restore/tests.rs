@@ -413,7 +413,7 @@ fn what_stands_there_stays_until_the_file_is_finished() {
     let good = || fs::read(dir.path().join("f")).unwrap() == b"good";
     drop(begin());
     assert!(good() && below(dir.path()) == ["/f"], "dropped: an interruption");
-    begin().abandon();
+    drop(begin());
     assert!(
         good() && below(dir.path()) == ["/f"],
         "given up: bytes that are lost"
@@ -488,7 +488,7 @@ fn incomplete_files_do_not_stay() {
             target: b"/b".to_vec(),
         },
     );
-    given_up.abandon();
+    drop(given_up);
     let placed = restorer.place(&link).unwrap();
     assert!(matches!(placed, Placed::MissingLinkTarget { .. }));
     drop(placed);
