@@ -185,7 +185,9 @@ fn what_cannot_be_read_is_named_and_the_rest_is_kept_with_3() {
         "{}",
         ran.out()
     );
-    by_nobody(&bed, &["restore", "latest", "-t", "out"]).expect(0);
+    by_nobody(&bed, &["restore", "latest", "-t", "out"])
+        .expect(1)
+        .says(&["src/locked"]);
     for name in ["first", "third"] {
         let back = fs::read(bed.restored("out", "src").join(name)).unwrap();
         assert_eq!(back, noise(10_000, 7));

@@ -64,7 +64,7 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         done
         mend_it
         code 0 backup src -q
-        code 0 restore 4 -t out4 -q
+        code 0 restore latest -t outlatest -q
         cat src/disk/bad > now"
     );
     let Some(ran) = with_mounts(&bed, &script) else {
@@ -80,7 +80,7 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
             .find(|node| node["path"].as_str().is_some_and(|path| path.ends_with(name)));
         found.unwrap()
     };
-    for id in ["1", "2", "3", "4"] {
+    for id in ["1", "2", "3", "latest"] {
         let older = ["2", "3"].contains(&id);
         for name in ["disk/bad", "disk/twin"] {
             let content = node(id, name)["content"].as_str() == Some("older");
@@ -90,14 +90,14 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         assert_eq!(node["size"].as_u64(), Some(whole.len() as u64));
         assert_eq!(
             node["mtime"].as_str().unwrap().starts_with("2020-02-02"),
-            id != "4",
+            id != "latest",
             "the time is that of the content: {node}"
         );
         let back = bed.restored(&format!("out{id}"), "src/disk");
         assert!(fs::read(back.join("bad")).unwrap() == whole, "of {id}");
         let inode = |name: &str| fs::metadata(back.join(name)).unwrap().ino();
         assert_eq!(inode("bad"), inode("twin"));
-        if id != "4" {
+        if id != "latest" {
             assert!(fs::read(bed.path(format!("dumped{id}"))).unwrap() == whole);
         }
     }
@@ -243,7 +243,7 @@ fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
     );
     let inode = |name: &str| fs::metadata(back.join(name)).unwrap().ino();
     assert_eq!(inode("theirs/deep/two"), inode("theirs/deep/zwei"));
-    assert!(!bed.ok(["ls", "4", "--long"]).out().contains("older"));
+    assert!(!bed.ok(["ls", "latest", "--long"]).out().contains("older"));
     bed.assert_sound();
 }
 
