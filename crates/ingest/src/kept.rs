@@ -1,11 +1,12 @@
-//! What could not be read, as the backup before has it.
+//! Entries that could not be read, as the backup before has them.
 //!
-//! A file that cannot be read today was read before: that version stays in every new backup, marked as older, until the
-//! file can be read again or is gone. A part of a file never takes its place. Where a folder cannot be read, all that the
-//! backup before has below it stays.
+//! If a backup cannot read a file, an earlier version stays in it, marked as older, until a backup
+//! reads the file again or the file is gone. A part of a file never takes its place. If a backup
+//! cannot read a folder, everything stays that the backup before has below it.
 //!
-//! Names of one file become names of one file again where all of them are kept. For that the first names of all files with
-//! several are gathered, once, when something cannot be read: as many as the walk keeps, too (INV-7).
+//! Names of one file become names of one file again if all of them are kept. For that this module
+//! gathers the first names of all files with several names, once, when something cannot be read: as
+//! many as the walk keeps, too (INV-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,7 +83,8 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// An entry that the walk did not meet, as it stays; of a file, or of the first kept name of one, with its bytes.
+    /// An entry that the walk did not meet, as it stays. A file, or the first kept name of one, comes
+    /// with its bytes.
     pub(crate) fn stays(&mut self, before: &Listed) -> Option<(ListingEntry, Option<CopyRange>)> {
         let path = &before.entry.path;
         let first = match &before.entry.kind {

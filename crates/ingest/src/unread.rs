@@ -1,8 +1,9 @@
-//! Places of the source that the walk could not look at: what the backup before has there may be there still.
+//! Places of the source that the walk could not look at. What the backup before has there may still
+//! exist.
 //!
-//! What must hold: nothing is kept that the walk has met, or has found to be gone. The walk comes in listing order, and so
-//! do the entries of the backup before: whatever comes behind the last entry that was met, and lies in such a place, was
-//! not looked for.
+//! What must hold: no entry is kept that the walk has met, or has found to be gone. The walk comes in
+//! listing order, and so do the entries of the backup before. An entry in such a place that comes
+//! behind the last entry that the walk met was not looked for.
 
 use tree::{Action, Excludes, TreeError, order};
 
@@ -30,7 +31,8 @@ impl Unread {
         self.places.is_empty()
     }
 
-    /// Something could not be read. Whether that leaves a place unknown, the fault tells: what has vanished is gone.
+    /// Something could not be read. The fault says whether a place is unknown: what has vanished is
+    /// gone.
     pub(crate) fn note(&mut self, fault: &TreeError) {
         if let TreeError::System { path, action, errno } = fault
             && matches!(action, Action::Open | Action::List | Action::ReadMetadata)

@@ -1,13 +1,15 @@
-//! Rewriting where there is no room for it: what is done on a full disk when the reserve is given up already.
+//! Rewrites on a full disk, when the reserve is given up already.
 //!
-//! A data container whose survivors find no room stays as it is. What is listed of it is absent to look-ups, since the list stands as
-//! long as that does; the next epoch carries it on ([`crate::scarce`]). It is tried again at the end, when all else is gone.
+//! A data container whose survivors find no room stays as it is. Look-ups do not return its listed
+//! slots, because their list stands while they do. The run tries again at the end, when all else is
+//! gone. What still finds no room goes to the next epoch ([`crate::scarce`]).
 //!
-//! A container of nodes cannot wait: every dead node is gone before any data slot is (INV-9). Its second copy makes the
-//! room. In this order, a barrier after each step: the former main copy is found whole; the former mirror goes; the new main copy
-//! is put; the former main copy goes; the new mirror is put. So there is one whole copy at every moment, and two at the end.
-//! A process that dies in between, or finds its room taken by somebody else, leaves one copy and an open epoch: whoever executes the
-//! list again makes the other one before it does anything else to the container.
+//! A container of nodes cannot wait: every dead node goes before any data slot does (INV-9). Its
+//! second copy makes the room, with a barrier after each step. The run finds the former main copy
+//! whole. It deletes the former mirror, puts the new main copy, deletes the former main copy, and
+//! puts the new mirror. One whole copy exists at every moment, and two at the end. A process that
+//! dies in between, or whose room another takes, leaves one copy and an open epoch. The next run
+//! first makes the second copy.
 
 use container::{ContainerError, SealedContainer, verify_digests};
 use env::StorageError;
@@ -20,7 +22,7 @@ use crate::error::Result;
 use crate::objects::{self, Doomed, Kept, Objects};
 
 impl Run<'_> {
-    /// Tries again what found no room, as long as anything of it finds some. What is left is given up.
+    /// Tries the rewrites that found no room again, until none of them finds room. Gives up the rest.
     pub(super) fn try_again(&mut self) -> Result<()> {
         while !self.no_room.is_empty() {
             let waiting = std::mem::take(&mut self.no_room);
@@ -35,7 +37,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Replaces a container of nodes where there is no room for both generations. `None`: there is no room for this either.
+    /// Replaces a container of nodes when there is no room for both generations. `None`: there is no
+    /// room for this either.
     pub(super) fn put_in_place(
         &mut self,
         sealed: &SealedContainer,
@@ -76,8 +79,8 @@ impl Run<'_> {
         Ok(Some(Settled::Replaced(Kept::of(&sealed.catalog()))))
     }
 
-    /// A generation of which the main copy alone is whole gets the other one before those below it go. `false`: it is no
-    /// such one.
+    /// Makes the mirror of a generation whose main copy alone is whole, before lower ones go. `false`:
+    /// the generation is not in that state.
     pub(super) fn make_mirror(&mut self, kept: Kept, id: ContainerId, found: &Objects) -> Result<bool> {
         let generation = kept.generation;
         let copies = found.generations.get(&generation);
@@ -123,7 +126,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is there under the name is left of an attempt.
+    /// What exists under the name is left of an attempt.
     fn put_mirror(&self, mirror: &ObjectName, bytes: &[u8]) -> Result<()> {
         let mut put = self.storage.put(mirror, &[bytes]);
         if matches!(put, Err(StorageError::AlreadyExists { .. })) {
