@@ -56,14 +56,15 @@ impl PendingFile {
     /// [`TreeError::System`]: the file is not restored.
     pub fn open(self) -> Result<Placed, TreeError> {
         let at = self.folder()?;
-        if let Some(reason) = stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
+        if let Some(reason) = self.stays(&at)? {
             return Ok(Placed::Skipped(reason));
         }
         self.begin(&at).map(Placed::File)
     }
 
     fn begin(self, at: &OwnedFd) -> Result<FileWriter, TreeError> {
-        let arrival = arrive::open(&self.context, at, &self.entry.path, Mode::RUSR | Mode::WUSR)?;
+        let arrival = arrive::open(&self.context, at, &self.entry.path, Mode::RUSR | Mode::WUSR)
+            .inspect_err(|_| self.give_up())?;
         if let (None, Some(file)) = (self.parent.newborn.get(), arrival.file()) {
             self.learn(file);
         }
@@ -83,7 +84,7 @@ impl PendingFile {
     /// not all its bytes: the file is not restored, and nothing of it stays.
     pub fn write(self, bytes: &[u8]) -> Result<Option<SkipReason>, TreeError> {
         let at = self.folder()?;
-        if let Some(reason) = stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
+        if let Some(reason) = self.stays(&at)? {
             return Ok(Some(reason));
         }
         if let Some(newborn) = self.parent.newborn.get().copied()
@@ -91,10 +92,7 @@ impl PendingFile {
             && self.is_plain(bytes)
         {
             let written = self.write_plainly(&at, bytes, newborn);
-            if written.is_err() {
-                self.give_up();
-            }
-            return written.map(|()| None);
+            return written.map(|()| None).inspect_err(|_| self.give_up());
         }
         let writer = self.begin(&at)?;
         writer.write_at(0, bytes)?;
@@ -109,7 +107,7 @@ impl PendingFile {
     /// [`TreeError::System`].
     pub fn keep(self) -> Result<SkipReason, TreeError> {
         let at = self.folder()?;
-        match stays(&self.context, &self.parent, &at, &self.name, &self.entry)? {
+        match self.stays(&at)? {
             Some(reason) => Ok(reason),
             // This restore has just made it, under another name.
             None if self.parent.is_own() => {
@@ -125,14 +123,21 @@ impl PendingFile {
         }
     }
 
-    /// Notes that the bytes of the file are missing, so an entry of its name is not this file.
+    /// Notes that this restore has not restored the file: an entry of its name is not the file, and no
+    /// later link may lead there.
     pub fn give_up(&self) {
         self.context.unfinished().insert(self.entry.path.clone());
     }
 
     fn folder(&self) -> Result<Arc<OwnedFd>, TreeError> {
         let opened = self.parent.folder.descriptor();
-        opened.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Open, errno))
+        opened
+            .map_err(|errno| TreeError::system(&self.entry.path[..], Action::Open, errno))
+            .inspect_err(|_| self.give_up())
+    }
+
+    fn stays(&self, at: &OwnedFd) -> Result<Option<SkipReason>, TreeError> {
+        stays(&self.context, &self.parent, at, &self.name, &self.entry).inspect_err(|_| self.give_up())
     }
 
     /// Whether all bytes are there and are to be written as they are.
