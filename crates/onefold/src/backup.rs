@@ -6,19 +6,19 @@ use std::sync::Arc;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole};
 use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
-use index::{Index, ResolverStats, SessionContainers, Warning};
+use index::{Index, ResolverStats, Warning};
 use ingest::{
     Backed, Cap, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource, Unit,
     VerifiedKnown,
 };
-use object::Sealer;
 use recipe::TreeRoot;
-use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Roster, Session, SessionError};
+use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
 use tree::{Excludes, FolderId, Marker, Roots, Trust, WalkOptions};
 use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::{Error, Result};
 use crate::heal::Healed;
+use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
 use crate::series::AllSettings;
 use crate::store::Store;
@@ -468,37 +468,4 @@ fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
     lease.drop_lower()?;
     lease.release()?;
     Ok(())
-}
-
-/// Committed sessions and their containers, as the index wants them: their own, and those of the dead
-/// sessions that they adopted. `wanted` says of which sessions.
-pub(crate) fn committed(
-    sealer: &Sealer,
-    list: &ManifestList,
-    wanted: impl Fn(SessionId) -> bool,
-) -> Result<Vec<SessionContainers>> {
-    let mut sessions = Vec::new();
-    for entry in list.backups().filter(|entry| wanted(entry.session())) {
-        let (session, Some(backup)) = (entry.session(), entry.backup()) else {
-            continue;
-        };
-        let mut containers: Vec<_> = backup
-            .containers
-            .iter()
-            .flat_map(|span| span.ids(session))
-            .collect();
-        for (dead, checkpoint) in &backup.adopted {
-            let Some(number) = checkpoint else { continue };
-            match Roster::adopted_checkpoint(sealer, *dead, *number) {
-                Ok(Some(checkpoint)) => {
-                    containers.extend(checkpoint.containers.iter().flat_map(|span| span.ids(*dead)));
-                }
-                // Without it their chunks are stored again when they are met.
-                Ok(None) | Err(SessionError::Damaged { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        sessions.push(SessionContainers { session, containers });
-    }
-    Ok(sessions)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use format::names;
 use index::{Index, SessionContainers, Warning};
-use session::{EndedBy, ManifestList};
+use object::Sealer;
+use session::{EndedBy, ManifestList, Roster, SessionError};
 use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::Result;
@@ -85,4 +86,37 @@ impl Store {
         };
         Ok(wanted.map(of).collect())
     }
+}
+
+/// The committed sessions that `wanted` chooses, and their containers: their own, and those of the
+/// dead sessions that they adopted.
+pub(crate) fn committed(
+    sealer: &Sealer,
+    list: &ManifestList,
+    wanted: impl Fn(SessionId) -> bool,
+) -> Result<Vec<SessionContainers>> {
+    let mut sessions = Vec::new();
+    for entry in list.backups().filter(|entry| wanted(entry.session())) {
+        let (session, Some(backup)) = (entry.session(), entry.backup()) else {
+            continue;
+        };
+        let mut containers: Vec<_> = backup
+            .containers
+            .iter()
+            .flat_map(|span| span.ids(session))
+            .collect();
+        for (dead, checkpoint) in &backup.adopted {
+            let Some(number) = checkpoint else { continue };
+            match Roster::adopted_checkpoint(sealer, *dead, *number) {
+                Ok(Some(checkpoint)) => {
+                    containers.extend(checkpoint.containers.iter().flat_map(|span| span.ids(*dead)));
+                }
+                // Without it a backup stores their chunks again when it meets them.
+                Ok(None) | Err(SessionError::Damaged { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        sessions.push(SessionContainers { session, containers });
+    }
+    Ok(sessions)
 }

@@ -1,7 +1,7 @@
 //! The disk is full, or becomes full at any moment, while backups are forgotten and their space is given back: with the
 //! reserve both come to their end; without room for anything they say so. What is kept is whole at every moment, and
 //! with room again the next prune finishes and there is a reserve.
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod common;
 
