@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::seen::Seen;
-use super::{Context, look};
+use super::{Context, Overwrite, look};
 use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
@@ -214,6 +214,10 @@ fn replace(
         && let Some(other) = seen.same(at, there, name)
     {
         return Err(super::same_name(path, &other));
+    }
+    // It came after the look that found the name free.
+    if there.is_some() && context.overwrite == Overwrite::Never {
+        return Err(TreeError::ChangedMeanwhile { path: path.to_vec() });
     }
     if there.is_some_and(|there| there.kind == FileType::Directory) {
         retry(|| unlinkat(at, name, AtFlags::REMOVEDIR)).map_err(replacing)?;

@@ -429,6 +429,34 @@ fn what_stands_there_stays_until_the_file_is_finished() {
 }
 
 #[test]
+fn what_comes_under_a_name_meanwhile_stays_with_never() {
+    for overwrite in [Overwrite::Never, Overwrite::Always] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("other"), b"").unwrap();
+        let options = RestoreOptions {
+            overwrite,
+            ..RestoreOptions::default()
+        };
+        let mut restorer = restorer(dir.path(), options);
+        let Placed::File(writer) = restorer.place(&file("/f", b"new").0).unwrap() else {
+            panic!()
+        };
+        writer.write_at(0, b"new").unwrap();
+        fs::write(dir.path().join("f"), b"theirs").unwrap();
+        let done = writer.finish();
+        let now = fs::read(dir.path().join("f")).unwrap();
+        if overwrite == Overwrite::Never {
+            assert!(matches!(done, Err(TreeError::ChangedMeanwhile { .. })), "{done:?}");
+            assert_eq!(now, b"theirs");
+        } else {
+            done.unwrap();
+            assert_eq!(now, b"new");
+        }
+        assert_eq!(below(dir.path()), ["/f", "/other"], "{overwrite:?}");
+    }
+}
+
+#[test]
 fn an_unfinished_file_is_no_target_of_links() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("b"), b"old").unwrap();

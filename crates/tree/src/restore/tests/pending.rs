@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use format::listing::ListingEntry;
+use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::XattrFlags;
 
-use super::{Overwrite, RestoreOptions, file, folder, restorer};
+use super::{Overwrite, RestoreOptions, entry, file, folder, restorer};
 use crate::testing::{Captured, capture, comparable, restore, restore_whole};
-use crate::{Begun, SkipReason, TreeError};
+use crate::{Begun, Placed, SkipReason, TreeError};
 
 /// Files of many modes, owners and attributes, several in a folder.
 fn many() -> Vec<Captured> {
@@ -200,4 +200,44 @@ fn a_mode_that_is_not_for_this_owner_is_not_given_at_birth() {
         fs::metadata(target.path().join("first")).unwrap().mode() & 0o7777,
         0o644
     );
+}
+
+/// A hard link to a file that failed must not get the content of what stands under that name.
+#[test]
+fn no_link_leads_to_what_stands_in_the_place_of_a_file_that_failed() {
+    for by_step in [true, false] {
+        let target = tempfile::tempdir().unwrap();
+        let options = RestoreOptions {
+            overwrite: Overwrite::Never,
+            ..RestoreOptions::default()
+        };
+        let mut restorer = restorer(target.path(), options);
+        let mut begin = |entry: &ListingEntry| restorer.begin(entry).unwrap();
+        let (first, bytes) = file("/a", b"first");
+        let Begun::File(pending) = begin(&first) else {
+            panic!()
+        };
+        assert_eq!(pending.write(&bytes).unwrap(), None);
+        // Now the name of the second file leads to the first, as on a file system to which two names
+        // are one.
+        fs::rename(target.path().join("a"), target.path().join("b")).unwrap();
+        let Begun::File(pending) = begin(&file("/b", b"second").0) else {
+            panic!()
+        };
+        let failed = if by_step {
+            pending.open().map(drop)
+        } else {
+            pending.write(b"second").map(drop)
+        };
+        assert!(matches!(failed, Err(TreeError::SameName { .. })), "{failed:?}");
+        let link = EntryKind::HardLink {
+            target: b"/b".to_vec(),
+        };
+        let placed = begin(&entry("/c", link));
+        assert!(
+            matches!(placed, Begun::Placed(Placed::MissingLinkTarget { .. })),
+            "{placed:?}"
+        );
+        assert!(!target.path().join("c").exists());
+    }
 }
