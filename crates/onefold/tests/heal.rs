@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod common;
+mod heal_support;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -333,10 +333,14 @@ fn run(
             break;
         }
     }
-    housekeeping::tidy(context, options, (session, lease), now, replaced)?;
-    let healed = heal::heal(context, lease, &[])?;
+    // Before old removed lists go, which say what never comes back.
+    let healed = heal::heal_needed(context, lease, &[], &|ids| match &now {
+        Some((census, in_force)) => heal::needed(context, session, census, in_force, ids),
+        None => Ok(None),
+    })?;
     report.healed = healed.healed;
     report.unhealed = healed.left;
+    housekeeping::tidy(context, options, (session, lease), now, replaced)?;
     Ok(report)
 }
 

@@ -3,15 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use container::{CatalogView, Containers};
-use format::container::CatalogEntry;
+use container::Containers;
+use format::container::{CatalogCopyEntry, CatalogEntry};
 use index::{HookIndex, HookKind, Index};
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint};
 
 use crate::error::Result;
 use crate::prune::Context;
 
-use super::generation::Patient;
+use super::patient::Patient;
 
 /// How many places of one chunk are remembered.
 const PLACES_MAX: usize = 4;
@@ -27,6 +27,13 @@ impl Wanted {
     pub(super) fn of(entry: &CatalogEntry) -> Self {
         Self {
             prefix: entry.fingerprint.prefix16(),
+            len: entry.len,
+        }
+    }
+
+    pub(super) fn of_copy(entry: &CatalogCopyEntry) -> Self {
+        Self {
+            prefix: entry.fingerprint_prefix,
             len: entry.len,
         }
     }
@@ -126,18 +133,4 @@ impl<'a> Donors<'a> {
         let mut named = read.map(|bytes| (self.containers.fingerprinter().chunk(&bytes), bytes));
         named.find(|(found, bytes)| found.prefix16() == wanted.prefix && bytes.len() == wanted.len as usize)
     }
-}
-
-/// The bytes of a slot in one generation, compared with the fingerprint in its catalog.
-pub(super) fn slot_bytes(
-    containers: &Containers,
-    view: &CatalogView,
-    entry: &CatalogEntry,
-) -> Option<Vec<u8>> {
-    let place = view.place_of(entry.slot)?;
-    let region = containers.read_region(view, place.region).ok()?;
-    let bytes = region.slot_bytes(view, entry.slot)?;
-    containers.verify_chunk(view, entry.slot, bytes).ok()?;
-    let found = view.entry(entry.slot)?;
-    (found.fingerprint == entry.fingerprint && found.len == entry.len).then(|| bytes.to_vec())
 }

@@ -17,13 +17,25 @@ pub(super) struct Lists {
     of: BTreeMap<ContainerId, Listed>,
 }
 
+/// What lists say of a container.
 #[derive(Default)]
-struct Listed {
-    numbers: Vec<u32>,
+pub(super) struct Listed {
+    /// The lists by number. `None`: of the container as a whole, or not readable.
+    lists: BTreeMap<u32, Option<Vec<SlotRange>>>,
     /// A list names the container as a whole, or cannot be read.
-    is_whole: bool,
-    slots: SlotSet,
-    ranges: Vec<SlotRange>,
+    pub(super) is_whole: bool,
+    /// What the others name.
+    pub(super) slots: SlotSet,
+}
+
+impl Listed {
+    fn add(&mut self, number: u32, slots: Option<Vec<SlotRange>>) {
+        match &slots {
+            None => self.is_whole = true,
+            Some(ranges) => ranges.iter().for_each(|range| _ = self.slots.insert(*range)),
+        }
+        self.lists.insert(number, slots);
+    }
 }
 
 impl Lists {
@@ -31,21 +43,13 @@ impl Lists {
         let mut of: BTreeMap<ContainerId, Listed> = BTreeMap::new();
         for ((id, number), _) in sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
             let read = sealer.read(&names::damaged(id, number), ObjectKind::Damaged, Damaged::decode);
-            let listed = match read {
+            let slots = match read {
                 Ok(list) => list.slots.slots,
                 Err(error) if ObjectError::is_not_found(&error) => continue,
                 Err(error) if epochs::is_lost(&error) => None,
                 Err(error) => return Err(error.into()),
             };
-            let entry = of.entry(id).or_default();
-            entry.numbers.push(number);
-            match listed {
-                None => entry.is_whole = true,
-                Some(ranges) => ranges.into_iter().for_each(|range| _ = entry.slots.insert(range)),
-            }
-        }
-        for listed in of.values_mut() {
-            listed.ranges = listed.slots.to_ranges();
+            of.entry(id).or_default().add(number, slots);
         }
         Ok(Self { of })
     }
@@ -54,47 +58,74 @@ impl Lists {
         self.of.is_empty()
     }
 
-    /// The containers with their listed slots; `None`: the container as a whole.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ContainerId, Option<&[SlotRange]>)> {
-        self.of
-            .iter()
-            .map(|(id, listed)| (*id, (!listed.is_whole).then_some(&listed.ranges[..])))
+    /// The containers that are listed.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ContainerId> {
+        self.of.keys().copied()
     }
 
-    /// Deletes the lists that were read, after it has put one of the remaining slots. Lists that
-    /// others have put since stay.
-    pub(super) fn close(&self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
-        let Some(listed) = self.of.get(&id) else {
+    /// What is said of a container.
+    pub(super) fn get(&self, id: ContainerId) -> Option<&Listed> {
+        self.of.get(&id)
+    }
+
+    /// Makes a list of these slots durable, before a generation without them exists: that one says
+    /// nothing of them.
+    pub(super) fn foretell(&mut self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
+        let listed = self.of.entry(id).or_default();
+        let left_set: SlotSet = left.iter().copied().collect();
+        if !left_set.without(&listed.slots).is_empty() {
+            put(sealer, id, listed, left)?;
+        }
+        // Who has put a list that was read may have died before its barrier.
+        sealer.barrier()?;
+        Ok(())
+    }
+
+    /// Deletes the lists that were read, except one of the slots that are left, which it puts if
+    /// there is none. Lists that others have put since stay.
+    pub(super) fn close(&mut self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
+        let Some(listed) = self.of.get_mut(&id) else {
             return Ok(());
         };
+        let mut kept = None;
         if !left.is_empty() {
-            if !listed.is_whole && listed.ranges == left {
-                return Ok(());
+            let says = |(_, slots): &(&u32, &Option<Vec<SlotRange>>)| slots.as_deref() == Some(left);
+            kept = listed.lists.iter().find(says).map(|(number, _)| *number);
+            if kept.is_none() {
+                kept = Some(put(sealer, id, listed, left)?);
             }
-            let damaged = Damaged {
-                slots: ContainerSlots {
-                    container: id,
-                    slots: Some(left.to_vec()),
-                },
-            };
-            let mut number = listed.numbers.iter().max().map_or(0, |number| number + 1);
-            while let Err(error) = sealer.put(
-                &names::damaged(id, number),
-                ObjectKind::Damaged,
-                &damaged.to_bytes(),
-            ) {
-                if !error.is_already_exists() {
-                    return Err(error.into());
-                }
-                number += 1;
+            if listed.lists.len() > 1 {
+                sealer.barrier()?;
             }
-            sealer.barrier()?;
         }
-        for number in &listed.numbers {
+        for number in listed.lists.keys().filter(|number| Some(**number) != kept) {
             epochs::delete(sealer, &names::damaged(id, *number))?;
         }
         Ok(())
     }
+}
+
+/// Puts a list, and returns its number.
+fn put(sealer: &Sealer, id: ContainerId, listed: &mut Listed, slots: &[SlotRange]) -> Result<u32> {
+    let damaged = Damaged {
+        slots: ContainerSlots {
+            container: id,
+            slots: Some(slots.to_vec()),
+        },
+    };
+    let mut number = listed.lists.last_key_value().map_or(0, |(number, _)| number + 1);
+    while let Err(error) = sealer.put(
+        &names::damaged(id, number),
+        ObjectKind::Damaged,
+        &damaged.to_bytes(),
+    ) {
+        if !error.is_already_exists() {
+            return Err(error.into());
+        }
+        number += 1;
+    }
+    listed.add(number, Some(slots.to_vec()));
+    Ok(number)
 }
 
 /// The contents of removed lists: slots on one never come back.

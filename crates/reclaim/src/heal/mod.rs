@@ -21,6 +21,10 @@
 mod donors;
 mod generation;
 mod lists;
+mod needed;
+mod patient;
+
+use std::collections::BTreeSet;
 
 use container::ContainerError;
 use env::StorageError;
@@ -31,9 +35,12 @@ use types::{ContainerId, ContainerKind, Generation, SlotRange};
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Kept, Objects};
 use crate::prune::Context;
-use donors::Donors;
-use generation::{Made, Patient};
+use crate::slots::{SlotMap, SlotSet};
+use donors::{Donors, Wanted};
+use generation::Made;
 use lists::{Lists, OnRecord};
+pub(crate) use needed::needed;
+use patient::{Known, Patient};
 
 /// How many generations rivals may put meanwhile.
 const ROUNDS_MAX: usize = 3;
@@ -54,7 +61,7 @@ pub struct Healed {
 pub struct HealReport {
     /// Containers that got slots back.
     pub healed: Vec<Healed>,
-    /// Containers that stay as they are, and why.
+    /// Containers that stay as they are, and why. Those that no backup needs are left out.
     pub left: Vec<(ContainerId, String)>,
 }
 
@@ -65,7 +72,20 @@ pub struct HealReport {
 /// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run
 /// continues.
 pub fn heal(context: &Context<'_>, lease: &HeldLease, fresh: &[ContainerId]) -> Result<HealReport> {
-    let lists = Lists::read(context.sealer)?;
+    heal_needed(context, lease, fresh, &|_| Ok(None))
+}
+
+/// Says which slots of these containers backups need. `None`: nobody knows.
+pub(crate) type FindNeeded<'a> = dyn Fn(&[ContainerId]) -> Result<Option<SlotMap>> + 'a;
+
+/// As [`heal`]: nobody misses what no backup needs.
+pub(crate) fn heal_needed(
+    context: &Context<'_>,
+    lease: &HeldLease,
+    fresh: &[ContainerId],
+    find_needed: &FindNeeded<'_>,
+) -> Result<HealReport> {
+    let mut lists = Lists::read(context.sealer)?;
     let mut report = HealReport::default();
     if lists.is_empty() {
         return Ok(report);
@@ -73,47 +93,93 @@ pub fn heal(context: &Context<'_>, lease: &HeldLease, fresh: &[ContainerId]) -> 
     // The cache may have generations that are damaged, or were replaced.
     context.containers.clear_catalogs();
     let record = OnRecord::read(context.sealer)?;
+    let is_patient = |id: &ContainerId| id.kind != ContainerKind::Catalog && !record.is_gone(*id);
+    let ids: Vec<ContainerId> = lists.ids().filter(is_patient).collect();
     let mut donors = Donors::new(context);
-    let is_patient = |id: ContainerId| id.kind != ContainerKind::Catalog && !record.is_gone(id);
+    let needed = find_needed(&ids)?;
+    let none = SlotSet::default();
+    let needed_of = |id| Some(needed.as_ref()?.get(id).unwrap_or(&none));
     // One search finds the chunks for all containers.
-    for (id, listed) in lists.iter().filter(|(id, _)| is_patient(*id)) {
+    let mut outlooks = Vec::new();
+    for id in &ids {
         ensure_wanted(context)?;
-        let found = objects_of(context, id)?;
-        donors.want(&Patient::examine(
-            context.containers,
-            id,
-            &found,
+        let Some(listed) = lists.get(*id) else { continue };
+        let known = Known {
             listed,
-            &record,
-        )?);
+            record: &record,
+            needed: needed_of(*id),
+        };
+        let patient = Patient::examine(context.containers, *id, &objects_of(context, *id)?, known)?;
+        donors.want(&patient);
+        outlooks.push((*id, Outlook::of(&patient, known)));
     }
     donors.find(fresh)?;
-    for (id, listed) in lists.iter().filter(|(id, _)| is_patient(*id)) {
+    let mut settled = BTreeSet::new();
+    for (id, outlook) in outlooks {
         ensure_wanted(context)?;
         let treatment = Treatment {
             context,
             lease,
             record: &record,
             donors: &donors,
+            needed: needed_of(id),
             id,
         };
-        match treatment.treat(listed)? {
-            Outcome::Whole { healed } => {
-                context.sealer.barrier()?;
-                lists.close(context.sealer, id, &[])?;
-                report.add(id, healed, 0);
-            }
-            Outcome::Partly { healed, left } => {
-                let count = left.iter().map(|range| u64::from(range.count())).sum();
-                context.sealer.barrier()?;
-                lists.close(context.sealer, id, &left)?;
-                report.add(id, healed, count);
-            }
-            Outcome::Left(why) => report.left.push((id, why)),
+        let outcome = match outlook.if_settled(&donors) {
+            Some(outcome) => outcome,
+            None => treatment.treat(&mut lists)?,
+        };
+        if treatment.settle(outcome, &mut lists, &mut report)? {
+            settled.insert(id);
         }
     }
     context.sealer.barrier()?;
+    // Lists name what is damaged there: nobody has to read those containers once more.
+    let met = context.containers.take_met().into_iter();
+    met.filter(|id| !settled.contains(id))
+        .for_each(|id| context.containers.note_met(id));
     Ok(report)
+}
+
+/// What the first reading of a container has shown. Containers that cannot be healed are not read
+/// again.
+struct Outlook {
+    /// As of [`Patient::is_needless`].
+    is_needless: bool,
+    /// As of [`Patient::damaged`].
+    damaged: Option<Vec<SlotRange>>,
+    /// Why healing is impossible.
+    hopeless: Option<&'static str>,
+    /// If healing depends on other containers: the chunks to find there.
+    depends_on: Option<Vec<Wanted>>,
+}
+
+impl Outlook {
+    fn of(patient: &Patient, known: Known<'_>) -> Self {
+        let depends = patient.has_one_generation() && !patient.is_sound();
+        Self {
+            is_needless: patient.is_needless(known),
+            damaged: patient.damaged(),
+            hopeless: patient.hopeless,
+            depends_on: depends.then(|| patient.wanted().collect()),
+        }
+    }
+
+    /// The outcome, if nothing can be healed, or nothing has to be.
+    fn if_settled(self, donors: &Donors<'_>) -> Option<Outcome> {
+        if self.is_needless {
+            return Some(Outcome::Whole { healed: 0 });
+        }
+        let why = match (self.hopeless, self.depends_on) {
+            (Some(why), _) => why,
+            (None, Some(wanted)) if !wanted.iter().any(|wanted| donors.has(*wanted)) => generation::NOT_FOUND,
+            _ => return None,
+        };
+        Some(Outcome::Left {
+            why: why.to_owned(),
+            left: self.damaged,
+        })
+    }
 }
 
 fn ensure_wanted(context: &Context<'_>) -> Result<()> {
@@ -147,8 +213,11 @@ enum Outcome {
     Whole { healed: u64 },
     /// Some slots were restored, and `left` were not.
     Partly { healed: u64, left: Vec<SlotRange> },
-    /// Nothing could be done.
-    Left(String),
+    /// Nothing could be done. `left`: the damaged slots, as of [`Patient::damaged`].
+    Left {
+        why: String,
+        left: Option<Vec<SlotRange>>,
+    },
 }
 
 /// A container that is being healed.
@@ -157,14 +226,22 @@ struct Treatment<'a> {
     lease: &'a HeldLease,
     record: &'a OnRecord,
     donors: &'a Donors<'a>,
+    /// As of [`Known`].
+    needed: Option<&'a SlotSet>,
     id: ContainerId,
 }
 
 impl Treatment<'_> {
-    fn treat(&self, listed: Option<&[SlotRange]>) -> Result<Outcome> {
+    fn treat(&self, lists: &mut Lists) -> Result<Outcome> {
         for _ in 0..ROUNDS_MAX {
             let found = objects_of(self.context, self.id)?;
-            let patient = Patient::examine(self.context.containers, self.id, &found, listed, self.record)?;
+            let Some(listed) = lists.get(self.id) else { break };
+            let known = Known {
+                listed,
+                record: self.record,
+                needed: self.needed,
+            };
+            let patient = Patient::examine(self.context.containers, self.id, &found, known)?;
             if patient.is_sound() {
                 self.drop_older(&patient, &found)?;
                 return Ok(Outcome::Whole { healed: 0 });
@@ -174,10 +251,16 @@ impl Treatment<'_> {
             let made = generation::make(self.context, &patient, self.donors, highest.next())?;
             let Made { sealed, healed, left } = match made {
                 Ok(made) => made,
-                Err(why) => return Ok(Outcome::Left(why)),
+                Err(why) => {
+                    let left = patient.damaged();
+                    return Ok(Outcome::Left { why, left });
+                }
             };
             if !self.lease.is_held()? {
                 return Err(ReclaimError::Overtaken);
+            }
+            if !left.is_empty() {
+                lists.foretell(self.context.sealer, self.id, &left)?;
             }
             match self.context.containers.put(&sealed) {
                 Ok(()) => {}
@@ -197,9 +280,40 @@ impl Treatment<'_> {
                 Outcome::Partly { healed, left }
             });
         }
-        Ok(Outcome::Left(
-            "others rewrite it all the time; the next prune tries again".to_owned(),
-        ))
+        Ok(Outcome::Left {
+            why: "others rewrite it all the time; the next prune tries again".to_owned(),
+            left: None,
+        })
+    }
+
+    /// Makes the lists of damage say what is left, and reports it. Whether they name all of it.
+    fn settle(&self, outcome: Outcome, lists: &mut Lists, report: &mut HealReport) -> Result<bool> {
+        let (sealer, id) = (self.context.sealer, self.id);
+        match outcome {
+            Outcome::Whole { healed } => {
+                sealer.barrier()?;
+                lists.close(sealer, id, &[])?;
+                report.add(id, healed, 0);
+            }
+            Outcome::Partly { healed, left } => {
+                let needed = left.iter().flat_map(|range| range.iter());
+                let needed = needed.filter(|slot| self.needed.is_none_or(|needed| needed.contains(*slot)));
+                let count = needed.count() as u64;
+                sealer.barrier()?;
+                lists.close(sealer, id, &left)?;
+                report.add(id, healed, count);
+            }
+            Outcome::Left { why, left } => {
+                if let Some(left) = &left {
+                    lists.close(sealer, id, left)?;
+                }
+                if patient::is_any_needed(self.needed, left.as_deref()) {
+                    report.left.push((id, why));
+                }
+                return Ok(left.is_some() || lists.get(id).is_some_and(|listed| listed.is_whole));
+            }
+        }
+        Ok(true)
     }
 
     /// Deletes older generations that a dead run has left beside the complete one.
@@ -230,8 +344,9 @@ impl Treatment<'_> {
             objects::delete(storage, &[(names::container(self.id, generation), 0)])?;
         }
         self.context.containers.forget(self.id);
-        Ok(Outcome::Left(format!(
-            "there is no space for its next generation: {error}"
-        )))
+        Ok(Outcome::Left {
+            why: format!("there is no space for its next generation: {error}"),
+            left: None,
+        })
     }
 }
