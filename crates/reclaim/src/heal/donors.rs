@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use container::Containers;
 use format::container::{CatalogCopyEntry, CatalogEntry};
 use index::{HookIndex, HookKind, Index};
-use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint};
+use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Slot};
 
 use crate::error::Result;
 use crate::prune::Context;
@@ -51,6 +51,8 @@ pub(super) struct Donors<'a> {
     containers: &'a Containers,
     index: Option<&'a Index>,
     places: HashMap<Wanted, Vec<ChunkLocation>>,
+    /// Slots that are damaged themselves, so that no chunk can come from there.
+    bad: HashSet<(ContainerId, Slot)>,
 }
 
 impl<'a> Donors<'a> {
@@ -59,6 +61,7 @@ impl<'a> Donors<'a> {
             containers: context.containers,
             index: context.index,
             places: HashMap::new(),
+            bad: HashSet::new(),
         }
     }
 
@@ -66,6 +69,7 @@ impl<'a> Donors<'a> {
     pub(super) fn want(&mut self, patient: &Patient) {
         let wanted = patient.wanted().map(|wanted| (wanted, Vec::new()));
         self.places.extend(wanted);
+        self.bad.extend(patient.bad.keys().map(|slot| (patient.id, *slot)));
     }
 
     /// Looks for all noted chunks: in these containers, and where the index leads.
@@ -111,6 +115,7 @@ impl<'a> Donors<'a> {
         for entry in view.entries().iter().filter(|entry| entry.level.get() == 0) {
             if let Some(places) = self.places.get_mut(&Wanted::of(entry))
                 && places.len() < PLACES_MAX
+                && !self.bad.contains(&(view.id(), entry.slot))
             {
                 places.push(ChunkLocation {
                     container: view.id(),
