@@ -171,7 +171,12 @@ impl Store {
     ///
     /// # Errors
     /// Of the storage; slots that are healed by then stay healed.
-    pub(crate) fn heal(&self, index: &Index, fresh: &[ContainerId], monitor: &Monitor) -> Result<(HealReport, Vec<String>)> {
+    pub(crate) fn heal(
+        &self,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+    ) -> Result<(HealReport, Vec<String>)> {
         if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
             return Ok(<_>::default());
         }

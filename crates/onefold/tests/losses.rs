@@ -71,11 +71,7 @@ fn a_tombstone_that_is_lost_stops_no_check_and_is_put_again() {
     let is_tombstone = |name: &&String| name.ends_with(&format!("{:013}.1", gone.get()));
     let tombstone = object(machine.names("backups").iter().find(is_tombstone).unwrap());
     for way in [Way::Delete, Way::Empty, Way::Cut, Way::Zero, Way::Flip] {
-        let machine = Process::on(
-            machine.storage.crash(CrashPolicy::KeepAll),
-            HandClock::new(),
-            3,
-        );
+        let machine = Process::on(machine.storage.crash(CrashPolicy::KeepAll), HandClock::new(), 3);
         let machine = machine.striding();
         let when = format!("{way:?}");
         assert!(way.apply(&machine, &tombstone));

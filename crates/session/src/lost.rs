@@ -125,7 +125,10 @@ impl Manifests {
         let mut marked: Option<(Revision, GroupId)> = None;
         self.read_marks(&|_| true, &mut |marks| {
             let of_it = marks.covers.iter().filter(|covered| covered.session == session);
-            marked = of_it.map(|covered| (covered.revision, marks.group)).chain(marked).max();
+            marked = of_it
+                .map(|covered| (covered.revision, marks.group))
+                .chain(marked)
+                .max();
         })?;
         let folder = roster::one_folder(objects, session)?;
         let mut roster = Roster::default();

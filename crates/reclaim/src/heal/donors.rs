@@ -69,7 +69,8 @@ impl<'a> Donors<'a> {
     pub(super) fn want(&mut self, patient: &Patient) {
         let wanted = patient.wanted().map(|wanted| (wanted, Vec::new()));
         self.places.extend(wanted);
-        self.bad.extend(patient.bad.keys().map(|slot| (patient.id, *slot)));
+        self.bad
+            .extend(patient.bad.keys().map(|slot| (patient.id, *slot)));
     }
 
     /// Looks for all noted chunks: in these containers, and where the index leads.

@@ -446,7 +446,10 @@ fn what_comes_under_a_name_meanwhile_stays_with_never() {
         let done = writer.finish();
         let now = fs::read(dir.path().join("f")).unwrap();
         if overwrite == Overwrite::Never {
-            assert!(matches!(done, Err(TreeError::ChangedMeanwhile { .. })), "{done:?}");
+            assert!(
+                matches!(done, Err(TreeError::ChangedMeanwhile { .. })),
+                "{done:?}"
+            );
             assert_eq!(now, b"theirs");
         } else {
             done.unwrap();
