@@ -32,11 +32,12 @@ impl Store {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_met(&self) -> Result<Vec<String>> {
-        self.record_some_met(usize::MAX)
+        Ok(self.list_met(usize::MAX)?.into_iter().map(message).collect())
     }
 
-    /// As [`Self::record_met`], for so many containers at most. It forgets the others.
-    pub(crate) fn record_some_met(&self, count_max: usize) -> Result<Vec<String>> {
+    /// As [`Self::record_met`], for so many containers at most. It forgets the others. Returns the
+    /// new ones.
+    pub(crate) fn list_met(&self, count_max: usize) -> Result<Vec<ContainerId>> {
         let met = self.containers.take_met();
         if met.is_empty() || !self.options.pin_reads || self.ensure_writable().is_err() {
             return Ok(Vec::new());
@@ -64,13 +65,7 @@ impl Store {
         let known = self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
         let known: BTreeSet<ContainerId> = known.into_iter().map(|((id, _), _)| id).collect();
         self.list_damaged(&bad)?;
-        let said = bad.keys().filter(|id| !known.contains(id)).map(|id| {
-            format!(
-                "{id} is damaged, and is listed as such: the next backup of what lay there stores it again, and heals the \
-                 older ones; `onefold check --read-data` names the files"
-            )
-        });
-        Ok(said.collect())
+        Ok(bad.into_keys().filter(|id| !known.contains(id)).collect())
     }
 
     /// A function that says whether reclamation has removed a container; `None` if a list cannot be
@@ -160,8 +155,13 @@ impl Store {
         if !bad.is_empty() {
             self.list_damaged(&bad)?;
         }
-        untidy.extend(self.record_met()?);
+        let met = self.list_met(usize::MAX)?;
         let (report, warnings) = self.heal(index, fresh, monitor)?;
+        let is_whole = |id: &ContainerId| {
+            let mut healed = report.healed.iter();
+            healed.any(|healed| healed.container == *id && healed.left == 0)
+        };
+        untidy.extend(met.into_iter().filter(|id| !is_whole(id)).map(message));
         untidy.extend(warnings);
         Ok(report.healed)
     }
@@ -210,4 +210,12 @@ impl Store {
         released.map_err(Error::from)?;
         Ok(healed)
     }
+}
+
+/// What is said of a container whose damage is listed for the first time.
+fn message(id: ContainerId) -> String {
+    format!(
+        "{id} is damaged, and is listed as such: the next backup of what lay there stores it again, and heals the older \
+         ones; `onefold check --read-data` names the files"
+    )
 }

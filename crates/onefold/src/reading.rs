@@ -221,7 +221,7 @@ impl Drop for Reading<'_> {
         if let Some((session, _)) = self.pin.take() {
             // The operation has failed and returns its own error. Without an ending others find the
             // session dead by its lock. Other readers will find again what it does not list now.
-            drop(self.store.record_some_met(MET_MAX));
+            drop(self.store.list_met(MET_MAX));
             drop(session.end());
         }
     }

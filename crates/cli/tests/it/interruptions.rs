@@ -275,7 +275,7 @@ fn an_interrupted_command_says_what_it_interrupted_and_what_it_leaves() {
     bed.fed(["backup", "--stdin"], &bytes).expect(0);
     let other = ["backup", "--stdin", "--stdin-filename", "other"];
     bed.fed(other, &noise(1 << 20, 61)).expect(0);
-    stopped(&bed, &["check", "--read-data"]).says(&["the check was interrupted", "changed nothing"]);
+    stopped(&bed, &["check", "--read-data"]).says(&["the check was interrupted", "the store is as it was"]);
     stopped(&bed, &["restore", "1", "-t", "out"]).says(&["the restore was interrupted", "is whole"]);
     // A prune waits for the answer of a running backup.
     let before = heartbeats(&bed);
