@@ -180,11 +180,12 @@ impl Scene {
             loop {
                 let next = left.lock().unwrap().next();
                 let Some(moment) = next else { return };
-                let lives = self.play(moment).is_some();
-                assert!(
-                    !lives || matches!(moment, Moment::Fault(_)),
-                    "{moment:?} of {changes}"
-                );
+                let (Some(done), Moment::Change(number)) = (self.play(moment), moment) else {
+                    continue;
+                };
+                // How often a run waits, and with how many barriers, depends on the load of the machine.
+                let asked = done.requests.iter().filter(is_one).count() as u64;
+                assert!(asked < number, "{moment:?} of {changes}: asked for {asked}");
             }
         };
         std::thread::scope(|scope| {
