@@ -258,7 +258,7 @@ fn look(d: &mut Draws, desk: &Desk<'_>) -> Vec<OsString> {
     let kept = desk.model.kept();
     let choice = d.below(5);
     match kept.get(pick(d.next(), kept.len())) {
-        Some(id) if choice == 0 => strings(&["ls", "-l", &id.to_string()]),
+        Some(id) if choice == 0 => strings(&["ls", &id.to_string()]),
         Some(_) if choice == 1 => strings(&["stats", "all"]),
         Some(_) if choice == 2 => strings(&["stats"]),
         _ if choice == 3 => strings(&["series", "list"]),

@@ -167,10 +167,22 @@ impl Program {
             .env("ONEFOLD_REPOSITORY", &self.store)
             .env("TZ", "UTC")
             .current_dir(&self.folder)
-            .args(&call.args)
             .stdin(stdin)
             .stdout(File::create(&out)?)
             .stderr(File::create(&err)?);
+        // A command without an index refuses these options, and ignores the variables.
+        let mut args = call.args.iter();
+        while let Some(arg) = args.next() {
+            let variable = match arg.to_str() {
+                Some("--index-mib") => "ONEFOLD_INDEX_MIB",
+                Some("--index-memory-mib") => "ONEFOLD_INDEX_MEMORY_MIB",
+                _ => {
+                    command.arg(arg);
+                    continue;
+                }
+            };
+            command.envs(args.next().map(|value| (variable, value)));
+        }
         Ok((command, out, err))
     }
 
