@@ -250,7 +250,8 @@ pub(crate) fn local_file_time(time: FileTime) -> String {
     }
 }
 
-/// A file's time as [`utc_time`] has it; one that no calendar here reaches as `@` and seconds since 1970.
+/// A file's time as [`utc_time`] has it; one that no calendar here reaches as `@` and seconds since
+/// 1970.
 pub(crate) fn utc_file_time(time: FileTime) -> String {
     match calendar_time(time) {
         Some(time) => time.to_string(),

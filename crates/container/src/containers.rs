@@ -167,7 +167,8 @@ impl Containers {
             Found::Load(loading) => {
                 let loaded = self.load_contents(id);
                 let loaded = loaded.inspect_err(|error| {
-                    // The disk may give the catalog later. To list it now would hide the whole container.
+                    // The disk may give the catalog later. To list it now would hide the whole
+                    // container.
                     if !matches!(error, ContainerError::Storage(_)) {
                         self.note_damage(id, error);
                     }

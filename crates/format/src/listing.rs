@@ -10,8 +10,8 @@ pub use encoding::{RECORD_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX
 
 use types::FileTime;
 
-/// Holes noted for one file, at most (INV-7). A file with so many may have more of them behind the last: what is zeros
-/// there may be left out when it is restored.
+/// Holes noted for one file, at most (INV-7). A file with so many may have more of them behind the
+/// last: what is zeros there may be left out when it is restored.
 pub const HOLES_MAX: usize = 1 << 16;
 
 /// One entry of a listing, in path order. Paths and names are bytes, as the system has them.
@@ -58,12 +58,14 @@ impl ListingEntry {
     }
 }
 
-/// How far an entry is what was there when the backup was made. Whatever it is not, its reader is told.
+/// How far an entry is what was there when the backup was made. Whatever it is not, its reader is
+/// told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryState {
     /// How far its content is.
     pub content: Content,
-    /// Whether extended attributes, ACLs among them, or flags may be missing: they could not be read.
+    /// Whether extended attributes, ACLs among them, or flags may be missing: they could not be
+    /// read.
     pub lacks_attributes: bool,
 }
 
@@ -91,11 +93,12 @@ pub enum Content {
     Changed,
     /// It could not be read: the entry, with all its metadata, is that of the backup before.
     Older {
-        /// Bytes of the content stream before the file's own that are no file's: what was read before the fault.
+        /// Bytes of the content stream before the file's own that are no file's: what was read
+        /// before the fault.
         lead: u64,
     },
-    /// A file could be read up to a fault, a folder's names not all, and no earlier backup had it. Of a hard link: what it
-    /// is a name of is like that.
+    /// A file could be read up to a fault, a folder's names not all, and no earlier backup had it.
+    /// Of a hard link: what it is a name of is like that.
     Partial {
         /// The length that the file had; 0 for a folder.
         of: u64,
@@ -111,7 +114,8 @@ pub enum EntryKind {
     File {
         /// Bytes in the content stream.
         len: u64,
-        /// Holes of the source, (offset, length), sorted, at most [`HOLES_MAX`]; the content stream has zeros there.
+        /// Holes of the source, (offset, length), sorted, at most [`HOLES_MAX`]; the content stream
+        /// has zeros there.
         holes: Vec<(u64, u64)>,
     },
     /// Another name of a regular file that stands earlier in the listing.

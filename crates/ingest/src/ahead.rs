@@ -59,13 +59,15 @@ impl Previous<'_> {
         }
     }
 
-    /// The fault that ended the listing. It is nobody's concern where every file is read and nothing is to stay.
+    /// The fault that ended the listing. It is nobody's concern where every file is read and
+    /// nothing is to stay.
     fn take_fault(&mut self) -> Option<TreeError> {
         let fault = self.files.take_fault();
         fault.filter(|_| !self.reads_all || !self.unread.is_empty())
     }
 
-    /// The next entry before this path, or before the end, that the walk did not meet and that may be there all the same.
+    /// The next entry before this path, or before the end, that the walk did not meet and that may
+    /// be there all the same.
     fn next_unread(&mut self, before: Option<&[u8]>) -> Option<Listed> {
         if self.unread.is_empty() {
             return None;

@@ -1,9 +1,9 @@
 //! The reader's stage for directory trees: content, listing and fences, fed side by side.
 //!
-//! A file unchanged since the parent backup is a range of the parent's content, copied by reference:
-//! nothing is read (B3). Everything else is read as it is, small files ahead of their turn ([`crate::ahead`]);
-//! what cannot be read is reported, stays as the backup before has it ([`crate::kept`]), and the rest of the backup
-//! stands.
+//! A file unchanged since the parent backup is a range of the parent's content, copied by
+//! reference: nothing is read (B3). Everything else is read as it is, small files ahead of their
+//! turn ([`crate::ahead`]); what cannot be read is reported, stays as the backup before has it
+//! ([`crate::kept`]), and the rest of the backup stands.
 
 use std::sync::Arc;
 use std::thread;
@@ -72,7 +72,7 @@ pub(crate) fn feed(
                 unread: Unread::new(walk.excludes.clone()),
                 reads_all: parent.reads_all,
             }),
-            // Whoever has all files read does not depend on what was there before.
+            // A backup that reads all files does not need the backup before.
             Err(_) if parent.reads_all => None,
             Err(error) => return Err(crate::error::IngestError::from(error).into()),
         },
@@ -221,7 +221,8 @@ impl Source<'_, '_, '_> {
         match found.entry.kind {
             // A link whose first name was lost.
             EntryKind::File { .. } => return self.read(&found, before),
-            // The first name is new, and there is a part of the file only: this name has a version before.
+            // The first name is new, and there is a part of the file only: this name has a version
+            // before.
             EntryKind::HardLink { .. } if matches!(found.entry.state.content, Stored::Partial { .. }) => {
                 if let Some(version) = self.good_version(before) {
                     self.lost.instead(&found);
@@ -374,8 +375,8 @@ impl Source<'_, '_, '_> {
         }
     }
 
-    /// A file could not be read to its end, and what was read is in the stream. The version before stays; without one,
-    /// the entry says that this is a part.
+    /// A file could not be read to its end, and what was read is in the stream. The version before
+    /// stays; without one, the entry says that this is a part.
     fn broke_off(
         &mut self,
         found: &WalkEntry,
@@ -410,7 +411,8 @@ impl Source<'_, '_, '_> {
         self.version(before).filter(is_good)
     }
 
-    /// Stores the version of a file that the backup before has, after so many bytes that are nobody's.
+    /// Stores the version of a file that the backup before has, after so many bytes that are
+    /// nobody's.
     fn older(
         &mut self,
         found: &WalkEntry,

@@ -53,7 +53,8 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// The version of a file that the backup before has, if it has one whose bytes are not known to be bad.
+    /// The version of a file that the backup before has, if it has one whose bytes are not known to
+    /// be bad.
     pub(crate) fn version(&mut self, before: &Listed) -> Option<Version> {
         let path = before.entry.path.clone();
         let first = match &before.entry.kind {
@@ -83,8 +84,8 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// An entry that the walk did not meet, as it stays. A file, or the first kept name of one, comes
-    /// with its bytes.
+    /// An entry that the walk did not meet, as it stays. A file, or the first kept name of one,
+    /// comes with its bytes.
     pub(crate) fn stays(&mut self, before: &Listed) -> Option<(ListingEntry, Option<CopyRange>)> {
         let path = &before.entry.path;
         let first = match &before.entry.kind {
@@ -121,7 +122,8 @@ impl<'a> Kept<'a> {
 
     fn first_names(&mut self) -> &HashMap<Vec<u8>, Listed> {
         let (door, listing) = (self.door, &self.listing);
-        // What cannot be read of the listing is not kept; that it cannot be read is told where it is followed.
+        // The backup keeps nothing of an unreadable listing. Its comparison with that listing
+        // reports the fault.
         self.first_names
             .get_or_insert_with(|| gather(door, listing).unwrap_or_default())
     }

@@ -1,9 +1,9 @@
 //! Places of the source that the walk could not look at. What the backup before has there may still
 //! exist.
 //!
-//! What must hold: no entry is kept that the walk has met, or has found to be gone. The walk comes in
-//! listing order, and so do the entries of the backup before. An entry in such a place that comes
-//! behind the last entry that the walk met was not looked for.
+//! What must hold: the backup keeps no entry that the walk has met, or has found to be gone. The
+//! walk comes in listing order, and so do the entries of the backup before. An entry in such a
+//! place that comes behind the last entry that the walk met was not looked for.
 
 use tree::{Action, Excludes, TreeError, order};
 
@@ -50,7 +50,8 @@ impl Unread {
             .retain(|place| order::is_within(path, place) || order::compare(place, path).is_gt());
     }
 
-    /// Whether an entry of the backup before, which the walk did not meet, may be there all the same.
+    /// Whether an entry of the backup before, which the walk did not meet, may be there all the
+    /// same.
     pub(crate) fn has(&mut self, path: &[u8]) -> bool {
         if order::compare(path, &self.met).is_le()
             || !self.places.iter().any(|place| order::is_within(path, place))

@@ -167,7 +167,8 @@ impl Store {
     }
 
     /// Heals listed damage with chunks in these containers, or ones that the index finds. Does
-    /// nothing while another session reclaims: that one heals too. Returns warnings beside the report.
+    /// nothing while another session reclaims: that one heals too. Returns warnings beside the
+    /// report.
     ///
     /// # Errors
     /// Of the storage; slots that are healed by then stay healed.

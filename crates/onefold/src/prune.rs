@@ -91,7 +91,8 @@ impl Store {
         Ok((report, warnings))
     }
 
-    /// Runs what may be needed on a full disk; where it is full, once more without the reserve. Says whether there was one.
+    /// Runs what may be needed on a full disk; where it is full, once more without the reserve.
+    /// Says whether there was one.
     pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut(bool) -> Result<T>) -> (Result<T>, bool) {
         let done = work(false);
         if !done.as_ref().is_err_and(crate::Error::is_no_space) {

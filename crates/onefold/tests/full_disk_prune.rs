@@ -396,8 +396,9 @@ fn decided(fixture: &Fixture, kind: u64) -> Process {
     process
 }
 
-/// An epoch is open that is to rewrite containers for which there is no room, and there is no reserve: what fits is done, and
-/// the epoch ends. So does the next one, in which all goes that was forgotten since. With room the rest goes.
+/// An epoch is open that is to rewrite containers for which there is no room, and there is no
+/// reserve: what fits is done, and the epoch ends. So does the next one, in which all goes that was
+/// forgotten since. With room the rest goes.
 #[test]
 fn an_epoch_that_is_open_ends_with_what_fits() {
     let mut given_up = 0;
@@ -424,7 +425,8 @@ fn an_epoch_that_is_open_ends_with_what_fits() {
             process.watched.clear_before();
             assert!(process.names("condemned").is_empty(), "{when}: an epoch is open");
             fixture.assert_whole(&process, &when);
-            // What was given up stays for others as it was: absent, for it is on a list that stands.
+            // What was given up stays for others as it was: absent, for it is on a list that
+            // stands.
             let again = process.beside(9500);
             let (_, name, bytes) = &fixture.kept[0];
             if let Ok(made) = back_up_bytes(&again.open(), name, bytes, &How::plain()) {
@@ -516,8 +518,9 @@ fn succeeds(command: &mut Command) -> bool {
     }
 }
 
-/// A store fills its file system; then somebody takes nearly all that is free, again and again, while its backups are forgotten
-/// one after another. Every prune comes to its end, what is kept restores, and nothing is left when nothing is kept.
+/// A store fills its file system; then somebody takes nearly all that is free, again and again,
+/// while its backups are forgotten one after another. Every prune comes to its end, what is kept
+/// restores, and nothing is left when nothing is kept.
 fn fills_and_prunes_to_nothing(kind: &str, seed: u64) -> Option<usize> {
     let when = |what: &str| format!("{kind}, seed {seed}, {what}");
     let disk = Mounted::new(kind)?;

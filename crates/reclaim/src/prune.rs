@@ -117,7 +117,8 @@ pub struct PruneOptions {
     pub marks_bytes_max: u64,
     /// The process id that the session shows, for messages only.
     pub process: u32,
-    /// The disk is full, and nothing is left to be given up for room: data that finds none to be rewritten stays as it is.
+    /// The disk is full, and nothing is left to be given up for room: data that finds none to be
+    /// rewritten stays as it is.
     pub is_full: bool,
 }
 

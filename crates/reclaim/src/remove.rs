@@ -45,7 +45,8 @@ pub(crate) struct Execution<'a> {
     pub copies_bytes_max: u64,
     /// The disk is full: data that finds no room to be rewritten stays as it is (`scarce.rs`).
     pub gives_up: bool,
-    /// The list was executed before, in part or whole: of nodes, what is there alone may have a second copy that was torn.
+    /// The list was executed before, in part or whole: of nodes, what is there alone may have a
+    /// second copy that was torn.
     pub is_again: bool,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
@@ -71,7 +72,8 @@ pub(crate) struct Executed {
     /// is listed of them is still there: it has to be on the next list again, before this one is dropped, or
     /// look-ups would find dead nodes whose chunks are gone.
     pub damaged: Vec<(ContainerId, ContainerError)>,
-    /// Data containers that stayed as they were, since there was no room to rewrite them, and what of each is listed.
+    /// Data containers that stayed as they were, since there was no room to rewrite them, and what
+    /// of each is listed.
     pub given_up: Vec<ContainerSlots>,
     /// Second copies that were missing, and were made.
     pub mirrors_made: u64,

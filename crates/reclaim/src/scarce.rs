@@ -76,7 +76,8 @@ pub(crate) fn carry_on(context: &Context<'_>, removed: &Removed, given_up: &[Con
     }
 }
 
-/// Says what an epoch has given up. What an earlier one of this run gave up, and this one has done, is on it no more.
+/// Says what an epoch has given up. What an earlier one of this run gave up, and this one has done,
+/// is on it no more.
 pub(crate) fn report(report: &mut PruneReport, removed: &Removed, given_up: &[ContainerSlots]) {
     if !report.given_up.is_empty() {
         let listed = removed.slots.iter();

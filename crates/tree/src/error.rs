@@ -152,7 +152,8 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A file that could not be read to its end when it was backed up: what there is has another name.
+    /// A file that could not be read to its end when it was backed up: what there is has another
+    /// name.
     #[error(
         "{}: could not be read whole when it was backed up: the first {stored} of its {expected} bytes are in {}",
         Shown(path),
@@ -189,7 +190,8 @@ pub enum TreeError {
         /// The folder.
         path: Vec<u8>,
     },
-    /// An entry some of whose extended attributes, or flags, could not be read when it was backed up.
+    /// An entry some of whose extended attributes, or flags, could not be read when it was backed
+    /// up.
     #[error(
         "{}: its extended attributes, ACLs and flags could not all be read when it was backed up",
         Shown(path)

@@ -119,10 +119,11 @@ pub(crate) fn entry(
     })
 }
 
-/// Flags of an inode that whoever restores it can give back (Linux `FS_FL_USER_MODIFIABLE`): secure deletion, undelete,
-/// compression, synchronous, immutable, append-only, no dump, no times of access, no compression, journalled data, no tails,
-/// synchronous folder, top of hierarchies, no copy on write, direct access, projects inherited, names of any case. The others
-/// tell how the file system stores it, or need a key or a signature: encryption, verity.
+/// The inode flags that a restore can set (Linux `FS_FL_USER_MODIFIABLE`): secure deletion,
+/// undelete, compression, synchronous, immutable, append-only, no dump, no times of access, no
+/// compression, journalled data, no tails, synchronous folder, top of hierarchies, no copy on
+/// write, direct access, projects inherited, names of any case. The other flags say how the file
+/// system stores the inode, or need a key or a signature: encryption, verity.
 pub(crate) const FLAGS_KEPT: u32 = 0x1
     | 0x2
     | 0x4
@@ -213,7 +214,8 @@ impl AttributeReader {
     }
 }
 
-/// The attributes of an open file, sorted by name, and its flags. With an error those that could be read.
+/// The attributes of an open file, sorted by name, and its flags. With an error those that could be
+/// read.
 pub(crate) fn attributes_and_flags_of(file: &OwnedFd) -> (Attributes, u32, Option<Errno>) {
     let (attributes, fault) = attributes_of(file);
     match flags_of(file) {

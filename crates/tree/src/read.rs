@@ -64,7 +64,8 @@ pub struct FileReader {
 pub struct ReadFile {
     /// The entry with the length and holes of what was read, and the metadata of the file that was.
     pub entry: ListingEntry,
-    /// That the file changed meanwhile. What was read is stored all the same, and the entry says so.
+    /// That the file changed meanwhile. What was read is stored all the same, and the entry says
+    /// so.
     pub changed: Option<TreeError>,
     /// That some of its attributes could not be read.
     pub attributes: Option<TreeError>,

@@ -8,9 +8,10 @@
 //! start by at least one tick is not trusted, and the file is read. A tick is taken as 20 ms where the
 //! time has a fraction of a second, and as 2 s where it has none (FAT stores even seconds).
 //!
-//! An entry that is not what was there ([`format::listing::EntryState`]) vouches for nothing: the file is read
-//! again. Entries of the previous listing that the walk did not meet can be asked for ([`Unchanged::next_passed`]): where
-//! a folder could not be read, they are the last that is known of it.
+//! An entry that is not what was there ([`format::listing::EntryState`]) vouches for nothing: the
+//! file is read again. Entries of the previous listing that the walk did not meet can be asked for
+//! ([`Unchanged::next_passed`]): where a folder could not be read, they are the last that is known
+//! of it.
 
 use std::cmp::Ordering;
 use std::io::Read;
@@ -64,8 +65,9 @@ impl<R: Read> Unchanged<R> {
         }
     }
 
-    /// Compares a regular file of the walk; files must come in listing order. When the previous listing is
-    /// damaged, everything from there on is new: read again, and nothing lost ([`Self::take_fault`]).
+    /// Compares a regular file of the walk; files must come in listing order. When the previous
+    /// listing is damaged, everything from there on is new: read again, and nothing lost
+    /// ([`Self::take_fault`]).
     pub fn compare(&mut self, current: &WalkEntry) -> Comparison {
         self.compare_entry(&current.entry)
     }
@@ -81,7 +83,8 @@ impl<R: Read> Unchanged<R> {
         self.fault.take()
     }
 
-    /// The next entry of the previous listing that comes before this path, or before the end: the walk has not met it.
+    /// The next entry of the previous listing that comes before this path, or before the end: the
+    /// walk has not met it.
     pub fn next_passed(&mut self, before: Option<&[u8]>) -> Option<Listed> {
         let ahead = self.peek()?;
         let is_passed = before.is_none_or(|path| order::compare(&ahead.entry.path, path).is_lt());

@@ -99,9 +99,10 @@ pub struct WalkOptions {
 /// One entry found, and the way to open it.
 #[derive(Debug)]
 pub struct WalkEntry {
-    /// As it goes into the listing. A file's length is that of the walk and its holes are not known yet:
-    /// reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes and flags, which
-    /// are asked for when it is open; of a file that is not read, [`Self::read_attributes`] asks for attributes.
+    /// As it goes into the listing. A file's length is that of the walk and its holes are not known
+    /// yet: reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes
+    /// and flags, which are asked for when it is open; of a file that is not read,
+    /// [`Self::read_attributes`] asks for attributes.
     pub entry: ListingEntry,
     /// Its number of names.
     pub links: u64,

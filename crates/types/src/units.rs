@@ -83,8 +83,9 @@ impl UnixNanos {
     }
 }
 
-/// A time of a file: seconds since 1970-01-01 00:00 UTC, negative before, and nanoseconds after that second. File systems
-/// have times that no number of nanoseconds in 64 bits reaches: those of the years before 1677 and after 2262.
+/// A time of a file: seconds since 1970-01-01 00:00 UTC, negative before, and nanoseconds after
+/// that second. File systems have times that no number of nanoseconds in 64 bits reaches: those of
+/// the years before 1677 and after 2262.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FileTime {
     seconds: i64,

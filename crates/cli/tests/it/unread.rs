@@ -1,4 +1,5 @@
-//! What cannot be read, or not to its end, and what few file systems have: nothing passes for what it is not.
+//! Backups of files that cannot be read to their end, and of times and flags that few file systems
+//! have: no entry passes for what it is not.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +9,8 @@ use std::process::Command;
 use crate::bed::{Bed, lines, noise};
 use crate::sources::{listed, skip, with_mounts};
 
-/// An ext4 file system in a file, on which `bad` cannot be read from 200 KiB on once `break_it` was called: what backs it
-/// ends there. `mend_it` brings it back.
+/// An ext4 file system in a file, on which `bad` cannot be read from 200 KiB on once `break_it` was
+/// called: what backs it ends there. `mend_it` brings it back.
 const FAILING_DISK: &str = r#"
     truncate -s 8M image; mkfs.ext4 -q -m 0 -O ^has_journal image; mkdir -p src/disk
     mount -o loop image src/disk
@@ -43,15 +44,22 @@ fn can_make_disks() -> bool {
     has
 }
 
-#[test]
-fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
+/// Runs these steps in a folder with a disk of which `bad` fails once `break_it` was called. The
+/// store, and the whole content of `bad`. `None`: this machine cannot have such a disk.
+fn on_failing_disk(steps: &str) -> Option<(Bed, Vec<u8>)> {
     let bed = Bed::new();
     if !can_make_disks() {
-        return;
+        return None;
     }
     let whole = noise_with_mark(&bed);
-    let script = format!(
-        "{FAILING_DISK}
+    with_mounts(&bed, &format!("{FAILING_DISK}{steps}"))?.expect(0);
+    Some((bed, whole))
+}
+
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
+    let Some((bed, whole)) = on_failing_disk(
+        "
         touch -d '2020-02-02 02:02:02' src/disk/bad
         code 0 backup src -q
         break_it
@@ -65,12 +73,10 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         mend_it
         code 0 backup src -q
         code 0 restore latest -t outlatest -q
-        cat src/disk/bad > now"
-    );
-    let Some(ran) = with_mounts(&bed, &script) else {
+        cat src/disk/bad > now",
+    ) else {
         return;
     };
-    ran.expect(0);
     let second = lines(&fs::read(bed.path("second")).unwrap()).pop().unwrap();
     assert_eq!(second["files_kept"].as_u64(), Some(1), "{second}");
     let node = |id: &str, name: &str| {
@@ -112,13 +118,8 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
 
 #[test]
 fn a_part_of_a_file_never_passes_for_the_file() {
-    let bed = Bed::new();
-    if !can_make_disks() {
-        return;
-    }
-    let whole = noise_with_mark(&bed);
-    let script = format!(
-        "{FAILING_DISK}
+    let Some((bed, whole)) = on_failing_disk(
+        "
         break_it
         code 3 backup src -q 2> warned
         code 3 backup src -q 2> warned
@@ -128,12 +129,10 @@ fn a_part_of_a_file_never_passes_for_the_file() {
         code 0 ls latest > listed 2> marked
         mend_it
         code 0 backup src -q
-        code 0 restore latest -t whole-again -q"
-    );
-    let Some(ran) = with_mounts(&bed, &script) else {
+        code 0 restore latest -t whole-again -q",
+    ) else {
         return;
     };
-    ran.expect(0);
     let back = bed.restored("out", "src/disk");
     assert_eq!(
         fs::read(back.join("bad")).unwrap(),
@@ -166,24 +165,17 @@ fn a_part_of_a_file_never_passes_for_the_file() {
 
 #[test]
 fn a_new_name_of_a_file_does_not_push_out_its_good_version() {
-    let bed = Bed::new();
-    if !can_make_disks() {
-        return;
-    }
-    let whole = noise_with_mark(&bed);
-    let script = format!(
-        "{FAILING_DISK}
+    let Some((bed, whole)) = on_failing_disk(
+        "
         code 0 backup src -q
         ln src/disk/bad src/disk/also
         break_it
         code 3 backup src -q 2> warned
         code 1 restore latest -t out -q 2> told
-        code 0 dump latest src/disk/twin > dumped 2> noted"
-    );
-    let Some(ran) = with_mounts(&bed, &script) else {
+        code 0 dump latest src/disk/twin > dumped 2> noted",
+    ) else {
         return;
     };
-    ran.expect(0);
     let back = bed.restored("out", "src/disk");
     assert!(back.join("also.onefold-incomplete").exists() && !back.join("also").exists());
     assert!(fs::read(back.join("bad")).unwrap() == whole);

@@ -183,7 +183,8 @@ impl Scene {
                 let (Some(done), Moment::Change(number)) = (self.play(moment), moment) else {
                     continue;
                 };
-                // How often a run waits, and with how many barriers, depends on the load of the machine.
+                // How often a run waits, and with how many barriers, depends on the load of the
+                // machine.
                 let asked = done.requests.iter().filter(is_one).count() as u64;
                 assert!(asked < number, "{moment:?} of {changes}: asked for {asked}");
             }

@@ -45,8 +45,8 @@ fn a_generation_that_came_back_gives_what_the_remade_one_lacks() {
     }
 }
 
-/// A trimmed container whose body is missing for the moment, and of whose chunks only some are found
-/// elsewhere.
+/// A trimmed container whose body is missing for the moment, and of whose chunks only some are
+/// found elsewhere.
 #[test]
 fn a_missing_body_is_waited_for() {
     let machine = Process::new(2);

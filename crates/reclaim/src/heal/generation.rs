@@ -178,7 +178,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds slots that the newest generation lacks: from older ones, or with chunks found elsewhere.
+    /// Adds slots that the newest generation lacks: from older ones, or with chunks found
+    /// elsewhere.
     fn add_absent(&mut self) -> Result<()> {
         let (mut plain, mut entries) = (Vec::new(), Vec::new());
         let (patient, level) = (self.patient, Level::new(0).expect("0 is a level"));

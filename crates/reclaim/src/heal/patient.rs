@@ -48,8 +48,8 @@ pub(super) struct Patient {
     /// Slots of the newest one that cannot be read, and whether the storage refuses them; it may
     /// give them later.
     pub(super) bad: BTreeMap<Slot, bool>,
-    /// Slots that the newest one lacks, as an older one or a copy of the catalog lists them. `None`:
-    /// a list of damage names the slot, and nothing says what was in it.
+    /// Slots that the newest one lacks, as an older one or a copy of the catalog lists them.
+    /// `None`: a list of damage names the slot, and nothing says what was in it.
     pub(super) absent: BTreeMap<Slot, Option<Wanted>>,
     /// The generation of that copy.
     copied: Generation,
@@ -115,7 +115,8 @@ impl Patient {
             return self.look_into_copy_of_lost(containers, known);
         };
         let listed = known.listed.slots.ranges().flat_map(SlotRange::iter);
-        // Nobody knows which slots a whole container lost: whatever an older generation has, counts.
+        // Nobody knows which slots a whole container lost: whatever an older generation has,
+        // counts.
         let of_older = older.iter().filter(|_| known.listed.is_whole);
         let of_older = of_older.flat_map(|view| view.entries().iter().map(|entry| entry.slot));
         let lacking: BTreeSet<Slot> = listed

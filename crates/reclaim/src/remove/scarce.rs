@@ -22,7 +22,8 @@ use crate::error::Result;
 use crate::objects::{self, Doomed, Kept, Objects};
 
 impl Run<'_> {
-    /// Tries the rewrites that found no room again, until none of them finds room. Gives up the rest.
+    /// Tries the rewrites that found no room again, until none of them finds room. Gives up the
+    /// rest.
     pub(super) fn try_again(&mut self) -> Result<()> {
         while !self.no_room.is_empty() {
             let waiting = std::mem::take(&mut self.no_room);
@@ -37,8 +38,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Replaces a container of nodes when there is no room for both generations. `None`: there is no
-    /// room for this either.
+    /// Replaces a container of nodes when there is no room for both generations. `None`: there is
+    /// no room for this either.
     pub(super) fn put_in_place(
         &mut self,
         sealed: &SealedContainer,
@@ -79,8 +80,8 @@ impl Run<'_> {
         Ok(Some(Settled::Replaced(Kept::of(&sealed.catalog()))))
     }
 
-    /// Makes the mirror of a generation whose main copy alone is whole, before lower ones go. `false`:
-    /// the generation is not in that state.
+    /// Makes the mirror of a generation whose main copy alone is whole, before lower ones go.
+    /// `false`: the generation is not in that state.
     pub(super) fn make_mirror(&mut self, kept: Kept, id: ContainerId, found: &Objects) -> Result<bool> {
         let generation = kept.generation;
         let copies = found.generations.get(&generation);
@@ -94,7 +95,8 @@ impl Run<'_> {
         let bytes = self.storage.get(&names::container(id, generation))?;
         match self.put_mirror(&mirror, &bytes) {
             Err(error) if self.how.gives_up && error.is_no_space() => {
-                // What is below is replaced by a copy that is whole, and its room is that of the other one.
+                // What is below is replaced by a copy that is whole, and its room is that of the
+                // other one.
                 self.storage.barrier()?;
                 self.drop_durably(&found.but(id, Some(kept)))?;
                 self.put_mirror(&mirror, &bytes)?;

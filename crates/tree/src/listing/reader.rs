@@ -13,7 +13,8 @@ use crate::{TreeError, order};
 pub struct Listed {
     /// The entry.
     pub entry: ListingEntry,
-    /// Where a file's bytes begin in the content stream, behind its lead; for others, where the next file's do.
+    /// Where a file's bytes begin in the content stream, behind its lead; for others, where the
+    /// next file's do.
     pub content_offset: u64,
 }
 

@@ -218,8 +218,8 @@ impl FileWriter {
         }
     }
 
-    /// Up to where the source's holes are noted. Where they are as many as are noted at all, there may have been more
-    /// behind them.
+    /// Up to where the source's holes are noted. Where they are as many as are noted at all, there
+    /// may have been more behind them.
     fn noted_up_to(&self) -> u64 {
         match self.holes().last() {
             Some(&(offset, len)) if self.holes().len() >= HOLES_MAX => offset.saturating_add(len),

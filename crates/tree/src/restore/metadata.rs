@@ -65,8 +65,8 @@ pub(super) fn apply_to_new(
     set_times(context, subject, entry);
 }
 
-/// Sets the times. A file system takes those that it cannot hold as the nearest that it can, and says nothing: where that
-/// may be, it is asked what came of it.
+/// Sets the times. A file system takes those that it cannot hold as the nearest that it can, and
+/// says nothing: where that may be, it is asked what came of it.
 fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     // What every file system holds: the years 1980 (FAT) to 2037 (ext3).
     const HELD_BY_ALL: std::ops::Range<i64> = 315_619_200..(1 << 31) - 172_800;

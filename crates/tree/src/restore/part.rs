@@ -1,7 +1,7 @@
-//! Entries that are not all of what was there: nothing that is partial takes the name of what is whole.
+//! Entries of which the backup has a part alone. No part takes the name of a whole entry.
 //!
-//! What there is of a file goes under another name beside its own, so that neither a good copy is replaced by it nor
-//! anybody takes it for the file; and each such entry is a fault, which says so.
+//! The restore gives the part of a file another name, beside the file's own. So the part replaces
+//! no good copy, and nobody takes it for the file. The restore reports each such entry as a fault.
 
 use std::borrow::Cow;
 

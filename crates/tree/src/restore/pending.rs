@@ -123,8 +123,8 @@ impl PendingFile {
         }
     }
 
-    /// Notes that this restore has not restored the file: an entry of its name is not the file, and no
-    /// later link may lead there.
+    /// Notes that this restore has not restored the file: an entry of its name is not the file, and
+    /// no later link may lead there.
     pub fn give_up(&self) {
         self.context.unfinished().insert(self.entry.path.clone());
     }

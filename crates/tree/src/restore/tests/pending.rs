@@ -218,8 +218,8 @@ fn no_link_leads_to_what_stands_in_the_place_of_a_file_that_failed() {
             panic!()
         };
         assert_eq!(pending.write(&bytes).unwrap(), None);
-        // Now the name of the second file leads to the first, as on a file system to which two names
-        // are one.
+        // Now the name of the second file leads to the first, as on a file system to which two
+        // names are one.
         fs::rename(target.path().join("a"), target.path().join("b")).unwrap();
         let Begun::File(pending) = begin(&file("/b", b"second").0) else {
             panic!()
