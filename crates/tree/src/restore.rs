@@ -161,12 +161,14 @@ pub enum SkipReason {
     Unchanged,
 }
 
-/// Restores entries under a target folder.
+/// Restores entries under a target folder. If it is dropped before [`Self::finish`], folders that are
+/// not complete stay as the restore fills them.
 #[derive(Debug)]
 pub struct Restorer {
     context: Arc<Context>,
     stack: Stack,
     filter: Filter,
+    is_finished: bool,
 }
 
 /// What everything that restores shares.
@@ -186,9 +188,27 @@ struct Context {
     unfinished: Mutex<HashSet<Vec<u8>>>,
     /// The path of the target, as the system shows it.
     top: Option<Vec<u8>>,
+    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the disk
+    /// is full. Folders that are not complete then stay unfinished, for the next restore to see.
+    is_broken_off: AtomicBool,
 }
 
 impl Context {
+    fn is_broken_off(&self) -> bool {
+        self.is_broken_off.load(Ordering::Acquire)
+    }
+
+    fn break_off(&self) {
+        self.is_broken_off.store(true, Ordering::Release);
+    }
+
+    /// Notes a fault that ends the restore. Whoever holds a folder calls it before letting go.
+    fn note(&self, fault: &TreeError) {
+        if fault.is_no_room() {
+            self.break_off();
+        }
+    }
+
     fn unfinished(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,6 +219,7 @@ impl Context {
     }
 
     fn fault(&self, fault: TreeError) {
+        self.note(&fault);
         self.faults
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -239,11 +260,13 @@ impl Restorer {
             nameless: AtomicBool::new(Path::new("/proc/self/fd").exists()),
             unfinished: Mutex::default(),
             top: top.descriptor().ok().and_then(|top| folders::whereabouts(&top)),
+            is_broken_off: AtomicBool::new(false),
         });
         Ok(Self {
             stack: Stack::new(top, is_new, context.clone()),
             context,
             filter: Filter::new(&options),
+            is_finished: false,
         })
     }
 
@@ -258,6 +281,7 @@ impl Restorer {
     /// faults since [`Self::take_faults`].
     #[must_use]
     pub fn finish(mut self) -> Vec<TreeError> {
+        self.is_finished = true;
         self.stack.clear();
         self.take_faults()
     }
@@ -282,6 +306,11 @@ impl Restorer {
     /// # Errors
     /// As [`Self::place`].
     pub fn begin(&mut self, entry: &ListingEntry) -> Result<Begun, TreeError> {
+        let context = self.context.clone();
+        self.begin_or_fail(entry).inspect_err(|fault| context.note(fault))
+    }
+
+    fn begin_or_fail(&mut self, entry: &ListingEntry) -> Result<Begun, TreeError> {
         if !order::is_clean(&entry.path) {
             return Err(TreeError::UnsafePath {
                 path: entry.path.clone(),
@@ -381,6 +410,15 @@ impl Restorer {
         match links::link(&self.context, (&first_parent, first_name), (parent, name), entry)? {
             Some(placed) => Ok(placed),
             None => missing(),
+        }
+    }
+}
+
+/// Without [`Restorer::finish`] the restore was broken off.
+impl Drop for Restorer {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.context.break_off();
         }
     }
 }

@@ -245,6 +245,7 @@ fn a_full_target_ends_the_restore_which_then_goes_on() {
     for n in 0..60 {
         fs::write(bed.path(format!("src/{n:02}")), noise(50_000, n)).unwrap();
     }
+    set_mtime(&bed.path("src"), 86_400);
     bed.ok(["backup", "src"]);
     let room_bytes = Some(1_000_000);
     let Some(disk) = mount(Options {
@@ -257,14 +258,15 @@ fn a_full_target_ends_the_restore_which_then_goes_on() {
         .expect(1)
         .says(&["--overwrite if-changed"]);
     assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
+    let there = disk.path().join(bed.path("src").strip_prefix("/").unwrap());
+    let facts = || fs::metadata(&there).unwrap();
+    assert_eq!(facts().mode() & 0o7777, 0o1700, "the folder is not complete");
     disk.set_room_bytes(u64::MAX);
-    let ran = restore(&bed, disk.path(), &["--overwrite", "if-changed", "--json"]).expect(0);
+    let ran = restore(&bed, disk.path(), &["--overwrite", "never", "--json"]).expect(0);
+    assert_eq!((facts().mode() & 0o7777, facts().mtime()), (0o755, 86_400));
     assert!(last(&ran)["bytes_restored"].as_u64().unwrap() <= 41 * 50_000);
     for n in 0..60 {
-        let path = disk
-            .path()
-            .join(bed.path(format!("src/{n:02}")).strip_prefix("/").unwrap());
-        assert_eq!(fs::read(path).unwrap(), noise(50_000, n));
+        assert_eq!(fs::read(there.join(format!("{n:02}"))).unwrap(), noise(50_000, n));
     }
 }
 

@@ -163,6 +163,10 @@ impl FileWriter {
     /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`],
     /// [`TreeError::System`]; then nothing of it stays.
     pub fn finish(mut self) -> Result<(), TreeError> {
+        self.name_it().inspect_err(|fault| self.context.note(fault))
+    }
+
+    fn name_it(&mut self) -> Result<(), TreeError> {
         let written = self.done.load(Ordering::Acquire);
         let gathered = self.take_blocks().map_or(Ok(()), BlockWriter::finish);
         if written != self.len {
@@ -201,7 +205,9 @@ impl FileWriter {
     }
 
     fn count(&self, len: u64, result: Result<(), Errno>) -> Result<(), TreeError> {
-        result.map_err(|errno| self.fault(errno))?;
+        result
+            .map_err(|errno| self.fault(errno))
+            .inspect_err(|fault| self.context.note(fault))?;
         self.done.fetch_add(len, Ordering::AcqRel);
         Ok(())
     }

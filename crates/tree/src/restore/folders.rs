@@ -11,7 +11,7 @@
 //!
 //! A folder has the mode [`UNFINISHED`] while the restore fills it. By that mode the next restore
 //! recognises a folder that a killed one left, and sets its metadata, even if existing entries are
-//! to stay.
+//! to stay. A restore that ends early leaves its incomplete folders in the same way.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +52,8 @@ pub(super) struct Place {
     pub(super) newborn: OnceLock<Newborn>,
     /// To be set when the folder is complete.
     metadata: Option<ListingEntry>,
+    /// The mode that the folder had, if the restore changed it to fill the folder.
+    mode_before: Option<u32>,
     context: Arc<Context>,
 }
 
@@ -87,6 +89,13 @@ impl Place {
             Subject::Handle(&handle).set_times(&metadata::times(time)).ok();
         }
         let Some(entry) = self.metadata.take() else { return };
+        if self.context.is_broken_off() {
+            if let (Some(mode), Ok(handle)) = (self.mode_before, self.folder.descriptor()) {
+                // The restore reports why it ended; a refusal here adds nothing to that.
+                Subject::Handle(&handle).set_mode(mode).ok();
+            }
+            return;
+        }
         match self.folder.descriptor() {
             Ok(handle) => flags::apply_beneath(&self.context, &handle, &entry),
             Err(errno) => self
@@ -143,6 +152,7 @@ impl Stack {
             is_changed: AtomicBool::new(false),
             newborn: OnceLock::new(),
             metadata: None,
+            mode_before: None,
             context: context.clone(),
         };
         Self {
@@ -292,10 +302,9 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     } else {
         entry.cloned()
     };
-    if is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700 {
-        // So that it can be filled; its mode is set again at the end. What refuses this refuses that too.
-        Subject::Handle(&descriptor).set_mode(now.mode | 0o700).ok();
-    }
+    let is_closed = is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700;
+    // So that it can be filled; its mode is set again at the end. What refuses this refuses that too.
+    let is_opened = is_closed && Subject::Handle(&descriptor).set_mode(now.mode | 0o700).is_ok();
     Ok(Place {
         folder,
         parent: Some(parent.clone()),
@@ -305,6 +314,7 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
         keeps_time: (is_there && !level.is_asked && !is_unfinished).then_some(now.mtime),
         newborn: OnceLock::new(),
         metadata,
+        mode_before: is_opened.then_some(now.mode),
         context: context.clone(),
     })
 }

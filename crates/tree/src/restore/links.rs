@@ -53,7 +53,8 @@ impl PendingLink {
     /// [`TreeError::System`]: it is not made.
     pub fn link(self, other: &Self) -> Result<Placed, TreeError> {
         let first = (&other.parent.folder, &other.name[..]);
-        let placed = link(&self.context, first, (&self.parent, &self.name), &self.entry)?;
+        let linked = link(&self.context, first, (&self.parent, &self.name), &self.entry);
+        let placed = linked.inspect_err(|fault| self.context.note(fault))?;
         placed.ok_or_else(|| TreeError::system(&self.entry.path[..], Action::Link, Errno::NOENT))
     }
 }

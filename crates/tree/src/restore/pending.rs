@@ -55,6 +55,19 @@ impl PendingFile {
     /// # Errors
     /// [`TreeError::System`]: the file is not restored.
     pub fn open(self) -> Result<Placed, TreeError> {
+        self.holding(Self::open_or_fail)
+    }
+
+    /// Does something with the file. A fault that ends the restore is noted before the folder is let
+    /// go of.
+    fn holding<T>(self, work: impl FnOnce(Self) -> Result<T, TreeError>) -> Result<T, TreeError> {
+        let (context, parent) = (self.context.clone(), self.parent.clone());
+        let done = work(self).inspect_err(|fault| context.note(fault));
+        drop(parent);
+        done
+    }
+
+    fn open_or_fail(self) -> Result<Placed, TreeError> {
         let at = self.folder()?;
         if let Some(reason) = self.stays(&at)? {
             return Ok(Placed::Skipped(reason));
@@ -83,6 +96,10 @@ impl PendingFile {
     /// [`TreeError::System`], [`TreeError::SameName`], and [`TreeError::Incomplete`] if `bytes` are
     /// not all its bytes: the file is not restored, and nothing of it stays.
     pub fn write(self, bytes: &[u8]) -> Result<Option<SkipReason>, TreeError> {
+        self.holding(|file| file.write_or_fail(bytes))
+    }
+
+    fn write_or_fail(self, bytes: &[u8]) -> Result<Option<SkipReason>, TreeError> {
         let at = self.folder()?;
         if let Some(reason) = self.stays(&at)? {
             return Ok(Some(reason));

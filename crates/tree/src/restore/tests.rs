@@ -548,6 +548,45 @@ fn a_folders_metadata_waits_for_the_last_file_in_it() {
 }
 
 #[test]
+fn a_restore_that_is_broken_off_leaves_its_incomplete_folders_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed = |path: &str| ListingEntry {
+        mode: 0o555,
+        ..entry(path, EntryKind::Folder)
+    };
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777;
+    let mut broken_off = restorer(dir.path(), RestoreOptions::default());
+    broken_off.place(&listed("/a")).unwrap();
+    broken_off.place(&listed("/b")).unwrap();
+    let Placed::File(late) = broken_off.place(&file("/b/f", b"").0).unwrap() else {
+        panic!()
+    };
+    broken_off.place(&listed("/c")).unwrap();
+    drop(broken_off);
+    drop(late);
+    assert_eq!([mode("a"), mode("b"), mode("c")], [0o555, 0o1700, 0o1700]);
+    let overwrite = Overwrite::Never;
+    let again = [
+        (listed("/a"), Vec::new()),
+        (listed("/b"), Vec::new()),
+        file("/b/f", b"whole"),
+        (listed("/c"), Vec::new()),
+    ];
+    place_all(
+        dir.path(),
+        RestoreOptions {
+            overwrite,
+            ..RestoreOptions::default()
+        },
+        &again,
+    );
+    for name in ["a", "b", "c"] {
+        let now = fs::metadata(dir.path().join(name)).unwrap();
+        assert_eq!((mode(name), now.mtime_nsec()), (0o555, 123_456_789), "{name}");
+    }
+}
+
+#[test]
 fn restoring_again_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let link = (
@@ -584,60 +623,95 @@ fn restoring_again_changes_nothing() {
     }
 }
 
-/// Another user's thread: metadata that only the superuser may set is refused without noise.
-#[test]
-fn without_privileges_owners_stay_and_set_id_bits_go() {
+/// Works in a thread of another user, in a folder of theirs. Returns `None` without root.
+fn without_privileges<T: Send + 'static>(work: impl FnOnce(&Path) -> T + Send + 'static) -> Option<T> {
     use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
     if !rustix::process::geteuid().is_root() {
-        return;
+        return None;
     }
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(&target, Some(12345), Some(12345)).unwrap();
-    let faults = std::thread::spawn({
-        let target = target.clone();
-        move || {
-            let (user, group) = (rustix::fs::Uid::from_raw(12345), rustix::fs::Gid::from_raw(12345));
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            set_thread_res_gid(group, group, group).unwrap();
-            set_thread_res_uid(user, user, user).unwrap();
-            let foreign = |e: ListingEntry| ListingEntry { uid: 1, gid: 1, ..e };
-            let (plain, content) = file("/plain", b"p");
-            let (setuid, _) = file("/setuid", b"s");
-            let read_only = ListingEntry {
-                xattrs: vec![(b"user.x".to_vec(), b"1".to_vec())],
-                mode: 0o400,
-                ..plain
-            };
-            let all = [
-                (
-                    entry("/device", EntryKind::CharDevice { device: 259 }),
-                    Vec::new(),
-                ),
-                (
-                    foreign(ListingEntry {
-                        mode: 0o500,
-                        ..entry("/d", EntryKind::Folder)
-                    }),
-                    Vec::new(),
-                ),
-                file("/d/x", b"x"),
-                (foreign(read_only), content),
-                (
-                    foreign(ListingEntry {
-                        mode: 0o6755,
-                        ..setuid
-                    }),
-                    b"s".to_vec(),
-                ),
-            ];
-            restore(Restorer::new(&target, RestoreOptions::default()).unwrap(), &all)
+    let other = std::thread::spawn(move || {
+        let (user, group) = (rustix::fs::Uid::from_raw(12345), rustix::fs::Gid::from_raw(12345));
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        work(&target)
+    });
+    Some(other.join().unwrap())
+}
+
+#[test]
+fn a_folder_that_was_opened_to_be_filled_is_closed_again_however_the_restore_ends() {
+    let modes = without_privileges(|target| {
+        let there = target.join("d");
+        fs::create_dir(&there).unwrap();
+        let listed = ListingEntry {
+            mode: 0o700,
+            ..entry("/d", EntryKind::Folder)
+        };
+        let mode = || fs::metadata(&there).unwrap().mode() & 0o7777;
+        let mut modes = Vec::new();
+        for is_broken_off in [true, false] {
+            fs::set_permissions(&there, fs::Permissions::from_mode(0o500)).unwrap();
+            let mut restorer = Restorer::new(target, RestoreOptions::default()).unwrap();
+            restorer.place(&listed).unwrap();
+            modes.push(mode());
+            if is_broken_off {
+                drop(restorer);
+            } else {
+                assert_eq!(restorer.finish().len(), 0);
+            }
+            modes.push(mode());
         }
-    })
-    .join()
-    .unwrap();
+        modes
+    });
+    assert!(modes.is_none_or(|modes| modes == [0o700, 0o500, 0o700, 0o700]));
+}
+
+/// Metadata that only the superuser may set is refused without noise.
+#[test]
+fn without_privileges_owners_stay_and_set_id_bits_go() {
+    let restored = without_privileges(|target| {
+        let foreign = |e: ListingEntry| ListingEntry { uid: 1, gid: 1, ..e };
+        let (plain, content) = file("/plain", b"p");
+        let (setuid, _) = file("/setuid", b"s");
+        let read_only = ListingEntry {
+            xattrs: vec![(b"user.x".to_vec(), b"1".to_vec())],
+            mode: 0o400,
+            ..plain
+        };
+        let all = [
+            (
+                entry("/device", EntryKind::CharDevice { device: 259 }),
+                Vec::new(),
+            ),
+            (
+                foreign(ListingEntry {
+                    mode: 0o500,
+                    ..entry("/d", EntryKind::Folder)
+                }),
+                Vec::new(),
+            ),
+            file("/d/x", b"x"),
+            (foreign(read_only), content),
+            (
+                foreign(ListingEntry {
+                    mode: 0o6755,
+                    ..setuid
+                }),
+                b"s".to_vec(),
+            ),
+        ];
+        let faults = restore(Restorer::new(target, RestoreOptions::default()).unwrap(), &all);
+        (faults, capture(target))
+    });
+    let Some((faults, captured)) = restored else {
+        return;
+    };
     let told: Vec<_> = faults
         .iter()
         .map(|f| (f.path().unwrap(), matches!(f, TreeError::SetIdDropped { .. })))
@@ -647,7 +721,7 @@ fn without_privileges_owners_stay_and_set_id_bits_go() {
         [(&b"/device"[..], false), (&b"/setuid"[..], true)],
         "{faults:?}"
     );
-    let modes: Vec<_> = capture(&target)
+    let modes: Vec<_> = captured
         .into_iter()
         .map(|(e, _)| (e.uid, e.mode, e.xattrs.len()))
         .collect();
