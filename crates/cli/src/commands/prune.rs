@@ -31,6 +31,15 @@ struct Summary {
     /// Damaged containers that got slots back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     healed: Vec<Healed>,
+    /// Damaged containers that got none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unhealed: Vec<Unhealed>,
+}
+
+#[derive(Serialize)]
+struct Unhealed {
+    container: String,
+    why: String,
 }
 
 #[derive(Serialize)]
@@ -139,6 +148,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         bytes_stored: None,
         sessions_expired: Vec::new(),
         healed: Vec::new(),
+        unhealed: Vec::new(),
     })?;
     Ok(())
 }
@@ -170,12 +180,16 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
             "{made} of containers, which a prune that was broken off had not made, stand now"
         ))?;
     }
+    for (container, why) in &report.unhealed {
+        output.warn(format!(
+            "{container} stays damaged: {why}; `onefold check` names the backups that need it"
+        ))?;
+    }
     say(&report, output)?;
-    Ok(if report.damaged.is_empty() {
-        Code::Success
-    } else {
-        Code::Failure
-    })
+    let is_damaged = !report.damaged.is_empty()
+        || !report.unhealed.is_empty()
+        || report.healed.iter().any(|healed| healed.left > 0);
+    Ok(if is_damaged { Code::Failure } else { Code::Success })
 }
 
 fn say(report: &PruneReport, output: Output) -> Result<()> {
@@ -222,9 +236,6 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
             count(healed.left, "chunk is", "chunks are")
         ))?;
     }
-    for (container, why) in &report.unhealed {
-        output.line(format!("{container} stays damaged: {why}"))?;
-    }
     output.object(&Summary {
         message_type: "prune_summary",
         dry_run: false,
@@ -245,6 +256,14 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
                 container: healed.container.to_string(),
                 slots: healed.slots,
                 left: healed.left,
+            })
+            .collect(),
+        unhealed: report
+            .unhealed
+            .iter()
+            .map(|(container, why)| Unhealed {
+                container: container.to_string(),
+                why: why.clone(),
             })
             .collect(),
     })?;

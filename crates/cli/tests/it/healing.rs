@@ -83,6 +83,30 @@ fn what_a_restore_or_a_check_has_met_is_healed_by_the_next_backup() {
 }
 
 #[test]
+fn a_prune_that_leaves_damage_says_so_and_fails() {
+    let (bed, victim) = backed_up(920);
+    flip(&victim);
+    bed.run(["check", "--read-data"]).expect(1);
+    let ran = bed
+        .run(["prune", "--json"])
+        .expect(1)
+        .says(&["data/", "stays damaged", "onefold check"]);
+    let summary = last(&ran);
+    assert_eq!(summary["unhealed"].as_array().unwrap().len(), 1, "{summary}");
+    let named = summary["unhealed"][0]["container"].as_str().unwrap();
+    assert!(named.starts_with("data/"), "{summary}");
+    fs::remove_dir_all(bed.path("src")).unwrap();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/other"), noise(700 << 10, 930)).unwrap();
+    bed.ok(["backup", "src"]);
+    bed.ok(["forget", "1"]);
+    let clean = last(&bed.ok(["prune", "--json"]));
+    assert!(clean.get("unhealed").is_none(), "{clean}");
+    assert_eq!(bed.objects("damaged"), Vec::<PathBuf>::new());
+    bed.assert_sound();
+}
+
+#[test]
 fn a_share_is_a_share() {
     let bed = Bed::new();
     for share in ["5", "101%", "-1%", "x%", "all"] {
