@@ -217,10 +217,11 @@ impl TreeError {
         }
     }
 
-    /// As [`Self::system`], but an entry that is no longer there has vanished.
+    /// As [`Self::system`], but an entry that is no longer there has vanished. A stale file handle
+    /// of a network file system is no sign of that: the whole file system may be what is gone.
     pub(crate) fn reading(path: impl Into<Vec<u8>>, action: Action, errno: Errno) -> Self {
         match errno {
-            Errno::NOENT | Errno::STALE => Self::Vanished { path: path.into() },
+            Errno::NOENT => Self::Vanished { path: path.into() },
             _ => Self::system(path, action, errno),
         }
     }
@@ -377,5 +378,19 @@ impl fmt::Display for Shown<'_> {
             part.invalid().iter().try_for_each(|b| write!(f, "\\x{b:02x}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_name_has_vanished() {
+        let read = |errno| TreeError::reading(&b"/a"[..], Action::Open, errno);
+        assert!(matches!(read(Errno::NOENT), TreeError::Vanished { .. }));
+        for errno in [Errno::STALE, Errno::IO, Errno::ACCESS, Errno::NOTCONN] {
+            assert!(matches!(read(errno), TreeError::System { .. }), "{errno}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A walk or a restore may hold thousands of folders (queued entries, a deep tree) and a process few
 //! descriptors. Each [`Folder`] knows its parent and name; its descriptor is closed when more than
 //! [`OPEN_MAX`] are open, and opened again, relative to the parent's, when needed. The folder found then
-//! must be the one known before, by device and inode: otherwise the answer is `ESTALE`.
+//! must be the one known before, by device and inode: otherwise the answer is `ENOENT`.
 //!
 //! No path is ever longer than one name, so depth is not limited by `PATH_MAX`. Safe to share between
 //! threads; a descriptor in use is kept open by its `Arc`.
@@ -101,7 +101,7 @@ impl Folder {
             let again = open_folder(&descriptor, &folder.name, folder.follow, false)?;
             let facts = Facts::of(&fstat(&again)?);
             if (facts.device, facts.inode) != folder.identity {
-                return Err(Errno::STALE);
+                return Err(Errno::NOENT);
             }
             descriptor = Arc::new(again);
             *folder.slot() = Some(descriptor.clone());

@@ -458,7 +458,7 @@ fn place_node(
         made.remove(&at).ok();
         return Err(fault);
     }
-    arrive::settle(context, parent, &at, &made, name, path)?;
+    arrive::settle(context, parent, &at, &made, name, entry)?;
     Ok(Placed::Done)
 }
 

@@ -73,7 +73,13 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         mend_it
         code 0 backup src -q
         code 0 restore latest -t outlatest -q
-        cat src/disk/bad > now",
+        cat src/disk/bad > now
+        for way in always if-changed if-newer never; do
+            restore() { code 0 restore 2 -t $way --overwrite $way -q 2>> ways; }
+            restore
+            rm $way$(pwd)/src/disk/good
+            restore
+        done",
     ) else {
         return;
     };
@@ -108,11 +114,27 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         }
     }
     assert!(fs::read(bed.path("now")).unwrap() == whole);
+    // Before the file's own bytes in the content of backup 2 are those that it read in vain.
+    for out in ["always", "if-changed", "if-newer", "never"] {
+        let back = bed.restored(out, "src/disk");
+        assert!(fs::read(back.join("bad")).unwrap() == whole, "{out}");
+        assert_eq!(fs::read(back.join("good")).unwrap(), b"good\n", "{out}");
+    }
     let noted = fs::read_to_string(bed.path("noted")).unwrap();
     assert_eq!(noted.matches("of an earlier backup").count(), 4, "{noted}");
     let ls = bed.ok(["ls", "2", "--long"]).out();
     assert_eq!(ls.matches("older: could not be read").count(), 2, "{ls}");
     assert!(bed.ok(["snapshots"]).out().contains("(1 not read as they were)"));
+    for (id, prune) in [("1", "0"), ("latest", "unlimited")] {
+        bed.ok(["forget", id]);
+        bed.ok(["prune", "--max-unused", prune]);
+    }
+    bed.ok(["restore", "2", "-t", "late"]);
+    let back = bed.restored("late", "src/disk/bad");
+    assert!(
+        fs::read(back).unwrap() == whole,
+        "the backup that read the file is gone"
+    );
     bed.assert_sound();
 }
 

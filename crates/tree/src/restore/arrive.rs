@@ -14,6 +14,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use format::listing::ListingEntry;
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat, openat,
     renameat, renameat_with, statat, unlinkat,
@@ -22,7 +23,7 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::seen::Seen;
-use super::{Context, Overwrite, look};
+use super::{Context, keeps, look};
 use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
@@ -161,10 +162,10 @@ pub(super) fn settle(
     at: &OwnedFd,
     arrival: &Arrival,
     name: &[u8],
-    path: &[u8],
+    entry: &ListingEntry,
 ) -> Result<(), TreeError> {
     place.change();
-    let settled = settle_or_leave(context, place, at, arrival, name, path);
+    let settled = settle_or_leave(context, place, at, arrival, name, entry);
     if settled.is_err() {
         // The earlier fault is the one to report.
         arrival.remove(at).ok();
@@ -178,8 +179,9 @@ fn settle_or_leave(
     at: &OwnedFd,
     arrival: &Arrival,
     name: &[u8],
-    path: &[u8],
+    entry: &ListingEntry,
 ) -> Result<(), TreeError> {
+    let path = &entry.path[..];
     let naming = |errno| TreeError::system(path, Action::Create, errno);
     if place.is_own() {
         return match arrival.name(context, at, name) {
@@ -192,7 +194,7 @@ fn settle_or_leave(
     // earlier.
     let mut seen = place.seen();
     match arrival.name(context, at, name) {
-        Err(Errno::EXIST) => replace(context, at, arrival, name, path, &seen)?,
+        Err(Errno::EXIST) => replace(context, at, arrival, name, entry, &seen)?,
         other => other.map_err(naming)?,
     }
     seen.note(identity, name);
@@ -204,9 +206,10 @@ fn replace(
     at: &OwnedFd,
     arrival: &Arrival,
     name: &[u8],
-    path: &[u8],
+    entry: &ListingEntry,
     seen: &Seen,
 ) -> Result<(), TreeError> {
+    let path = &entry.path[..];
     let replacing = |errno| TreeError::system(path, Action::Replace, errno);
     let naming = |errno| TreeError::system(path, Action::Create, errno);
     let there = look(at, name, path)?;
@@ -215,8 +218,8 @@ fn replace(
     {
         return Err(super::same_name(path, &other));
     }
-    // It came after the look that found the name free.
-    if there.is_some() && context.overwrite == Overwrite::Never {
+    // What would stay came after the look that found the name free, or something that gives way.
+    if there.is_some_and(|there| keeps(context.overwrite, &there, entry, at, name).is_some()) {
         return Err(TreeError::ChangedMeanwhile { path: path.to_vec() });
     }
     if there.is_some_and(|there| there.kind == FileType::Directory) {

@@ -181,8 +181,8 @@ impl FileWriter {
         metadata::apply(&self.context, Subject::Open(self.file()), &self.entry);
         let opened = self.parent.folder.descriptor();
         let at = opened.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Open, errno))?;
-        let path = &self.entry.path;
-        arrive::settle(&self.context, &self.parent, &at, &self.arrival, &self.name, path)?;
+        let (name, entry) = (&self.name, &self.entry);
+        arrive::settle(&self.context, &self.parent, &at, &self.arrival, name, entry)?;
         self.is_named = true;
         self.context.unfinished().remove(&self.entry.path);
         // An immutable file could not take its place.

@@ -2,8 +2,8 @@
 //!
 //! A restore removes them from each existing folder that it puts an entry into. It recognises them
 //! by their name, `.onefold-PROCESS-NUMBER.tmp`, and makes sure that nobody is working on them. The
-//! process that writes a file holds a lock on it. For any other entry, the process in the name must
-//! have ended.
+//! process in the name must have ended. A file must not be locked either: its writer, on another
+//! host maybe, holds a lock on it.
 
 use std::os::fd::OwnedFd;
 
@@ -22,8 +22,10 @@ fn process_of(name: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(name).ok()?;
     let numbers = text.strip_prefix(".onefold-")?.strip_suffix(".tmp")?;
     let (process, number) = numbers.split_once('-')?;
-    number.parse::<u64>().ok()?;
-    process.parse().ok()
+    let (process, number) = (process.parse().ok()?, number.parse().ok()?);
+    // Other spellings of the numbers are somebody else's.
+    (process > 0 && self::name(process, number) == name).then_some(())?;
+    process.try_into().ok()
 }
 
 /// Removes them from a folder. Entries that cannot be listed or removed stay, which is harmless.
@@ -43,12 +45,16 @@ pub(super) fn remove(at: &OwnedFd) {
 }
 
 fn is_abandoned(at: &OwnedFd, name: &[u8], process: i32) -> bool {
+    let has_ended =
+        Pid::from_raw(process).is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+    if !has_ended {
+        return false;
+    }
     let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else {
         return false;
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Pid::from_raw(process)
-            .is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+        return true;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     retry(|| openat(at, name, flags, Mode::empty()))
@@ -69,8 +75,38 @@ mod tests {
             ".onefold-a-7.tmp",
             ".onefold-12.tmp",
             ".onefold--1-x.tmp",
+            ".onefold--1-7.tmp",
+            ".onefold-0-7.tmp",
+            ".onefold-012-7.tmp",
+            ".onefold-+12-7.tmp",
+            ".onefold-12-07.tmp",
         ] {
             assert_eq!(process_of(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_a_living_process_or_nobody_of_ours_has_made_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let ours = name(ended.id(), 1);
+        let kept = [
+            name(std::process::id(), 1),
+            format!(".onefold-0{}-1.tmp", ended.id()).into_bytes(),
+        ];
+        let path = |name: &[u8]| dir.path().join(std::str::from_utf8(name).unwrap());
+        for name in kept.iter().chain([&ours]) {
+            std::fs::write(path(name), "").unwrap();
+        }
+        let at = OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
+        let held = std::fs::File::open(path(&ours)).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        remove(&at);
+        assert!(path(&ours).exists(), "its writer holds a lock on it");
+        drop(held);
+        remove(&at);
+        assert!(!path(&ours).exists());
+        assert!(kept.iter().all(|name| path(name).exists()));
     }
 }

@@ -115,6 +115,6 @@ pub(super) fn link(
             linkat(&*from, first_name, &*at, name, AtFlags::empty())
         })
     })?;
-    arrive::settle(context, parent, &at, &made, name, &entry.path)?;
+    arrive::settle(context, parent, &at, &made, name, entry)?;
     Ok(Some(Placed::Done))
 }

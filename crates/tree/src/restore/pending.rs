@@ -201,7 +201,7 @@ impl PendingFile {
             let subject = Subject::Open(file);
             metadata::apply_to_new(&self.context, subject, &self.entry, owner, mode_is_final);
         }
-        arrive::settle(&self.context, &self.parent, at, &arrival, &self.name, path)
+        arrive::settle(&self.context, &self.parent, at, &arrival, &self.name, &self.entry)
     }
 
     /// Looks what the folder gives to a file that was created in it just now with mode 0600.

@@ -427,8 +427,9 @@ fn what_stands_there_stays_until_the_file_is_finished() {
 }
 
 #[test]
-fn what_comes_under_a_name_meanwhile_stays_with_never() {
-    for overwrite in [Overwrite::Never, Overwrite::Always] {
+fn what_comes_under_a_name_meanwhile_is_judged_by_the_choice() {
+    use Overwrite::{Always, IfChanged, IfNewer, Never};
+    for overwrite in [Never, IfNewer, IfChanged, Always] {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("other"), b"").unwrap();
         let options = RestoreOptions {
@@ -443,7 +444,8 @@ fn what_comes_under_a_name_meanwhile_stays_with_never() {
         fs::write(dir.path().join("f"), b"theirs").unwrap();
         let done = writer.finish();
         let now = fs::read(dir.path().join("f")).unwrap();
-        if overwrite == Overwrite::Never {
+        // Theirs is newer.
+        if matches!(overwrite, Never | IfNewer) {
             assert!(
                 matches!(done, Err(TreeError::ChangedMeanwhile { .. })),
                 "{done:?}"
