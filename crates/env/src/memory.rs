@@ -200,7 +200,7 @@ impl Storage for MemoryStorage {
             match self.locks().get(name).map(|held| held.load(Ordering::Acquire)) {
                 Some(true) => LockState::Held,
                 Some(false) => LockState::Free,
-                None => LockState::Unknown,
+                None => LockState::Missing,
             },
         )
     }

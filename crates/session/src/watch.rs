@@ -20,7 +20,7 @@ use crate::roster::SessionInfo;
 /// Why a session is taken for dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadBecause {
-    /// Its process no longer holds the lock that it held when it put its claim.
+    /// Its process no longer holds the lock that it held when it put its claim, or the lock is gone.
     LockFree,
     /// Its heartbeat counter has not moved for so long.
     Unmoved(Duration),
@@ -81,8 +81,9 @@ impl DeathWatch {
         match lock {
             LockState::Held => Life::Alive,
             // A session takes the lock before it puts the claim. So the lock was held, and is free
-            // now.
-            LockState::Free => Life::Dead(DeadBecause::LockFree),
+            // now. A lock that is missing was dropped: its session was through, and its claim came
+            // back from an older copy of the store.
+            LockState::Free | LockState::Missing => Life::Dead(DeadBecause::LockFree),
             LockState::Unknown if unmoved >= self.policy.unmoved_for => {
                 Life::Dead(DeadBecause::Unmoved(unmoved))
             }

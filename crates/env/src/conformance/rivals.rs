@@ -67,22 +67,16 @@ pub(super) fn barriers_and_puts_at_once(storage: &dyn Storage, folder: &str) {
 
 pub(super) fn a_lock_has_one_holder(storage: &dyn Storage, folder: &str) {
     let (lock, other) = (name(folder, "1/lock"), name(folder, "2/lock"));
-    assert_eq!(
-        storage.lock_state(&lock).expect("state"),
-        LockState::Unknown,
-        "there is no such lock"
-    );
+    let absent = storage.lock_state(&lock).expect("state");
     storage
         .drop_lock(&lock)
         .expect("dropping what is not there does nothing");
     let Some(held) = storage.lock(&lock).expect("lock") else {
-        assert_eq!(
-            storage.lock_state(&lock).expect("state"),
-            LockState::Unknown,
-            "there are no locks"
-        );
+        assert_eq!(absent, LockState::Unknown, "there are no locks");
+        assert_eq!(storage.lock_state(&lock).expect("state"), LockState::Unknown);
         return;
     };
+    assert_eq!(absent, LockState::Missing, "there was no such lock");
     assert_eq!(storage.lock_state(&lock).expect("state"), LockState::Held);
     assert!(matches!(storage.lock(&lock), Err(StorageError::Locked { name }) if name == lock));
     let second = storage
@@ -95,7 +89,7 @@ pub(super) fn a_lock_has_one_holder(storage: &dyn Storage, folder: &str) {
     assert_eq!(storage.lock_state(&lock).expect("state"), LockState::Held);
     drop((held, second));
     storage.drop_lock(&lock).expect("drop");
-    assert_eq!(storage.lock_state(&lock).expect("state"), LockState::Unknown);
+    assert_eq!(storage.lock_state(&lock).expect("state"), LockState::Missing);
     assert_eq!(storage.list(folder).expect("list"), [], "locks are no objects");
 
     let start = Barrier::new(usize::from(CREATORS));

@@ -339,7 +339,7 @@ fn nobody_holds_a_lock_after_a_crash() {
             .crash(CrashPolicy::DropAll)
             .lock_state(&name("lock"))
             .unwrap(),
-        LockState::Unknown
+        LockState::Missing
     );
 }
 

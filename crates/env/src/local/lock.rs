@@ -133,9 +133,11 @@ impl LocalStorage {
     }
 
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
-        // What cannot be read tells nothing.
-        let Ok(file) = File::open(self.lock_path(name)) else {
-            return LockState::Unknown;
+        let file = match File::open(self.lock_path(name)) {
+            Ok(file) => file,
+            Err(error) if absent(&error) => return LockState::Missing,
+            // What cannot be read tells nothing.
+            Err(_) => return LockState::Unknown,
         };
         let Some(host) = Host::read(&file) else {
             return LockState::Unknown;

@@ -301,7 +301,7 @@ fn who_loses_a_number_leaves_no_lock_of_it() {
     let lock = host.storage.lock_state(&names::session_lock(id(1))).unwrap();
     assert_eq!(
         lock,
-        LockState::Unknown,
+        LockState::Missing,
         "a free one would say that the other is dead"
     );
 }
@@ -355,6 +355,26 @@ fn a_lock_held_is_life_and_a_lock_let_go_is_death() {
         near_watch.observe(&info(&host)),
         Life::Dead(DeadBecause::LockFree)
     );
+}
+
+#[test]
+fn a_claim_that_comes_back_without_its_lock_keeps_nobody_waiting() {
+    let host = Host::new();
+    let session = host.begin_read();
+    let back = session.id();
+    let claim = host.storage.get(&names::claim(back)).unwrap();
+    session.end().unwrap();
+    let next = host.begin(1);
+    for _its_claim_then_its_ending in 0..2 {
+        next.tidy().unwrap();
+    }
+    host.storage.put(&names::claim(back), &[&claim]).unwrap();
+    for from in [&host, &host.elsewhere()] {
+        let watch = DeathWatch::new(from.sealer.env().clone(), SessionPolicy::default());
+        let roster = Roster::list(&from.sealer).unwrap();
+        let info = roster.get(back).expect("it looks as if it ran");
+        assert_eq!(watch.observe(info), Life::Dead(DeadBecause::LockFree));
+    }
 }
 
 #[test]

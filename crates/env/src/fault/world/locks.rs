@@ -36,7 +36,8 @@ impl World {
                 Some(_) => LockState::Held,
                 None => LockState::Free,
             },
-            Some(_) | None => LockState::Unknown,
+            Some(_) => LockState::Unknown,
+            None => LockState::Missing,
         }
     }
 
