@@ -118,7 +118,7 @@ pub enum EntryKind {
         /// has zeros there.
         holes: Vec<(u64, u64)>,
     },
-    /// Another name of a regular file that stands earlier in the listing.
+    /// Another name of an entry that stands earlier in the listing and is no folder.
     HardLink {
         /// The path of the first name.
         target: Vec<u8>,

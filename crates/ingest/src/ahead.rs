@@ -81,6 +81,14 @@ impl Previous<'_> {
     }
 }
 
+/// Whether the format can hold an entry.
+pub(crate) fn check(found: &WalkEntry) -> Result<(), TreeError> {
+    found.entry.check().map_err(|error| TreeError::Unlistable {
+        path: found.entry.path.clone(),
+        why: error.to_string(),
+    })
+}
+
 /// A file's bytes in the previous backup's content.
 fn content_of(before: &Listed) -> ByteRange {
     let len = match before.entry.kind {
@@ -96,7 +104,7 @@ fn content_of(before: &Listed) -> ByteRange {
 /// What was found, in listing order.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// Anything but a regular file; of another name of a file, the entry of this path before.
+    /// Anything but a regular file; of a hard link, the entry of this path before.
     Other(WalkEntry, Option<Box<Listed>>),
     /// A regular file that is as it was: its bytes in the previous backup's content.
     Unchanged(WalkEntry, ByteRange),
@@ -150,8 +158,8 @@ impl Group {
     pub(crate) fn is_interrupted(&self) -> bool {
         self.items.iter().any(|item| match item {
             Item::File { read, .. } => matches!(read, Read::Late | Read::Pending),
-            // A link whose first name could not be read is read itself.
-            Item::Other(found, _) => matches!(found.entry.kind, EntryKind::HardLink { .. }),
+            // If the first name of a file could not be read, the next one is read.
+            Item::Other(found, _) => matches!(found.kind(), EntryKind::File { .. }),
             _ => false,
         })
     }
@@ -383,18 +391,14 @@ impl<'a> Ahead<'a> {
 
     /// What is to be done with an entry.
     fn judge(&mut self, mut found: WalkEntry) -> Item {
-        if let Err(error) = found.entry.check() {
-            let path = found.entry.path.clone();
-            let why = error.to_string();
-            return Item::Unlistable(found, TreeError::Unlistable { path, why });
+        let is_link = matches!(found.entry.kind, EntryKind::HardLink { .. });
+        // Where a link leads to is not known before its first name is stored.
+        if !is_link && let Err(fault) = check(&found) {
+            return Item::Unlistable(found, fault);
         }
-        if !matches!(
-            found.entry.kind,
-            EntryKind::File { .. } | EntryKind::HardLink { .. }
-        ) {
+        if !is_link && !matches!(found.entry.kind, EntryKind::File { .. }) {
             return Item::Other(found, None);
         }
-        let is_link = matches!(found.entry.kind, EntryKind::HardLink { .. });
         let before = match self.previous.as_mut().map(|previous| previous.compare(&found)) {
             Some(Comparison::Unchanged(before) | Comparison::Changed(before)) if is_link => {
                 return Item::Other(found, Some(before));

@@ -16,7 +16,7 @@ use tree::{
 };
 use types::ByteRange;
 
-use crate::ahead::{Ahead, Group, Item, Previous, Read};
+use crate::ahead::{Ahead, Group, Item, Previous, Read, check};
 use crate::buffer::Buffer;
 use crate::dedup::StreamIndex;
 use crate::door::Door;
@@ -200,12 +200,7 @@ impl Source<'_, '_, '_> {
         for item in group.items {
             match item {
                 Item::Fault(fault) => self.fault(&fault),
-                Item::Unlistable(found, fault) => {
-                    if matches!(found.entry.kind, EntryKind::File { .. }) {
-                        self.lost.lost(&found);
-                    }
-                    self.fault(&fault);
-                }
+                Item::Unlistable(found, fault) => self.unlistable(&found, &fault),
                 Item::Other(found, before) => self.other(found, before)?,
                 Item::Unchanged(found, range) => self.unchanged(&found, range, &mut content)?,
                 Item::File { found, before, read } => self.file(&found, before, read, &mut content)?,
@@ -215,9 +210,22 @@ impl Source<'_, '_, '_> {
         content.finish(self.feeder)
     }
 
+    fn unlistable(&mut self, found: &WalkEntry, fault: &TreeError) {
+        if !matches!(found.entry.kind, EntryKind::HardLink { .. } | EntryKind::Folder) {
+            self.lost.lost(found);
+        }
+        self.fault(fault);
+    }
+
     fn other(&mut self, mut found: WalkEntry, before: Option<Box<Listed>>) -> Result<(), Halt> {
+        if matches!(found.entry.kind, EntryKind::HardLink { .. }) {
+            self.lost.mend(&mut found);
+            if let Err(fault) = check(&found) {
+                self.unlistable(&found, &fault);
+                return Ok(());
+            }
+        }
         let counters = self.feeder.counters();
-        self.lost.mend(&mut found);
         match found.entry.kind {
             // A link whose first name was lost.
             EntryKind::File { .. } => return self.read(&found, before),

@@ -4,8 +4,8 @@
 //! reads the file again or the file is gone. A part of a file never takes its place. If a backup
 //! cannot read a folder, everything stays that the backup before has below it.
 //!
-//! Names of one file become names of one file again if all of them are kept. For that this module
-//! gathers the first names of all files with several names, once, when something cannot be read: as
+//! Names of one inode become names of one again if all of them are kept. For that this module
+//! gathers the first names of all inodes with several names, once, when something cannot be read: as
 //! many as the walk keeps, too (INV-7).
 
 use std::collections::HashMap;
@@ -35,9 +35,9 @@ pub(crate) struct Kept<'a> {
     listing: TreeRoot,
     content: Arc<TreeRoot>,
     sound: Soundness<'a>,
-    /// Files that have several names, by the first of them; none before they were gathered.
+    /// Inodes that have several names, by the first of them; none before they were gathered.
     first_names: Option<HashMap<Vec<u8>, Listed>>,
-    /// Where the content of such a file is in this backup, by its first name in the one before.
+    /// The first name of such an inode in this backup, by that in the one before.
     instead: HashMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -84,40 +84,43 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// An entry that the walk did not meet, as it stays. A file, or the first kept name of one,
-    /// comes with its bytes.
+    /// An entry that the walk did not meet, as it stays. The first kept name of an inode is what
+    /// that is; a file comes with its bytes.
     pub(crate) fn stays(&mut self, before: &Listed) -> Option<(ListingEntry, Option<CopyRange>)> {
         let path = &before.entry.path;
+        let as_it_was = |entry: &ListingEntry| ListingEntry {
+            path: path.clone(),
+            state: older(entry.state),
+            ..entry.clone()
+        };
         let first = match &before.entry.kind {
-            EntryKind::File { .. } => path,
+            EntryKind::Folder => return Some((as_it_was(&before.entry), None)),
             EntryKind::HardLink { target } => target,
-            _ => {
-                let state = older(before.entry.state);
-                return Some((
-                    ListingEntry {
-                        state,
-                        ..before.entry.clone()
-                    },
-                    None,
-                ));
-            }
+            _ => path,
         };
         if let Some(target) = self.instead.get(first) {
+            let target = target.clone();
             let entry = ListingEntry {
-                kind: EntryKind::HardLink {
-                    target: target.clone(),
-                },
-                state: older(before.entry.state),
-                ..before.entry.clone()
+                kind: EntryKind::HardLink { target },
+                ..as_it_was(&before.entry)
             };
             return Some((entry, None));
         }
-        let has_names = self.first_names().contains_key(first);
-        let version = self.version(before)?;
-        if has_names {
+        let named = self.first_names().get(first).cloned();
+        let entry = &named.as_ref().unwrap_or(before).entry;
+        let kept = match entry.kind {
+            EntryKind::File { .. } => {
+                let version = self.version(before)?;
+                (version.entry, Some(version.content))
+            }
+            // No listing of ours has a link to such an entry, or to none.
+            EntryKind::HardLink { .. } | EntryKind::Folder => return None,
+            _ => (as_it_was(entry), None),
+        };
+        if named.is_some() {
             self.instead.insert(first.clone(), path.clone());
         }
-        Some((version.entry, Some(version.content)))
+        Some(kept)
     }
 
     fn first_names(&mut self) -> &HashMap<Vec<u8>, Listed> {
@@ -129,7 +132,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Finds the files that other entries are names of: which they are, only the later ones tell.
+/// Finds the entries that others are names of: which they are, only the later ones tell.
 fn gather(door: &Door, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, TreeError> {
     let mut first_names: HashMap<Vec<u8>, Option<Listed>> = HashMap::new();
     for_each(door, listing, |listed| {

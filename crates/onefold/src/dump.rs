@@ -91,14 +91,16 @@ fn find_stream(
         ))
     };
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
-    let mut wanted = path.ok_or_else(no_path)?.to_vec();
+    let path = path.ok_or_else(no_path)?;
+    let mut wanted = path.to_vec();
     for _ in 0..LINKS_MAX {
         match find_file(nodes, snapshot, &wanted, monitor)? {
             Place::At(range) => return Ok((content, range, wanted)),
             Place::LinkTo(target) => wanted = target,
+            Place::Nowhere => break,
         }
     }
-    Err(not_a_file(snapshot, &wanted))
+    Err(not_a_file(snapshot, path))
 }
 
 fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8], monitor: &Monitor) -> Result<Place> {
@@ -127,16 +129,18 @@ fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8], monitor: &Moni
                 len,
             })),
             EntryKind::HardLink { target } => Ok(Place::LinkTo(target)),
-            _ => Err(not_a_file(snapshot, path)),
+            _ => Ok(Place::Nowhere),
         };
     }
-    Err(not_a_file(snapshot, path))
+    Ok(Place::Nowhere)
 }
 
 /// Where a file's content is.
 enum Place {
     At(ByteRange),
     LinkTo(Vec<u8>),
+    /// There is no file of that name.
+    Nowhere,
 }
 
 fn not_a_file(snapshot: &Snapshot, path: &[u8]) -> Error {

@@ -40,7 +40,7 @@ pub enum RestoreError {
         found: Fingerprint,
     },
     /// A hard link leads to a name that the backup does not have.
-    #[error("the file it is a hard link to, {}, is not in the backup", String::from_utf8_lossy(.target))]
+    #[error("the entry it is a hard link to, {}, is not in the backup", String::from_utf8_lossy(.target))]
     NoLinkTarget {
         /// The name.
         target: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Hard links: which name of a file came first.
+//! Hard links: which name of an inode came first.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,15 @@ use format::listing::{Content, EntryKind};
 
 use crate::WalkEntry;
 
-/// First names of files with several, kept until all their names were seen (INV-7: one entry a file).
+/// First names of inodes with several, kept until all their names were seen (INV-7: one entry an
+/// inode).
 #[derive(Debug, Default)]
 pub(crate) struct FirstNames {
     found: HashMap<(u64, u64), (Vec<u8>, u64)>,
 }
 
 impl FirstNames {
-    /// The first name of the file, or none when this is it. `links` is its number of names.
+    /// The first name of the inode, or none when this is it. `links` is its number of names.
     pub(crate) fn see(&mut self, identity: (u64, u64), links: u64, path: &[u8]) -> Option<Vec<u8>> {
         if links < 2 {
             return None;
@@ -30,10 +31,11 @@ impl FirstNames {
     }
 }
 
-/// Mends hard links whose first name could not be stored after all, because the file would not open.
+/// Mends hard links whose first name could not be stored after all, for example because a file would
+/// not open.
 ///
-/// Whoever stores entries calls [`Self::lost`] for such a file and [`Self::mend`] for every later entry:
-/// the next name of the file then becomes a file of its own, and later ones point to it.
+/// Whoever stores entries calls [`Self::lost`] for such an entry and [`Self::mend`] for every later
+/// one: the next name then becomes the first, as what it is, and later ones point to it.
 #[derive(Debug, Default)]
 pub struct LostLinks {
     /// The name that took the lost one's place; none while there is none.
@@ -43,10 +45,10 @@ pub struct LostLinks {
 }
 
 impl LostLinks {
-    /// A file was not stored.
-    pub fn lost(&mut self, file: &WalkEntry) {
-        if file.links > 1 {
-            self.instead.insert(identity(file), None);
+    /// The first name of something was not stored.
+    pub fn lost(&mut self, first: &WalkEntry) {
+        if first.links > 1 {
+            self.instead.insert(identity(first), None);
         }
     }
 
@@ -62,7 +64,7 @@ impl LostLinks {
         self.instead.insert(identity(name), Some(name.entry.path.clone()));
     }
 
-    /// Turns a hard link to a file that was not stored into a file, or points it to the name that was.
+    /// Turns a hard link to what was not stored into that itself, or points it to the name that was.
     pub fn mend(&mut self, entry: &mut WalkEntry) {
         if !matches!(entry.entry.kind, EntryKind::HardLink { .. }) {
             return;
@@ -76,21 +78,19 @@ impl LostLinks {
         let Some(instead) = self.instead.get_mut(&identity(entry)) else {
             return;
         };
-        entry.entry.kind = match instead {
-            Some(target) => EntryKind::HardLink {
-                target: target.clone(),
-            },
-            None => {
-                *instead = Some(entry.entry.path.clone());
-                EntryKind::File {
-                    len: entry.len,
-                    holes: Vec::new(),
-                }
-            }
-        };
+        if let Some(target) = instead {
+            let target = target.clone();
+            entry.entry.kind = EntryKind::HardLink { target };
+        } else if let Some(is) = entry.linked.take() {
+            *instead = Some(entry.entry.path.clone());
+            entry.entry.kind = is;
+        }
     }
 }
 
 fn identity(entry: &WalkEntry) -> (u64, u64) {
     (entry.entry.device, entry.entry.inode)
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,8 +125,8 @@ pub enum Placed {
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
-    /// A hard link to a file that was not restored. To have the entry, make it a file with the metadata and
-    /// content of the entry of that path ([`PendingLink::file`]).
+    /// A hard link to what was not restored. To have the entry, make it what the entry of that path is
+    /// ([`PendingLink::make`]).
     MissingLinkTarget {
         /// The first name, as it stands in the listing.
         target: Vec<u8>,
@@ -184,7 +184,7 @@ struct Context {
     temporary_names: AtomicU64,
     /// Whether the file system allows files without a name, as far as is known.
     nameless: AtomicBool,
-    /// Files that have not got their names, or never will. An entry of that name is something else.
+    /// Entries that have not got their names, or never will. An entry of that name is something else.
     unfinished: Mutex<HashSet<Vec<u8>>>,
     /// The path of the target, as the system shows it.
     top: Option<Vec<u8>>,
@@ -211,6 +211,11 @@ impl Context {
 
     fn unfinished(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this restore has not restored an entry: no later link may lead to its name.
+    fn give_up(&self, path: &[u8]) {
+        self.unfinished().insert(path.to_vec());
     }
 
     fn temporary_name(&self) -> Vec<u8> {
@@ -345,7 +350,8 @@ impl Restorer {
             return skipped;
         }
         let entry = &*part::as_restored(&self.context, entry)?;
-        let parent = self.stack.innermost(&entry.path)?;
+        let parent = self.stack.innermost(&entry.path);
+        let parent = parent.inspect_err(|_| self.context.give_up(&entry.path))?;
         match &entry.kind {
             EntryKind::File { .. } => Ok(Begun::File(PendingFile {
                 context: self.context.clone(),
@@ -407,7 +413,11 @@ impl Restorer {
         if self.context.unfinished().contains(target) {
             return missing();
         }
-        match links::link(&self.context, (&first_parent, first_name), (parent, name), entry)? {
+        let first = (&first_parent, *first_name);
+        if !links::may_be_first(&self.context, first, entry) {
+            return missing();
+        }
+        match links::link(&self.context, first, (parent, name), entry)? {
             Some(placed) => Ok(placed),
             None => missing(),
         }
@@ -425,6 +435,18 @@ impl Drop for Restorer {
 
 /// Anything but a regular file, a folder or a hard link.
 fn place_node(
+    context: &Context,
+    parent: &Place,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<Placed, TreeError> {
+    make_node(context, parent, name, entry).inspect_err(|fault| {
+        context.note(fault);
+        context.give_up(&entry.path);
+    })
+}
+
+fn make_node(
     context: &Context,
     parent: &Place,
     name: &[u8],

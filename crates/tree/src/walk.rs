@@ -108,11 +108,19 @@ pub struct WalkEntry {
     pub links: u64,
     /// Bytes of a regular file, also of one that is a hard link here; else 0.
     pub len: u64,
+    /// What the entry is a name of, if it is a hard link.
+    pub(crate) linked: Option<EntryKind>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: Vec<u8>,
 }
 
 impl WalkEntry {
+    /// What it is; of a hard link, what it is a name of.
+    #[must_use]
+    pub fn kind(&self) -> &EntryKind {
+        self.linked.as_ref().unwrap_or(&self.entry.kind)
+    }
+
     /// Reads the extended attributes of a file that is not opened. With a fault those that could be read.
     pub fn read_attributes(&mut self) -> Option<TreeError> {
         let path = &self.entry.path;
@@ -187,18 +195,23 @@ impl Walk {
         });
     }
 
-    /// The entry, as the first name of its file or a link to that.
+    /// The entry, as the first name of its inode or a link to that.
     fn settle(&mut self, mut found: WalkEntry) -> WalkEntry {
-        if !matches!(found.entry.kind, EntryKind::File { .. }) {
+        // A folder has one name. Its number of links is that of the folders in it.
+        if found.entry.kind == EntryKind::Folder {
             return found;
         }
         let identity = (found.entry.device, found.entry.inode);
         let first = self.first_names.see(identity, found.links, &found.entry.path);
         if let Some(target) = first {
-            found.entry.kind = EntryKind::HardLink { target };
-            // Nobody opens it, and reads them then.
-            (found.entry.xattrs, self.fault) = self.looker.attributes(&found);
-            found.entry.state.lacks_attributes |= self.fault.is_some();
+            let is = std::mem::replace(&mut found.entry.kind, EntryKind::HardLink { target });
+            // The backup does not open this name of a file. Whoever looked at anything else has
+            // read its attributes.
+            if matches!(is, EntryKind::File { .. }) {
+                (found.entry.xattrs, self.fault) = self.looker.attributes(&found);
+                found.entry.state.lacks_attributes |= self.fault.is_some();
+            }
+            found.linked = Some(is);
         }
         found
     }

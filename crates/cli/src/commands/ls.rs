@@ -267,7 +267,9 @@ fn kind(entry: &ListingEntry) -> &'static str {
 
 fn letter(entry: &ListingEntry) -> char {
     match entry.kind {
-        EntryKind::File { .. } | EntryKind::HardLink { .. } => '-',
+        EntryKind::File { .. } => '-',
+        // As `tar` shows it: what it is a name of stands with the first name.
+        EntryKind::HardLink { .. } => 'h',
         EntryKind::Folder => 'd',
         EntryKind::Symlink { .. } => 'l',
         EntryKind::CharDevice { .. } => 'c',

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 
 use crate::bed::{Bed, Ran, noise};
 
@@ -28,6 +30,12 @@ fn files(bed: &Bed) -> Vec<(&'static str, Vec<u8>)> {
     }
     holes.set_len(expected.len() as u64).unwrap();
     fs::hard_link(bed.path("source/large"), bed.path("source/other name")).unwrap();
+    symlink("large", bed.path("source/link")).unwrap();
+    drop(UnixListener::bind(bed.path("source/socket")).unwrap());
+    for name in ["link", "socket"] {
+        let first = bed.path("source").join(name);
+        fs::hard_link(&first, first.with_extension("second name")).unwrap();
+    }
     let large = files[3].1.clone();
     let more = [("source/holes", expected), ("source/other name", large)];
     files.into_iter().chain(more).collect()
@@ -68,6 +76,15 @@ fn what_cannot_be_dumped_says_so_and_ends_with_1() {
     for (path, words) in [
         ("source/missing", ["source/missing", "onefold ls"]),
         ("source/inside", ["source/inside", "onefold ls"]),
+        ("source/link", ["source/link;", "onefold ls"]),
+        (
+            "source/link.second name",
+            ["source/link.second name;", "onefold ls"],
+        ),
+        (
+            "source/socket.second name",
+            ["source/socket.second name;", "onefold ls"],
+        ),
     ] {
         let ran = bed.run(["dump", "latest", path]).expect(1).says(&words);
         assert_eq!(ran.out, b"");

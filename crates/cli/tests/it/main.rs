@@ -20,6 +20,7 @@ mod interruptions;
 mod json;
 mod lab;
 mod main_job;
+mod names;
 mod optimize;
 mod passwords;
 mod picture;

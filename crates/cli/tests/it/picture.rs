@@ -25,6 +25,16 @@ pub(crate) struct Entry {
     is_sparse: bool,
 }
 
+impl Entry {
+    /// The same, whatever other names it has.
+    pub(crate) fn alone(self) -> Self {
+        Self {
+            first_name: None,
+            ..self
+        }
+    }
+}
+
 pub(crate) type Picture = BTreeMap<PathBuf, Entry>;
 
 /// The tree at `root`, by path relative to it.

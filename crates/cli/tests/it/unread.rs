@@ -220,6 +220,8 @@ fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
         mkdir -p src/a src/theirs/deep src/z
         echo one > src/a/first; ln src/a/first src/theirs/first
         echo two > src/theirs/deep/two; ln src/theirs/deep/two src/theirs/deep/zwei
+        mkfifo src/theirs/deep/pipe; ln src/theirs/deep/pipe src/theirs/deep/tube
+        ln -s nowhere src/a/link; ln src/a/link src/theirs/deep/link
         echo gone > src/a/gone; echo left > src/theirs/left-out; echo z > src/z/last
         code 0 backup src -q
         exec 3<>/dev/fuse
@@ -239,8 +241,12 @@ fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
     let all = [
         "a",
         "a/first",
+        "a/link",
         "theirs",
         "theirs/deep",
+        "theirs/deep/link",
+        "theirs/deep/pipe",
+        "theirs/deep/tube",
         "theirs/deep/two",
         "theirs/deep/zwei",
         "theirs/first",
@@ -257,6 +263,9 @@ fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
     );
     let inode = |name: &str| fs::metadata(back.join(name)).unwrap().ino();
     assert_eq!(inode("theirs/deep/two"), inode("theirs/deep/zwei"));
+    assert_eq!(inode("theirs/deep/pipe"), inode("theirs/deep/tube"));
+    let link = fs::read_link(back.join("theirs/deep/link")).unwrap();
+    assert_eq!(link, Path::new("nowhere"));
     assert!(!bed.ok(["ls", "latest", "--long"]).out().contains("older"));
     bed.assert_sound();
 }

@@ -1,7 +1,7 @@
-//! Names of files whose first name is not restored.
+//! Names of what has a first name that is not restored.
 //!
-//! They wait until all else is placed, and their folders for them; then the first of a file's names becomes a
-//! file with its content, and the others become names of that one.
+//! They wait until all else is placed, and their folders for them; then the first of them becomes what its first
+//! name is, with a file's content, and the others become names of that one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ impl TreeSink<'_> {
             && let Some(listed) = listing.next_entry()?
         {
             let names = links.remove(&listed.entry.path);
+            let names = names.unwrap_or_default();
             match &listed.entry.kind {
-                EntryKind::File { .. } => self.restore_names(source, &listed, names.unwrap_or_default())?,
-                _ => self.miss(&listed.entry.path, names.unwrap_or_default()),
+                EntryKind::Folder | EntryKind::HardLink { .. } => self.miss(&listed.entry.path, names),
+                _ => self.restore_names(source, &listed, names)?,
             }
         }
         for (target, names) in links {
@@ -52,7 +53,7 @@ impl TreeSink<'_> {
         }
     }
 
-    /// Makes all names of one file; one that cannot be made costs only itself.
+    /// Makes all names of one entry; one that cannot be made costs only itself.
     fn restore_names(
         &mut self,
         source: TreeSource<'_>,
@@ -73,14 +74,18 @@ impl TreeSink<'_> {
                 }
                 continue;
             }
-            let is_there = match name.file(&listed.entry).open() {
+            let is_there = match name.make(&listed.entry) {
                 Ok(Placed::File(writer)) => self.copy(source, writer, listed.content_offset),
+                Ok(Placed::Done) => {
+                    self.stats.others += 1;
+                    true
+                }
                 Ok(Placed::Skipped(reason)) => {
                     self.stats.kept += 1;
-                    // Anything else that stays there may be another file.
+                    // Anything else that stays there may be another one.
                     reason == SkipReason::Unchanged
                 }
-                Ok(_) => return Err(RestoreError::Internal("a file was placed as something else")),
+                Ok(_) => return Err(RestoreError::Internal("an entry was placed as something else")),
                 Err(fault) => {
                     self.tell(Fault::Tree(fault));
                     false

@@ -1,23 +1,24 @@
-//! Hard links: to a file that is there, and those that wait because its first name is not restored.
+//! Hard links: to what is there, and those that wait because its first name is not restored.
 //!
 //! A name that waits holds its folder as an unfinished file does: the folder's metadata, its permissions among
 //! them, follow when the name has been made or given up.
 
 use std::sync::Arc;
 
-use format::listing::ListingEntry;
+use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{AtFlags, FileType, linkat, statat};
 use rustix::io::Errno;
 
 use super::folders::Place;
 use super::pending::PendingFile;
-use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, same_name};
+use super::there::is_as_old;
+use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, place_node, same_name};
 use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
-/// A name of a file whose first name is not restored. Nothing of it is made; its folder is there, and waits for
-/// it before it is given its own metadata.
+/// A name of something whose first name is not restored. Nothing of it is made; its folder is there, and waits
+/// for it before it is given its own metadata.
 #[derive(Debug)]
 pub struct PendingLink {
     pub(super) context: Arc<Context>,
@@ -47,7 +48,20 @@ impl PendingLink {
         }
     }
 
-    /// Makes it another name of the file that stands under `other`, finished.
+    /// Makes the name an entry of its own, as `first` describes it, which is neither a folder nor a
+    /// hard link. A file is begun, as by [`PendingFile::open`].
+    ///
+    /// # Errors
+    /// [`TreeError::SameName`], [`TreeError::System`]: the entry is not restored.
+    pub fn make(&self, first: &ListingEntry) -> Result<Placed, TreeError> {
+        let own = self.file(first);
+        if let EntryKind::File { .. } = first.kind {
+            return own.open();
+        }
+        place_node(&self.context, &self.parent, &self.name, &own.entry)
+    }
+
+    /// Makes it another name of what stands under `other`, finished.
     ///
     /// # Errors
     /// [`TreeError::System`]: it is not made.
@@ -59,7 +73,26 @@ impl PendingLink {
     }
 }
 
-/// Makes an entry a name of the regular file that stands under the first one; none where there is no such file.
+/// Whether the entry under the first name may be what the backup has there. With some choices of
+/// what to overwrite another entry stays. Such an entry has another time, or
+/// [`stays`](super::there::stays) has noted it.
+pub(super) fn may_be_first(
+    context: &Context,
+    (parent, name): (&Arc<Folder>, &[u8]),
+    entry: &ListingEntry,
+) -> bool {
+    if !matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never) {
+        return true;
+    }
+    let there = parent
+        .descriptor()
+        .and_then(|at| retry(|| statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW)));
+    // All names of an inode have one time. What cannot be looked at is the next call's fault.
+    there.map_or(true, |stat| is_as_old(&Facts::of(&stat), entry))
+}
+
+/// Makes an entry a name of what stands under the first one; none where nothing stands there that may
+/// have several names.
 pub(super) fn link(
     context: &Context,
     (first_parent, first_name): (&Arc<Folder>, &[u8]),
@@ -73,7 +106,7 @@ pub(super) fn link(
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(fault(errno)),
     };
-    if first.kind != FileType::RegularFile {
+    if matches!(first.kind, FileType::Directory | FileType::Unknown) {
         return Ok(None);
     }
     let at = parent.folder.descriptor().map_err(fault)?;
@@ -95,12 +128,19 @@ pub(super) fn link(
             _ => {}
         }
     }
+    let link_to = |name: &[u8]| {
+        let link = || linkat(&*from, first_name, &*at, name, AtFlags::empty());
+        // Nothing but files can be immutable, and to open a device may set it going.
+        if first.kind == FileType::RegularFile {
+            flags::link_bound(&from, first_name, link)
+        } else {
+            retry(link)
+        }
+    };
     // A hard link is complete at once.
     parent.change();
     let mut seen = (!parent.is_own()).then(|| parent.seen());
-    match flags::link_bound(&from, first_name, || {
-        linkat(&*from, first_name, &*at, name, AtFlags::empty())
-    }) {
+    match link_to(name) {
         Ok(()) => {
             if let Some(seen) = &mut seen {
                 seen.note((first.device, first.inode), name);
@@ -110,11 +150,7 @@ pub(super) fn link(
         Err(Errno::EXIST) => drop(seen),
         Err(errno) => return Err(fault(errno)),
     }
-    let made = arrive::make(context, &entry.path, Action::Link, |name| {
-        flags::link_bound(&from, first_name, || {
-            linkat(&*from, first_name, &*at, name, AtFlags::empty())
-        })
-    })?;
+    let made = arrive::make(context, &entry.path, Action::Link, link_to)?;
     arrive::settle(context, parent, &at, &made, name, entry)?;
     Ok(Some(Placed::Done))
 }

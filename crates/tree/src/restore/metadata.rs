@@ -81,9 +81,11 @@ fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     }
 }
 
-fn kind_of(entry: &ListingEntry) -> FileType {
+/// What an entry is on disk. A hard link does not tell: its first name does.
+pub(super) fn kind_of(entry: &ListingEntry) -> FileType {
     match entry.kind {
-        EntryKind::File { .. } | EntryKind::HardLink { .. } => FileType::RegularFile,
+        EntryKind::File { .. } => FileType::RegularFile,
+        EntryKind::HardLink { .. } => FileType::Unknown,
         EntryKind::Folder => FileType::Directory,
         EntryKind::Symlink { .. } => FileType::Symlink,
         EntryKind::CharDevice { .. } => FileType::CharacterDevice,

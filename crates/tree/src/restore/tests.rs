@@ -1,5 +1,6 @@
 mod hostile;
 mod large;
+mod nodes;
 mod pending;
 mod roundtrip;
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::folders::Place;
@@ -41,6 +41,9 @@ pub(super) fn stays(
     }
     if reason == SkipReason::Unchanged {
         finish_node(context, at, name, entry)?;
+    } else if is_as_old(&there, entry) && !is_same(&there, entry, at, name) {
+        // By its time it would pass for the first name of later hard links.
+        context.give_up(&entry.path);
     }
     Ok(Some(reason))
 }
@@ -96,26 +99,25 @@ pub(super) fn keeps(
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
         Overwrite::IfNewer => (entry.mtime <= there.mtime).then_some(SkipReason::NotNewer),
-        Overwrite::IfChanged => {
-            let same = match &entry.kind {
-                EntryKind::File { len, .. } => {
-                    there.kind == FileType::RegularFile && there.len == *len && there.mtime == entry.mtime
-                }
-                EntryKind::Symlink { target } => {
-                    there.kind == FileType::Symlink
-                        && readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
-                }
-                EntryKind::CharDevice { device } => {
-                    there.kind == FileType::CharacterDevice && there.special == *device
-                }
-                EntryKind::BlockDevice { device } => {
-                    there.kind == FileType::BlockDevice && there.special == *device
-                }
-                EntryKind::Fifo => there.kind == FileType::Fifo,
-                EntryKind::Socket => there.kind == FileType::Socket,
-                EntryKind::Folder | EntryKind::HardLink { .. } => false,
-            };
-            same.then_some(SkipReason::Unchanged)
-        }
+        Overwrite::IfChanged => is_same(there, entry, at, name).then_some(SkipReason::Unchanged),
     }
+}
+
+/// Whether the existing entry is the one of the backup, as far as the restore looks.
+fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &[u8]) -> bool {
+    there.kind == metadata::kind_of(entry)
+        && match &entry.kind {
+            EntryKind::File { len, .. } => there.len == *len && there.mtime == entry.mtime,
+            EntryKind::Symlink { target } => {
+                readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
+            }
+            EntryKind::CharDevice { device } | EntryKind::BlockDevice { device } => there.special == *device,
+            EntryKind::Fifo | EntryKind::Socket => true,
+            EntryKind::Folder | EntryKind::HardLink { .. } => false,
+        }
+}
+
+/// Whether the times of modification are the same. A file system may round what a restore sets.
+pub(super) fn is_as_old(there: &Facts, entry: &ListingEntry) -> bool {
+    there.mtime.seconds().abs_diff(entry.mtime.seconds()) <= 2
 }

@@ -184,6 +184,7 @@ impl Record {
             entry,
             links: facts.links,
             len: 0,
+            linked: None,
             folder: Arc::clone(place.folder),
             name: place.name.to_vec(),
         }))
@@ -220,6 +221,7 @@ impl Record {
             entry,
             links: facts.links,
             len: if is_file { facts.len } else { 0 },
+            linked: None,
             folder: Arc::clone(folder),
             name: name.to_vec(),
         }));

@@ -156,26 +156,37 @@ fn nothing_goes_through_links_that_were_planted() {
 }
 
 #[test]
-fn links_lead_to_regular_files_in_the_target_alone() {
+fn links_lead_to_what_is_in_the_target_and_to_no_folder() {
     let scene = Scene::new();
     let entries = [
         hard_link("/a", "/../outside/victim"),
         hard_link("/b", "outside/victim"),
         scene.link("/c"),
         hard_link("/d", "/c"),
-        hard_link("/e", "/"),
-        hard_link("/f", "/f"),
+        file("/d/victim", b"overwritten"),
+        folder("/e"),
+        hard_link("/e/f", "/e"),
+        hard_link("/g", "/"),
+        hard_link("/h", "/h"),
+        hard_link("/i", "/e"),
     ];
     let faults = scene.restore(Overwrite::Always, &entries);
     assert!(
         matches!(
             faults[..],
-            [TreeError::UnsafePath { .. }, TreeError::UnsafePath { .. }]
+            [
+                TreeError::UnsafePath { .. },
+                TreeError::UnsafePath { .. },
+                TreeError::NotAFolder { .. }
+            ]
         ),
         "{faults:?}"
     );
-    let names: Vec<_> = fs::read_dir(scene.outer.path().join("target")).unwrap().collect();
-    assert_eq!(names.len(), 1);
+    let target = scene.outer.path().join("target");
+    let names = |folder| fs::read_dir(target.join(folder)).unwrap().count();
+    assert_eq!((names("."), names("e")), (3, 0), "c, its other name d, and e");
+    // A name of the link is not what the link leads to.
+    assert!(fs::symlink_metadata(target.join("d")).unwrap().is_symlink());
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn what() -> impl Strategy<Value = What> {
         3 => Just(What::Folder),
         6 => (0..320_000u64, prop::collection::vec(data, 0..4)).prop_map(|(len, data)| What::File(len, data)),
         1 => prop::collection::vec(1..=255u8, 1..40).prop_map(What::Symlink),
-        2 => any::<prop::sample::Index>().prop_map(What::HardLink),
-        1 => prop_oneof![Just(What::Fifo), Just(What::Socket), any::<u32>().prop_map(What::Device)],
+        3 => any::<prop::sample::Index>().prop_map(What::HardLink),
+        2 => prop_oneof![Just(What::Fifo), Just(What::Socket), any::<u32>().prop_map(What::Device)],
     ]
 }
 
@@ -79,7 +79,7 @@ fn thing() -> impl Strategy<Value = Thing> {
 fn make(things: &[Thing], root: &Path) {
     let root_user = rustix::process::geteuid().is_root();
     let mut folders = vec![root.to_path_buf()];
-    let mut files: Vec<PathBuf> = Vec::new();
+    let mut others: Vec<PathBuf> = Vec::new();
     let mut made: Vec<(PathBuf, &Thing)> = Vec::new();
     for thing in things {
         let path = folders[thing.parent.index(folders.len())].join(path_of(&thing.name));
@@ -97,12 +97,11 @@ fn make(things: &[Thing], root: &Path) {
                     file.write_all_at(&vec![*byte; *len], *offset).unwrap();
                 }
                 file.set_len(*len).unwrap();
-                files.push(path.clone());
             }
             What::Symlink(target) => std::os::unix::fs::symlink(path_of(target), &path).unwrap(),
-            What::HardLink(_) if files.is_empty() => continue,
+            What::HardLink(_) if others.is_empty() => continue,
             What::HardLink(to) => {
-                fs::hard_link(&files[to.index(files.len())], &path).unwrap();
+                fs::hard_link(&others[to.index(others.len())], &path).unwrap();
                 continue;
             }
             What::Fifo => mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap(),
@@ -118,6 +117,9 @@ fn make(things: &[Thing], root: &Path) {
                 )
                 .unwrap();
             }
+        }
+        if !matches!(thing.what, What::Folder) {
+            others.push(path.clone());
         }
         made.push((path, thing));
     }
