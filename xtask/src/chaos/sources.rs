@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::draws::{Draws, pick};
 use super::picture::Picture;
@@ -166,10 +167,11 @@ fn edit_tree(root: &Path, draws: &mut Draws, largest: u64) -> Result<()> {
         }
         (51..=58, Some(old)) => fs::remove_file(old)?,
         (59..=63, Some(old)) => fs::rename(old, &name)?,
-        (64..=68, Some(old)) if is_file => fs::hard_link(old, &name)?,
+        (64..=68, Some(old)) => fs::hard_link(old, &name)?,
         (69..=75, _) => fs::create_dir(&name)?,
         (76..=78, _) => symlink(OsString::from_vec(odd_name(draws).into_vec()), &name)?,
-        (79..=80, _) => {
+        (79, _) => mknodat(CWD, &name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?,
+        (80, _) => {
             // The address of a socket has at most some hundred bytes, so not every path is one.
             if UnixListener::bind(&name).is_err() {
                 fs::write(&name, b"no socket has so long a name")?;
