@@ -19,6 +19,7 @@ use crate::condemn::{self, Plan};
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
+use crate::heal;
 use crate::kept::{self, Kept};
 use crate::list;
 use crate::live::Finder;
@@ -118,6 +119,7 @@ pub(crate) fn epoch(
             copies_bytes_max: COPIES_BYTES_MAX,
             gives_up: options.is_full,
             is_again,
+            damaged: &|id| heal::listed(context.sealer, id),
             progress: context.progress,
         },
     )?;
@@ -133,6 +135,16 @@ pub(crate) fn epoch(
     scarce::report(report, &removed, &done.given_up);
     for (container, error) in &done.damaged {
         report.damaged.push((container.to_string(), error.to_string()));
+    }
+    // Healing looks for what lists name. So it finds these in the generations that have them.
+    heal::want(context.sealer, &done.short)?;
+    for short in &done.short {
+        report.damaged.push((
+            short.container.to_string(),
+            "one of its generations has what another one lacks; this prune unites them, and the next one removes the \
+             rest"
+                .to_owned(),
+        ));
     }
     // Executing took a while: whoever slept meanwhile puts nobody's marks in force.
     epochs::ensure_highest(context.sealer, epoch)?;

@@ -23,10 +23,13 @@ use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
+use crate::slots::SlotSet;
 use scarce::is_full;
+use short::lacking;
 use trimming::Trim;
 
 pub(crate) use forecast::forecast;
+pub(crate) use short::Short;
 pub(crate) use trimming::can_trim;
 
 /// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
@@ -48,6 +51,8 @@ pub(crate) struct Execution<'a> {
     /// The list was executed before, in part or whole: of nodes, what is there alone may have a
     /// second copy that was torn.
     pub is_again: bool,
+    /// The slots of a container that lists of damage name. Asked where several generations stand.
+    pub damaged: &'a dyn Fn(ContainerId) -> Result<SlotSet>,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
 }
@@ -72,6 +77,9 @@ pub(crate) struct Executed {
     /// is listed of them is still there: it has to be on the next list again, before this one is dropped, or
     /// look-ups would find dead nodes whose chunks are gone.
     pub damaged: Vec<(ContainerId, ContainerError)>,
+    /// Containers that stayed as they were, since no generation has all that another one has. As
+    /// with damaged ones, what is listed of them is still there.
+    pub short: Vec<Short>,
     /// Data containers that stayed as they were, since there was no room to rewrite them, and what
     /// of each is listed.
     pub given_up: Vec<ContainerSlots>,
@@ -264,6 +272,7 @@ impl Run<'_> {
             return Ok(Settled::Fine);
         }
         let view = self.readable(id, highest)?;
+        let due = self.due(id, dead, found)?;
         if let Some(view) = &view {
             if let Some(error) = self.lost_body(view, found)? {
                 self.out.damaged.push((id, error));
@@ -277,6 +286,7 @@ impl Run<'_> {
             // Left of an attempt, or another's who may not have come to a barrier. A body that has its name was given it
             // after one.
             if is_rid_of(view, dead)
+                && lacking(view, &due).is_empty()
                 && (is_only || is_ours || self.is_sound(id, highest)? || self.make_mirror(kept, id, found)?)
             {
                 self.batch.doomed.extend(found.but(id, Some(kept)));
@@ -285,21 +295,22 @@ impl Run<'_> {
                 return Ok(Settled::Replaced(kept));
             }
         }
-        self.replace(id, dead, found, (highest, view))
+        self.replace(id, (dead, &due), found, (highest, view))
     }
 
-    /// Whether every byte of every copy of the highest generation is as it was written.
+    /// Whether every chunk is readable in every copy of the highest generation. Digests alone do not
+    /// tell: healing writes other bytes for a chunk that it does not find.
     fn is_sound(&self, id: ContainerId, highest: Generation) -> Result<bool> {
-        let verified = self.containers.verify(id, Depth::Digests)?;
+        let verified = self.containers.verify(id, Depth::Full)?;
         Ok(verified.generation == Some(highest) && verified.is_sound())
     }
 
-    /// Puts a generation above all that are there, of the highest whose survivors are whole. The catalog of the
-    /// highest of all was read already, where it can be.
+    /// Puts a generation above all that are there, of the highest that has all that is due, whole. The catalog of
+    /// the highest of all was read already, where it can be.
     fn replace(
         &mut self,
         id: ContainerId,
-        dead: &[SlotRange],
+        (dead, due): (&[SlotRange], &SlotSet),
         found: &Objects,
         (highest, mut view): (Generation, Option<CatalogView>),
     ) -> Result<Settled> {
@@ -309,12 +320,19 @@ impl Run<'_> {
         {
             return self.put(&sealed, found, Some(view));
         }
-        let mut damage = None;
+        let (mut damage, mut short) = (None, SlotSet::default());
         for generation in found.generations.keys().rev() {
             let read = match view.take() {
                 Some(view) => Ok(view),
                 None => self.containers.generation(id, *generation),
             };
+            let lacks = read
+                .as_ref()
+                .map_or_else(|_| SlotSet::default(), |view| lacking(view, due));
+            if !lacks.is_empty() {
+                short.add(&lacks);
+                continue;
+            }
             let rewritten =
                 read.and_then(|view| rewrite(self.containers, &view, dead, highest.next(), self.how.packing));
             match rewritten {
@@ -329,6 +347,13 @@ impl Run<'_> {
                 Err(error) if is_elsewhere(&error) => damage = damage.or(Some(error)),
                 Err(error) => return Err(error.into()),
             }
+        }
+        if !short.is_empty() {
+            self.out.short.push(Short {
+                container: id,
+                slots: short,
+            });
+            return Ok(Settled::Over);
         }
         let Some(error) = damage else {
             return Ok(Settled::Again);
@@ -432,6 +457,7 @@ impl Run<'_> {
 
 mod forecast;
 mod scarce;
+mod short;
 mod trimming;
 
 /// Whether another generation or copy may have what this one does not.

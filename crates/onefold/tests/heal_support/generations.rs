@@ -115,3 +115,35 @@ fn a_short_generation_is_not_whole_because_its_catalog_has_no_copy() {
         ward.assert_whole(615, "the older generation came back");
     }
 }
+
+/// A remade generation without some slots stands beside the fuller one that came back, and a prune
+/// removes a part of the container.
+#[test]
+fn a_prune_keeps_what_only_one_of_two_generations_has() {
+    for is_listed in [true, false] {
+        let ward = Ward::new(621);
+        let slots = ward.slots();
+        assert!(slots.len() > 5, "{}", slots.len());
+        let kept = &ward.bytes[..ward.offset(slots.len() / 2)];
+        let store = ward.machine.beside(622).open();
+        let second = back_up_bytes(&store, "/b", kept, &How::plain()).unwrap().id;
+        forget(&store, ward.first);
+        let lacking = &slots[..2];
+        ward.put_without(1, lacking);
+        if is_listed {
+            ward.list(0, Some(lacking));
+        }
+        for round in 0..3 {
+            ward.prune(623 + round, "unites, and then removes");
+            let when = format!("round {round}, listed: {is_listed}");
+            let store = ward.machine.beside(633 + round).open();
+            assert_restores_bytes(&store, &snapshot(&store, second), "/b", kept, &when);
+        }
+        assert_eq!(ward.listed(), Some([].into()));
+        let left = ward.containers.generations(ward.id).unwrap();
+        assert_eq!(left.len(), 1, "{left:?}");
+        let view = ward.containers.generation(ward.id, left[0]).unwrap();
+        assert!(view.entries().len() < slots.len(), "the rest has gone");
+        assert!(lacking.iter().all(|slot| view.entry(*slot).is_some()));
+    }
+}

@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "of one test binary")]
 
 mod generations;
+mod partly;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,9 +37,14 @@ pub struct Ward {
 
 impl Ward {
     pub fn new(seed: u64) -> Self {
+        Self::of(seed, 200 << 10)
+    }
+
+    /// With so many bytes in its backup.
+    pub fn of(seed: u64, len: usize) -> Self {
         let machine = Process::new(seed);
         let store = machine.init();
-        let bytes = noise(seed, 200 << 10);
+        let bytes = noise(seed, len);
         let first = back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap().id;
         let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
         let sealer = opened.sealer(&machine.env);
@@ -62,6 +68,13 @@ impl Ward {
 
     pub fn slots(&self) -> Vec<Slot> {
         self.view.entries().iter().map(|entry| entry.slot).collect()
+    }
+
+    /// Where the chunk of a slot begins in the stream.
+    pub fn offset(&self, at: usize) -> usize {
+        let chunk = &self.chunks[at];
+        let mut windows = self.bytes.windows(chunk.len());
+        windows.position(|window| window == chunk).unwrap()
     }
 
     pub fn name(&self, generation: u32) -> ObjectName {

@@ -10,6 +10,7 @@ use types::{ContainerId, Slot, SlotRange};
 
 use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
+use crate::remove::Short;
 use crate::slots::SlotSet;
 
 /// All lists of damage, by container.
@@ -40,8 +41,16 @@ impl Listed {
 
 impl Lists {
     pub(super) fn read(sealer: &Sealer) -> Result<Self> {
+        Self::read_of(sealer, |_| true)
+    }
+
+    /// Reads the lists of the containers that are wanted.
+    fn read_of(sealer: &Sealer, is_wanted: impl Fn(ContainerId) -> bool) -> Result<Self> {
         let mut of: BTreeMap<ContainerId, Listed> = BTreeMap::new();
-        for ((id, number), _) in sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
+        let listed = sealer
+            .list(names::DAMAGED_FOLDER, names::parse_damaged)?
+            .into_iter();
+        for ((id, number), _) in listed.filter(|((id, _), _)| is_wanted(*id)) {
             let read = sealer.read(&names::damaged(id, number), ObjectKind::Damaged, Damaged::decode);
             let slots = match read {
                 Ok(list) => list.slots.slots,
@@ -103,6 +112,33 @@ impl Lists {
         }
         Ok(())
     }
+}
+
+/// The slots of a container that lists of damage name. A list that names the whole container, or
+/// cannot be read, names all.
+pub(crate) fn listed(sealer: &Sealer, id: ContainerId) -> Result<SlotSet> {
+    let lists = Lists::read_of(sealer, |listed| listed == id)?;
+    Ok(lists.get(id).map_or_else(SlotSet::default, |listed| {
+        if listed.is_whole {
+            SlotSet::all()
+        } else {
+            listed.slots.clone()
+        }
+    }))
+}
+
+/// Lists the slots that one generation of a container has and another lacks, durably. Healing then
+/// unites them.
+pub(crate) fn want(sealer: &Sealer, all: &[Short]) -> Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let is_short = |id| all.iter().any(|short| short.container == id);
+    let mut lists = Lists::read_of(sealer, is_short)?;
+    for short in all {
+        lists.foretell(sealer, short.container, &short.slots.to_ranges())?;
+    }
+    Ok(())
 }
 
 /// Puts a list, and returns its number.

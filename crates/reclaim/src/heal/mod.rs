@@ -39,6 +39,7 @@ use crate::slots::{SlotMap, SlotSet};
 use donors::{Donors, Wanted};
 use generation::Made;
 use lists::{Lists, OnRecord};
+pub(crate) use lists::{listed, want};
 pub(crate) use needed::needed;
 use patient::{Known, Patient};
 

@@ -114,15 +114,23 @@ impl Patient {
         let Some((newest, older)) = self.views.split_first() else {
             return self.look_into_copy_of_lost(containers, known);
         };
+        let is_lacking = |slot: &Slot| newest.entry(*slot).is_none();
         let listed = known.listed.slots.ranges().flat_map(SlotRange::iter);
-        // Nobody knows which slots a whole container lost: whatever an older generation has,
-        // counts.
-        let of_older = older.iter().filter(|_| known.listed.is_whole);
-        let of_older = of_older.flat_map(|view| view.entries().iter().map(|entry| entry.slot));
-        let lacking: BTreeSet<Slot> = listed
-            .chain(of_older)
-            .filter(|slot| newest.entry(*slot).is_none() && known.is_needed(*slot))
+        let mut lacking: BTreeSet<Slot> = listed
+            .filter(|slot| is_lacking(slot) && known.is_needed(*slot))
             .collect();
+        // A body has what its trimmed generation let go of.
+        let older_own = older
+            .iter()
+            .filter(|view| newest.body() != Some(view.generation()));
+        let of_older = older_own.flat_map(|view| view.entries().iter().map(|entry| entry.slot));
+        if !id.kind.is_mirrored() {
+            // A chunk that comes back without need harms nobody. A list that named it may be lost.
+            lacking.extend(of_older.filter(is_lacking));
+        } else if known.listed.is_whole {
+            // Nobody knows which slots it lost. A node must be needed: what it reaches may be gone.
+            lacking.extend(of_older.filter(|slot| is_lacking(slot) && known.is_needed(*slot)));
+        }
         if lacking.is_empty() {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use crate::compact::{self, Packing, is_rid_of};
 use crate::decide::copies;
 use crate::error::Result;
 use crate::objects::{Doomed, Kept, Objects};
+use crate::slots::SlotSet;
 
 /// What [`super::execute`] would come to.
 pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Packing) -> Result<Executed> {
@@ -21,6 +22,7 @@ pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Pack
         copies_bytes_max: 0,
         gives_up: false,
         is_again: false,
+        damaged: &|_| Ok(SlotSet::default()),
         progress: &(),
     };
     let mut run = Run::new(containers, how);

@@ -15,6 +15,7 @@ use types::{
 
 use super::*;
 
+mod generations;
 mod scarce;
 mod trimming;
 
@@ -76,6 +77,7 @@ fn run_with(containers: &Containers, list: &Removed, copies_bytes_max: u64) -> R
         copies_bytes_max,
         gives_up: false,
         is_again: false,
+        damaged: &|_| Ok(SlotSet::default()),
         progress: &Watch::default(),
     };
     execute(containers, list, &how)
@@ -245,6 +247,7 @@ fn what_is_listed_goes_and_the_rest_is_read_as_ever() {
         copies_bytes_max: 3000,
         gives_up: false,
         is_again: false,
+        damaged: &|_| Ok(SlotSet::default()),
         progress: &watch,
     };
     let out = execute(&containers, &list, &how).unwrap();
@@ -570,6 +573,7 @@ fn a_region_of_which_all_survives_stays_as_it_is() {
         copies_bytes_max: 3000,
         gives_up: false,
         is_again: false,
+        damaged: &|_| Ok(SlotSet::default()),
         progress: &Watch::default(),
     };
     execute(&open(&storage), &list, &how).unwrap();
@@ -649,6 +653,7 @@ fn it_stops_when_asked_to_and_goes_on_later() {
             copies_bytes_max: 3000,
             gives_up: false,
             is_again: false,
+            damaged: &|_| Ok(SlotSet::default()),
             progress: &watch,
         };
         if let Err(error) = execute(&containers, &list, &how) {

@@ -8,6 +8,7 @@ fn run_full(storage: &FaultStorage, list: &Removed) -> Result<Executed> {
         copies_bytes_max: 3000,
         gives_up: true,
         is_again: true,
+        damaged: &|_| Ok(SlotSet::default()),
         progress: &Watch::default(),
     };
     execute(&open(storage), list, &how)

@@ -1,0 +1,99 @@
+//! Containers of which several generations stand: healing remakes one without what it did not find,
+//! and what was lost may come back beside it.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const SLOTS: u32 = 6;
+
+/// What a generation has of each slot: the chunk, rot, other bytes as healing puts them, or nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Has {
+    Chunk,
+    Rot,
+    Zeros,
+    Nothing,
+}
+
+/// Puts a generation, each chunk in a region of its own. A generation without any slot is not put.
+fn put_generation(storage: &FaultStorage, id: ContainerId, n: u32, has: &[Has]) {
+    let containers = open(storage);
+    let mut builder = ContainerBuilder::new(id, generation(n));
+    let mut rotten = Vec::new();
+    for (slot, has) in (0..SLOTS).zip(has).filter(|(_, has)| **has != Has::Nothing) {
+        let bytes = chunk(id, slot, 100);
+        let level = u8::from(id.kind == ContainerKind::Recipe);
+        let entry = format::container::CatalogEntry {
+            slot: Slot::new(slot).unwrap(),
+            fingerprint: containers.fingerprinter().chunk(&bytes),
+            len: 100,
+            level: Level::new(level).unwrap(),
+            logical_len: 100,
+        };
+        let stored = if *has == Has::Zeros { vec![0; 100] } else { bytes };
+        builder.append_survivors(compress_region(stored, Compression::Off), &[entry]);
+        rotten.push(*has == Has::Rot);
+    }
+    if rotten.is_empty() {
+        return;
+    }
+    let sealed = builder.seal(&containers).unwrap();
+    let rows = sealed.catalog().rows().to_vec();
+    containers.put(&sealed).unwrap();
+    for (row, _) in rows.iter().zip(rotten).filter(|(_, is_rotten)| *is_rotten) {
+        rot(storage, &names::container(id, generation(n)), row.offset);
+        if let Some(mirror) = names::mirror(id, generation(n)) {
+            rot(storage, &mirror, row.offset);
+        }
+    }
+    storage.barrier().unwrap();
+}
+
+/// The slots that some generation has whole.
+fn whole(storage: &FaultStorage, id: ContainerId) -> BTreeSet<u32> {
+    let containers = open(storage);
+    let found = objects::list(storage, id.session, id.kind, &[id]).unwrap();
+    let generations = found.get(&id).into_iter().flat_map(|of| of.generations.keys());
+    let mut out = BTreeSet::new();
+    for n in generations {
+        let view = containers.generation(id, *n).unwrap();
+        for entry in view.entries() {
+            let region = view.region_of(entry.slot).unwrap();
+            let read = containers.read_region(&view, region);
+            let bytes = read
+                .ok()
+                .and_then(|region| region.slot_bytes(&view, entry.slot).map(<[u8]>::to_vec));
+            if bytes.is_some_and(|bytes| bytes == chunk(id, entry.slot.get(), 100)) {
+                out.insert(entry.slot.get());
+            }
+        }
+    }
+    out
+}
+
+fn has() -> impl Strategy<Value = Has> {
+    prop_oneof![6 => Just(Has::Chunk), 1 => Just(Has::Rot), 1 => Just(Has::Zeros), 2 => Just(Has::Nothing)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    /// No generation goes that has what no other one has.
+    #[test]
+    fn what_one_generation_has_alone_stays(
+        generations in prop::collection::vec(prop::collection::vec(has(), SLOTS as usize), 1..4),
+        dead in prop::collection::btree_set(0..SLOTS, 1..4),
+    ) {
+        let storage = FaultStorage::new();
+        let id = id(ContainerKind::Data, 1, 1);
+        for (n, has) in (0..).zip(&generations) {
+            put_generation(&storage, id, n, has);
+        }
+        let before = whole(&storage, id);
+        let list = list(vec![entry(id, Some(&dead.iter().map(|slot| (*slot, 1)).collect::<Vec<_>>()))]);
+        let out = run(&storage, &list).unwrap();
+        let after = whole(&storage, id);
+        let kept: BTreeSet<u32> = before.difference(&dead).copied().collect();
+        prop_assert!(after.is_superset(&kept), "{:?} of {:?}: {:?}", after, kept, out);
+    }
+}
