@@ -6,7 +6,11 @@ mod common;
 use common::archival::{hold, optimize};
 use common::pruning::{everything, forget, prune};
 use common::{How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
+use container::{CompressedRegion, ContainerBuilder, Containers};
+use crypto::Credential;
 use env::Storage;
+use format::names;
+use object::config;
 use onefold::{Layout, Monitor, ReadData, SessionId, SettingsChange};
 
 const NAME: &str = "/image";
@@ -70,6 +74,33 @@ impl Hybrid {
         assert!(found.damaged_backups.contains(last), "{found:?}");
     }
 
+    /// Each container of the last backup gets another generation with zeros for all of its chunks,
+    /// as healing writes for chunks that it has not found. No list names them.
+    fn zero_last(&self) {
+        let machine = self.machine.beside(0xfd);
+        let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
+        let containers = Containers::new(machine.env.clone(), opened.store(), &opened.keys, 8 << 20);
+        let of_last = format!("data/{:013}/", self.ids.last().unwrap().get());
+        let mut zeroed = 0;
+        for object in self.machine.storage.list("data").unwrap() {
+            if !object.name.as_str().starts_with(&of_last) {
+                continue;
+            }
+            let (id, generation) = names::parse_container(&object.name).unwrap();
+            let view = containers.generation(id, generation).unwrap();
+            let mut builder = ContainerBuilder::new(id, generation.next());
+            for entry in view.entries() {
+                let zeros = CompressedRegion::raw(vec![0; entry.len as usize]);
+                builder.append_survivors(zeros, &[*entry]);
+            }
+            containers.put(&builder.seal(&containers).unwrap()).unwrap();
+            assert!(self.machine.storage.lose(&object.name));
+            zeroed += 1;
+        }
+        machine.storage.barrier().unwrap();
+        assert!(zeroed > 5, "{zeroed} containers");
+    }
+
     fn assert_restores(&self, place: usize, when: &str) {
         let store = self.machine.beside(0xfe).open();
         let found = snapshot(&store, self.ids[place]);
@@ -125,4 +156,18 @@ fn the_next_backup_is_forgotten_and_the_one_after_it_refers_forward_to_what_is_d
     series.settle();
     assert_eq!(series.next(0), Some(series.ids[2]));
     series.assert_restores(0, "onto the one that is left");
+}
+
+#[test]
+fn zeros_that_healing_wrote_for_a_chunk_are_never_what_is_left_of_it() {
+    let series = Hybrid::new(3, 3);
+    let store = series.machine.open();
+    hold(&store, series.ids[0], true);
+    optimize(&store, 1);
+    prune(&store, &everything(), "while it is held");
+    series.zero_last();
+    series.assert_restores(0, "held");
+    hold(&series.machine.open(), series.ids[0], false);
+    series.settle();
+    series.assert_restores(0, "archival");
 }

@@ -6,17 +6,18 @@
 //! drops it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use container::Containers;
+use container::{CatalogView, Containers};
 use recipe::{NodeSource, RecipeError};
 use recipe::{Place, TreeRoot, open_node};
-use types::{ChunkLocation, ContainerId, RegionIndex};
+use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
 
 /// The regions read so far.
 pub(super) struct Sound<'a> {
     containers: &'a Containers,
-    regions: RefCell<BTreeMap<(ContainerId, RegionIndex), bool>>,
+    /// The slots of each region whose chunks are as their fingerprints say.
+    regions: RefCell<BTreeMap<(ContainerId, RegionIndex), BTreeSet<Slot>>>,
 }
 
 impl<'a> Sound<'a> {
@@ -59,8 +60,23 @@ impl<'a> Sound<'a> {
             return false;
         };
         let mut known = self.regions.borrow_mut();
-        *known
-            .entry((at.container, region))
-            .or_insert_with(|| self.containers.read_region(&view, region).is_ok())
+        let whole = known.entry((at.container, region));
+        let whole = whole.or_insert_with(|| self.whole_slots(&view, region));
+        whole.contains(&at.slot)
+    }
+
+    /// The slots of a region with the chunks of their fingerprints. A region that opens is not
+    /// enough: healing writes zeros for a chunk that it has not found.
+    fn whole_slots(&self, view: &CatalogView, region: RegionIndex) -> BTreeSet<Slot> {
+        let Ok(plain) = self.containers.read_region(view, region) else {
+            return BTreeSet::new();
+        };
+        let slots = view.entries()[view.positions_in(region)].iter();
+        let slots = slots.map(|entry| entry.slot);
+        let is_whole = |slot: &Slot| {
+            let bytes = plain.slot_bytes(view, *slot);
+            bytes.is_some_and(|bytes| self.containers.verify_chunk(view, *slot, bytes).is_ok())
+        };
+        slots.filter(is_whole).collect()
     }
 }
