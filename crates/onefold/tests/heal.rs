@@ -599,25 +599,3 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
         assert!(found > 2, "{found} healed after a crash");
     }
 }
-
-/// Healing does not bring back what prune has removed, even if a list of damage still names it.
-#[test]
-fn what_was_removed_is_not_made_again() {
-    let process = Process::new(86);
-    let store = process.init();
-    let bytes = noise(86, 200 << 10);
-    let first = back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
-    rot(&process, &data(&process)[1]);
-    store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
-    assert_eq!(damage_lists(&process).len(), 1);
-    common::pruning::forget(&store, first.id);
-    common::pruning::prune(&store, &common::pruning::everything_at_once(), "all goes");
-    assert!(data(&process).is_empty());
-    let second = back_up_bytes(&store, "/a", &bytes, &How::plain()).unwrap();
-    assert!(second.healed.is_empty());
-    assert!(
-        data(&process)
-            .iter()
-            .all(|name| !name.contains(&format!("{:013}", first.id.get())))
-    );
-}

@@ -4,6 +4,7 @@
 
 mod generations;
 mod partly;
+mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 
