@@ -67,7 +67,8 @@ pub enum LockState {
     Held,
     /// The lock's file exists on this host and nobody holds it: its process is dead.
     Free,
-    /// The storage has locks, and none of this name: nobody has taken it, or who took it is through.
+    /// The storage has locks, and none of this name: nobody has taken it, or who took it is
+    /// through.
     Missing,
     /// It cannot be told from here: another host, or a storage without locks. Heartbeats decide.
     Unknown,
@@ -245,8 +246,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Of the storage.
     fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError>;
 
-    /// Forgets a lock that nobody will ask for again: its state is [`LockState::Missing`] from then on. Its
-    /// holder, if there is one, keeps what has no name any longer. Without such a lock, does nothing.
+    /// Forgets a lock that nobody will ask for again: its state is [`LockState::Missing`] from then
+    /// on. Its holder, if there is one, keeps what has no name any longer. Without such a lock,
+    /// does nothing.
     ///
     /// # Errors
     /// Of the storage.

@@ -5,8 +5,8 @@
 //! cannot read a folder, everything stays that the backup before has below it.
 //!
 //! Names of one inode become names of one again if all of them are kept. For that this module
-//! gathers the first names of all inodes with several names, once, when something cannot be read: as
-//! many as the walk keeps, too (INV-7).
+//! gathers the first names of all inodes with several names, once, when something cannot be read:
+//! as many as the walk keeps, too (INV-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -111,6 +111,7 @@ pub(crate) fn epoch(
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
     }
+    let listed = heal::ListedDamage::new(context.sealer);
     let done = remove::execute(
         context.containers,
         &removed,
@@ -119,7 +120,7 @@ pub(crate) fn epoch(
             copies_bytes_max: COPIES_BYTES_MAX,
             gives_up: options.is_full,
             is_again,
-            damaged: &|id| heal::listed(context.sealer, id),
+            damaged: &|id| listed.of(id),
             progress: context.progress,
         },
     )?;
@@ -136,15 +137,13 @@ pub(crate) fn epoch(
     for (container, error) in &done.damaged {
         report.damaged.push((container.to_string(), error.to_string()));
     }
-    // Healing looks for what lists name. So it finds these in the generations that have them.
-    heal::want(context.sealer, &done.short)?;
-    for short in &done.short {
-        report.damaged.push((
-            short.container.to_string(),
-            "one of its generations has what another one lacks; this prune unites them, and the next one removes the \
-             rest"
-                .to_owned(),
-        ));
+    // Healing looks for what lists name. So it unites the generations of these, or reports them. On
+    // a full disk they only stay as they are.
+    match heal::want(context.sealer, &done.short) {
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(
+            "there is no room to say which containers have generations to unite: a prune with more room does it",
+        ),
+        other => other?,
     }
     // Executing took a while: whoever slept meanwhile puts nobody's marks in force.
     epochs::ensure_highest(context.sealer, epoch)?;

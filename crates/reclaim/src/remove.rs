@@ -298,15 +298,15 @@ impl Run<'_> {
         self.replace(id, (dead, &due), found, (highest, view))
     }
 
-    /// Whether every chunk is readable in every copy of the highest generation. Digests alone do not
-    /// tell: healing writes other bytes for a chunk that it does not find.
+    /// Whether every chunk is readable in every copy of the highest generation. Digests alone do
+    /// not tell: healing writes other bytes for a chunk that it does not find.
     fn is_sound(&self, id: ContainerId, highest: Generation) -> Result<bool> {
         let verified = self.containers.verify(id, Depth::Full)?;
         Ok(verified.generation == Some(highest) && verified.is_sound())
     }
 
-    /// Puts a generation above all that are there, of the highest that has all that is due, whole. The catalog of
-    /// the highest of all was read already, where it can be.
+    /// Puts a generation above all that are there, of the highest that has all that is due, whole.
+    /// The catalog of the highest of all was read already, where it can be.
     fn replace(
         &mut self,
         id: ContainerId,
@@ -331,6 +331,11 @@ impl Run<'_> {
                 .map_or_else(|_| SlotSet::default(), |view| lacking(view, due));
             if !lacks.is_empty() {
                 short.add(&lacks);
+                // An older generation has nodes that were removed since (INV-9). Healing knows
+                // which ones backups need.
+                if id.kind.is_mirrored() {
+                    break;
+                }
                 continue;
             }
             let rewritten =

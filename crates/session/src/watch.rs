@@ -20,7 +20,8 @@ use crate::roster::SessionInfo;
 /// Why a session is taken for dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadBecause {
-    /// Its process no longer holds the lock that it held when it put its claim, or the lock is gone.
+    /// Its process no longer holds the lock that it held when it put its claim, or the lock is
+    /// gone.
     LockFree,
     /// Its heartbeat counter has not moved for so long.
     Unmoved(Duration),

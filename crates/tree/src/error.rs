@@ -226,10 +226,12 @@ impl TreeError {
         }
     }
 
-    /// Whether the error is a lack of room.
+    /// Whether the error is a lack of room. A file system also refuses attributes in this way that it
+    /// has no place for, however empty it is.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
-        matches!(self, Self::System { errno, .. } if matches!(*errno, Errno::NOSPC | Errno::DQUOT))
+        matches!(self, Self::System { action, errno, .. }
+            if *action != Action::SetAttributes && matches!(*errno, Errno::NOSPC | Errno::DQUOT))
     }
 
     /// The entry concerned, where there is one.
@@ -384,6 +386,13 @@ impl fmt::Display for Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_that_do_not_fit_are_no_lack_of_room() {
+        let fault = |action| TreeError::system(&b"/a"[..], action, Errno::NOSPC);
+        assert!(fault(Action::Write).is_no_room() && fault(Action::Create).is_no_room());
+        assert!(!fault(Action::SetAttributes).is_no_room());
+    }
 
     #[test]
     fn only_a_missing_name_has_vanished() {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use format::listing::{Content, EntryKind};
+use types::FileTime;
 
 use crate::WalkEntry;
 
@@ -10,17 +11,33 @@ use crate::WalkEntry;
 /// inode).
 #[derive(Debug, Default)]
 pub(crate) struct FirstNames {
-    found: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    found: HashMap<(u64, u64), (FirstName, u64)>,
+}
+
+/// The name of an inode that the walk met first.
+#[derive(Debug, Clone)]
+pub(crate) struct FirstName {
+    pub(crate) path: Vec<u8>,
+    /// The time of modification that the walk saw with this name.
+    pub(crate) mtime: FileTime,
 }
 
 impl FirstNames {
     /// The first name of the inode, or none when this is it. `links` is its number of names.
-    pub(crate) fn see(&mut self, identity: (u64, u64), links: u64, path: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn see(
+        &mut self,
+        identity: (u64, u64),
+        links: u64,
+        path: &[u8],
+        mtime: FileTime,
+    ) -> Option<FirstName> {
         if links < 2 {
             return None;
         }
         let Some((first, left)) = self.found.get_mut(&identity) else {
-            self.found.insert(identity, (path.to_vec(), links - 1));
+            let path = path.to_vec();
+            self.found
+                .insert(identity, (FirstName { path, mtime }, links - 1));
             return None;
         };
         *left -= 1;
@@ -31,8 +48,8 @@ impl FirstNames {
     }
 }
 
-/// Mends hard links whose first name could not be stored after all, for example because a file would
-/// not open.
+/// Mends hard links whose first name could not be stored after all, for example because a file
+/// would not open.
 ///
 /// Whoever stores entries calls [`Self::lost`] for such an entry and [`Self::mend`] for every later
 /// one: the next name then becomes the first, as what it is, and later ones point to it.
@@ -64,7 +81,8 @@ impl LostLinks {
         self.instead.insert(identity(name), Some(name.entry.path.clone()));
     }
 
-    /// Turns a hard link to what was not stored into that itself, or points it to the name that was.
+    /// Turns a hard link to what was not stored into that itself, or points it to the name that
+    /// was.
     pub fn mend(&mut self, entry: &mut WalkEntry) {
         if !matches!(entry.entry.kind, EntryKind::HardLink { .. }) {
             return;

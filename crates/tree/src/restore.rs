@@ -125,8 +125,8 @@ pub enum Placed {
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
-    /// A hard link to what was not restored. To have the entry, make it what the entry of that path is
-    /// ([`PendingLink::make`]).
+    /// A hard link to what was not restored. To have the entry, make it what the entry of that path
+    /// is ([`PendingLink::make`]).
     MissingLinkTarget {
         /// The first name, as it stands in the listing.
         target: Vec<u8>,
@@ -161,8 +161,8 @@ pub enum SkipReason {
     Unchanged,
 }
 
-/// Restores entries under a target folder. If it is dropped before [`Self::finish`], folders that are
-/// not complete stay as the restore fills them.
+/// Restores entries under a target folder. If it is dropped before [`Self::finish`], folders that
+/// are not complete stay as the restore fills them.
 #[derive(Debug)]
 pub struct Restorer {
     context: Arc<Context>,
@@ -184,12 +184,14 @@ struct Context {
     temporary_names: AtomicU64,
     /// Whether the file system allows files without a name, as far as is known.
     nameless: AtomicBool,
-    /// Entries that have not got their names, or never will. An entry of that name is something else.
+    /// Entries that have not got their names, or never will. An entry of that name is something
+    /// else.
     unfinished: Mutex<HashSet<Vec<u8>>>,
     /// The path of the target, as the system shows it.
     top: Option<Vec<u8>>,
-    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the disk
-    /// is full. Folders that are not complete then stay unfinished, for the next restore to see.
+    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the
+    /// disk is full. Folders that are not complete then stay unfinished, for the next restore to
+    /// see.
     is_broken_off: AtomicBool,
 }
 
@@ -350,8 +352,7 @@ impl Restorer {
             return skipped;
         }
         let entry = &*part::as_restored(&self.context, entry)?;
-        let parent = self.stack.innermost(&entry.path);
-        let parent = parent.inspect_err(|_| self.context.give_up(&entry.path))?;
+        let parent = self.stack.innermost(&entry.path)?;
         match &entry.kind {
             EntryKind::File { .. } => Ok(Begun::File(PendingFile {
                 context: self.context.clone(),

@@ -202,8 +202,15 @@ impl Walk {
             return found;
         }
         let identity = (found.entry.device, found.entry.inode);
-        let first = self.first_names.see(identity, found.links, &found.entry.path);
-        if let Some(target) = first {
+        let entry = &mut found.entry;
+        let first = self
+            .first_names
+            .see(identity, found.links, &entry.path, entry.mtime);
+        if let Some(first) = first {
+            // All names of an inode have one time. If the file changes while the walk meets its names, the
+            // entry of the first one says which.
+            entry.mtime = first.mtime;
+            let target = first.path;
             let is = std::mem::replace(&mut found.entry.kind, EntryKind::HardLink { target });
             // The backup does not open this name of a file. Whoever looked at anything else has
             // read its attributes.

@@ -135,7 +135,8 @@ impl LocalStorage {
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
         let file = match File::open(self.lock_path(name)) {
             Ok(file) => file,
-            Err(error) if absent(&error) => return LockState::Missing,
+            // A network file system may not show yet what another host has put.
+            Err(error) if absent(&error) && is_of_one_machine(&self.root) => return LockState::Missing,
             // What cannot be read tells nothing.
             Err(_) => return LockState::Unknown,
         };

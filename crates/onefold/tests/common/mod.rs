@@ -249,6 +249,19 @@ impl How {
 
 /// Backs up a tree of which every entry can be read.
 pub fn back_up(store: &Store, tree: &Tree, how: &How) -> Result<BackupReport, Error> {
+    let (report, faults) = back_up_with_faults(store, tree, how);
+    if report.is_ok() {
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+    report
+}
+
+/// Backs up a tree beside damage: the listing of the backup before may be unreadable.
+pub fn back_up_with_faults(
+    store: &Store,
+    tree: &Tree,
+    how: &How,
+) -> (Result<BackupReport, Error>, Vec<String>) {
     let options = TreeOptions {
         paths: vec![tree.root()],
         current_folder: PathBuf::from("/"),
@@ -264,10 +277,7 @@ pub fn back_up(store: &Store, tree: &Tree, how: &How) -> Result<BackupReport, Er
     let report = store.backup_tree(&how.options(), &options, &Monitor::default(), &mut |fault| {
         faults.push(fault.to_string());
     });
-    if report.is_ok() {
-        assert!(faults.is_empty(), "{faults:?}");
-    }
-    report
+    (report, faults)
 }
 
 /// Backs up a stream.

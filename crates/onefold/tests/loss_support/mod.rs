@@ -23,8 +23,8 @@ use crate::common::reclaimer::Reclaimer;
 use crate::common::scattered::{hold, repair, scattered};
 use crate::common::tree::{Picture, Tree, picture_of};
 use crate::common::{
-    HandClock, How, Process, back_up, back_up_bytes, noise, try_restore_within, try_restores_bytes,
-    try_snapshot,
+    HandClock, How, Process, back_up, back_up_bytes, back_up_with_faults, noise, try_restore_within,
+    try_restores_bytes, try_snapshot,
 };
 
 const PART: usize = 6 << 10;
@@ -233,7 +233,7 @@ impl Scene {
             }),
             Then::PruneToNothing => prune(everything()),
             Then::BackUp => {
-                drop(back_up(&machine.open(), &self.tree, &How::plain()));
+                drop(back_up_with_faults(&machine.open(), &self.tree, &How::plain()));
                 let bytes = parts(&[1, 3, 11, 20, 42, 99]);
                 drop(back_up_bytes(&machine.open(), "/inline", &bytes, &How::plain()));
                 prune(everything());

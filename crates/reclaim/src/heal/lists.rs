@@ -1,5 +1,6 @@
 //! The lists of damage, and the removed lists.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use format::frame::ObjectKind;
@@ -41,16 +42,8 @@ impl Listed {
 
 impl Lists {
     pub(super) fn read(sealer: &Sealer) -> Result<Self> {
-        Self::read_of(sealer, |_| true)
-    }
-
-    /// Reads the lists of the containers that are wanted.
-    fn read_of(sealer: &Sealer, is_wanted: impl Fn(ContainerId) -> bool) -> Result<Self> {
         let mut of: BTreeMap<ContainerId, Listed> = BTreeMap::new();
-        let listed = sealer
-            .list(names::DAMAGED_FOLDER, names::parse_damaged)?
-            .into_iter();
-        for ((id, number), _) in listed.filter(|((id, _), _)| is_wanted(*id)) {
+        for ((id, number), _) in sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
             let read = sealer.read(&names::damaged(id, number), ObjectKind::Damaged, Damaged::decode);
             let slots = match read {
                 Ok(list) => list.slots.slots,
@@ -114,17 +107,35 @@ impl Lists {
     }
 }
 
-/// The slots of a container that lists of damage name. A list that names the whole container, or
-/// cannot be read, names all.
-pub(crate) fn listed(sealer: &Sealer, id: ContainerId) -> Result<SlotSet> {
-    let lists = Lists::read_of(sealer, |listed| listed == id)?;
-    Ok(lists.get(id).map_or_else(SlotSet::default, |listed| {
-        if listed.is_whole {
-            SlotSet::all()
-        } else {
-            listed.slots.clone()
-        }
-    }))
+/// The lists of damage as they are when somebody first asks: only containers with several
+/// generations need them.
+pub(crate) struct ListedDamage<'a> {
+    sealer: &'a Sealer,
+    lists: RefCell<Option<Lists>>,
+}
+
+impl<'a> ListedDamage<'a> {
+    pub(crate) fn new(sealer: &'a Sealer) -> Self {
+        let lists = RefCell::default();
+        Self { sealer, lists }
+    }
+
+    /// The slots of a container that lists name. A list that names the whole container, or cannot
+    /// be read, names all.
+    pub(crate) fn of(&self, id: ContainerId) -> Result<SlotSet> {
+        let mut lists = self.lists.borrow_mut();
+        let lists = match &mut *lists {
+            Some(lists) => lists,
+            unread => unread.insert(Lists::read(self.sealer)?),
+        };
+        Ok(lists.get(id).map_or_else(SlotSet::default, |listed| {
+            if listed.is_whole {
+                SlotSet::all()
+            } else {
+                listed.slots.clone()
+            }
+        }))
+    }
 }
 
 /// Lists the slots that one generation of a container has and another lacks, durably. Healing then
@@ -133,8 +144,7 @@ pub(crate) fn want(sealer: &Sealer, all: &[Short]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
     }
-    let is_short = |id| all.iter().any(|short| short.container == id);
-    let mut lists = Lists::read_of(sealer, is_short)?;
+    let mut lists = Lists::read(sealer)?;
     for short in all {
         lists.foretell(sealer, short.container, &short.slots.to_ranges())?;
     }

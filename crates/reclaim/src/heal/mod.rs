@@ -38,8 +38,8 @@ use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 use donors::{Donors, Wanted};
 use generation::Made;
+pub(crate) use lists::{ListedDamage, want};
 use lists::{Lists, OnRecord};
-pub(crate) use lists::{listed, want};
 pub(crate) use needed::needed;
 use patient::{Known, Patient};
 
@@ -252,6 +252,10 @@ impl Treatment<'_> {
             let made = generation::make(self.context, &patient, self.donors, highest.next())?;
             let Made { sealed, healed, left } = match made {
                 Ok(made) => made,
+                Err(why) if why == generation::NOT_FOUND && patient.lacks_only_needless(known) => {
+                    self.drop_older(&patient, &found)?;
+                    return Ok(Outcome::Whole { healed: 0 });
+                }
                 Err(why) => {
                     let left = patient.damaged();
                     return Ok(Outcome::Left { why, left });

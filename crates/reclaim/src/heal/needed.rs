@@ -1,6 +1,7 @@
 //! What backups need of damaged containers.
 
-use session::{Census, Session};
+use format::names;
+use session::{Census, ManifestList, Session};
 use types::ContainerId;
 
 use crate::error::Result;
@@ -8,8 +9,8 @@ use crate::marks::InForce;
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 
-/// The slots of these containers that backups need, if marks in force say it: all can be read, and
-/// no other session ran that may refer to more.
+/// The slots of these containers that backups need, if marks in force say it: all can be read, they
+/// cover every backup, and nobody else ran or has begun since that may refer to more.
 pub(crate) fn needed(
     context: &Context<'_>,
     session: &Session,
@@ -19,7 +20,10 @@ pub(crate) fn needed(
 ) -> Result<Option<SlotMap>> {
     let mut others = context.running(&census.roster)?;
     others.remove(&session.id());
-    if !others.is_empty() || !in_force.missing.is_empty() {
+    if !others.is_empty() || !in_force.missing.is_empty() || !covers_all(&census.manifests, in_force) {
+        return Ok(None);
+    }
+    if !session.is_alone_since(&census.roster)? {
         return Ok(None);
     }
     let mut needed = SlotMap::default();
@@ -27,7 +31,7 @@ pub(crate) fn needed(
         let live = stored.live(context.sealer, *group)?;
         let mut cursor = live.cursor();
         while let Some((container, ranges)) = cursor.next() {
-            if !ids.contains(&container) {
+            if ids.binary_search(&container).is_err() {
                 continue;
             }
             if ranges.is_empty() {
@@ -39,4 +43,22 @@ pub(crate) fn needed(
         }
     }
     Ok(Some(needed))
+}
+
+/// Whether marks cover every backup as it is now. A backup that committed after the plan is neither
+/// marked nor running.
+fn covers_all(list: &ManifestList, in_force: &InForce) -> bool {
+    let covers = in_force.covers();
+    let mut entries = list.entries.iter().filter(|entry| entry.backup().is_some());
+    let mut as_covered = list.as_covered.iter();
+    entries.all(|entry| {
+        let known = covers.get(&entry.session());
+        known.is_some_and(|known| {
+            known.revision == entry.stored.revision && known.digest == entry.stored.digest
+        })
+    }) && as_covered.all(|backup| covers.get(&backup.covered.session) == Some(&backup.covered))
+        && list.damaged.iter().all(|object| {
+            let of = names::parse_manifest(&object.name);
+            of.is_some_and(|(_, session, _)| covers.contains_key(&session))
+        })
 }

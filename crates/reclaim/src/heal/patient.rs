@@ -185,6 +185,13 @@ impl Patient {
         self.views.is_empty() && !self.is_newest_unread && !is_any_needed(known.needed, None)
     }
 
+    /// Whether all of the newest generation can be read, and no backup needs what it lacks.
+    pub(super) fn lacks_only_needless(&self, known: Known<'_>) -> bool {
+        let is_whole = !self.views.is_empty() && self.bad.is_empty() && !self.is_newest_unread;
+        let is_needless = |slot: &Slot| known.needed.is_some() && !known.is_needed(*slot);
+        is_whole && self.hopeless.is_none() && self.absent.keys().all(is_needless)
+    }
+
     /// The slots that are damaged now. `None`: the whole container is, or it is not known which
     /// ones are.
     pub(super) fn damaged(&self) -> Option<Vec<SlotRange>> {

@@ -1,7 +1,7 @@
 //! Names of what has a first name that is not restored.
 //!
-//! They wait until all else is placed, and their folders for them; then the first of them becomes what its first
-//! name is, with a file's content, and the others become names of that one.
+//! They wait until all else is placed, and their folders for them; then the first of them becomes
+//! what its first name is, with a file's content, and the others become names of that one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

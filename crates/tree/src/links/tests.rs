@@ -5,13 +5,28 @@ use std::path::Path;
 use format::listing::EntryKind;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::LostLinks;
+use types::FileTime;
+
+use super::{FirstNames, LostLinks};
 use crate::WalkEntry;
 use crate::testing::{bytes_of, options, walk};
 
 fn found<'f>(entries: &'f mut [WalkEntry], path: &Path) -> &'f mut WalkEntry {
     let is_it = |found: &&mut WalkEntry| found.entry.path == bytes_of(path);
     entries.iter_mut().find(is_it).unwrap()
+}
+
+/// A restore recognises the first name by its time: a file that changes meanwhile has two.
+#[test]
+fn the_first_name_says_the_time() {
+    let mut names = FirstNames::default();
+    let time = |seconds| FileTime::new(seconds, 0);
+    assert!(names.see((1, 1), 3, b"/a", time(10)).is_none());
+    for _ in 0..2 {
+        let first = names.see((1, 1), 3, b"/b", time(20)).unwrap();
+        assert_eq!((&first.path[..], first.mtime), (&b"/a"[..], time(10)));
+    }
+    assert!(names.found.is_empty());
 }
 
 /// Names of what is no file are told, and become what the first one was where that is lost.

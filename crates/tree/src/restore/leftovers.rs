@@ -2,8 +2,9 @@
 //!
 //! A restore removes them from each existing folder that it puts an entry into. It recognises them
 //! by their name, `.onefold-PROCESS-NUMBER.tmp`, and makes sure that nobody is working on them. The
-//! process in the name must have ended. A file must not be locked either: its writer, on another
-//! host maybe, holds a lock on it.
+//! process in the name must have ended. In a container, each restore may have the same number: a
+//! file with the restore's own number needs no more than the next rule. A file must not be locked:
+//! its writer, on another host maybe, holds a lock on it.
 
 use std::os::fd::OwnedFd;
 
@@ -47,14 +48,15 @@ pub(super) fn remove(at: &OwnedFd) {
 fn is_abandoned(at: &OwnedFd, name: &[u8], process: i32) -> bool {
     let has_ended =
         Pid::from_raw(process).is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
-    if !has_ended {
+    let is_our_number = u32::try_from(process) == Ok(std::process::id());
+    if !has_ended && !is_our_number {
         return false;
     }
     let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else {
         return false;
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return true;
+        return has_ended;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     retry(|| openat(at, name, flags, Mode::empty()))
@@ -91,12 +93,13 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let ours = name(ended.id(), 1);
+        let of_our_number = name(std::process::id(), 900);
         let kept = [
-            name(std::process::id(), 1),
+            name(std::os::unix::process::parent_id(), 1),
             format!(".onefold-0{}-1.tmp", ended.id()).into_bytes(),
         ];
         let path = |name: &[u8]| dir.path().join(std::str::from_utf8(name).unwrap());
-        for name in kept.iter().chain([&ours]) {
+        for name in kept.iter().chain([&ours, &of_our_number]) {
             std::fs::write(path(name), "").unwrap();
         }
         let at = OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
@@ -104,6 +107,7 @@ mod tests {
         flock(&held, FlockOperation::LockExclusive).unwrap();
         remove(&at);
         assert!(path(&ours).exists(), "its writer holds a lock on it");
+        assert!(!path(&of_our_number).exists());
         drop(held);
         remove(&at);
         assert!(!path(&ours).exists());

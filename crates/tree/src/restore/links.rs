@@ -17,8 +17,8 @@ use crate::folder::{Folder, retry};
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
-/// A name of something whose first name is not restored. Nothing of it is made; its folder is there, and waits
-/// for it before it is given its own metadata.
+/// A name of something whose first name is not restored. Nothing of it is made; its folder is
+/// there, and waits for it before it is given its own metadata.
 #[derive(Debug)]
 pub struct PendingLink {
     pub(super) context: Arc<Context>,
@@ -91,8 +91,8 @@ pub(super) fn may_be_first(
     there.map_or(true, |stat| is_as_old(&Facts::of(&stat), entry))
 }
 
-/// Makes an entry a name of what stands under the first one; none where nothing stands there that may
-/// have several names.
+/// Makes an entry a name of what stands under the first one; none where nothing stands there that
+/// may have several names.
 pub(super) fn link(
     context: &Context,
     (first_parent, first_name): (&Arc<Folder>, &[u8]),

@@ -58,8 +58,8 @@ impl PendingFile {
         self.holding(Self::open_or_fail)
     }
 
-    /// Does something with the file. A fault that ends the restore is noted before the folder is let
-    /// go of.
+    /// Does something with the file. A fault that ends the restore is noted before the folder is
+    /// let go of.
     fn holding<T>(self, work: impl FnOnce(Self) -> Result<T, TreeError>) -> Result<T, TreeError> {
         let (context, parent) = (self.context.clone(), self.parent.clone());
         let done = work(self).inspect_err(|fault| context.note(fault));
