@@ -534,7 +534,6 @@ fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
 /// are whole, and the next backup heals the rest.
 #[test]
 fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
-    use env::fault::CrashPolicy;
     for (seed, is_lost) in [(82, false), (84, true)] {
         let process = Process::new(seed);
         let store = process.init();
@@ -547,22 +546,7 @@ fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
         let dying = process.beside(seed + 100);
         let store = dying.open();
         store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
-        let images = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let (machine, taken) = (process.storage.clone(), std::sync::Arc::clone(&images));
-        let (mut count, mut is_committed) = (0_u64, false);
-        dying.watched.set_before(move |asked, name| {
-            // Every backup performs the operations before this; other suites cut them.
-            is_committed |= name.starts_with(format::names::BACKUPS_FOLDER);
-            if !is_committed {
-                return;
-            }
-            count += 1;
-            // A torn manifest has to be forgotten by hand first; another suite covers that.
-            let policies = [CrashPolicy::KeepAll, CrashPolicy::DropAll];
-            let policy = policies[usize::try_from(count % 2).unwrap()];
-            let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
-            taken.lock().unwrap().push((machine.crash(policy), when));
-        });
+        let images = heal_support::crash_after_commit(&dying);
         let second = back_up(&store, &tree, &How::plain()).unwrap();
         assert_eq!(second.healed.len(), 1);
         dying.watched.clear_before();

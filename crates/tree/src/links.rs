@@ -51,8 +51,8 @@ impl FirstNames {
 /// Mends hard links whose first name could not be stored after all, for example because a file
 /// would not open.
 ///
-/// Whoever stores entries calls [`Self::lost`] for such an entry and [`Self::mend`] for every later
-/// one: the next name then becomes the first, as what it is, and later ones point to it.
+/// The backup calls [`Self::lost`] for such an entry, and [`Self::mend`] for every later entry. The
+/// next name of the same inode then becomes the first one, and the later names link to it.
 #[derive(Debug, Default)]
 pub struct LostLinks {
     /// The name that took the lost one's place; none while there is none.

@@ -204,7 +204,8 @@ impl Context {
         self.is_broken_off.store(true, Ordering::Release);
     }
 
-    /// Notes a fault that ends the restore. Whoever holds a folder calls it before letting go.
+    /// Notes a fault that ends the restore. The code that met the fault calls this while it still
+    /// holds the folder, which otherwise gets its final metadata.
     fn note(&self, fault: &TreeError) {
         if fault.is_no_room() {
             self.break_off();

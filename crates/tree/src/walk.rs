@@ -207,13 +207,13 @@ impl Walk {
             .first_names
             .see(identity, found.links, &entry.path, entry.mtime);
         if let Some(first) = first {
-            // All names of an inode have one time. If the file changes while the walk meets its names, the
-            // entry of the first one says which.
+            // All names of an inode have one time. If the file changes while the walk meets its
+            // names, all get the time of the first one.
             entry.mtime = first.mtime;
             let target = first.path;
             let is = std::mem::replace(&mut found.entry.kind, EntryKind::HardLink { target });
-            // The backup does not open this name of a file. Whoever looked at anything else has
-            // read its attributes.
+            // The backup does not open this name of a file, so the walk reads its attributes here.
+            // It has read those of all other kinds.
             if matches!(is, EntryKind::File { .. }) {
                 (found.entry.xattrs, self.fault) = self.looker.attributes(&found);
                 found.entry.state.lacks_attributes |= self.fault.is_some();

@@ -147,25 +147,3 @@ fn a_prune_keeps_what_only_one_of_two_generations_has() {
         assert!(lacking.iter().all(|slot| view.entry(*slot).is_some()));
     }
 }
-
-/// As above, but no backup needs what the newest generation lacks, and it has rotted in the other.
-#[test]
-fn what_nobody_needs_and_nobody_can_read_keeps_no_generation() {
-    let ward = Ward::new(641);
-    let slots = ward.slots();
-    let kept = &ward.bytes[ward.offset(slots.len() / 2)..];
-    let store = ward.machine.beside(642).open();
-    let second = back_up_bytes(&store, "/b", kept, &How::plain()).unwrap().id;
-    forget(&store, ward.first);
-    ward.put_without(1, &slots[..2]);
-    rot(&ward, 0);
-    for round in 0..3 {
-        let report = ward.prune(643 + round, "drops it");
-        let damage = (report.damaged.len(), report.unhealed.len());
-        assert!(round == 0 || damage == (0, 0), "round {round}: {report:?}");
-        let store = ward.machine.beside(653 + round).open();
-        assert_restores_bytes(&store, &snapshot(&store, second), "/b", kept, "what is needed");
-    }
-    assert_eq!(ward.listed(), Some([].into()));
-    assert_eq!(ward.containers.generations(ward.id).unwrap().len(), 1);
-}

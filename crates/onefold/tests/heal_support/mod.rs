@@ -7,10 +7,12 @@ mod partly;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use container::{CatalogView, Compression, ContainerBuilder, Containers, compress_region};
 use crypto::Credential;
 use env::Storage;
+use env::fault::{CrashPolicy, FaultStorage};
 use format::container::CatalogEntry;
 use format::frame::ObjectKind;
 use format::names;
@@ -190,4 +192,27 @@ pub fn catalog_copies(machine: &Process) -> Vec<ObjectName> {
     let folder = ContainerKind::Catalog.folder();
     let named = machine.names(folder).into_iter();
     named.map(|name| ObjectName::new(name).unwrap()).collect()
+}
+
+/// What a power cut leaves, and when it came.
+pub type Images = Arc<Mutex<Vec<(FaultStorage, String)>>>;
+
+/// Takes an image of the store before each operation that this process performs once its backup is
+/// committed. Every backup performs the operations before that; other suites cut them.
+pub fn crash_after_commit(dying: &Process) -> Images {
+    let images = Images::default();
+    let (machine, taken) = (dying.storage.clone(), Arc::clone(&images));
+    let (mut count, mut is_committed) = (0_usize, false);
+    dying.watched.set_before(move |asked, name| {
+        is_committed |= name.starts_with(names::BACKUPS_FOLDER);
+        if !is_committed {
+            return;
+        }
+        count += 1;
+        // The user has to forget a torn manifest first; another suite covers that.
+        let policy = [CrashPolicy::KeepAll, CrashPolicy::DropAll][count % 2];
+        let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
+        taken.lock().unwrap().push((machine.crash(policy), when));
+    });
+    images
 }

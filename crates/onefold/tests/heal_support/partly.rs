@@ -1,11 +1,9 @@
 //! Healing of a part: the rest of a container comes back later.
 
-use std::sync::{Arc, Mutex};
-
 use env::fault::CrashPolicy;
 use onefold::{Monitor, ReadData};
 
-use super::{Ward, take};
+use super::{Ward, crash_after_commit, take};
 use crate::common::pruning::{everything, prune_after_crash};
 use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, snapshot};
 
@@ -18,20 +16,7 @@ fn a_crash_while_a_part_is_healed_leaves_the_rest_to_the_next() {
     let dying = ward.machine.beside(652);
     let store = dying.open();
     store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
-    let images = Arc::new(Mutex::new(Vec::new()));
-    let (machine, taken) = (ward.machine.storage.clone(), Arc::clone(&images));
-    let (mut count, mut is_committed) = (0_usize, false);
-    dying.watched.set_before(move |asked, name| {
-        is_committed |= name.starts_with(format::names::BACKUPS_FOLDER);
-        if !is_committed {
-            return;
-        }
-        count += 1;
-        let policies = [CrashPolicy::KeepAll, CrashPolicy::DropAll];
-        let policy = policies[count % 2];
-        let when = format!("{policy:?} before operation {count}, {asked:?} {name}");
-        taken.lock().unwrap().push((machine.crash(policy), when));
-    });
+    let images = crash_after_commit(&dying);
     let part = &ward.bytes[..ward.offset(ward.chunks.len() / 2)];
     let second = back_up_bytes(&store, "/b", part, &How::plain()).unwrap();
     dying.watched.clear_before();

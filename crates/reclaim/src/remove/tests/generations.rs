@@ -7,7 +7,7 @@ use super::*;
 
 const SLOTS: u32 = 6;
 
-/// What a generation has of each slot: the chunk, rot, other bytes as healing puts them, or nothing.
+/// What a generation has of a slot. Healing writes zeros for a chunk that it does not find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Has {
     Chunk,
