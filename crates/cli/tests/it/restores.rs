@@ -55,6 +55,68 @@ fn one_file_or_folder_comes_back_alone() {
 }
 
 #[test]
+fn a_restore_of_parts_counts_what_was_asked_for_and_no_folder_above() {
+    let bed = Bed::new();
+    for folder in ["src/a/b/c", "src/e/empty"] {
+        fs::create_dir_all(bed.path(folder)).unwrap();
+    }
+    for (name, text) in [("a/b/c/one", "1"), ("a/b/two", "22"), ("e/three", "333")] {
+        fs::write(bed.path("src").join(name), text).unwrap();
+    }
+    fs::hard_link(bed.path("src/a/b/two"), bed.path("src/a/b/zwei")).unwrap();
+    std::os::unix::fs::symlink("two", bed.path("src/a/b/link")).unwrap();
+    bed.ok(["backup", "src"]);
+    // What is asked for, the files and the other entries in it, and the bytes.
+    let cases: [(&[&str], u64, u64, u64); 9] = [
+        (&["src/a/b/two"], 1, 0, 2),
+        (&["src/a/b/zwei"], 1, 0, 2),
+        (&["src/a/b/link"], 0, 1, 0),
+        (&["src/e/empty"], 0, 1, 0),
+        (&["src/a/b/c"], 1, 1, 1),
+        (&["src/a/b"], 2, 4, 3),
+        (&["src/a/b/c/one", "src/e/three"], 2, 0, 4),
+        (&["src/a/b/c/one", "src/a/b/c"], 1, 1, 1),
+        (&["src"], 3, 8, 6),
+    ];
+    for (number, (paths, files, others, bytes)) in cases.into_iter().enumerate() {
+        let included: Vec<&str> = paths.iter().flat_map(|path| ["-i", path]).collect();
+        let restore = |target: &str, more: &[&str]| {
+            bed.ok([&["restore", "latest", "-t", target][..], &included, more].concat())
+        };
+        let counts = |target: &str, more: &[&str]| {
+            let ran = last(&restore(target, &[&["--json"], more].concat()));
+            [
+                "files_restored",
+                "others_restored",
+                "bytes_restored",
+                "files_kept",
+            ]
+            .map(|name| ran[name].as_u64().unwrap())
+        };
+        let target = format!("json-{number}");
+        let all = [files, others, bytes, 0];
+        assert_eq!(counts(&target, &[]), all, "{paths:?}");
+        assert_eq!(
+            counts(&target, &[]),
+            all,
+            "where the folders are there: {paths:?}"
+        );
+        let again = counts(&target, &["--overwrite", "if-changed"]);
+        assert_eq!((again[0], again[2]), (0, 0), "{paths:?}");
+        assert_eq!(again[1] + again[3], files + others, "{paths:?}");
+        let plural =
+            |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let words = format!(
+            "restored {} and {} of backup 1",
+            plural(files, "file", "files"),
+            plural(others, "other entry", "other entries")
+        );
+        let said = restore(&format!("text-{number}"), &[]).out();
+        assert!(said.starts_with(&words), "not {words:?} in {said}");
+    }
+}
+
+#[test]
 fn a_second_name_asked_for_alone_is_a_file_with_all_that_the_first_has() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
