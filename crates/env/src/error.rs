@@ -52,7 +52,10 @@ pub enum StorageError {
         name: String,
     },
     /// The file system is mounted read-only, so no user could write.
-    #[error("{name}: the store lies on a file system that is mounted read-only")]
+    #[error(
+        "{name}: the store lies on a file system that is mounted read-only; mount it for writing before \
+         anything is written to the store"
+    )]
     ReadOnly {
         /// The object or folder.
         name: String,

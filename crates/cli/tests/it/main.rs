@@ -10,6 +10,7 @@ mod access;
 mod backups;
 mod bed;
 mod careful;
+mod disks;
 mod dump;
 mod exit_codes;
 mod filters;
