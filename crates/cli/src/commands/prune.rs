@@ -28,6 +28,9 @@ struct Summary {
     bytes_stored: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions_expired: Vec<u64>,
+    /// Containers that were to be rewritten and are damaged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<Unhealed>,
     /// Damaged containers that got slots back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     healed: Vec<Healed>,
@@ -40,6 +43,16 @@ struct Summary {
 struct Unhealed {
     container: String,
     why: String,
+}
+
+impl Unhealed {
+    fn all<T: ToString>(containers: &[(T, String)]) -> Vec<Self> {
+        let each = containers.iter().map(|(container, why)| Self {
+            container: container.to_string(),
+            why: why.clone(),
+        });
+        each.collect()
+    }
 }
 
 #[derive(Serialize)]
@@ -147,6 +160,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         kept: Kept::all(&preview.kept),
         bytes_stored: None,
         sessions_expired: Vec::new(),
+        damaged: Vec::new(),
         healed: Vec::new(),
         unhealed: Vec::new(),
     })?;
@@ -249,6 +263,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         kept: Kept::all(&report.kept),
         bytes_stored: Some(report.bytes_stored),
         sessions_expired: report.sessions_expired.iter().map(|id| id.get()).collect(),
+        damaged: Unhealed::all(&report.damaged),
         healed: report
             .healed
             .iter()
@@ -258,14 +273,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
                 left: healed.left,
             })
             .collect(),
-        unhealed: report
-            .unhealed
-            .iter()
-            .map(|(container, why)| Unhealed {
-                container: container.to_string(),
-                why: why.clone(),
-            })
-            .collect(),
+        unhealed: Unhealed::all(&report.unhealed),
     })?;
     Ok(())
 }

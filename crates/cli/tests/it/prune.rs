@@ -196,3 +196,29 @@ fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
     assert_eq!(holes > 0, said.contains("with holes"), "{said}");
     bed.assert_sound();
 }
+
+#[test]
+fn a_container_that_is_too_damaged_to_be_rewritten_is_named_in_json_too() {
+    let bed = bed();
+    for path in bed.objects("data") {
+        let mut bytes = fs::read(&path).unwrap();
+        let content = bytes.len().saturating_sub(64 << 10);
+        bytes[..content]
+            .iter_mut()
+            .step_by(4096)
+            .skip(1)
+            .for_each(|byte| *byte ^= 1);
+        fs::write(&path, bytes).unwrap();
+    }
+    let ran = bed
+        .run(["prune", "--max-unused", "0", "--json"])
+        .expect(1)
+        .says(&["stays as it is", "onefold check --read-data"]);
+    let summary = last(&ran);
+    let damaged = summary["damaged"].as_array().unwrap();
+    assert!(!damaged.is_empty(), "{summary}");
+    for one in damaged {
+        let [container, why] = ["container", "why"].map(|name| one[name].as_str().unwrap());
+        assert!(container.starts_with("data/") && !why.is_empty(), "{summary}");
+    }
+}
