@@ -145,7 +145,7 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
         written?;
         offset += len;
     }
-    writer.finish().map(|()| true)
+    writer.finish().map(|stays| stays.is_none())
 }
 
 /// A batch being finished; goes back in any case, so that nobody waits for one that a thread died on.

@@ -329,8 +329,13 @@ impl TreeSink<'_> {
             return Ok(());
         }
         if let Current::Large { writer, .. } = std::mem::replace(&mut self.current, Current::None) {
+            let len = writer.len();
             match writer.finish() {
-                Ok(()) => self.count_file(),
+                Ok(None) => self.count_file(),
+                Ok(Some(_)) => {
+                    self.stats.kept += 1;
+                    self.stats.bytes -= len;
+                }
                 Err(fault) => self.tell(Fault::Tree(fault)),
             }
         }

@@ -63,7 +63,8 @@ pub enum Overwrite {
     #[default]
     Always,
     /// It is kept if it is the same kind with the same size and time of modification (a link: the same
-    /// target); its other metadata is set. Also how an interrupted restore goes on.
+    /// target); its other metadata is set. A time that the file system has rounded down is the same.
+    /// Also how an interrupted restore goes on.
     IfChanged,
     /// It is replaced if the entry was modified later.
     IfNewer,
@@ -482,8 +483,8 @@ fn make_node(
         made.remove(&at).ok();
         return Err(fault);
     }
-    arrive::settle(context, parent, &at, &made, name, entry)?;
-    Ok(Placed::Done)
+    let stays = arrive::settle(context, parent, &at, &made, name, entry)?;
+    Ok(stays.map_or(Placed::Done, Placed::Skipped))
 }
 
 #[cfg(test)]

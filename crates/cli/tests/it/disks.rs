@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
-use crate::bed::{Bed, Ran, last, noise};
+use crate::bed::{Bed, Ran, last, lines, noise};
 use crate::sources::{listed, skip, with_mounts};
 
 /// What every script begins with.
@@ -225,4 +225,53 @@ fn a_read_only_mount_is_told_as_one_and_not_as_a_matter_of_rights() {
             "{refused}{warned}"
         );
     }
+}
+
+/// The inode and the time of modification of each of these, as `stat` prints them.
+fn stats(text: &str) -> Vec<(&str, &str)> {
+    text.lines().map(|line| line.split_once(' ').unwrap()).collect()
+}
+
+#[test]
+fn times_that_a_file_system_rounds_pass_for_what_they_were() {
+    let bed = Bed::new();
+    // Inodes of 128 bytes have whole seconds alone.
+    let script = r#"
+        mkdir src; echo one > src/a; ln src/a src/b; ln -s a src/c; ln src/c src/d
+        touch -h -d '2021-01-01 00:00:07.987654321 UTC' src/a src/c
+        code 0 backup src -q
+        truncate -s 8M image; ext4 -I 128 image; loop image disk; there=disk$(pwd)/src
+        code 0 restore 1 -t disk --overwrite never -q
+        stat -c '%i %Y' "$there/a" "$there/c" > first
+        for way in never if-newer if-changed; do
+            rm "$there/b" "$there/d"
+            code 0 restore 1 -t disk --overwrite $way --json > $way
+            stat -c '%i %Y' "$there/a" "$there/c" > after-$way
+            stat -c '%i %Y' "$there/b" "$there/d" > twins-$way
+        done
+        touch -d '2021-01-01 00:00:06 UTC' "$there/a"
+        code 0 restore 1 -t disk --overwrite if-changed --json > changed
+        # Where there are nanoseconds, a whole second is another time.
+        mkdir fine; mount -t tmpfs none fine; mkdir -p "fine$(pwd)/src"
+        echo two > "fine$(pwd)/src/a"; touch -d '2021-01-01 00:00:07 UTC' "fine$(pwd)/src/a"
+        code 0 restore 1 -t fine --overwrite if-newer --json > newer
+        cat "fine$(pwd)/src/a" > now
+    "#;
+    let Some(ran) = on_disks(&bed, "mkfs.ext4", script) else {
+        return;
+    };
+    ran.expect(0);
+    let text = |name: &str| fs::read_to_string(bed.path(name)).unwrap();
+    let summary = |name: &str| lines(text(name).as_bytes()).pop().unwrap();
+    let first = text("first");
+    for way in ["never", "if-newer", "if-changed"] {
+        let ran = summary(way);
+        assert_eq!(ran["files_restored"], 0, "{way}: {ran}");
+        assert_eq!(text(&format!("after-{way}")), first, "{way}");
+        let twins = text(&format!("twins-{way}"));
+        assert_eq!(stats(&twins), stats(&first), "links, and no copies: {way}");
+    }
+    assert_eq!(summary("changed")["files_restored"], 1);
+    assert_eq!(summary("newer")["files_restored"], 1);
+    assert_eq!(text("now"), "one\n");
 }

@@ -103,7 +103,8 @@ impl TreeSink<'_> {
         let done = match fill(source, &writer, from) {
             Ok(()) => {
                 let len = writer.len();
-                writer.finish().map(|()| len).map_err(Fault::Tree)
+                let finished = writer.finish().map_err(Fault::Tree);
+                finished.map(|stays| stays.is_none().then_some(len))
             }
             Err(error) => {
                 let path = writer.entry().path.clone();
@@ -118,9 +119,14 @@ impl TreeSink<'_> {
             }
         };
         match done {
-            Ok(len) => {
+            Ok(Some(len)) => {
                 self.stats.bytes += len;
                 self.count_file();
+                true
+            }
+            // The same file came meanwhile.
+            Ok(None) => {
+                self.stats.kept += 1;
                 true
             }
             Err(fault) => {

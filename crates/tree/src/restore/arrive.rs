@@ -22,8 +22,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::folders::Place;
-use super::seen::Seen;
-use super::{Context, keeps, look};
+use super::there::{finish_node, is_same, keeps, look};
+use super::{Context, SkipReason};
 use crate::folder::retry;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
@@ -155,7 +155,9 @@ fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
 /// Gives an entry its name, and replaces an existing entry, which must be empty if it is a folder.
 /// On failure removes the new entry.
 ///
-/// An existing entry that this restore has made or left stays: [`TreeError::SameName`].
+/// An existing entry that this restore has made or left stays: [`TreeError::SameName`]. So does one
+/// that came meanwhile and would have stayed. If it is what the backup has, maybe from another
+/// restore, that is no fault, and the reason is the answer.
 pub(super) fn settle(
     context: &Context,
     place: &Place,
@@ -163,10 +165,10 @@ pub(super) fn settle(
     arrival: &Arrival,
     name: &[u8],
     entry: &ListingEntry,
-) -> Result<(), TreeError> {
+) -> Result<Option<SkipReason>, TreeError> {
     place.change();
     let settled = settle_or_leave(context, place, at, arrival, name, entry);
-    if settled.is_err() {
+    if !matches!(settled, Ok(None)) {
         // The earlier fault is the one to report.
         arrival.remove(at).ok();
     }
@@ -180,13 +182,13 @@ fn settle_or_leave(
     arrival: &Arrival,
     name: &[u8],
     entry: &ListingEntry,
-) -> Result<(), TreeError> {
+) -> Result<Option<SkipReason>, TreeError> {
     let path = &entry.path[..];
     let naming = |errno| TreeError::system(path, Action::Create, errno);
     if place.is_own() {
         return match arrival.name(context, at, name) {
             Err(Errno::EXIST) => Err(place.same_name(at, name, path)),
-            other => other.map_err(naming),
+            other => other.map(|()| None).map_err(naming),
         };
     }
     let identity = arrival.identity(at).map_err(naming)?;
@@ -194,11 +196,55 @@ fn settle_or_leave(
     // earlier.
     let mut seen = place.seen();
     match arrival.name(context, at, name) {
-        Err(Errno::EXIST) => replace(context, at, arrival, name, entry, &seen)?,
+        Err(Errno::EXIST) => {
+            let there = look(at, name, path)?;
+            let theirs = there.map(|there| (there.device, there.inode));
+            if let Some(there) = &there
+                && let Some(other) = seen.same(at, there, name)
+            {
+                return Err(super::same_name(path, &other));
+            }
+            if theirs == Some(identity) {
+                // Another restore made this link, and `rename` does nothing to two names of one inode.
+                arrival.remove(at).map_err(naming)?;
+            } else {
+                if let (Some(there), Some(theirs)) = (&there, theirs)
+                    && let Some(reason) = came_meanwhile(context, at, there, name, entry)?
+                {
+                    seen.note(theirs, name);
+                    return Ok(Some(reason));
+                }
+                let is_folder = there.is_some_and(|there| there.kind == FileType::Directory);
+                replace(context, at, arrival, name, path, is_folder)?;
+            }
+        }
         other => other.map_err(naming)?,
     }
     seen.note(identity, name);
-    Ok(())
+    Ok(None)
+}
+
+/// Judges an entry that came after the look that found the name free, or found something that gives
+/// way: why it stays, or `None` if it gives way itself.
+fn came_meanwhile(
+    context: &Context,
+    at: &OwnedFd,
+    there: &Facts,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<Option<SkipReason>, TreeError> {
+    let Some(reason) = keeps(context.overwrite, there, entry, at, name) else {
+        return Ok(None);
+    };
+    if !is_same(there, entry, at, name) {
+        return Err(TreeError::ChangedMeanwhile {
+            path: entry.path.clone(),
+        });
+    }
+    if reason == SkipReason::Unchanged {
+        finish_node(context, at, name, entry)?;
+    }
+    Ok(Some(reason))
 }
 
 fn replace(
@@ -206,23 +252,12 @@ fn replace(
     at: &OwnedFd,
     arrival: &Arrival,
     name: &[u8],
-    entry: &ListingEntry,
-    seen: &Seen,
+    path: &[u8],
+    is_folder: bool,
 ) -> Result<(), TreeError> {
-    let path = &entry.path[..];
     let replacing = |errno| TreeError::system(path, Action::Replace, errno);
     let naming = |errno| TreeError::system(path, Action::Create, errno);
-    let there = look(at, name, path)?;
-    if let Some(there) = &there
-        && let Some(other) = seen.same(at, there, name)
-    {
-        return Err(super::same_name(path, &other));
-    }
-    // What would stay came after the look that found the name free, or something that gives way.
-    if there.is_some_and(|there| keeps(context.overwrite, &there, entry, at, name).is_some()) {
-        return Err(TreeError::ChangedMeanwhile { path: path.to_vec() });
-    }
-    if there.is_some_and(|there| there.kind == FileType::Directory) {
+    if is_folder {
         retry(|| unlinkat(at, name, AtFlags::REMOVEDIR)).map_err(replacing)?;
         return arrival.name(context, at, name).map_err(naming);
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::arrive::{self, Arrival};
 use super::folders::Place;
 use super::subject::Subject;
-use super::{Context, Sparse, flags, metadata};
+use super::{Context, SkipReason, Sparse, flags, metadata};
 use crate::blocks::{BlockWriter, write_all};
 use crate::folder::retry;
 use crate::{Action, TreeError};
@@ -39,7 +39,7 @@ pub struct FileWriter {
     done: AtomicU64,
     /// Of a large file.
     blocks: Mutex<Option<BlockWriter>>,
-    /// Whether the file has its name.
+    /// Whether the file has its name, or another one stays under that.
     is_named: bool,
 }
 
@@ -157,16 +157,16 @@ impl FileWriter {
     }
 
     /// Completes the file: its length, its metadata and its name. The restorer collects faults of
-    /// the metadata.
+    /// the metadata. A reason where the same file came meanwhile and stays.
     ///
     /// # Errors
     /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`],
     /// [`TreeError::System`]; then nothing of it stays.
-    pub fn finish(mut self) -> Result<(), TreeError> {
+    pub fn finish(mut self) -> Result<Option<SkipReason>, TreeError> {
         self.name_it().inspect_err(|fault| self.context.note(fault))
     }
 
-    fn name_it(&mut self) -> Result<(), TreeError> {
+    fn name_it(&mut self) -> Result<Option<SkipReason>, TreeError> {
         let written = self.done.load(Ordering::Acquire);
         let gathered = self.take_blocks().map_or(Ok(()), BlockWriter::finish);
         if written != self.len {
@@ -182,12 +182,14 @@ impl FileWriter {
         let opened = self.parent.folder.descriptor();
         let at = opened.map_err(|errno| TreeError::system(&self.entry.path[..], Action::Open, errno))?;
         let (name, entry) = (&self.name, &self.entry);
-        arrive::settle(&self.context, &self.parent, &at, &self.arrival, name, entry)?;
+        let stays = arrive::settle(&self.context, &self.parent, &at, &self.arrival, name, entry)?;
         self.is_named = true;
         self.context.unfinished().remove(&self.entry.path);
-        // An immutable file could not take its place.
-        flags::set(&self.context, self.file(), &self.entry);
-        Ok(())
+        if stays.is_none() {
+            // An immutable file could not take its place.
+            flags::set(&self.context, self.file(), &self.entry);
+        }
+        Ok(stays)
     }
 
     fn take_blocks(&mut self) -> Option<BlockWriter> {

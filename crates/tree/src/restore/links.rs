@@ -84,11 +84,12 @@ pub(super) fn may_be_first(
     if !matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never) {
         return true;
     }
-    let there = parent
-        .descriptor()
-        .and_then(|at| retry(|| statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW)));
+    let is_as_old = parent.descriptor().and_then(|at| {
+        let stat = retry(|| statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        Ok(is_as_old(&Facts::of(&stat), entry, &at))
+    });
     // All names of an inode have one time. What cannot be looked at is the next call's fault.
-    there.map_or(true, |stat| is_as_old(&Facts::of(&stat), entry))
+    is_as_old.unwrap_or(true)
 }
 
 /// Makes an entry a name of what stands under the first one; none where nothing stands there that
@@ -151,6 +152,6 @@ pub(super) fn link(
         Err(errno) => return Err(fault(errno)),
     }
     let made = arrive::make(context, &entry.path, Action::Link, link_to)?;
-    arrive::settle(context, parent, &at, &made, name, entry)?;
-    Ok(Some(Placed::Done))
+    let stays = arrive::settle(context, parent, &at, &made, name, entry)?;
+    Ok(Some(stays.map_or(Placed::Done, Placed::Skipped)))
 }

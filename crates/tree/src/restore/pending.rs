@@ -109,11 +109,11 @@ impl PendingFile {
             && self.is_plain(bytes)
         {
             let written = self.write_plainly(&at, bytes, newborn);
-            return written.map(|()| None).inspect_err(|_| self.give_up());
+            return written.inspect_err(|_| self.give_up());
         }
         let writer = self.begin(&at)?;
         writer.write_at(0, bytes)?;
-        writer.finish().map(|()| None)
+        writer.finish()
     }
 
     /// Leaves the existing entry as it is, and returns why. Sets the metadata if the content is the
@@ -188,7 +188,12 @@ impl PendingFile {
         }
     }
 
-    fn write_plainly(&self, at: &OwnedFd, bytes: &[u8], newborn: Newborn) -> Result<(), TreeError> {
+    fn write_plainly(
+        &self,
+        at: &OwnedFd,
+        bytes: &[u8],
+        newborn: Newborn,
+    ) -> Result<Option<SkipReason>, TreeError> {
         let path = &self.entry.path;
         let (mode, mode_is_final) = self.mode_at_birth(newborn);
         let arrival = arrive::open(&self.context, at, path, Mode::from_raw_mode(mode))?;

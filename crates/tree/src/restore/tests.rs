@@ -1,5 +1,6 @@
 mod hostile;
 mod large;
+mod meanwhile;
 mod nodes;
 mod pending;
 mod roundtrip;
@@ -425,39 +426,6 @@ fn what_stands_there_stays_until_the_file_is_finished() {
     writer.finish().unwrap();
     assert_eq!(fs::read(dir.path().join("f")).unwrap(), [1; 100]);
     assert_eq!(below(dir.path()), ["/f"]);
-}
-
-#[test]
-fn what_comes_under_a_name_meanwhile_is_judged_by_the_choice() {
-    use Overwrite::{Always, IfChanged, IfNewer, Never};
-    for overwrite in [Never, IfNewer, IfChanged, Always] {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("other"), b"").unwrap();
-        let options = RestoreOptions {
-            overwrite,
-            ..RestoreOptions::default()
-        };
-        let mut restorer = restorer(dir.path(), options);
-        let Placed::File(writer) = restorer.place(&file("/f", b"new").0).unwrap() else {
-            panic!()
-        };
-        writer.write_at(0, b"new").unwrap();
-        fs::write(dir.path().join("f"), b"theirs").unwrap();
-        let done = writer.finish();
-        let now = fs::read(dir.path().join("f")).unwrap();
-        // Theirs is newer.
-        if matches!(overwrite, Never | IfNewer) {
-            assert!(
-                matches!(done, Err(TreeError::ChangedMeanwhile { .. })),
-                "{done:?}"
-            );
-            assert_eq!(now, b"theirs");
-        } else {
-            done.unwrap();
-            assert_eq!(now, b"new");
-        }
-        assert_eq!(below(dir.path()), ["/f", "/other"], "{overwrite:?}");
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
+use types::FileTime;
 
 use super::folders::Place;
 use super::subject::Subject;
@@ -41,7 +42,7 @@ pub(super) fn stays(
     }
     if reason == SkipReason::Unchanged {
         finish_node(context, at, name, entry)?;
-    } else if is_as_old(&there, entry) && !is_same(&there, entry, at, name) {
+    } else if is_as_old(&there, entry, at) && !is_same(&there, entry, at, name) {
         // By its time it would pass for the first name of later hard links.
         context.give_up(&entry.path);
     }
@@ -98,16 +99,18 @@ pub(super) fn keeps(
     match choice {
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
-        Overwrite::IfNewer => (entry.mtime <= there.mtime).then_some(SkipReason::NotNewer),
+        Overwrite::IfNewer => {
+            (entry.mtime <= there.mtime || is_same(there, entry, at, name)).then_some(SkipReason::NotNewer)
+        }
         Overwrite::IfChanged => is_same(there, entry, at, name).then_some(SkipReason::Unchanged),
     }
 }
 
 /// Whether the existing entry is the one of the backup, as far as the restore looks.
-fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &[u8]) -> bool {
+pub(super) fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &[u8]) -> bool {
     there.kind == metadata::kind_of(entry)
         && match &entry.kind {
-            EntryKind::File { len, .. } => there.len == *len && there.mtime == entry.mtime,
+            EntryKind::File { len, .. } => there.len == *len && is_as_old(there, entry, at),
             EntryKind::Symlink { target } => {
                 readlinkat(at, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
             }
@@ -117,7 +120,39 @@ fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &[u8]) -> bo
         }
 }
 
-/// Whether the times of modification are the same. A file system may round what a restore sets.
-pub(super) fn is_as_old(there: &Facts, entry: &ListingEntry) -> bool {
-    there.mtime.seconds().abs_diff(entry.mtime.seconds()) <= 2
+/// Whether the times of modification are the same, as far as the file system keeps them: some round
+/// down what a restore sets. The time of change shows that, as the file system rounds it alike and
+/// nobody chooses it. So a file that merely got a whole second on another file system is not the
+/// same. `at` is the entry's folder.
+pub(super) fn is_as_old(there: &Facts, entry: &ListingEntry, at: &OwnedFd) -> bool {
+    there.mtime == entry.mtime
+        || ROUNDED_TO.iter().any(|unit| {
+            rounded(there.ctime, *unit) == there.ctime
+                && rounded(entry.mtime, *unit) == there.mtime
+                && (*unit != OF_FAT || is_on_fat(at))
+        })
+}
+
+/// To what file systems round that do not keep nanoseconds, as seconds, and nanoseconds of one: SMB
+/// and NTFS, network file systems and UDF, exFAT, ext3 and HFS+, FAT.
+const ROUNDED_TO: [(i64, u32); 5] = [(1, 100), (1, 1000), (1, 10_000_000), (1, 1_000_000_000), OF_FAT];
+const OF_FAT: (i64, u32) = (2, 1_000_000_000);
+
+fn rounded(time: FileTime, (seconds, nanos): (i64, u32)) -> FileTime {
+    FileTime::new(
+        time.seconds() - time.seconds().rem_euclid(seconds),
+        time.nanos() - time.nanos() % nanos,
+    )
+}
+
+/// Every other whole second is an even one, so the time of change does not tell.
+#[cfg(target_os = "linux")]
+fn is_on_fat(at: &OwnedFd) -> bool {
+    const MSDOS_SUPER_MAGIC: i128 = 0x4d44;
+    rustix::fs::fstatfs(at).is_ok_and(|found| i128::from(found.f_type) == MSDOS_SUPER_MAGIC)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_on_fat(_: &OwnedFd) -> bool {
+    false
 }
