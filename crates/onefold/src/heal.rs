@@ -204,7 +204,7 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let healed = self.reclaiming(Some(index), monitor, |context| {
-            reclaim::heal(context, &lease, fresh)
+            reclaim::heal(context, &lease, fresh, self.options.node_cache_bytes)
         });
         let released = lease.release();
         let healed = healed?;

@@ -25,7 +25,7 @@ pub(crate) struct Copies {
 }
 
 /// A container's objects, by generation.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Objects {
     pub(crate) generations: BTreeMap<Generation, Copies>,
     /// Bodies of trimmed generations, and the space of each.

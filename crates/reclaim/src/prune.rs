@@ -335,10 +335,11 @@ fn run(
         }
     }
     // Before old removed lists go, which say what never comes back.
-    let healed = heal::heal_needed(context, lease, &[], &|ids| match &now {
+    let find_needed = |ids: &[ContainerId]| match &now {
         Some((census, in_force)) => heal::needed(context, session, census, in_force, ids),
         None => Ok(None),
-    })?;
+    };
+    let healed = heal::heal_needed(context, lease, &[], options.marks_bytes_max, &find_needed)?;
     report.healed = healed.healed;
     report.unhealed = healed.left;
     housekeeping::tidy(context, options, (session, lease), now, replaced)?;

@@ -2,6 +2,7 @@
 
 #![expect(unreachable_pub, reason = "of one test binary")]
 
+mod costs;
 mod generations;
 mod partly;
 mod record;

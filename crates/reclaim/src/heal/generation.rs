@@ -1,8 +1,10 @@
 //! Makes the next generation of a container, which repairs it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use container::{CatalogView, CompressedRegion, ContainerBuilder, SealedContainer, compress_region};
+use container::{
+    CatalogView, CompressedRegion, ContainerBuilder, PlainRegion, SealedContainer, compress_region,
+};
 use format::container::{CatalogEntry, Codec};
 use types::{Generation, Level, RegionIndex, Slot, SlotRange};
 
@@ -44,6 +46,7 @@ pub(super) fn make(
         left: BTreeSet::new(),
         refused: BTreeSet::new(),
         hinders: None,
+        held: BTreeMap::new(),
     };
     if let Some((view, others)) = patient.views.split_first() {
         let regions = (0u32..).zip(view.rows());
@@ -83,7 +86,12 @@ struct Maker<'a> {
     refused: BTreeSet<Slot>,
     /// Why the slots in `left` must not be given up.
     hinders: Option<&'static str>,
+    /// Of each older generation the region that was read last: it may have the next slot, too.
+    held: BTreeMap<Generation, (RegionIndex, Region)>,
 }
+
+/// A region, or whether the storage refuses it.
+type Region = std::result::Result<PlainRegion, bool>;
 
 impl Maker<'_> {
     /// Copies a region of the newest generation, with all bytes that were found. It writes zeros
@@ -97,8 +105,12 @@ impl Maker<'_> {
         if entries.is_empty() {
             return Ok(());
         }
-        let containers = self.context.containers;
-        let read = read(containers, view, region)?.ok();
+        let is_bad = |entry: &CatalogEntry| self.patient.bad.contains_key(&entry.slot);
+        let read = if entries.iter().all(is_bad) {
+            None
+        } else {
+            read(self.context.containers, view, region)?.ok()
+        };
         let mut plain = Vec::new();
         for entry in &entries {
             let own = read
@@ -150,14 +162,18 @@ impl Maker<'_> {
         else {
             return Ok(None);
         };
-        let region = match read(containers, view, region)? {
-            Ok(region) => region,
-            Err(error) => {
-                if is_refused(&error) {
-                    self.refused.insert(entry.slot);
-                }
+        let is_held = |(held, _): &&(RegionIndex, Region)| *held == region;
+        if self.held.get(&view.generation()).filter(is_held).is_none() {
+            let read = read(containers, view, region)?.map_err(|error| is_refused(&error));
+            self.held.insert(view.generation(), (region, read));
+        }
+        let region = match self.held.get(&view.generation()) {
+            Some((_, Ok(region))) => region,
+            Some((_, Err(true))) => {
+                self.refused.insert(entry.slot);
                 return Ok(None);
             }
+            Some((_, Err(false))) | None => return Ok(None),
         };
         let bytes = region.slot_bytes(view, entry.slot);
         let whole = bytes.filter(|bytes| containers.verify_chunk(view, entry.slot, bytes).is_ok());

@@ -17,6 +17,8 @@ use crate::slots::SlotSet;
 /// All lists of damage, by container.
 pub(super) struct Lists {
     of: BTreeMap<ContainerId, Listed>,
+    /// What they say of others.
+    nothing: Listed,
 }
 
 /// What lists say of a container.
@@ -53,7 +55,8 @@ impl Lists {
             };
             of.entry(id).or_default().add(number, slots);
         }
-        Ok(Self { of })
+        let nothing = Listed::default();
+        Ok(Self { of, nothing })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,8 +69,8 @@ impl Lists {
     }
 
     /// What is said of a container.
-    pub(super) fn get(&self, id: ContainerId) -> Option<&Listed> {
-        self.of.get(&id)
+    pub(super) fn get(&self, id: ContainerId) -> &Listed {
+        self.of.get(&id).unwrap_or(&self.nothing)
     }
 
     /// Makes a list of these slots durable, before a generation without them exists: that one says
@@ -128,13 +131,12 @@ impl<'a> ListedDamage<'a> {
             Some(lists) => lists,
             unread => unread.insert(Lists::read(self.sealer)?),
         };
-        Ok(lists.get(id).map_or_else(SlotSet::default, |listed| {
-            if listed.is_whole {
-                SlotSet::all()
-            } else {
-                listed.slots.clone()
-            }
-        }))
+        let listed = lists.get(id);
+        Ok(if listed.is_whole {
+            SlotSet::all()
+        } else {
+            listed.slots.clone()
+        })
     }
 }
 

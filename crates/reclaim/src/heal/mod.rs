@@ -36,7 +36,7 @@ use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Kept, Objects};
 use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
-use donors::{Donors, Wanted};
+use donors::Donors;
 use generation::Made;
 pub(crate) use lists::{ListedDamage, want};
 use lists::{Lists, OnRecord};
@@ -66,14 +66,23 @@ pub struct HealReport {
     pub left: Vec<(ContainerId, String)>,
 }
 
+/// Memory for an entry of a damaged container: itself, and where its chunk was found.
+const ENTRY_BYTES: u64 = 160;
+
 /// Heals listed damage with chunks from these containers, which it searches, or from containers
-/// that the index finds.
+/// that the index finds. So much memory holds what is known of the containers that are healed
+/// together; one container may need more.
 ///
 /// # Errors
 /// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run
 /// continues.
-pub fn heal(context: &Context<'_>, lease: &HeldLease, fresh: &[ContainerId]) -> Result<HealReport> {
-    heal_needed(context, lease, fresh, &|_| Ok(None))
+pub fn heal(
+    context: &Context<'_>,
+    lease: &HeldLease,
+    fresh: &[ContainerId],
+    memory_bytes: u64,
+) -> Result<HealReport> {
+    heal_needed(context, lease, fresh, memory_bytes, &|_| Ok(None))
 }
 
 /// Says which slots of these containers backups need. `None`: nobody knows.
@@ -84,6 +93,7 @@ pub(crate) fn heal_needed(
     context: &Context<'_>,
     lease: &HeldLease,
     fresh: &[ContainerId],
+    memory_bytes: u64,
     find_needed: &FindNeeded<'_>,
 ) -> Result<HealReport> {
     let mut lists = Lists::read(context.sealer)?;
@@ -96,43 +106,40 @@ pub(crate) fn heal_needed(
     let record = OnRecord::read(context.sealer)?;
     let is_patient = |id: &ContainerId| id.kind != ContainerKind::Catalog && !record.is_gone(*id);
     let ids: Vec<ContainerId> = lists.ids().filter(is_patient).collect();
-    let mut donors = Donors::new(context);
     let needed = find_needed(&ids)?;
-    let none = SlotSet::default();
-    let needed_of = |id| Some(needed.as_ref()?.get(id).unwrap_or(&none));
-    // One search finds the chunks for all containers.
-    let mut outlooks = Vec::new();
-    for id in &ids {
-        ensure_wanted(context)?;
-        let Some(listed) = lists.get(*id) else { continue };
-        let known = Known {
-            listed,
-            record: &record,
-            needed: needed_of(*id),
-        };
-        let patient = Patient::examine(context.containers, *id, &objects_of(context, *id)?, known)?;
-        donors.want(&patient);
-        outlooks.push((*id, Outlook::of(&patient, known)));
-    }
-    donors.find(fresh)?;
+    let mut donors = Donors::new(context);
     let mut settled = BTreeSet::new();
-    for (id, outlook) in outlooks {
-        ensure_wanted(context)?;
-        let treatment = Treatment {
-            context,
-            lease,
-            record: &record,
-            donors: &donors,
-            needed: needed_of(id),
-            id,
-        };
-        let outcome = match outlook.if_settled(&donors) {
-            Some(outcome) => outcome,
-            None => treatment.treat(&mut lists)?,
-        };
-        if treatment.settle(outcome, &mut lists, &mut report)? {
-            settled.insert(id);
+    let ward = Ward {
+        context,
+        lease,
+        record: &record,
+        needed: needed.as_ref(),
+        nothing: SlotSet::default(),
+        entries_max: memory_bytes / ENTRY_BYTES,
+    };
+    let mut queue = Queue {
+        ids: &ids,
+        next: None,
+    };
+    let mut batch = ward.admit(&mut queue, &lists, &mut donors)?;
+    // All containers are read before any is healed, or one might wait for chunks of another that
+    // lacks them too.
+    for id in queue.ids {
+        donors.note_bad(&ward.examine(*id, &lists)?.patient);
+    }
+    while !batch.is_empty() {
+        donors.find(fresh)?;
+        for examined in batch {
+            ensure_wanted(context)?;
+            let (ward, donors, id) = (&ward, &donors, examined.patient.id);
+            let treatment = Treatment { ward, donors, id };
+            let outcome = treatment.treat(&mut lists, examined)?;
+            if treatment.settle(outcome, &mut lists, &mut report)? {
+                settled.insert(id);
+            }
         }
+        donors.forget_places();
+        batch = ward.admit(&mut queue, &lists, &mut donors)?;
     }
     context.sealer.barrier()?;
     // Lists name what is damaged there: nobody has to read those containers once more.
@@ -142,44 +149,75 @@ pub(crate) fn heal_needed(
     Ok(report)
 }
 
-/// What the first reading of a container has shown. Containers that cannot be healed are not read
-/// again.
-struct Outlook {
-    /// As of [`Patient::is_needless`].
-    is_needless: bool,
-    /// As of [`Patient::damaged`].
-    damaged: Option<Vec<SlotRange>>,
-    /// Why healing is impossible.
-    hopeless: Option<&'static str>,
-    /// If healing depends on other containers: the chunks to find there.
-    depends_on: Option<Vec<Wanted>>,
+/// The objects of a container, and what was found in them.
+struct Examined {
+    found: Objects,
+    patient: Patient,
 }
 
-impl Outlook {
-    fn of(patient: &Patient, known: Known<'_>) -> Self {
-        let depends = patient.has_one_generation() && !patient.is_sound();
-        Self {
-            is_needless: patient.is_needless(known),
-            damaged: patient.damaged(),
-            hopeless: patient.hopeless,
-            depends_on: depends.then(|| patient.wanted().collect()),
+/// The containers that are not healed yet.
+struct Queue<'a> {
+    ids: &'a [ContainerId],
+    /// One before those, which was examined.
+    next: Option<Examined>,
+}
+
+/// What holds for all containers that are healed.
+struct Ward<'a> {
+    context: &'a Context<'a>,
+    lease: &'a HeldLease,
+    record: &'a OnRecord,
+    /// As of [`FindNeeded`].
+    needed: Option<&'a SlotMap>,
+    /// What backups need of a container that is not among those.
+    nothing: SlotSet,
+    entries_max: u64,
+}
+
+impl Ward<'_> {
+    /// Takes as many containers as may be healed together, and notes what they lack.
+    fn admit(&self, queue: &mut Queue<'_>, lists: &Lists, donors: &mut Donors<'_>) -> Result<Vec<Examined>> {
+        let (mut batch, mut entries) = (Vec::new(), 0);
+        loop {
+            let examined = match (queue.next.take(), queue.ids.split_first()) {
+                (Some(examined), _) => examined,
+                (None, Some((id, rest))) => {
+                    queue.ids = rest;
+                    let examined = self.examine(*id, lists)?;
+                    donors.note_bad(&examined.patient);
+                    examined
+                }
+                (None, None) => return Ok(batch),
+            };
+            entries += examined.patient.entry_count();
+            if entries > self.entries_max && !batch.is_empty() {
+                queue.next = Some(examined);
+                return Ok(batch);
+            }
+            donors.want(&examined.patient);
+            batch.push(examined);
         }
     }
 
-    /// The outcome, if nothing can be healed, or nothing has to be.
-    fn if_settled(self, donors: &Donors<'_>) -> Option<Outcome> {
-        if self.is_needless {
-            return Some(Outcome::Whole { healed: 0 });
+    fn examine(&self, id: ContainerId, lists: &Lists) -> Result<Examined> {
+        ensure_wanted(self.context)?;
+        let found = objects_of(self.context, id)?;
+        let known = self.known(id, lists);
+        let patient = Patient::examine(self.context.containers, id, &found, known)?;
+        Ok(Examined { found, patient })
+    }
+
+    /// As of [`Known`].
+    fn needed_of(&self, id: ContainerId) -> Option<&SlotSet> {
+        self.needed.map(|needed| needed.get(id).unwrap_or(&self.nothing))
+    }
+
+    fn known<'a>(&'a self, id: ContainerId, lists: &'a Lists) -> Known<'a> {
+        Known {
+            listed: lists.get(id),
+            record: self.record,
+            needed: self.needed_of(id),
         }
-        let why = match (self.hopeless, self.depends_on) {
-            (Some(why), _) => why,
-            (None, Some(wanted)) if !wanted.iter().any(|wanted| donors.has(*wanted)) => generation::NOT_FOUND,
-            _ => return None,
-        };
-        Some(Outcome::Left {
-            why: why.to_owned(),
-            left: self.damaged,
-        })
     }
 }
 
@@ -223,33 +261,37 @@ enum Outcome {
 
 /// A container that is being healed.
 struct Treatment<'a> {
-    context: &'a Context<'a>,
-    lease: &'a HeldLease,
-    record: &'a OnRecord,
+    ward: &'a Ward<'a>,
     donors: &'a Donors<'a>,
-    /// As of [`Known`].
-    needed: Option<&'a SlotSet>,
     id: ContainerId,
 }
 
 impl Treatment<'_> {
-    fn treat(&self, lists: &mut Lists) -> Result<Outcome> {
+    /// Heals the container. What was examined counts if its objects are the same still.
+    fn treat(&self, lists: &mut Lists, examined: Examined) -> Result<Outcome> {
+        let context = self.ward.context;
+        let mut examined = Some(examined);
         for _ in 0..ROUNDS_MAX {
-            let found = objects_of(self.context, self.id)?;
-            let Some(listed) = lists.get(self.id) else { break };
-            let known = Known {
-                listed,
-                record: self.record,
-                needed: self.needed,
+            let found = objects_of(context, self.id)?;
+            let known = self.ward.known(self.id, lists);
+            let patient = match examined.take() {
+                Some(examined) if examined.found == found => examined.patient,
+                _ => Patient::examine(context.containers, self.id, &found, known)?,
             };
-            let patient = Patient::examine(self.context.containers, self.id, &found, known)?;
+            if patient.is_needless(known) {
+                return Ok(Outcome::Whole { healed: 0 });
+            }
             if patient.is_sound() {
                 self.drop_older(&patient, &found)?;
                 return Ok(Outcome::Whole { healed: 0 });
             }
             let highest = found.highest().unwrap_or(Generation::FIRST);
             let highest = highest.max(patient.generation_of_copy());
-            let made = generation::make(self.context, &patient, self.donors, highest.next())?;
+            let made = if patient.depends_on_others() && !self.donors.have_any(&patient) {
+                Err(generation::NOT_FOUND.to_owned())
+            } else {
+                generation::make(context, &patient, self.donors, highest.next())?
+            };
             let Made { sealed, healed, left } = match made {
                 Ok(made) => made,
                 Err(why) if why == generation::NOT_FOUND && patient.lacks_only_needless(known) => {
@@ -261,24 +303,24 @@ impl Treatment<'_> {
                     return Ok(Outcome::Left { why, left });
                 }
             };
-            if !self.lease.is_held()? {
+            if !self.ward.lease.is_held()? {
                 return Err(ReclaimError::Overtaken);
             }
             if !left.is_empty() {
-                lists.foretell(self.context.sealer, self.id, &left)?;
+                lists.foretell(context.sealer, self.id, &left)?;
             }
-            match self.context.containers.put(&sealed) {
+            match context.containers.put(&sealed) {
                 Ok(()) => {}
                 Err(ContainerError::AlreadyExists { .. }) => {
-                    self.context.containers.forget(self.id);
+                    context.containers.forget(self.id);
                     continue;
                 }
                 Err(error) => return self.give_up(sealed.generation(), error),
             }
-            self.context.sealer.barrier()?;
+            context.sealer.barrier()?;
             let doomed = found.but(self.id, Some(Kept::of(&sealed.catalog())));
-            objects::delete(&*self.context.sealer.env().storage, &doomed)?;
-            self.context.containers.forget(self.id);
+            objects::delete(&*context.sealer.env().storage, &doomed)?;
+            context.containers.forget(self.id);
             return Ok(if left.is_empty() {
                 Outcome::Whole { healed }
             } else {
@@ -293,7 +335,8 @@ impl Treatment<'_> {
 
     /// Makes the lists of damage say what is left, and reports it. Whether they name all of it.
     fn settle(&self, outcome: Outcome, lists: &mut Lists, report: &mut HealReport) -> Result<bool> {
-        let (sealer, id) = (self.context.sealer, self.id);
+        let (sealer, id) = (self.ward.context.sealer, self.id);
+        let needed_of = self.ward.needed_of(id);
         match outcome {
             Outcome::Whole { healed } => {
                 sealer.barrier()?;
@@ -302,7 +345,7 @@ impl Treatment<'_> {
             }
             Outcome::Partly { healed, left } => {
                 let needed = left.iter().flat_map(|range| range.iter());
-                let needed = needed.filter(|slot| self.needed.is_none_or(|needed| needed.contains(*slot)));
+                let needed = needed.filter(|slot| needed_of.is_none_or(|needed| needed.contains(*slot)));
                 let count = needed.count() as u64;
                 sealer.barrier()?;
                 lists.close(sealer, id, &left)?;
@@ -312,10 +355,10 @@ impl Treatment<'_> {
                 if let Some(left) = &left {
                     lists.close(sealer, id, left)?;
                 }
-                if patient::is_any_needed(self.needed, left.as_deref()) {
+                if patient::is_any_needed(needed_of, left.as_deref()) {
                     report.left.push((id, why));
                 }
-                return Ok(left.is_some() || lists.get(id).is_some_and(|listed| listed.is_whole));
+                return Ok(left.is_some() || lists.get(id).is_whole);
             }
         }
         Ok(true)
@@ -328,9 +371,10 @@ impl Treatment<'_> {
         };
         let doomed = found.but(self.id, Some(Kept::of(view)));
         if !doomed.is_empty() {
-            self.context.sealer.barrier()?;
-            objects::delete(&*self.context.sealer.env().storage, &doomed)?;
-            self.context.containers.forget(self.id);
+            let context = self.ward.context;
+            context.sealer.barrier()?;
+            objects::delete(&*context.sealer.env().storage, &doomed)?;
+            context.containers.forget(self.id);
         }
         Ok(())
     }
@@ -340,7 +384,7 @@ impl Treatment<'_> {
         let ContainerError::Storage(StorageError::NoSpace { .. }) = &error else {
             return Err(error.into());
         };
-        let storage = &*self.context.sealer.env().storage;
+        let storage = &*self.ward.context.sealer.env().storage;
         let is_alone = match names::mirror(self.id, generation) {
             Some(mirror) => matches!(storage.head(&mirror), Err(StorageError::NotFound { .. })),
             None => false,
@@ -348,7 +392,7 @@ impl Treatment<'_> {
         if is_alone {
             objects::delete(storage, &[(names::container(self.id, generation), 0)])?;
         }
-        self.context.containers.forget(self.id);
+        self.ward.context.containers.forget(self.id);
         Ok(Outcome::Left {
             why: format!("there is no space for its next generation: {error}"),
             left: None,

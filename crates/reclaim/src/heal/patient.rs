@@ -205,8 +205,14 @@ impl Patient {
     }
 
     /// Whether what is damaged can only come from other containers.
-    pub(super) fn has_one_generation(&self) -> bool {
-        self.views.len() <= 1 && !self.is_newest_unread
+    pub(super) fn depends_on_others(&self) -> bool {
+        self.views.len() <= 1 && !self.is_newest_unread && self.hopeless.is_none()
+    }
+
+    /// Entries that it holds, and chunks that it lacks.
+    pub(super) fn entry_count(&self) -> u64 {
+        let held = self.views.iter().map(|view| view.entries().len()).sum::<usize>();
+        (held + self.absent.len()) as u64
     }
 
     /// The newest generation, if it is the highest of all objects and all its copies exist.

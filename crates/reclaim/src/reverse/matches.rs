@@ -4,12 +4,12 @@
 //! others are looked for among all chunks of the later one. The paper holds an index of the later backup's chunks; here what is
 //! held is of the older one, and of that only what is in no common segment, so memory follows the difference of two backups.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
 use session::ReclaimView;
-use types::{Fingerprint, SlotRange};
+use types::{ChunkLocation, Fingerprint, SlotRange};
 
 use super::sound::Sound;
 use crate::mark::WalkError;
@@ -26,8 +26,8 @@ pub(super) struct Matches {
 /// A chunk of the older stream.
 #[derive(Debug, Clone, Copy)]
 struct Match {
-    /// The place of the chunk in the older stream.
-    old: Place,
+    /// The place of the chunk in the older stream. `None`: it has several.
+    old: Option<Place>,
     /// The offset in the later stream, if the chunk is there.
     offset: Option<u64>,
 }
@@ -109,10 +109,12 @@ impl Matches {
         progress: &dyn Progress,
     ) -> Result<Self, WalkError> {
         let mut found = Self::default();
-        let mut of_old: HashMap<Fingerprint, TreeRoot> = HashMap::new();
+        // An older stream may have a segment, or a chunk, in several places, and drops them all.
+        let mut of_old: HashMap<Fingerprint, BTreeSet<ChunkLocation>> = HashMap::new();
         segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
-            of_old.insert(segment.fingerprint, *segment);
+            let places = of_old.entry(segment.fingerprint).or_default();
+            places.insert(segment.location);
             Ok(())
         })?;
         if let Some(new) = new {
@@ -120,8 +122,8 @@ impl Matches {
                 if let Some(known) = found.segments.get_mut(&segment.fingerprint)
                     && known.is_none()
                     && is_whole(nodes, segment, view)?
-                    && let Some(own) = of_old.get(&segment.fingerprint)
-                    && sound.segment(nodes, segment, own)?
+                    && let Some(places) = of_old.get(&segment.fingerprint)
+                    && sound.segment(nodes, segment, places)?
                 {
                     *known = Some(offset);
                 }
@@ -134,8 +136,10 @@ impl Matches {
             }
             for child in open_node(nodes, segment)? {
                 if child.place != Place::Zeros {
-                    let (old, offset) = (child.place, None);
-                    found.chunks.insert(child.fingerprint, Match { old, offset });
+                    let (old, offset) = (Some(child.place), None);
+                    let first = Match { old, offset };
+                    let known = found.chunks.entry(child.fingerprint).or_insert(first);
+                    known.old = known.old.filter(|place| *place == child.place);
                 }
             }
             Ok(())

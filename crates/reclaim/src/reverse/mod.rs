@@ -283,3 +283,6 @@ fn read_back(nodes: &NodeCache, to: &Backup, progress: &dyn Progress) -> std::re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

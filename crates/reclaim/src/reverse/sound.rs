@@ -28,28 +28,32 @@ impl<'a> Sound<'a> {
         }
     }
 
-    /// Whether a chunk can replace one at another place. An unreadable chunk cannot, whatever the
-    /// reason.
-    pub(super) fn stands_in(&self, new: Place, old: Place) -> bool {
+    /// Whether a chunk can replace its copies. `old` is their place if they have one place. An
+    /// unreadable chunk cannot replace a copy at another place, whatever the reason.
+    pub(super) fn stands_in(&self, new: Place, old: Option<Place>) -> bool {
         match new {
-            Place::At(location) => new == old || self.is_readable(location),
+            Place::At(location) => Some(new) == old || self.is_readable(location),
             Place::Zeros => true,
         }
     }
 
-    /// Whether all chunks of a segment can replace those of another with the same fingerprint.
+    /// Whether all chunks of a segment can replace those of equal segments at these places.
     pub(super) fn segment(
         &self,
         nodes: &dyn NodeSource,
         new: &TreeRoot,
-        old: &TreeRoot,
+        places: &BTreeSet<ChunkLocation>,
     ) -> Result<bool, RecipeError> {
-        if new.location == old.location {
-            return Ok(true);
+        for location in places.iter().filter(|place| **place != new.location) {
+            let location = *location;
+            let old = open_node(nodes, &TreeRoot { location, ..*new })?;
+            let new = open_node(nodes, new)?;
+            let mut pairs = new.iter().zip(&old);
+            if !pairs.all(|(new, old)| self.stands_in(new.place, Some(old.place))) {
+                return Ok(false);
+            }
         }
-        let (new, old) = (open_node(nodes, new)?, open_node(nodes, old)?);
-        let mut pairs = new.iter().zip(&old);
-        Ok(new.len() == old.len() && pairs.all(|(new, old)| self.stands_in(new.place, old.place)))
+        Ok(true)
     }
 
     fn is_readable(&self, at: ChunkLocation) -> bool {
