@@ -77,6 +77,12 @@ impl ContainerRun {
         self.first.to_u64() + self.count.saturating_sub(1) as u64
     }
 
+    /// Whether the container is in the run.
+    #[must_use]
+    pub fn contains(self, id: ContainerId) -> bool {
+        (self.first.to_u64()..=self.last_u64()).contains(&id.to_u64())
+    }
+
     /// Sorts containers into runs.
     #[must_use]
     pub fn collect(containers: impl IntoIterator<Item = ContainerId>) -> Vec<Self> {

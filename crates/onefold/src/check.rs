@@ -154,15 +154,12 @@ impl Store {
 
     /// Writes what is bad where look-ups see it.
     pub(crate) fn list_damaged(&self, bad: &BadSlots) -> Result<()> {
-        let listed = self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
+        let mut numbers: BTreeMap<ContainerId, Vec<u32>> = BTreeMap::new();
+        for ((id, number), _) in self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
+            numbers.entry(id).or_default().push(number);
+        }
         for (id, slots) in bad {
             let slots = merged(slots);
-            let of_container = listed.iter().filter(|((of, _), _)| of == id);
-            let number = of_container
-                .clone()
-                .map(|((_, number), _)| number + 1)
-                .max()
-                .unwrap_or(0);
             let is_whole = slots == [all_slots()];
             let damaged = Damaged {
                 slots: ContainerSlots {
@@ -170,18 +167,26 @@ impl Store {
                     slots: (!is_whole).then_some(slots),
                 },
             };
-            let known = of_container.into_iter().any(|((_, number), _)| {
+            let listed = numbers.get(id).map_or(&[][..], Vec::as_slice);
+            let says = |number: &u32| {
                 let name = names::damaged(*id, *number);
-                self.sealer
-                    .read(&name, ObjectKind::Damaged, Damaged::decode)
-                    .is_ok_and(|other| other == damaged)
-            });
-            if !known {
-                self.sealer.put(
-                    &names::damaged(*id, number),
-                    ObjectKind::Damaged,
-                    &damaged.to_bytes(),
-                )?;
+                let read = self.sealer.read(&name, ObjectKind::Damaged, Damaged::decode);
+                read.is_ok_and(|other| other == damaged)
+            };
+            if listed.iter().any(says) {
+                continue;
+            }
+            let mut number = listed.iter().max().map_or(0, |number| number + 1);
+            let put = |number| {
+                let name = names::damaged(*id, number);
+                self.sealer.put(&name, ObjectKind::Damaged, &damaged.to_bytes())
+            };
+            while let Err(error) = put(number) {
+                // Another process has listed it meanwhile.
+                if !error.is_already_exists() {
+                    return Err(error.into());
+                }
+                number += 1;
             }
         }
         self.sealer.barrier()?;

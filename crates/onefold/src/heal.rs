@@ -86,10 +86,7 @@ impl Store {
             runs.extend(list.gone);
         }
         Ok(Some(Box::new(move |id| {
-            let number = id.to_u64();
-            let is_in =
-                |run: &format::reclaim::ContainerRun| (run.first.to_u64()..=run.last_u64()).contains(&number);
-            single.contains(&id) || runs.iter().any(is_in)
+            single.contains(&id) || runs.iter().any(|run| run.contains(id))
         })))
     }
 

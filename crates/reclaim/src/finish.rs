@@ -429,10 +429,7 @@ fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
             .slots
             .binary_search_by_key(&container, |slots| slots.container);
         let is_gone = at.is_ok_and(|at| removed.slots[at].slots.is_none())
-            || removed
-                .gone
-                .iter()
-                .any(|run| (run.first.to_u64()..=run.last_u64()).contains(&container.to_u64()));
+            || removed.gone.iter().any(|run| run.contains(container));
         if is_gone {
             epochs::delete(context.sealer, &names::damaged(container, number))?;
         }

@@ -1,6 +1,5 @@
 //! Bytes: whole containers are read, in all copies, and every chunk is compared with its fingerprint.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use container::{ContainerError, CopyOf, Damage, Depth, Part, Verified};
@@ -123,33 +122,23 @@ fn tell(
 
 /// Tells what another copy makes up for from what is lost.
 fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut CheckReport, bad: &mut BadSlots) {
-    let copies: &[CopyOf] = if id.kind.is_mirrored() {
-        &[CopyOf::Main, CopyOf::Mirror]
-    } else {
-        &[CopyOf::Main]
+    let lost = verified.lost(id.kind);
+    let is_lost = |slots: &[SlotRange]| {
+        let Some(lost) = &lost else { return true };
+        let is_in = |slot: Slot| {
+            let at = lost.partition_point(|range| range.end() <= slot.get());
+            lost.get(at).is_some_and(|range| range.contains(slot))
+        };
+        slots.iter().flat_map(|range| range.iter()).any(is_in)
     };
-    let of_copy = |copy: CopyOf| verified.damages.iter().filter(move |damage| damage.copy == copy);
-    let (dead, alive): (Vec<CopyOf>, Vec<CopyOf>) =
-        copies.iter().partition(|copy| of_copy(**copy).any(is_of_all));
-    let mut broken: BTreeMap<Slot, usize> = BTreeMap::new();
-    for copy in alive {
-        let slots: BTreeSet<Slot> = of_copy(copy)
-            .flat_map(|damage| &damage.slots)
-            .flat_map(|slots| slots.iter())
-            .collect();
-        for slot in slots {
-            *broken.entry(slot).or_insert(dead.len()) += 1;
-        }
-    }
-    let is_lost = |slot: Slot| broken.get(&slot).is_some_and(|count| *count >= copies.len());
     for damage in &verified.damages {
         let is_covered = match damage.part {
             // The footer repeats the header, and reading goes by that.
             Part::Header => true,
             // Copies of catalogs can be made again from the catalogs.
             _ if id.kind == ContainerKind::Catalog => true,
-            _ if is_of_all(damage) => dead.len() < copies.len() && !broken.keys().any(|slot| is_lost(*slot)),
-            _ => !damage.slots.iter().flat_map(|slots| slots.iter()).any(is_lost),
+            _ if is_of_all(damage) => lost.as_ref().is_some_and(Vec::is_empty),
+            _ => !is_lost(&damage.slots),
         };
         let copy = match damage.copy {
             CopyOf::Main | CopyOf::Body => "",
@@ -162,17 +151,10 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
             is_covered,
         );
     }
-    if dead.len() >= copies.len() {
-        bad.entry(id).or_default().push(all_slots());
-        return;
-    }
-    let lost: Vec<SlotRange> = broken
-        .keys()
-        .filter(|slot| is_lost(**slot))
-        .map(|slot| SlotRange::one(*slot))
-        .collect();
-    if !lost.is_empty() {
-        bad.entry(id).or_default().extend(lost);
+    match lost {
+        None => bad.entry(id).or_default().push(all_slots()),
+        Some(lost) if lost.is_empty() => {}
+        Some(lost) => bad.entry(id).or_default().extend(lost),
     }
 }
 

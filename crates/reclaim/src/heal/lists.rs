@@ -214,9 +214,7 @@ impl OnRecord {
 
     /// Whether the container was removed as a whole.
     pub(super) fn is_gone(&self, id: ContainerId) -> bool {
-        let number = id.to_u64();
-        let is_in = |run: &ContainerRun| (run.first.to_u64()..=run.last_u64()).contains(&number);
-        matches!(self.slots.get(&id), Some(None)) || self.gone.iter().any(is_in)
+        matches!(self.slots.get(&id), Some(None)) || self.gone.iter().any(|run| run.contains(id))
     }
 
     /// Whether healing may give a slot back that no generation has.
