@@ -44,6 +44,7 @@ fn subvolumes_of_btrfs_are_left_out_as_other_file_systems_are() {
         done
         btrfs -q subvolume snapshot -r src/one src/snap
         mkdir src/plain/bound; mount --bind src/two src/plain/bound
+        touch src/plain/one; mount --bind src/two/file src/plain/one
         code 0 backup -x src -q
         code 0 backup -x src/one -q
         code 0 backup -x src/plain/bound -q

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::{Errno, pread};
 
 use super::look::{Common, Place, Record, Step};
-use super::mount::{self, Mount};
+use super::mount::{Found, Mount};
 use super::names::{NameReader, Names};
 use super::{FolderId, Marker, WalkOptions};
 use crate::folder::{Folder, open_quietly, retry};
@@ -200,20 +200,23 @@ impl Lister {
             at: &descriptor,
             follow: follows,
         };
-        if options.one_file_system && !is_root && inside.is_some_and(|mount| mount.is_left_by(&place)) {
-            if !on_the_way {
+        let stays_on = inside.filter(|_| options.one_file_system && !is_root);
+        let found = match stays_on.map(|mount| mount.look(&place)) {
+            Some(Ok(Found::Elsewhere)) if !on_the_way => {
                 self.steps.extend(self.record.mount_point(&place, path));
                 return Ok(());
             }
-            inside = None;
-        }
-        let flags = if follows {
-            AtFlags::empty()
-        } else {
-            AtFlags::SYMLINK_NOFOLLOW
+            Some(Ok(Found::Here(facts))) => Ok(facts),
+            Some(Err(errno)) => Err(errno),
+            elsewhere => {
+                if elsewhere.is_some() {
+                    inside = None;
+                }
+                place.facts()
+            }
         };
-        let facts = match retry(|| statat(&*descriptor, name, flags)) {
-            Ok(stat) => Facts::of(&stat),
+        let facts = match found {
+            Ok(facts) => facts,
             // A root that does not exist never did, as far as we know.
             Err(errno) if is_root || on_the_way => {
                 return Err(TreeError::system(path, Action::ReadMetadata, errno));
@@ -265,15 +268,14 @@ impl Lister {
 
     /// The mount of a root; looked up only if the walk needs it.
     fn mount_of(&self, place: &Place<'_>, facts: &Facts) -> Mount {
-        Mount {
-            id: self
-                .record
-                .common
-                .options
-                .one_file_system
-                .then(|| mount::id(place))
-                .flatten(),
-            device: facts.device,
+        if self.record.common.options.one_file_system {
+            Mount::of_root(place, facts.device)
+        } else {
+            Mount {
+                id: None,
+                device: facts.device,
+                is_local: false,
+            }
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use format::listing::EntryKind;
 use rustix::fs::{AtFlags, FileType, readlinkat, statat};
+use rustix::io::Errno;
 
 use super::list::{Files, Lister, Stretch};
-use super::mount::{self, Mount};
+use super::mount::{self, Found, Mount};
 use super::{WalkEntry, WalkOptions};
 use crate::folder::{Folder, retry};
 use crate::metadata::{AttributeReader, Attributes, Facts, entry};
@@ -110,16 +111,21 @@ impl Looker {
                 at,
                 follow: false,
             };
-            if options.one_file_system && files.mount.is_left_by(&place) {
-                // A file system that is mounted on a file is left out, and need not be readable. If
-                // it is mounted on a folder, that folder's lister handles it.
-                if mount::is_folder(&place) {
-                    looked.push(Step::Files(files.only(name)));
+            let found = if options.one_file_system {
+                files.mount.look(&place)
+            } else {
+                place.facts().map(Found::Here)
+            };
+            let facts = match found {
+                Ok(Found::Here(facts)) => facts,
+                Ok(Found::Elsewhere) => {
+                    // A file system that is mounted on a file is left out, and need not be readable.
+                    // If it is mounted on a folder, that folder's lister handles it.
+                    if mount::is_folder(&place) {
+                        looked.push(Step::Files(files.only(name)));
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let facts = match retry(|| statat(&**at, name, AtFlags::SYMLINK_NOFOLLOW)) {
-                Ok(stat) => Facts::of(&stat),
                 Err(errno) => {
                     looked.push(Step::Fault(TreeError::reading(path, Action::ReadMetadata, errno)));
                     continue;
@@ -157,6 +163,17 @@ pub(super) struct Place<'a> {
     pub(super) at: &'a OwnedFd,
     /// Whether a link is taken as what it leads to.
     pub(super) follow: bool,
+}
+
+impl Place<'_> {
+    pub(super) fn facts(&self) -> Result<Facts, Errno> {
+        let flags = if self.follow {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
+        retry(|| statat(self.at, self.name, flags)).map(|stat| Facts::of(&stat))
+    }
 }
 
 /// Makes entries.

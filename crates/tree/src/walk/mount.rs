@@ -5,7 +5,8 @@
 //! do. On an overlay each file shows the device of its layer, and a folder that is bound in from
 //! elsewhere may show the same device as its parent.
 
-use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstatfs, openat, statx};
+use rustix::io::Errno;
 
 use super::look::Place;
 use crate::folder::retry;
@@ -19,21 +20,82 @@ pub(super) struct Mount {
     pub(super) id: Option<u64>,
     /// The root's `st_dev`.
     pub(super) device: u64,
+    /// Whether the system has the current facts of every entry without asking anyone. Then it tells
+    /// mount and facts at once.
+    pub(super) is_local: bool,
+}
+
+/// What a walk that stays on one mount finds under a name.
+#[derive(Debug)]
+pub(super) enum Found {
+    Here(Facts),
+    /// The name leads to another mount.
+    Elsewhere,
 }
 
 impl Mount {
-    /// Whether a name leads to another mount.
-    pub(super) fn is_left_by(&self, place: &Place<'_>) -> bool {
-        let there = self.id.and_then(|_| id(place));
-        there.is_some() && there != self.id
+    /// The mount of a root that shows this device.
+    pub(super) fn of_root(place: &Place<'_>, device: u64) -> Self {
+        let id = id(place);
+        Self {
+            id,
+            device,
+            is_local: id.is_some() && is_local(place),
+        }
     }
+
+    /// Looks at a name; does not ask the file system behind another mount.
+    pub(super) fn look(&self, place: &Place<'_>) -> Result<Found, Errno> {
+        let Some(own) = self.id else {
+            return place.facts().map(Found::Here);
+        };
+        if self.is_local
+            && let Some(found) = ask(place, StatxFlags::BASIC_STATS)
+            && let Some(there) = id_in(&found)
+        {
+            if there != own {
+                return Ok(Found::Elsewhere);
+            }
+            let all = StatxFlags::BASIC_STATS.bits();
+            if found.stx_mask & all == all {
+                return Ok(Found::Here(Facts::of_statx(&found)));
+            }
+        }
+        match id(place) {
+            Some(there) if there != own => Ok(Found::Elsewhere),
+            _ => place.facts().map(Found::Here),
+        }
+    }
+}
+
+/// Whether the file system of a root is one whose facts never lie with another machine, a program,
+/// or another file system below it: ext2 to ext4, XFS, btrfs, tmpfs, F2FS, ZFS, bcachefs.
+fn is_local(place: &Place<'_>) -> bool {
+    const KINDS: [i128; 7] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0x0102_1994,
+        0xf2f5_2010,
+        0x2fc1_2fc1,
+        0xca45_1a4e,
+    ];
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+    if !place.follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let kind = retry(|| openat(place.at, place.name, flags, Mode::empty())).and_then(fstatfs);
+    kind.is_ok_and(|found| KINDS.contains(&i128::from(found.f_type)))
 }
 
 /// The mount of a name, if the system tells.
 pub(super) fn id(place: &Place<'_>) -> Option<u64> {
     // FUSE answers users other than its owner only if they ask for nothing. The system still gives
     // the mount.
-    let found = ask(place, StatxFlags::empty())?;
+    id_in(&ask(place, StatxFlags::empty())?)
+}
+
+fn id_in(found: &Statx) -> Option<u64> {
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 

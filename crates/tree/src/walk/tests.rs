@@ -1,13 +1,12 @@
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use format::listing::{EntryKind, ListingEntry};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat};
 
 use super::{FolderId, Marker, Walk};
 use crate::folder::Folder;
@@ -26,6 +25,36 @@ fn tree(files: &[&str]) -> tempfile::TempDir {
         }
     }
     dir
+}
+
+/// Whether it is no folder above, which other tests may change meanwhile.
+fn is_in(root: &Path, entry: &ListingEntry) -> bool {
+    entry.path.starts_with(bytes_of(root))
+}
+
+/// The call that tells mount and facts at once gives the facts that `stat` gives.
+#[test]
+fn a_walk_that_stays_on_one_file_system_finds_the_same() {
+    let dir = tree(&["a", "b/c", "b/d/e", "empty/"]);
+    symlink("nowhere", dir.path().join("link")).unwrap();
+    fs::hard_link(dir.path().join("a"), dir.path().join("b/twin")).unwrap();
+    mknodat(CWD, dir.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    fs::File::create(dir.path().join("sparse"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    let found = |one_file_system| {
+        let walked = walk(WalkOptions {
+            one_file_system,
+            ..options(dir.path())
+        });
+        walked
+            .into_iter()
+            .filter(|found| is_in(dir.path(), &found.entry))
+            .map(|found| (found.entry, found.links, found.len))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(true), found(false));
 }
 
 #[test]
@@ -396,12 +425,11 @@ fn others_may_look_at_files_in_any_order() {
         excludes: excludes.clone(),
         ..options(dir.path())
     };
-    // The folders above change beside the test.
-    let is_below = |entry: &ListingEntry| entry.path.starts_with(dir.path().as_os_str().as_bytes());
+    let inside = |entry: &ListingEntry| is_in(dir.path(), entry);
     let whole = walk(options()).into_iter().map(|found| found.entry);
-    let whole: Vec<_> = whole.filter(is_below).collect();
+    let whole: Vec<_> = whole.filter(inside).collect();
     let parts = in_parts(options()).into_iter().map(|found| found.unwrap().entry);
-    let parts: Vec<_> = parts.filter(is_below).collect();
+    let parts: Vec<_> = parts.filter(inside).collect();
     for (one, other) in whole.iter().zip(&parts) {
         assert_eq!(one, other);
     }
