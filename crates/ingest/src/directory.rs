@@ -17,11 +17,11 @@ use tree::{
 use types::ByteRange;
 
 use crate::ahead::{Ahead, Group, Item, Previous, Read, check};
-use crate::buffer::Buffer;
+use crate::content::Content;
 use crate::dedup::StreamIndex;
 use crate::door::Door;
 use crate::error::Halt;
-use crate::feeder::{Feeder, Ops};
+use crate::feeder::Feeder;
 use crate::kept::{Kept, Version};
 use crate::piece::CopyRange;
 use crate::sections;
@@ -106,85 +106,6 @@ struct Source<'f, 'c, 'd> {
     listing: Vec<u8>,
     fences: Vec<u8>,
     faults: &'f mut Faults<'f>,
-}
-
-/// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that would
-/// be mostly empty or something comes between, into the feeder's.
-struct Content {
-    buffer: Option<Buffer>,
-    /// How much of the buffer was handed on.
-    used: usize,
-    whole: Option<Ops>,
-}
-
-impl Content {
-    fn of(group: &mut Group) -> Self {
-        // Buffers are held until their last chunk was looked up: half empty ones would cost memory.
-        let is_worth_it = group
-            .buffer
-            .as_mut()
-            .is_some_and(|buffer| buffer.filled().len() >= buffer.spare_mut().len());
-        let whole = (is_worth_it && !group.is_interrupted()).then(Ops::default);
-        Self {
-            buffer: group.buffer.take(),
-            used: 0,
-            whole,
-        }
-    }
-
-    /// For what goes through the feeder's own buffer.
-    const fn of_nobody() -> Self {
-        Self {
-            buffer: None,
-            used: 0,
-            whole: None,
-        }
-    }
-
-    fn data(&mut self, feeder: &mut Feeder<'_>, len: usize) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(len as u64);
-        if let Some(ops) = &mut self.whole {
-            ops.bytes(len);
-        } else if let Some(buffer) = &self.buffer {
-            feeder.bytes(CONTENT, &buffer.filled()[self.used..self.used + len])?;
-            feeder.counters().bytes_read.add(len as u64);
-            self.used += len;
-        }
-        Ok(())
-    }
-
-    fn zeros(&mut self, feeder: &mut Feeder<'_>, len: u64) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(len);
-        match &mut self.whole {
-            Some(ops) => ops.zeros(len),
-            None => feeder.zeros(CONTENT, len)?,
-        }
-        Ok(())
-    }
-
-    fn copy(&mut self, feeder: &mut Feeder<'_>, range: CopyRange) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(range.len);
-        match &mut self.whole {
-            Some(ops) => ops.copy(range),
-            None => feeder.copy(CONTENT, range)?,
-        }
-        Ok(())
-    }
-
-    fn cut(&mut self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
-        match &mut self.whole {
-            Some(ops) => ops.cut(),
-            None => feeder.cut(CONTENT)?,
-        }
-        Ok(())
-    }
-
-    fn finish(self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
-        match (self.buffer, self.whole) {
-            (Some(buffer), Some(ops)) => feeder.whole(CONTENT, buffer, ops),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Source<'_, '_, '_> {

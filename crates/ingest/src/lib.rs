@@ -9,6 +9,7 @@ mod buffer;
 mod builders;
 mod chunk;
 mod close;
+mod content;
 mod counters;
 pub mod dedup;
 mod directory;

@@ -19,6 +19,7 @@
 //! [`PendingFile`]s, of which nothing is made before that.
 
 mod arrive;
+mod context;
 mod file;
 mod filter;
 mod flags;
@@ -26,6 +27,7 @@ mod folders;
 mod leftovers;
 mod links;
 mod metadata;
+mod options;
 mod part;
 mod pending;
 mod seen;
@@ -33,87 +35,27 @@ mod subject;
 mod survey;
 mod there;
 
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{FileType, Mode, mknodat, symlinkat};
 use rustix::io::Errno;
 
 use crate::folder::Folder;
-use crate::{Accounts, Action, Excludes, TreeError, order};
+use crate::{Action, TreeError, order};
 use arrive::Arrival;
+use context::Context;
 pub use file::FileWriter;
 use filter::Filter;
 pub use filter::Include;
 use folders::{Place, Stack};
 pub use links::PendingLink;
+pub use options::{Overwrite, Owners, RestoreOptions, Sparse};
 pub use pending::PendingFile;
 pub use survey::Survey;
 use there::{finish_node, keeps, look, same_name, stays};
-
-/// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
-/// is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Overwrite {
-    /// It is replaced.
-    #[default]
-    Always,
-    /// It is kept if it is the same kind with the same size and time of modification (a link: the same
-    /// target); its other metadata is set. A time that the file system has rounded down is the same.
-    /// Also how an interrupted restore goes on.
-    IfChanged,
-    /// It is replaced if the entry was modified later.
-    IfNewer,
-    /// It is kept.
-    Never,
-}
-
-/// Whose the restored entries are, where the process may choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Owners {
-    /// By number.
-    #[default]
-    Numbers,
-    /// By name, and by number where the name is unknown here.
-    Names,
-}
-
-/// Where zeros are not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sparse {
-    /// Where the source had holes.
-    #[default]
-    AsSource,
-    /// Wherever a block is zeros.
-    Zeros,
-    /// Nowhere.
-    Never,
-}
-
-/// How to restore.
-#[derive(Debug, Clone, Default)]
-pub struct RestoreOptions {
-    /// What happens to what is there.
-    pub overwrite: Overwrite,
-    /// Whose the entries are.
-    pub owners: Owners,
-    /// Where zeros are not stored.
-    pub sparse: Sparse,
-    /// What is restored.
-    pub include: Include,
-    /// What of it is left out.
-    pub excludes: Excludes,
-    /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
-    /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
-    pub base: Vec<u8>,
-    /// The paths that the backup was made of; the user did not ask for folders above them. Empty if
-    /// not known.
-    pub sources: Vec<Vec<u8>>,
-}
 
 /// What became of an entry.
 #[derive(Debug)]
@@ -172,70 +114,6 @@ pub struct Restorer {
     is_finished: bool,
 }
 
-/// What everything that restores shares.
-#[derive(Debug)]
-struct Context {
-    overwrite: Overwrite,
-    owners: Owners,
-    sparse: Sparse,
-    accounts: Accounts,
-    superuser: bool,
-    umask: Option<u32>,
-    faults: Mutex<Vec<TreeError>>,
-    temporary_names: AtomicU64,
-    /// Whether the file system allows files without a name, as far as is known.
-    nameless: AtomicBool,
-    /// Entries that have not got their names, or never will. An entry of that name is something
-    /// else.
-    unfinished: Mutex<HashSet<Vec<u8>>>,
-    /// The path of the target, as the system shows it.
-    top: Option<Vec<u8>>,
-    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the
-    /// disk is full. Folders that are not complete then stay unfinished, for the next restore to
-    /// see.
-    is_broken_off: AtomicBool,
-}
-
-impl Context {
-    fn is_broken_off(&self) -> bool {
-        self.is_broken_off.load(Ordering::Acquire)
-    }
-
-    fn break_off(&self) {
-        self.is_broken_off.store(true, Ordering::Release);
-    }
-
-    /// Notes a fault that ends the restore. The code that met the fault calls this while it still
-    /// holds the folder, which otherwise gets its final metadata.
-    fn note(&self, fault: &TreeError) {
-        if fault.is_no_room() {
-            self.break_off();
-        }
-    }
-
-    fn unfinished(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that this restore has not restored an entry: no later link may lead to its name.
-    fn give_up(&self, path: &[u8]) {
-        self.unfinished().insert(path.to_vec());
-    }
-
-    fn temporary_name(&self) -> Vec<u8> {
-        let number = self.temporary_names.fetch_add(1, Ordering::Relaxed);
-        leftovers::name(std::process::id(), number)
-    }
-
-    fn fault(&self, fault: TreeError) {
-        self.note(&fault);
-        self.faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(fault);
-    }
-}
-
 impl Restorer {
     /// Begins under a target folder, which is made if need be. The target itself may be reached over
     /// links.
@@ -253,24 +131,7 @@ impl Restorer {
             )
         })?;
         let top = Folder::top(path).map_err(|errno| TreeError::system(path, Action::Open, errno))?;
-        let accounts = match options.owners {
-            Owners::Numbers => Accounts::default(),
-            Owners::Names => Accounts::of_system(),
-        };
-        let context = Arc::new(Context {
-            overwrite: options.overwrite,
-            owners: options.owners,
-            sparse: options.sparse,
-            accounts,
-            superuser: rustix::process::geteuid().is_root(),
-            umask: pending::umask(),
-            faults: Mutex::default(),
-            temporary_names: AtomicU64::new(0),
-            nameless: AtomicBool::new(Path::new("/proc/self/fd").exists()),
-            unfinished: Mutex::default(),
-            top: top.descriptor().ok().and_then(|top| folders::whereabouts(&top)),
-            is_broken_off: AtomicBool::new(false),
-        });
+        let context = Arc::new(Context::new(&options, &top));
         Ok(Self {
             stack: Stack::new(top, is_new, context.clone()),
             context,
@@ -282,7 +143,7 @@ impl Restorer {
     /// Faults of metadata since the last call.
     #[must_use]
     pub fn take_faults(&self) -> Vec<TreeError> {
-        std::mem::take(&mut *self.context.faults.lock().unwrap_or_else(PoisonError::into_inner))
+        self.context.take_faults()
     }
 
     /// Ends placing, and gives the metadata of the remaining folders. Call it when every

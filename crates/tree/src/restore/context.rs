@@ -1,0 +1,100 @@
+//! What the parts of a restore share: its choices, and what it knows of itself.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::folders::whereabouts;
+use super::{Overwrite, Owners, RestoreOptions, Sparse, leftovers, pending};
+use crate::folder::Folder;
+use crate::{Accounts, TreeError};
+
+/// What everything that restores shares.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) overwrite: Overwrite,
+    pub(super) owners: Owners,
+    pub(super) sparse: Sparse,
+    pub(super) accounts: Accounts,
+    pub(super) superuser: bool,
+    pub(super) umask: Option<u32>,
+    faults: Mutex<Vec<TreeError>>,
+    pub(super) temporary_names: AtomicU64,
+    /// Whether the file system allows files without a name, as far as is known.
+    pub(super) nameless: AtomicBool,
+    /// Entries that have not got their names, or never will. An entry of that name is something
+    /// else.
+    unfinished: Mutex<HashSet<Vec<u8>>>,
+    /// The path of the target, as the system shows it.
+    pub(super) top: Option<Vec<u8>>,
+    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the
+    /// disk is full. Folders that are not complete then stay unfinished, for the next restore to
+    /// see.
+    is_broken_off: AtomicBool,
+}
+
+impl Context {
+    pub(super) fn new(options: &RestoreOptions, top: &Arc<Folder>) -> Self {
+        let accounts = match options.owners {
+            Owners::Numbers => Accounts::default(),
+            Owners::Names => Accounts::of_system(),
+        };
+        Self {
+            overwrite: options.overwrite,
+            owners: options.owners,
+            sparse: options.sparse,
+            accounts,
+            superuser: rustix::process::geteuid().is_root(),
+            umask: pending::umask(),
+            faults: Mutex::default(),
+            temporary_names: AtomicU64::new(0),
+            nameless: AtomicBool::new(Path::new("/proc/self/fd").exists()),
+            unfinished: Mutex::default(),
+            top: top.descriptor().ok().and_then(|top| whereabouts(&top)),
+            is_broken_off: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn take_faults(&self) -> Vec<TreeError> {
+        std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.is_broken_off.load(Ordering::Acquire)
+    }
+
+    pub(super) fn break_off(&self) {
+        self.is_broken_off.store(true, Ordering::Release);
+    }
+
+    /// Notes a fault that ends the restore. The code that met the fault calls this while it still
+    /// holds the folder, which otherwise gets its final metadata.
+    pub(super) fn note(&self, fault: &TreeError) {
+        if fault.is_no_room() {
+            self.break_off();
+        }
+    }
+
+    pub(super) fn unfinished(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this restore has not restored an entry: no later link may lead to its name.
+    pub(super) fn give_up(&self, path: &[u8]) {
+        self.unfinished().insert(path.to_vec());
+    }
+
+    pub(super) fn temporary_name(&self) -> Vec<u8> {
+        let number = self.temporary_names.fetch_add(1, Ordering::Relaxed);
+        leftovers::name(std::process::id(), number)
+    }
+
+    pub(super) fn fault(&self, fault: TreeError) {
+        self.note(&fault);
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(fault);
+    }
+}

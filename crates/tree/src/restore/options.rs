@@ -1,0 +1,64 @@
+//! How to restore, as the caller says it.
+
+use super::filter::Include;
+use crate::Excludes;
+
+/// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
+/// is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// It is replaced.
+    #[default]
+    Always,
+    /// It is kept if it is the same kind with the same size and time of modification (a link: the same
+    /// target); its other metadata is set. A time that the file system has rounded down is the same.
+    /// Also how an interrupted restore goes on.
+    IfChanged,
+    /// It is replaced if the entry was modified later.
+    IfNewer,
+    /// It is kept.
+    Never,
+}
+
+/// Whose the restored entries are, where the process may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owners {
+    /// By number.
+    #[default]
+    Numbers,
+    /// By name, and by number where the name is unknown here.
+    Names,
+}
+
+/// Where zeros are not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sparse {
+    /// Where the source had holes.
+    #[default]
+    AsSource,
+    /// Wherever a block is zeros.
+    Zeros,
+    /// Nowhere.
+    Never,
+}
+
+/// How to restore.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// What happens to what is there.
+    pub overwrite: Overwrite,
+    /// Whose the entries are.
+    pub owners: Owners,
+    /// Where zeros are not stored.
+    pub sparse: Sparse,
+    /// What is restored.
+    pub include: Include,
+    /// What of it is left out.
+    pub excludes: Excludes,
+    /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
+    /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
+    pub base: Vec<u8>,
+    /// The paths that the backup was made of; the user did not ask for folders above them. Empty if
+    /// not known.
+    pub sources: Vec<Vec<u8>>,
+}
