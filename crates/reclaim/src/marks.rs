@@ -145,22 +145,19 @@ impl InForce {
         Ok(all)
     }
 
-    /// Exactly these revisions. One that cannot be read is in `missing`.
+    /// Exactly these revisions, of those that can be read. What another one covered is covered by
+    /// none: whoever decides by these marks walks it anew.
     pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)], bytes_max: u64) -> Result<Self> {
         let budget = Budget::new(bytes_max);
         let read = object::several(marks.len(), |at| {
             let (group, revision) = marks[at];
             let marks = read(sealer, group, revision)?;
-            Ok::<_, ReclaimError>(marks.map(|marks| budget.hold(revision, marks)))
+            Ok::<_, ReclaimError>(marks.map(|marks| (group, Arc::new(budget.hold(revision, marks)))))
         })?;
-        let mut all = Self::default();
-        for ((group, _), stored) in marks.iter().zip(read) {
-            match stored {
-                Some(stored) => _ = all.groups.insert(*group, Arc::new(stored)),
-                None => all.missing.push(*group),
-            }
-        }
-        Ok(all)
+        Ok(Self {
+            groups: read.into_iter().flatten().collect(),
+            ..Self::default()
+        })
     }
 
     /// The number for a group's next marks: no number is used twice, whatever is deleted below.

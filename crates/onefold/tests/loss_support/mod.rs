@@ -7,27 +7,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use env::Storage;
-use env::fault::{CrashPolicy, Fault};
+use env::fault::{CrashPolicy, Fault, FaultStorage};
 use format::frame::ObjectKind;
 use format::names;
-use format::reclaim::{ContainerSlots, Damaged};
+use format::reclaim::{Condemned, ContainerSlots, Damaged};
 use onefold::{
     Layout, Monitor, OptimizeRequest, PruneOptions, SessionId, SettingsChange, Store, TagChange, Which,
 };
 use types::{ContainerKind, ObjectName, Slot, SlotRange};
 
-use crate::common::pruning::{everything, forget, impatient, try_prune};
+use crate::common::pruning::{everything, everything_at_once, forget, impatient, try_prune};
 use crate::common::reclaimer::Reclaimer;
 use crate::common::scattered::{hold, repair, scattered};
 use crate::common::tree::{Picture, Tree, picture_of};
 use crate::common::{
-    HandClock, How, Process, back_up, back_up_bytes, back_up_with_faults, noise, try_restore_within,
+    Asked, HandClock, How, Process, back_up, back_up_bytes, back_up_with_faults, noise, try_restore_within,
     try_restores_bytes, try_snapshot,
 };
 
 const PART: usize = 6 << 10;
+
+/// A backup of these parts begins with what was forgotten.
+const LATE: [u64; 3] = [90, 91, 93];
 
 /// The content of a backup.
 enum Content {
@@ -40,6 +44,22 @@ pub(crate) struct Scene {
     pub(crate) machine: Process,
     contents: BTreeMap<SessionId, Content>,
     tree: Tree,
+    earlier: Earlier,
+}
+
+/// What objects held when they were deleted, or trimmed.
+#[derive(Clone, Default)]
+struct Earlier(Arc<Mutex<Vec<(ObjectName, Vec<u8>)>>>);
+
+impl Earlier {
+    fn note(&self, storage: &FaultStorage, asked: Asked, name: &str) {
+        if matches!(asked, Asked::Delete | Asked::Trim)
+            && let Ok(name) = ObjectName::new(name)
+            && let Ok(bytes) = storage.get(&name)
+        {
+            self.0.lock().unwrap().push((name, bytes));
+        }
+    }
 }
 
 /// Some parts; equal numbers give equal parts.
@@ -54,6 +74,10 @@ fn optimize(store: &Store, request: &OptimizeRequest) {
 impl Scene {
     pub(crate) fn new(seed: u64) -> Self {
         let machine = Process::new(seed).striding();
+        let (earlier, storage) = (Earlier::default(), machine.storage.clone());
+        let noted = earlier.clone();
+        let note = move |asked, name: &str| noted.note(&storage, asked, name);
+        machine.watched.set_before(note);
         let store = machine.init();
         let change = SettingsChange {
             layout: Some(Layout::Inline),
@@ -64,6 +88,7 @@ impl Scene {
             machine,
             contents: BTreeMap::new(),
             tree: Tree::plant(seed, 40 << 10),
+            earlier,
         };
         scene.back_up_tree(0);
         scene.back_up_tree(1);
@@ -81,9 +106,10 @@ impl Scene {
         let tag = TagChange::Set(vec!["kept".into()]);
         let which = Which::Named(vec![small[2].to_string()]);
         scene.machine.open().tag(&which, &tag).unwrap();
-        for id in [inline[0], small[0]] {
+        // Nothing is left of the first one but what has its number.
+        for (id, options) in [(inline[0], everything_at_once()), (small[0], everything())] {
             scene.forget(id);
-            scene.prune();
+            scene.prune(options);
         }
         scene.forget(small[1]);
         scene.list_damage();
@@ -92,22 +118,73 @@ impl Scene {
     }
 
     /// Adds a prune that died while it deleted, so that its epoch is still open.
-    pub(crate) fn with_open_epoch(mut self) -> Self {
+    pub(crate) fn with_open_epoch(self) -> Self {
+        let mut deleted = 0;
+        self.with_dead_prune(move |asked, name| {
+            let is_one = asked == Asked::Delete && !name.starts_with("sessions/");
+            deleted += usize::from(is_one);
+            deleted == 2
+        })
+    }
+
+    /// Adds a prune that died before it had decided what goes. A backup that it has not marked
+    /// refers to some of what it condemned.
+    pub(crate) fn with_undecided_epoch(self) -> Self {
+        let beside = self.machine.beside(76);
+        let mut is_late = false;
+        let mut scene = self.with_dead_prune(move |asked, name| {
+            if asked == Asked::Put && name.starts_with("condemned/") && !std::mem::replace(&mut is_late, true)
+            {
+                back_up_bytes(&beside.open(), "/late", &parts(&LATE), &How::plain()).unwrap();
+            }
+            asked == Asked::Put && name.starts_with("removed/")
+        });
+        let list = scene.machine.open().snapshots().unwrap().snapshots;
+        let late = list.iter().map(|snapshot| snapshot.id).max().unwrap();
+        scene
+            .contents
+            .insert(late, Content::Stream("/late", parts(&LATE)));
+        scene
+    }
+
+    fn with_dead_prune(mut self, mut dies: impl FnMut(Asked, &str) -> bool + Send + 'static) -> Self {
         let more = self.back_up("/more", &[90, 91, 92], &How::plain());
         self.forget(more);
         let dying = self.machine.beside(77).striding();
-        let storage = dying.storage.clone();
-        let mut deleted = 0;
+        let (storage, earlier) = (dying.storage.clone(), self.earlier.clone());
         dying.watched.set_before(move |asked, name| {
-            let is_one = asked == crate::common::Asked::Delete && !name.starts_with("sessions/");
-            deleted += usize::from(is_one);
-            if deleted == 2 {
+            if dies(asked, name) {
                 storage.kill();
             }
+            earlier.note(&storage, asked, name);
         });
         try_prune(&dying.open(), &impatient(everything())).unwrap_err();
         assert!(!self.machine.names("condemned").is_empty());
         self
+    }
+
+    /// The marks that the open epoch goes by.
+    pub(crate) fn marks_of_open_epoch(&self) -> Vec<ObjectName> {
+        let condemned = self.machine.names("condemned");
+        let name = ObjectName::new(&condemned[condemned.len() - 1]).unwrap();
+        let reclaimer = Reclaimer::new(self.machine.beside(79));
+        let sealer = reclaimer.sealer();
+        let list = sealer
+            .read(&name, ObjectKind::Condemned, Condemned::decode)
+            .unwrap();
+        let marks = list.marks.into_iter();
+        marks
+            .map(|(group, revision)| names::marks(group, revision))
+            .collect()
+    }
+
+    /// Earlier states of objects that were deleted, or hold other bytes now.
+    pub(crate) fn earlier(&self) -> BTreeSet<(ObjectName, Vec<u8>)> {
+        let noted = self.earlier.0.lock().unwrap();
+        let is_other = |(name, bytes): &&(ObjectName, Vec<u8>)| {
+            self.machine.storage.get(name).ok().as_ref() != Some(bytes)
+        };
+        noted.iter().filter(is_other).cloned().collect()
     }
 
     fn back_up_tree(&mut self, step: u64) {
@@ -131,8 +208,8 @@ impl Scene {
         self.contents.remove(&id);
     }
 
-    fn prune(&self) {
-        try_prune(&self.machine.open(), &impatient(everything())).unwrap();
+    fn prune(&self, options: PruneOptions) {
+        try_prune(&self.machine.open(), &impatient(options)).unwrap();
     }
 
     /// Makes older backups of an inline and of a hybrid series archival, and forgets one in the
@@ -145,8 +222,14 @@ impl Scene {
         let image = [[20, 30, 21], [21, 30, 22], [22, 30, 23]];
         let image = image.map(|numbers| self.back_up("/image", &numbers, &How::plain()));
         optimize(&self.machine.open(), &request);
-        self.prune();
+        self.prune(everything());
         self.forget(image[1]);
+        // One that was rewritten twice: what it had by way of the forgotten one is gone.
+        let twice = [[50, 51, 52], [51, 52, 53], [52, 53, 54]];
+        let twice = twice.map(|numbers| self.back_up("/twice", &numbers, &How::plain()));
+        optimize(&self.machine.open(), &request);
+        self.forget(twice[1]);
+        optimize(&self.machine.open(), &request);
         let hybrid = SettingsChange {
             layout: Some(Layout::Hybrid),
             segment_bytes: Some(64 << 10),
@@ -321,6 +404,16 @@ impl Way {
             }
         }
     }
+}
+
+/// An object holds these bytes again, whether it is there or not.
+pub(crate) fn put_back(machine: &Process, name: &ObjectName, bytes: &[u8]) -> bool {
+    let storage = &machine.storage;
+    if !storage.damage(name, |old| *old = bytes.to_vec()) {
+        storage.put(name, &[bytes]).unwrap();
+        storage.barrier().unwrap();
+    }
+    true
 }
 
 /// The kind of an object, as in docs/format.md.
