@@ -147,3 +147,35 @@ fn a_prune_keeps_what_only_one_of_two_generations_has() {
         assert!(lacking.iter().all(|slot| view.entry(*slot).is_some()));
     }
 }
+
+/// Healing has remade a lost container without a chunk, and prune has removed a part of it. Then
+/// the lost generation comes back. It alone has that chunk, the chunk is rotten there, and no backup
+/// needs it: the old generation goes.
+#[test]
+fn a_rotten_chunk_that_no_backup_needs_keeps_no_generation() {
+    let ward = Ward::new(671);
+    let slots = ward.slots();
+    let lacking = &slots[slots.len() - 1..];
+    let kept = &ward.bytes[..ward.offset(slots.len() / 2)];
+    let store = ward.machine.beside(672).open();
+    let second = back_up_bytes(&store, "/b", kept, &How::plain()).unwrap().id;
+    forget(&store, ward.first);
+    ward.put_without(1, lacking);
+    let old = take(&ward.machine, &[ward.name(0)]);
+    let pruned = ward.prune(673, "removes a part");
+    assert!(pruned.containers_compacted > 0, "{pruned:?}");
+    bring_back(&ward.machine, &old);
+    let last = usize::try_from(ward.view.rows().last().unwrap().offset).unwrap();
+    let spoil = |bytes: &mut Vec<u8>| bytes[last] ^= 1;
+    assert!(ward.machine.storage.damage(&ward.name(0), spoil));
+    ward.list(0, Some(lacking));
+    let report = ward.prune(674, "drops the old generation");
+    assert_eq!((&report.healed[..], &report.unhealed[..]), (&[][..], &[][..]));
+    assert_eq!(ward.listed(), Some([].into()));
+    let left = ward.containers.generations(ward.id).unwrap();
+    assert_eq!(left, [types::Generation::new(2).unwrap()]);
+    let view = ward.containers.generation(ward.id, left[0]).unwrap();
+    assert_eq!(view.entries().len(), slots.len() / 2);
+    let store = ward.machine.beside(675).open();
+    assert_restores_bytes(&store, &snapshot(&store, second), "/b", kept, "at the end");
+}

@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "of one test binary")]
 
 mod costs;
+mod donors;
 mod generations;
 mod partly;
 mod record;

@@ -24,6 +24,8 @@ fn a_crash_while_a_part_is_healed_leaves_the_rest_to_the_next() {
         panic!("{:?}", second.healed)
     };
     assert!(healed.slots > 5 && healed.left > 5, "{healed:?}");
+    let listed = ward.listed().map(|slots| slots.len() as u64);
+    assert_eq!(listed, Some(healed.left), "the list of the whole container went");
     let done = (
         ward.machine.storage.crash(CrashPolicy::KeepAll),
         "at its end".to_owned(),
