@@ -5,6 +5,7 @@
 mod costs;
 mod donors;
 mod generations;
+mod needed;
 mod partly;
 mod record;
 
