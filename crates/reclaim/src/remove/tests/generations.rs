@@ -76,12 +76,46 @@ fn has() -> impl Strategy<Value = Has> {
     prop_oneof![6 => Just(Has::Chunk), 1 => Just(Has::Rot), 1 => Just(Has::Zeros), 2 => Just(Has::Nothing)]
 }
 
+/// Executes a list where lists of damage name these slots.
+fn run_beside_damage(storage: &FaultStorage, list: &Removed, damaged: &BTreeSet<u32>) -> Executed {
+    let damaged: SlotSet = damaged.iter().map(|slot| range(*slot, 1)).collect();
+    let how = Execution {
+        packing: PACKING,
+        copies_bytes_max: 3000,
+        gives_up: false,
+        is_again: false,
+        damaged: &|_| Ok(damaged.clone()),
+        progress: &Watch::default(),
+    };
+    execute(&open(storage), list, &how).unwrap()
+}
+
+/// The slots of these generations.
+fn slots_of(has: &[Has]) -> BTreeSet<u32> {
+    let there = (0..SLOTS).zip(has).filter(|(_, has)| **has != Has::Nothing);
+    there.map(|(slot, _)| slot).collect()
+}
+
+fn generations(has: impl Strategy<Value = Has>) -> impl Strategy<Value = Vec<Vec<Has>>> {
+    prop::collection::vec(prop::collection::vec(has, SLOTS as usize), 1..4)
+}
+
+/// Healing writes no zeros for nodes.
+fn has_node() -> impl Strategy<Value = Has> {
+    prop_oneof![6 => Just(Has::Chunk), 1 => Just(Has::Rot), 2 => Just(Has::Nothing)]
+}
+
+fn dead_slots(id: ContainerId, dead: &BTreeSet<u32>) -> Removed {
+    let dead: Vec<(u32, u32)> = dead.iter().map(|slot| (*slot, 1)).collect();
+    list(vec![entry(id, Some(&dead))])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     /// No generation goes that has what no other one has.
     #[test]
     fn what_one_generation_has_alone_stays(
-        generations in prop::collection::vec(prop::collection::vec(has(), SLOTS as usize), 1..4),
+        generations in generations(has()),
         dead in prop::collection::btree_set(0..SLOTS, 1..4),
     ) {
         let storage = FaultStorage::new();
@@ -90,10 +124,39 @@ proptest! {
             put_generation(&storage, id, n, has);
         }
         let before = whole(&storage, id);
-        let list = list(vec![entry(id, Some(&dead.iter().map(|slot| (*slot, 1)).collect::<Vec<_>>()))]);
-        let out = run(&storage, &list).unwrap();
+        let out = run(&storage, &dead_slots(id, &dead)).unwrap();
         let after = whole(&storage, id);
         let kept: BTreeSet<u32> = before.difference(&dead).copied().collect();
         prop_assert!(after.is_superset(&kept), "{:?} of {:?}: {:?}", after, kept, out);
+    }
+
+    /// Of nodes the same holds for those that lists of damage name. Where the newest generation
+    /// lacks one of them, the container stays as it is for healing.
+    #[test]
+    fn a_listed_node_that_one_generation_has_alone_stays(
+        generations in generations(has_node()),
+        dead in prop::collection::btree_set(0..SLOTS, 1..4),
+        damaged in prop::collection::btree_set(0..SLOTS, 1..4),
+    ) {
+        let storage = FaultStorage::new();
+        let id = id(ContainerKind::Recipe, 1, 1);
+        for (n, has) in (0..).zip(&generations) {
+            put_generation(&storage, id, n, has);
+        }
+        let before = whole(&storage, id);
+        let stood = open(&storage).generations(id).unwrap();
+        let out = run_beside_damage(&storage, &dead_slots(id, &dead), &damaged);
+        let after = whole(&storage, id);
+        let kept: BTreeSet<u32> = before.difference(&dead).copied().collect();
+        let kept: BTreeSet<u32> = kept.intersection(&damaged).copied().collect();
+        prop_assert!(after.is_superset(&kept), "{:?} of {:?}: {:?}", after, kept, out);
+        let mut slots = generations.iter().map(|has| slots_of(has)).filter(|slots| !slots.is_empty()).rev();
+        let newest = slots.next().unwrap_or_default();
+        let older: BTreeSet<u32> = slots.flatten().filter(|slot| damaged.contains(slot)).collect();
+        let is_short = older.difference(&newest).any(|slot| !dead.contains(slot));
+        if is_short {
+            prop_assert_eq!(open(&storage).generations(id).unwrap(), stood, "healing unites them: {:?}", out);
+            prop_assert_eq!(out.short.len(), 1);
+        }
     }
 }
