@@ -100,11 +100,17 @@ impl Batch {
         {
             let (own, rest) = parts.split_at(count);
             parts = rest;
-            let stored = own.iter().map(|part| match part {
-                Part::Bytes(len) => *len,
-                Part::Zeros(_) => 0,
-            });
-            let (content, rest) = bytes.split_at(stored.sum());
+            let (mut stored, mut len) = (0, 0);
+            for part in own {
+                match *part {
+                    Part::Bytes(bytes) => {
+                        stored += bytes;
+                        len += bytes as u64;
+                    }
+                    Part::Zeros(zeros) => len += zeros,
+                }
+            }
+            let (content, rest) = bytes.split_at(stored);
             bytes = rest;
             let done = match own {
                 _ if is_kept => file.keep().map(|_| false),
@@ -114,6 +120,7 @@ impl Batch {
             match done {
                 Ok(true) => {
                     tally.files.fetch_add(1, Ordering::Relaxed);
+                    tally.bytes.fetch_add(len, Ordering::Relaxed);
                     counters.files.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(false) => _ = tally.kept.fetch_add(1, Ordering::Relaxed),
@@ -174,6 +181,8 @@ impl Drop for Job<'_> {
 pub(crate) struct Tally {
     /// Restored.
     pub(crate) files: AtomicU64,
+    /// In these.
+    pub(crate) bytes: AtomicU64,
     /// Left as they were.
     pub(crate) kept: AtomicU64,
 }

@@ -138,6 +138,7 @@ pub fn restore_tree(
         } = sink;
         stats.files += tally.files.load(Ordering::Relaxed);
         stats.kept += tally.kept.load(Ordering::Relaxed);
+        stats.bytes += tally.bytes.load(Ordering::Relaxed);
         restorer
             .finish()
             .into_iter()
@@ -331,11 +332,11 @@ impl TreeSink<'_> {
         if let Current::Large { writer, .. } = std::mem::replace(&mut self.current, Current::None) {
             let len = writer.len();
             match writer.finish() {
-                Ok(None) => self.count_file(),
-                Ok(Some(_)) => {
-                    self.stats.kept += 1;
-                    self.stats.bytes -= len;
+                Ok(None) => {
+                    self.stats.bytes += len;
+                    self.count_file();
                 }
+                Ok(Some(_)) => self.stats.kept += 1,
                 Err(fault) => self.tell(Fault::Tree(fault)),
             }
         }
@@ -355,9 +356,6 @@ impl TreeSink<'_> {
             Given::Zeros(len) => len,
         };
         self.counters.bytes.fetch_add(len, Ordering::Relaxed);
-        if matches!(self.current, Current::Small { .. } | Current::Large { .. }) {
-            self.stats.bytes += len;
-        }
         match &mut self.current {
             Current::None => return Err(RestoreError::Internal("content without a file")),
             Current::Unwanted { left } => *left -= len,

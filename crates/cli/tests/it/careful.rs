@@ -134,9 +134,17 @@ fn a_name_that_was_restored_already_is_an_error_that_names_both() {
             };
             let there = disk.path().join(bed.path("src").strip_prefix("/").unwrap());
             for _again in 0..2 {
-                let ran = restore(&bed, disk.path(), &["--overwrite", overwrite])
+                let ran = restore(&bed, disk.path(), &["--overwrite", overwrite, "--json"])
                     .expect(1)
                     .says(&[&format!("/src/{first}"), &format!("/src/{second}"), "the same"]);
+                let summary = last(&ran);
+                if summary["files_kept"] == 0 {
+                    let bytes = 2_000_000 + 2 * "first".len();
+                    assert_eq!(
+                        summary["bytes_restored"], bytes,
+                        "of what got its name: {summary}"
+                    );
+                }
                 assert!(ran.err().contains(&format!("link-{first}")), "{}", ran.err());
                 let text = |name: &str| fs::read_to_string(there.join(name)).unwrap();
                 assert_eq!(text(first), "first", "{overwrite}");
