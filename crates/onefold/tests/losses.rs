@@ -282,16 +282,13 @@ fn is_of_nobody(scene: &Scene, name: &ObjectName) -> bool {
 
 /// The long mode damages every object in every way, before each operation. Otherwise each of these
 /// ways damages one object of each kind, and objects and operations take turns.
-fn losses(scene: &Scene, ways: &[Way]) -> Vec<(ObjectName, Loss, Then)> {
+fn losses(scene: &Scene, ways: &[Way]) -> Vec<Case> {
     let names = scene.machine.names("");
     let names = names.iter().map(|name| object(name));
     if is_long() {
         let each = names.flat_map(|name| Way::ALL.map(|way| (name.clone(), way)));
-        let each = each.flat_map(|(name, way)| Then::ALL.map(|then| (name.clone(), way, then)));
-        // With and without a check before.
-        let each = each.flat_map(|case| [case.clone(), case]);
         return each
-            .map(|(name, way, then)| (name, Loss::Damage(way), then))
+            .map(|(name, way)| Case::long(name, Loss::Damage(way)))
             .collect();
     }
     let mut of_kind: BTreeMap<Kind, Vec<ObjectName>> = BTreeMap::new();
@@ -303,8 +300,12 @@ fn losses(scene: &Scene, ways: &[Way]) -> Vec<(ObjectName, Loss, Then)> {
         for (at, way) in ways.iter().enumerate() {
             // The newest object first: what counts is most often that one.
             let name = &names[names.len() - 1 - at % names.len()];
-            let then = Then::ALL[(turn + at) % Then::ALL.len()];
-            all.push((name.clone(), Loss::Damage(*way), then));
+            all.push(Case::short(
+                name.clone(),
+                Loss::Damage(*way),
+                turn + at,
+                all.len(),
+            ));
         }
     }
     all
@@ -317,27 +318,47 @@ enum Loss {
     Return(Vec<u8>),
 }
 
-/// What is wrong after this loss, and the operation after it.
-fn judge(scene: &Scene, number: usize, (name, loss, then): &(ObjectName, Loss, Then)) -> Vec<String> {
-    let (all, machine) = (scene.all(), scene.copy(101));
+/// A loss, and the operations that follow it, each on a store of its own: whether the damage is
+/// listed then, and which one.
+struct Case {
+    name: ObjectName,
+    loss: Loss,
+    then: Vec<(bool, Then)>,
+}
+
+impl Case {
+    /// One operation. Restores and checks list the damage that they meet; in every other case nobody
+    /// has looked.
+    fn short(name: ObjectName, loss: Loss, turn: usize, number: usize) -> Self {
+        let then = vec![(number % 2 == 0, Then::ALL[turn % Then::ALL.len()])];
+        Self { name, loss, then }
+    }
+
+    fn long(name: ObjectName, loss: Loss) -> Self {
+        let then = Then::ALL.into_iter();
+        let then = then.flat_map(|then| [(true, then), (false, then)]).collect();
+        Self { name, loss, then }
+    }
+}
+
+fn copy_of(machine: &Process) -> Process {
+    let storage = machine.storage.crash(CrashPolicy::KeepAll);
+    Process::on(storage, HandClock::new(), 101).striding()
+}
+
+/// What is wrong after this loss, and the operations after it.
+fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
+    let (all, lost_it) = (scene.all(), scene.copy(101));
     let (way, is_done) = match loss {
-        Loss::Damage(way) => (format!("{way:?}"), way.apply(&machine, name)),
-        Loss::Return(bytes) => ("Return".to_owned(), loss_support::put_back(&machine, name, bytes)),
+        Loss::Damage(way) => (format!("{way:?}"), way.apply(&lost_it, name)),
+        Loss::Return(bytes) => ("Return".to_owned(), loss_support::put_back(&lost_it, name, bytes)),
     };
     if !is_done {
         return Vec::new();
     }
-    // Restores and checks list the damage that they meet. In every other case a copy of the
-    // store has them, so that what follows knows of no damage.
-    let is_listed = number % 2 == 0;
-    let when = format!("{name}: {way}, damage listed: {is_listed}, then {then:?}");
-    let looked_at = if is_listed {
-        machine.beside(101).striding()
-    } else {
-        let storage = machine.storage.crash(CrashPolicy::KeepAll);
-        Process::on(storage, HandClock::new(), 101).striding()
-    };
+    let when = format!("{name}: {way}");
     let mut failures = Vec::new();
+    let looked_at = copy_of(&lost_it);
     let before = scene.restorable(&looked_at);
     let report = check(&looked_at, &when);
     let lost: Vec<_> = all.difference(&before).collect();
@@ -356,25 +377,29 @@ fn judge(scene: &Scene, number: usize, (name, loss, then): &(ObjectName, Loss, T
     if let Some(id) = lost.iter().find(|id| !told(id)) {
         failures.push(format!("{when}: nobody told of backup {id}: {report:?}"));
     }
-    scene.go_on(&machine, *then);
-    let after = scene.restorable(&machine);
-    let more: Vec<_> = before.difference(&after).collect();
-    if !more.is_empty() {
-        failures.push(format!("{when}: {more:?} were lost by it: {report:?}"));
+    for (is_listed, then) in then {
+        let machine = copy_of(if *is_listed { &looked_at } else { &lost_it });
+        scene.go_on(&machine, *then);
+        let after = scene.restorable(&machine);
+        let more: Vec<_> = before.difference(&after).collect();
+        if !more.is_empty() {
+            failures.push(format!(
+                "{when}, damage listed: {is_listed}, then {then:?}: {more:?} were lost by it: {report:?}"
+            ));
+        }
     }
     failures
 }
 
-fn no_second_loss(scene: &Scene, losses: &[(ObjectName, Loss, Then)]) {
+fn no_second_loss(scene: &Scene, cases: &[Case]) {
     assert_eq!(scene.restorable(&scene.copy(100)), scene.all(), "undamaged");
     let mut failures = Vec::new();
     // The long mode takes hours. A part of it shall tell of all kinds.
     let stride = if is_long() { 7919 } else { 1 };
-    for at in 0..losses.len() {
-        let number = at * stride % losses.len();
-        let found = judge(scene, number, &losses[number]);
-        if is_long() && at % 250 == 0 {
-            println!("{at} of {}", losses.len());
+    for at in 0..cases.len() {
+        let found = judge(scene, &cases[at * stride % cases.len()]);
+        if is_long() && at % 50 == 0 {
+            println!("{at} of {}", cases.len());
         }
         found.iter().for_each(|failure| println!("{failure}"));
         failures.extend(found);
@@ -404,10 +429,10 @@ fn no_loss_of_marks_leads_to_a_loss_while_an_epoch_is_undecided() {
     let scene = Scene::new(8).with_undecided_epoch();
     let marks = scene.marks_of_open_epoch();
     assert!(marks.len() > 3, "{marks:?}");
-    let each = marks.into_iter().enumerate().map(|(at, name)| {
-        let way = [Way::Delete, Way::Flip][at % 2];
-        (name, Loss::Damage(way), Then::ALL[at % Then::ALL.len()])
-    });
+    let each = marks
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| Case::short(name, Loss::Damage([Way::Delete, Way::Flip][at % 2]), at, at));
     no_second_loss(&scene, &each.collect::<Vec<_>>());
 }
 
@@ -433,16 +458,12 @@ fn no_object_that_is_as_it_was_earlier_leads_to_a_loss() {
             of.len().div_ceil(2)
         };
         for (at, (name, bytes)) in of.into_iter().rev().step_by(step).enumerate() {
-            let first = (turn + at) % Then::ALL.len();
-            let then = if is_long() {
-                &Then::ALL[..]
+            let loss = Loss::Return(bytes);
+            all.push(if is_long() {
+                Case::long(name, loss)
             } else {
-                &Then::ALL[first..=first]
-            };
-            let each = then
-                .iter()
-                .map(|then| (name.clone(), Loss::Return(bytes.clone()), *then));
-            all.extend(each);
+                Case::short(name, loss, turn + at, all.len())
+            });
         }
     }
     assert!(all.len() > 30, "{}", all.len());
