@@ -13,7 +13,7 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use format::session::ARCHIVAL_SERIES;
-use loss_support::{Kind, Scene, Then, Way};
+use loss_support::{Kind, Scene, State, Then, Way};
 use onefold::{CheckReport, Monitor, PruneOptions, ReadData, SessionId};
 use types::{ObjectName, Revision};
 
@@ -330,7 +330,7 @@ impl Case {
     /// One operation. Restores and checks list the damage that they meet; in every other case nobody
     /// has looked.
     fn short(name: ObjectName, loss: Loss, turn: usize, number: usize) -> Self {
-        let then = vec![(number % 2 == 0, Then::ALL[turn % Then::ALL.len()])];
+        let then = vec![(number.is_multiple_of(2), Then::ALL[turn % Then::ALL.len()])];
         Self { name, loss, then }
     }
 
@@ -391,10 +391,11 @@ fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
     failures
 }
 
+#[expect(clippy::print_stdout, reason = "the long mode takes hours")]
 fn no_second_loss(scene: &Scene, cases: &[Case]) {
     assert_eq!(scene.restorable(&scene.copy(100)), scene.all(), "undamaged");
     let mut failures = Vec::new();
-    // The long mode takes hours. A part of it shall tell of all kinds.
+    // A part of the long mode shall tell of all kinds.
     let stride = if is_long() { 7919 } else { 1 };
     for at in 0..cases.len() {
         let found = judge(scene, &cases[at * stride % cases.len()]);
@@ -445,7 +446,7 @@ fn no_object_that_is_as_it_was_earlier_leads_to_a_loss() {
         let of = names::parse_manifest(name);
         of.is_some_and(|(series, _, revision)| series == ARCHIVAL_SERIES && revision == Revision::FIRST)
     };
-    let mut of_kind: BTreeMap<(Kind, bool), Vec<(ObjectName, Vec<u8>)>> = BTreeMap::new();
+    let mut of_kind: BTreeMap<(Kind, bool), Vec<State>> = BTreeMap::new();
     for (name, bytes) in scene.earlier() {
         let of = of_kind.entry((Kind::of(&name), is_rewrite(&name)));
         of.or_default().push((name, bytes));

@@ -47,9 +47,12 @@ pub(crate) struct Scene {
     earlier: Earlier,
 }
 
+/// An object, and what it held.
+pub(crate) type State = (ObjectName, Vec<u8>);
+
 /// What objects held when they were deleted, or trimmed.
 #[derive(Clone, Default)]
-struct Earlier(Arc<Mutex<Vec<(ObjectName, Vec<u8>)>>>);
+struct Earlier(Arc<Mutex<Vec<State>>>);
 
 impl Earlier {
     fn note(&self, storage: &FaultStorage, asked: Asked, name: &str) {
@@ -179,11 +182,9 @@ impl Scene {
     }
 
     /// Earlier states of objects that were deleted, or hold other bytes now.
-    pub(crate) fn earlier(&self) -> BTreeSet<(ObjectName, Vec<u8>)> {
+    pub(crate) fn earlier(&self) -> BTreeSet<State> {
         let noted = self.earlier.0.lock().unwrap();
-        let is_other = |(name, bytes): &&(ObjectName, Vec<u8>)| {
-            self.machine.storage.get(name).ok().as_ref() != Some(bytes)
-        };
+        let is_other = |(name, bytes): &&State| self.machine.storage.get(name).ok().as_ref() != Some(bytes);
         noted.iter().filter(is_other).cloned().collect()
     }
 
