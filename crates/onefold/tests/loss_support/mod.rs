@@ -60,6 +60,11 @@ impl Earlier {
             && let Ok(name) = ObjectName::new(name)
             && let Ok(bytes) = storage.get(&name)
         {
+            // A trimmed container is the body of its next generation, without some bytes.
+            if let (Asked::Trim, Some((id, generation))) = (asked, names::parse_container(&name)) {
+                let body = names::body(id, generation);
+                self.0.lock().unwrap().push((body, bytes.clone()));
+            }
             self.0.lock().unwrap().push((name, bytes));
         }
     }
@@ -114,6 +119,12 @@ impl Scene {
             scene.forget(id);
             scene.prune(options);
         }
+        let trimmed = [[70, 71, 72, 73], [72, 73, 74, 75]];
+        let trimmed = trimmed.map(|numbers| scene.back_up("/trimmed", &numbers, &How::plain()));
+        scene.forget(trimmed[0]);
+        let mut options = everything();
+        options.limits.repack_bytes_max = 0;
+        scene.prune(options);
         scene.forget(small[1]);
         scene.list_damage();
         scene.die();
