@@ -55,6 +55,15 @@ fn through_proc(handle: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
+/// Whether the name of an entry has this text in it.
+fn is_called(inode: &OwnedFd, text: &str) -> bool {
+    let path = readlinkat(CWD, through_proc(inode), Vec::new());
+    path.is_ok_and(|path| {
+        let name = path.as_bytes().rsplit(|byte| *byte == b'/').next();
+        name.is_some_and(|name| OsStr::from_bytes(name).to_string_lossy().contains(text))
+    })
+}
+
 fn handle_of(at: &OwnedFd, name: &OsStr) -> Answer<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty())
@@ -113,7 +122,7 @@ impl Passthrough {
             looked_up: 0,
         });
         known.looked_up += 1;
-        Ok(attributes(INodeNo(number), &stat))
+        Ok(self.attributes(INodeNo(number), &known.handle, &stat))
     }
 
     /// Makes the caller the owner of a new entry, and gives the kernel its inode.
@@ -131,20 +140,29 @@ impl Passthrough {
     /// The offset from which on a file cannot be read.
     fn unreadable_from(&self, inode: &OwnedFd) -> Option<u64> {
         let (text, offset) = self.options.unreadable.as_ref()?;
-        let path = readlinkat(CWD, through_proc(inode), Vec::new()).ok()?;
-        let name = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
-        OsStr::from_bytes(name)
-            .to_string_lossy()
-            .contains(text)
-            .then_some(*offset)
+        is_called(inode, text).then_some(*offset)
+    }
+
+    fn hides_length(&self, inode: &OwnedFd) -> bool {
+        let text = self.options.without_length.as_ref();
+        text.is_some_and(|text| is_called(inode, text))
+    }
+
+    fn attributes(&self, number: INodeNo, inode: &OwnedFd, stat: &Stat) -> FileAttr {
+        let mut shown = attributes(number, stat);
+        if shown.kind == FileType::RegularFile && self.hides_length(inode) {
+            (shown.size, shown.blocks) = (0, 0);
+        }
+        shown
     }
 
     fn opened(&self, inode: &OwnedFd, flags: OFlags) -> Answer<(FileHandle, FopenFlags)> {
         let file = open(through_proc(inode), flags, Mode::empty())?;
         // With direct I/O a read may end early; the page cache would add zeros.
-        let direct = match self.unreadable_from(inode) {
-            Some(_) => FopenFlags::FOPEN_DIRECT_IO,
-            None => FopenFlags::empty(),
+        let direct = if self.unreadable_from(inode).is_some() || self.hides_length(inode) {
+            FopenFlags::FOPEN_DIRECT_IO
+        } else {
+            FopenFlags::empty()
         };
         Ok((self.keep(file), direct))
     }
@@ -212,7 +230,7 @@ impl Passthrough {
             };
             utimensat(CWD, &*path, &times, AtFlags::empty())?;
         }
-        Ok(attributes(inode, &fstat(&*handle)?))
+        Ok(self.attributes(inode, &handle, &fstat(&*handle)?))
     }
 
     fn rename_it(
@@ -358,8 +376,11 @@ impl Filesystem for Passthrough {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, to: ReplyAttr) {
-        match self.inode(number).and_then(|handle| fstat(&*handle)) {
-            Ok(stat) => to.attr(&TTL, &attributes(number, &stat)),
+        let found = self
+            .inode(number)
+            .and_then(|handle| Ok(self.attributes(number, &handle, &fstat(&*handle)?)));
+        match found {
+            Ok(attr) => to.attr(&TTL, &attr),
             Err(errno) => to.error(reply(errno)),
         }
     }

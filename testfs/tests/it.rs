@@ -63,6 +63,22 @@ fn what_is_not_peculiar_is_as_ever() {
 }
 
 #[test]
+fn a_file_without_length_has_content() {
+    let Some(fs_) = mount(Options {
+        without_length: Some("hidden".to_owned()),
+        ..Options::default()
+    }) else {
+        return;
+    };
+    for name in ["hidden", "shown"] {
+        fs::write(fs_.backing().join(name), vec![7; 300_000]).unwrap();
+        assert_eq!(fs::read(fs_.path().join(name)).unwrap(), vec![7; 300_000]);
+    }
+    let len = |name: &str| fs::metadata(fs_.path().join(name)).unwrap().len();
+    assert_eq!((len("hidden"), len("shown")), (0, 300_000));
+}
+
+#[test]
 fn names_without_case_are_one() {
     let names = Names::CaseInsensitive;
     let Some(fs_) = mount(Options {

@@ -187,7 +187,8 @@ fn read_one(found: &mut WalkEntry, buffer: &mut Buffer) -> Read {
         Ok(SmallRead::Other(reader)) => reader,
         Err(fault) => return Read::Failed(fault),
     };
-    if usize::try_from(reader.len()).map_or(true, |len| len > buffer.spare_mut().len()) {
+    let is_too_long = usize::try_from(reader.len()).map_or(true, |len| len > buffer.spare_mut().len());
+    if is_too_long || reader.is_of_unknown_length() {
         return Read::Late;
     }
     let (mut pieces, mut fault) = (Vec::new(), None);

@@ -53,7 +53,8 @@ pub struct FileReader {
     /// How many of them were passed.
     holes_passed: usize,
     position: u64,
-    /// Where reading ends: the length at opening, or where the file was found to end sooner.
+    /// Where reading ends: the length at opening, or where the file was found to end sooner. As far
+    /// as can be where the file system shows no length.
     end: u64,
     /// Whether the system knows that the file is read from front to back.
     advised: bool,
@@ -144,7 +145,8 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
         && (now.mtime, now.ctime) == (seen.mtime, seen.ctime)
         && now.len == found.len
         && now.allocated >= now.len
-        && filled as u64 == now.len;
+        && filled as u64 == now.len
+        && !hides_content(&file, &now);
     if !is_as_seen {
         return FileReader::of(file, now, found).map(|reader| SmallRead::Other(Box::new(reader)));
     }
@@ -198,6 +200,11 @@ impl FileReader {
         } else {
             Vec::new()
         };
+        let end = if hides_content(&file, &now) {
+            u64::MAX
+        } else {
+            now.len
+        };
         Ok(Self {
             file,
             entry,
@@ -207,9 +214,16 @@ impl FileReader {
             holes,
             holes_passed: 0,
             position: 0,
-            end: now.len,
+            end,
             advised: false,
         })
+    }
+
+    /// Whether the file system shows no length of the file, and it has content. Reading gives it, to
+    /// its end.
+    #[must_use]
+    pub fn is_of_unknown_length(&self) -> bool {
+        self.end > self.at_open.len
     }
 
     /// Bytes that the file had when it was opened: what reading will give unless it shrinks.
@@ -282,7 +296,7 @@ impl FileReader {
     /// have read is told by [`Self::passed`]; whatever they have not, [`Self::next`] reads.
     #[must_use]
     pub fn sections(&self) -> Option<Sections> {
-        (self.position == 0 && self.holes_passed == 0)
+        (self.position == 0 && self.holes_passed == 0 && !self.is_of_unknown_length())
             .then(|| Sections::of(&self.file, self.end, &self.holes))
             .flatten()
     }
@@ -332,9 +346,26 @@ impl FileReader {
             entry: self.entry,
             changed,
             attributes: self.attributes,
-            len: self.at_open.len,
+            len: self.at_open.len.max(self.position),
         }
     }
+}
+
+/// Whether a file that is empty by its length has content. File systems of programs show no length
+/// of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried: they may
+/// wait for a reader, and are nobody's data.
+#[cfg(target_os = "linux")]
+fn hides_content(file: &OwnedFd, now: &Facts) -> bool {
+    const FUSE: i128 = 0x6573_5546;
+    const PLAN_9: i128 = 0x0102_1997;
+    now.len == 0
+        && rustix::fs::fstatfs(file).is_ok_and(|found| [FUSE, PLAN_9].contains(&i128::from(found.f_type)))
+        && retry(|| pread(file, &mut [0_u8; 1][..], 0)).is_ok_and(|len| len > 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hides_content(_: &OwnedFd, _: &Facts) -> bool {
+    false
 }
 
 #[cfg(test)]

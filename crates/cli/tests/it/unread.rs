@@ -343,3 +343,45 @@ fn flags_come_back_and_do_not_stand_in_the_way() {
     let ls = bed.ok(["ls", "latest", "--long"]).out();
     assert!(ls.contains("plain  +dA") && ls.contains("still  +i"), "{ls}");
 }
+
+/// Some file systems of programs show no length of what they do not have yet.
+#[test]
+fn a_file_that_shows_no_length_is_stored_with_its_content() {
+    let Some(disk) = testfs::mount(testfs::Options {
+        without_length: Some("hidden".to_owned()),
+        ..testfs::Options::default()
+    }) else {
+        return;
+    };
+    let bed = Bed::new();
+    let large = noise(3_000_000, 81);
+    let files = [
+        ("a-hidden", &b"few"[..]),
+        ("b-hidden", &large),
+        ("c-hidden", b""),
+        ("d", b""),
+    ];
+    for (name, bytes) in files {
+        fs::write(disk.backing().join(name), bytes).unwrap();
+    }
+    assert_eq!(fs::metadata(disk.path().join("b-hidden")).unwrap().len(), 0);
+    let src = disk.path().to_str().unwrap();
+    for target in ["first", "second"] {
+        bed.ok(["backup", src]);
+        bed.ok(["restore", "latest", "-t", target]);
+        let back = bed.path(target).join(disk.path().strip_prefix("/").unwrap());
+        for (name, bytes) in files {
+            assert!(fs::read(back.join(name)).unwrap() == bytes, "{name} in {target}");
+        }
+        let ls = bed.ok(["ls", "latest", "--json"]);
+        let sizes = lines(&ls.out);
+        let size = |name: &str| {
+            let node = sizes
+                .iter()
+                .find(|node| node["path"].as_str().unwrap().ends_with(name));
+            node.unwrap()["size"].as_u64()
+        };
+        assert_eq!(size("b-hidden"), Some(3_000_000));
+    }
+    bed.assert_sound();
+}
