@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::pending::PendingFile;
+use super::seen::is_of_others;
 use super::there::is_as_old;
 use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, place_node, same_name};
 use crate::folder::{Folder, retry};
@@ -116,7 +117,13 @@ pub(super) fn link(
             return Ok(Some(Placed::Done));
         }
         if parent.is_own() {
-            return Err(parent.same_name(&at, name, &entry.path));
+            return Err(if is_of_others(&at, &there, name) {
+                TreeError::ChangedMeanwhile {
+                    path: entry.path.clone(),
+                }
+            } else {
+                parent.same_name(&at, name, &entry.path)
+            });
         }
         if let Some(other) = parent.seen().same(&at, &there, name) {
             return Err(same_name(&entry.path, &other));

@@ -45,6 +45,13 @@ impl Seen {
     }
 }
 
+/// Whether somebody else has put an entry into a folder of ours, where this restore notes no names.
+/// What this restore made under another name, which is the same there, has that spelling in the
+/// folder's list. Of names beyond ASCII the file system may choose the spelling, so nothing is sure.
+pub(super) fn is_of_others(at: &OwnedFd, there: &Facts, name: &[u8]) -> bool {
+    name.is_ascii() && names_of(at, there.inode).iter().any(|found| found == name)
+}
+
 /// The names of an inode in a folder; none if the folder cannot be listed.
 pub(super) fn names_of(at: &OwnedFd, inode: u64) -> Vec<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

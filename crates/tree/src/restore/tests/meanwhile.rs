@@ -160,3 +160,48 @@ fn links_and_nodes_that_another_restore_made_meanwhile_are_left() {
         assert_eq!(fs::metadata(path("first")).unwrap().nlink(), 2);
     }
 }
+
+#[test]
+fn another_restore_may_fill_the_folders_that_this_one_makes() {
+    use Overwrite::{Always, IfChanged, IfNewer, Never};
+    let folder = || (entry("/d", EntryKind::Folder), Vec::new());
+    let large = file("/d/large", &[7; 3 << 20]);
+    for (overwrite, is_the_same) in [Never, IfNewer, IfChanged, Always]
+        .into_iter()
+        .flat_map(|choice| [(choice, true), (choice, false)])
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        let mut ours = restorer(&target, with(overwrite));
+        ours.place(&folder().0).unwrap();
+        let Placed::File(writer) = ours.place(&large.0).unwrap() else {
+            panic!()
+        };
+        writer.write_at(0, &large.1).unwrap();
+        let theirs = if is_the_same {
+            large.clone()
+        } else {
+            file("/d/large", b"theirs")
+        };
+        let sub = (entry("/d/sub", EntryKind::Folder), Vec::new());
+        let all = [folder(), theirs.clone(), sub.clone()];
+        place_all(&target, RestoreOptions::default(), &all);
+        let done = writer.finish();
+        if is_the_same {
+            assert_eq!(done.unwrap(), Some(SkipReason::Unchanged), "{overwrite:?}");
+        } else {
+            assert!(
+                matches!(done, Err(TreeError::ChangedMeanwhile { .. })),
+                "{done:?}"
+            );
+        }
+        let link = ours.place(&link_to("/d/link", "/d/large")).unwrap();
+        assert_eq!(matches!(link, Placed::Done), is_the_same, "{link:?}");
+        drop(link);
+        ours.place(&sub.0).unwrap();
+        ours.place(&file("/d/sub/f", b"").0).unwrap();
+        assert!(ours.finish().is_empty());
+        assert_eq!(fs::read(target.join("d/large")).unwrap(), theirs.1);
+        assert_eq!(below(&target).len(), if is_the_same { 4 } else { 3 });
+    }
+}
