@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
 
 use crate::folder::retry;
 use crate::metadata::Facts;
@@ -41,7 +41,13 @@ impl Seen {
             let names = names_of(at, there.inode);
             names.iter().any(|found| found == name) && names.iter().any(|found| found == other)
         };
-        (!has_both).then(|| other.clone())
+        // If another restore replaced the file, a new one may have got its inode.
+        let is_replaced = || {
+            let now = retry(|| statat(at, &other[..], AtFlags::SYMLINK_NOFOLLOW));
+            now.map(|now| Facts::of(&now))
+                .is_ok_and(|now| (now.device, now.inode) != (there.device, there.inode))
+        };
+        (!has_both && !is_replaced()).then(|| other.clone())
     }
 }
 

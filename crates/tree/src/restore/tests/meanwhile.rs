@@ -205,3 +205,25 @@ fn another_restore_may_fill_the_folders_that_this_one_makes() {
         assert_eq!(below(&target).len(), if is_the_same { 4 } else { 3 });
     }
 }
+
+/// Two restores that replace each other's files, and an inode that is given anew.
+#[test]
+fn a_file_with_the_inode_of_one_that_was_replaced_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("other"), b"").unwrap();
+    let mut ours = restorer(dir.path(), with(Overwrite::Always));
+    let mut restore = |name: &str, bytes: &[u8]| {
+        let Placed::File(writer) = ours.place(&file(name, bytes).0).unwrap() else {
+            panic!()
+        };
+        writer.write_at(0, bytes).unwrap();
+        writer.finish()
+    };
+    assert_eq!(restore("/a", b"a").unwrap(), None);
+    fs::rename(path("a"), path("b")).unwrap();
+    fs::write(path("a"), b"theirs").unwrap();
+    assert_eq!(restore("/b", b"b").unwrap(), None);
+    assert!(ours.finish().is_empty());
+    assert_eq!(fs::read(path("b")).unwrap(), b"b");
+}
