@@ -353,14 +353,15 @@ impl FileReader {
 
 /// Whether a file that is empty by its length has content. File systems of programs show no length
 /// of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried: they may
-/// wait for a reader, and are nobody's data.
+/// wait for a reader, and are nobody's data. A file whose first byte cannot be read may have
+/// content: the reader reports the fault, and the file does not pass for an empty one.
 #[cfg(target_os = "linux")]
 fn hides_content(file: &OwnedFd, now: &Facts) -> bool {
     const FUSE: i128 = 0x6573_5546;
     const PLAN_9: i128 = 0x0102_1997;
     now.len == 0
         && rustix::fs::fstatfs(file).is_ok_and(|found| [FUSE, PLAN_9].contains(&i128::from(found.f_type)))
-        && retry(|| pread(file, &mut [0_u8; 1][..], 0)).is_ok_and(|len| len > 0)
+        && !matches!(retry(|| pread(file, &mut [0_u8; 1][..], 0)), Ok(0))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -2,7 +2,7 @@
 //! have: no entry passes for what it is not.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -384,4 +384,46 @@ fn a_file_that_shows_no_length_is_stored_with_its_content() {
         assert_eq!(size("b-hidden"), Some(3_000_000));
     }
     bed.assert_sound();
+}
+
+/// A file of which nothing shows that it has content must not pass for an empty one.
+#[test]
+fn a_file_that_shows_no_length_and_cannot_be_read_stays_as_it_was() {
+    let disk = |unreadable| {
+        testfs::mount(testfs::Options {
+            without_length: Some("hidden".to_owned()),
+            unreadable,
+            ..testfs::Options::default()
+        })
+    };
+    let whole = noise(3_000_000, 82);
+    for from in [0, 100_000] {
+        let (Some(good), Some(bad)) = (disk(None), disk(Some(("hidden".to_owned(), from)))) else {
+            return;
+        };
+        fs::write(good.backing().join("old-hidden"), &whole).unwrap();
+        for name in ["old-hidden", "new-hidden"] {
+            fs::write(bad.backing().join(name), &whole).unwrap();
+        }
+        let bed = Bed::new();
+        // The same path leads to one file system after the other.
+        let (link, src) = (bed.path("src"), format!("{}/", bed.path("src").display()));
+        symlink(good.path(), &link).unwrap();
+        bed.ok(["backup", &src]);
+        fs::remove_file(&link).unwrap();
+        symlink(bad.path(), &link).unwrap();
+        for target in ["first", "second"] {
+            let ran = bed.run(["backup", &src]).expect(3);
+            for name in ["old-hidden", "new-hidden"] {
+                assert!(ran.err().contains(name), "no {name} in {}", ran.err());
+            }
+            bed.run(["restore", "latest", "-t", target]).expect(1);
+            let back = bed.restored(target, "src");
+            assert!(fs::read(back.join("old-hidden")).unwrap() == whole, "{from}");
+            let part = fs::read(back.join("new-hidden.onefold-incomplete")).unwrap();
+            assert!(part == whole[..part.len()] && part.len() as u64 <= from, "{from}");
+            assert!(!back.join("new-hidden").exists());
+        }
+        bed.assert_sound();
+    }
 }
