@@ -1,7 +1,8 @@
-//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask tidy`,
+//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask circles`, `cargo xtask tidy`,
 //! `cargo xtask chaos`.
 
 mod chaos;
+mod circles;
 mod dependencies;
 mod layering;
 mod tidy;
@@ -11,8 +12,9 @@ use anyhow::{Result, bail};
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layering") => layering::check(),
+        Some("circles") => circles::check(),
         Some("tidy") => tidy::check(),
         Some("chaos") => chaos::chaos(std::env::args().skip(2)),
-        other => bail!("unknown task {other:?}; the tasks are: layering, tidy, chaos"),
+        other => bail!("unknown task {other:?}; the tasks are: layering, circles, tidy, chaos"),
     }
 }

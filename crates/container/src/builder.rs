@@ -5,8 +5,6 @@
 //! copied. Whoever packs many containers brings buffers that were used before. The salt is drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing is heavy
 //! computation, meant for a writer thread. Nothing touches the storage here.
 
-use std::sync::Arc;
-
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
 use format::container::{
@@ -21,7 +19,8 @@ use crate::compress::CompressedRegion;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
-use crate::view::{CatalogView, Contents, Regions};
+use crate::sealed::SealedContainer;
+use crate::view::{Contents, Regions};
 
 /// Stored bytes that a builder makes room for: the default target [Guo 3.1] and a region over it.
 const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
@@ -380,49 +379,4 @@ pub(crate) fn append_trailer(
     };
     bytes.extend_from_slice(&trailer);
     bytes.extend_from_slice(&footer.encode(header, &trailer));
-}
-
-/// A sealed generation, ready to be put.
-#[derive(Debug)]
-pub struct SealedContainer {
-    bytes: AlignedBuffer,
-    catalog: Arc<CatalogView>,
-}
-
-impl SealedContainer {
-    pub(crate) fn new(bytes: AlignedBuffer, contents: Contents) -> Self {
-        let catalog = Arc::new(CatalogView::of(contents));
-        Self { bytes, catalog }
-    }
-
-    /// The container.
-    #[must_use]
-    pub fn id(&self) -> ContainerId {
-        self.catalog.id()
-    }
-
-    /// The generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.catalog.generation()
-    }
-
-    /// The object's bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Its catalog, as a reader would load it.
-    #[must_use]
-    pub fn catalog(&self) -> Arc<CatalogView> {
-        Arc::clone(&self.catalog)
-    }
-
-    /// Bytes that putting it writes, the mirror copy included.
-    #[must_use]
-    pub fn stored_bytes_total(&self) -> u64 {
-        let copies = if self.id().kind.is_mirrored() { 2 } else { 1 };
-        self.bytes.len() as u64 * copies
-    }
 }

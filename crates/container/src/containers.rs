@@ -12,11 +12,11 @@ use format::names;
 use types::{ContainerId, Generation, StoreId};
 
 use crate::ContainerError;
-use crate::builder::SealedContainer;
 use crate::cache::{CatalogCache, CatalogPin, Found};
 use crate::error::Part;
-use crate::generations::Generations;
 use crate::identity::{CopyOf, Identity};
+use crate::remembered::Generations;
+use crate::sealed::SealedContainer;
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
 use crate::view::CatalogView;
 

@@ -6,10 +6,11 @@
 use format::container::{CatalogCopy, CatalogCopyEntry};
 use types::{ContainerId, ContainerKind, Generation, Slot};
 
-use crate::builder::{ContainerBuilder, PendingEntry, SealedContainer};
+use crate::builder::{ContainerBuilder, PendingEntry};
 use crate::compress::{CompressedRegion, Compression, compress_region};
 use crate::containers::Containers;
 use crate::error::ContainerError;
+use crate::sealed::SealedContainer;
 use crate::view::CatalogView;
 
 /// Plain bytes at which a region of copies closes: some ten catalogs of 2,000 chunks.

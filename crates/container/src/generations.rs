@@ -12,9 +12,6 @@
 //! ([`crate::Containers::newer`]): the guess is damaged (a newer one may be its healing), or it
 //! vanishes while being read.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation};
@@ -26,41 +23,8 @@ use crate::load::TailBytes;
 use crate::stats::add;
 use crate::view::Contents;
 
-/// Remembered generations at most (INV-7); beyond it all are forgotten and asked for again.
-const REMEMBERED_MAX: usize = 1 << 18;
-
 /// A container is rewritten at most this often between two looks at it.
 const TRIES_MAX: u32 = 8;
-
-/// Generations above 0, as last seen.
-#[derive(Debug, Default)]
-pub(crate) struct Generations {
-    seen: Mutex<HashMap<ContainerId, Generation>>,
-}
-
-impl Generations {
-    fn guess(&self, id: ContainerId) -> Generation {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.get(&id).copied().unwrap_or(Generation::FIRST)
-    }
-
-    pub(crate) fn remember(&self, id: ContainerId, generation: Generation) {
-        if generation == Generation::FIRST {
-            return;
-        }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= REMEMBERED_MAX && !seen.contains_key(&id) {
-            seen.clear();
-        }
-        let known = seen.entry(id).or_insert(generation);
-        *known = generation.max(*known);
-    }
-
-    pub(crate) fn forget(&self, id: ContainerId) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.remove(&id);
-    }
-}
 
 impl Containers {
     /// The generations listed for one container's copies, ascending. Everything else that the listing

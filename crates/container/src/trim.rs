@@ -7,10 +7,11 @@ use env::AlignedBuffer;
 use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, RegionRow};
 use types::{ByteRange, Generation, RegionIndex, Slot};
 
-use crate::builder::{SealedContainer, append_trailer};
+use crate::builder::append_trailer;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::identity::{Identity, seal_key};
+use crate::sealed::SealedContainer;
 use crate::view::{CatalogView, Contents, Regions};
 
 impl CatalogView {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use types::{Fingerprint, Level};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::keys::{DomainKey, KEY_BYTES, SALT_BYTES, derive};
+use crate::keys::{DomainKey, SALT_BYTES, derive};
 use crate::lanes::{LaneWidth, keyed_hashes};
+use crate::seal::KEY_BYTES;
 
 /// Words of a gear table; what each is for is the chunker's to say.
 pub const GEAR_TABLE_WORDS: usize = 76;

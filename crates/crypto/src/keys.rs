@@ -9,10 +9,7 @@ use std::fmt;
 use types::SeriesId;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::SealKey;
-
-/// Length of every key, in bytes.
-pub const KEY_BYTES: usize = 32;
+use crate::seal::{KEY_BYTES, SealKey};
 
 /// Length of every salt, in bytes.
 pub const SALT_BYTES: usize = 32;

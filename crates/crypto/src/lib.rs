@@ -22,8 +22,8 @@ mod tests;
 
 pub use error::CryptoError;
 pub use fingerprint::{Fingerprinter, GEAR_TABLE_WORDS, NodeHasher};
-pub use keys::{DomainKey, EncryptionKey, KEY_BYTES, MasterKeys, SALT_BYTES};
-pub use seal::{SealKey, TAG_BYTES};
+pub use keys::{DomainKey, EncryptionKey, MasterKeys, SALT_BYTES};
+pub use seal::{KEY_BYTES, SealKey, TAG_BYTES};
 pub use slot::{
     Argon2Cost, Credential, LANES_DEFAULT, LANES_MAX, MEMORY_KIB_DEFAULT, MEMORY_KIB_MAX, PASSES_DEFAULT,
     PASSES_MAX, SlotDerivation, WRAPPED_KEYS_BYTES, unwrap, wrap,

@@ -9,7 +9,9 @@ use std::fmt;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use crate::CryptoError;
-use crate::keys::KEY_BYTES;
+
+/// Length of every key, in bytes.
+pub const KEY_BYTES: usize = 32;
 
 /// Length of the authentication tag that [`SealKey::seal`] appends, in bytes.
 pub const TAG_BYTES: usize = 16;

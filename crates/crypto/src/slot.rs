@@ -12,7 +12,8 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use zeroize::Zeroizing;
 
-use crate::keys::{KEY_BYTES, SALT_BYTES, derive};
+use crate::keys::{SALT_BYTES, derive};
+use crate::seal::KEY_BYTES;
 use crate::seal::TAG_BYTES;
 use crate::{CryptoError, DomainKey, EncryptionKey, MasterKeys, SealKey};
 

@@ -7,7 +7,7 @@ use types::{ContainerId, Fingerprint, Slot};
 
 use crate::catch_up::stops;
 use crate::error::IndexError;
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 
 /// Catalogs by container.
 pub trait CatalogSource {

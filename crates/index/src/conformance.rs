@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
-use crate::hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order};
+use crate::candidates::{CANDIDATES_MAX, age_order};
+use crate::hook::{Hook, HookIndex};
+use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::sampling::Anchors;
 

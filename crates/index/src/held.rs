@@ -16,7 +16,7 @@ use format::names::{self, IndexRunName};
 use types::{ObjectName, StoreId};
 
 use crate::error::IndexError;
-use crate::index::Index;
+use crate::part::Part;
 use crate::run::Run;
 use crate::scan::{Fault, Source};
 use crate::table::MemoryIndex;
@@ -26,7 +26,7 @@ use crate::writer::RunId;
 const BATCH_HOOKS: usize = 4096;
 
 /// What an image is written for: so many entries, of those there are, that no image has yet.
-const IMAGE_SHARE: u64 = 8;
+pub(crate) const IMAGE_SHARE: u64 = 8;
 
 /// A bad image, and why it is bad.
 type Bad = (ObjectName, String);
@@ -37,7 +37,7 @@ pub(crate) struct Held {
     /// Parts of runs whose hooks are here.
     filled: Mutex<BTreeSet<IndexRunName>>,
     /// Entries when the last image was written or read.
-    in_image: Mutex<u64>,
+    pub(crate) in_image: Mutex<u64>,
 }
 
 impl Held {
@@ -79,15 +79,15 @@ impl Held {
         &self.memory
     }
 
-    fn filled(&self) -> MutexGuard<'_, BTreeSet<IndexRunName>> {
+    pub(crate) fn filled(&self) -> MutexGuard<'_, BTreeSet<IndexRunName>> {
         self.filled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a run's hooks, if they are not here.
-    pub(crate) fn fill(&self, index: &Index, run: &Run) -> Result<(), IndexError> {
+    /// Adds a run's hooks, if they are not here. Returns a part that is damaged.
+    pub(crate) fn fill<'r>(&self, run: &'r Run) -> Result<Option<&'r Part>, IndexError> {
         let is_filled = |part: IndexRunName| self.filled().contains(&part);
         if run.parts.iter().all(|part| is_filled(part.meta().name)) {
-            return Ok(());
+            return Ok(None);
         }
         let mut source = Source::run(run);
         let mut batch = Vec::with_capacity(BATCH_HOOKS);
@@ -111,11 +111,11 @@ impl Held {
             None => self.note_filled(run),
             Some(Fault::Damaged(part)) => {
                 part.set_damaged();
-                index.note_damaged(part);
+                return Ok(Some(part));
             }
             Some(Fault::Storage(error)) => return Err(error.into()),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Notes that a run holds nothing but what others held: if these are here, so is it.
@@ -146,57 +146,18 @@ impl Held {
     }
 }
 
-fn entries(memory: &MemoryIndex) -> u64 {
+pub(crate) fn entries(memory: &MemoryIndex) -> u64 {
     memory.stats().entries.iter().sum()
 }
 
 /// The images there are, oldest first.
-fn images(storage: &dyn Storage) -> Result<Vec<ObjectName>, IndexError> {
+pub(crate) fn images(storage: &dyn Storage) -> Result<Vec<ObjectName>, IndexError> {
     let listed = storage.list(names::INDEX_FOLDER)?.into_iter();
     let mut images: Vec<_> = listed
         .filter_map(|object| Some((names::parse_index_image(&object.name)?, object.name)))
         .collect();
     images.sort_unstable();
     Ok(images.into_iter().map(|(_, name)| name).collect())
-}
-
-impl Index {
-    /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes older ones.
-    /// Says whether it did. The next process that holds the index in memory, with the same budget, then reads
-    /// the image, and runs only as far as they are younger.
-    ///
-    /// # Errors
-    /// Of the storage. Images are rebuilt from runs (INV-4).
-    pub fn checkpoint(&self) -> Result<bool, IndexError> {
-        let Some(held) = self.held() else {
-            return Ok(false);
-        };
-        let entries = entries(held.memory());
-        let mut in_image = held.in_image.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.abs_diff(*in_image) * IMAGE_SHARE <= entries {
-            return Ok(false);
-        }
-        let old = images(self.storage())?;
-        let number = old
-            .last()
-            .and_then(names::parse_index_image)
-            .map_or(0, |last| last.wrapping_add(1));
-        let name = names::index_image(number);
-        // Noted before the entries are read: what comes in between is added once more, which changes nothing.
-        let filled: Vec<IndexRunName> = held.filled().iter().copied().collect();
-        match held
-            .memory()
-            .checkpoint(self.storage(), self.store(), &name, &filled)
-        {
-            Ok(()) => {}
-            // Another process was quicker, with an image as good.
-            Err(StorageError::AlreadyExists { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        *in_image = entries;
-        self.delete(&old)?;
-        Ok(true)
-    }
 }
 
 #[cfg(test)]
@@ -206,8 +167,8 @@ mod tests {
 
     use super::*;
     use crate::conformance;
-    use crate::hook::HookKind;
     use crate::index::IndexOptions;
+    use crate::kind::HookKind;
 
     /// What is looked up in must not change with the moment at which a session runs out of memory.
     #[test]

@@ -4,32 +4,10 @@ use container::CatalogView;
 use format::container::CatalogEntry;
 use types::{ContainerId, ContainerKind, Fingerprint, SessionId};
 
+use crate::candidates::age_order;
+use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::sampling::{Anchors, Standing};
-
-/// Candidates a look-up gives at most, and a merge keeps of one fingerprint: the newest.
-pub const CANDIDATES_MAX: usize = 8;
-
-/// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HookKind {
-    /// A chunk. May be published before its session commits.
-    Data,
-    /// A node. Published only after its session's manifest: the caller's duty (INV-9).
-    Node,
-}
-
-impl HookKind {
-    /// Both, in the order of their sections.
-    pub const ALL: [Self; 2] = [Self::Data, Self::Node];
-
-    pub(crate) const fn number(self) -> usize {
-        match self {
-            Self::Data => 0,
-            Self::Node => 1,
-        }
-    }
-}
 
 /// One sampled fingerprint and the container whose catalog has it [Guo 3.2].
 ///
@@ -64,12 +42,6 @@ impl Hook {
     pub(crate) fn order(&self) -> HookOrder {
         (self.kind, self.bits, std::cmp::Reverse(age_order(self.container)))
     }
-}
-
-/// Newer sessions are greater; within one, later containers, whatever their kind.
-#[must_use]
-pub fn age_order(id: ContainerId) -> u64 {
-    (id.session.get() << 27) | (u64::from(id.sequence.get()) << 3) | u64::from(id.kind.number())
 }
 
 /// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1), each with its
@@ -141,12 +113,4 @@ pub trait HookIndex: Send + Sync {
             out.push(|one| self.candidates_without(apart, fingerprint, kind, one));
         }
     }
-}
-
-/// What an index found, as its answer: without a session's own, newest first, each once, and not too many.
-pub(crate) fn chosen_of(found: &mut Vec<ContainerId>, apart: Option<SessionId>) {
-    found.retain(|id| Some(id.session) != apart);
-    found.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));
-    found.dedup();
-    found.truncate(CANDIDATES_MAX);
 }

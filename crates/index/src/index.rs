@@ -20,15 +20,17 @@ use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId, UnixNanos};
 
+use crate::candidates::chosen_of;
 use crate::cover;
 use crate::error::{IndexError, Warning};
 use crate::held::Held;
-use crate::hook::{HookIndex, HookKind, chosen_of};
+use crate::hook::HookIndex;
+use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::memory::MemoryHooks;
-use crate::merge::RUNS_MAX;
 use crate::part::Part;
 use crate::rates::{self, Load};
+use crate::run::RUNS_MAX;
 use crate::run::Run;
 use crate::sampling::SamplingRates;
 use crate::summary::key_of;
@@ -139,7 +141,11 @@ impl Index {
             let before = self.inner.changes.load(Ordering::Acquire);
             let listed = self.list_runs()?;
             if let Some(held) = self.held() {
-                listed.iter().try_for_each(|run| held.fill(self, run))?;
+                for run in &listed {
+                    if let Some(damaged) = held.fill(run)? {
+                        self.note_damaged(damaged);
+                    }
+                }
             }
             let mut runs = self.runs_mut();
             if self.inner.changes.load(Ordering::Acquire) == before {
@@ -347,7 +353,9 @@ impl Index {
         if let Some(held) = self.held() {
             if let Some(run) = new.as_ref().filter(|run| !run.covered().is_empty()) {
                 // Where it cannot be read now, its hooks are forgotten until the next reload.
-                drop(held.fill(self, run));
+                if let Ok(Some(damaged)) = held.fill(run) {
+                    self.note_damaged(damaged);
+                }
             }
             held.forget_runs(old);
         }

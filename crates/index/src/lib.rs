@@ -15,6 +15,7 @@
 
 mod block;
 mod cache;
+mod candidates;
 mod catalogs;
 mod catch_up;
 pub mod conformance;
@@ -24,7 +25,9 @@ mod front;
 mod head;
 mod held;
 mod hook;
+mod images;
 mod index;
+mod kind;
 mod lists;
 mod memory;
 mod merge;
@@ -45,13 +48,16 @@ mod unread;
 mod writer;
 
 pub use cache::{Eviction, FingerprintCache};
+pub use candidates::{CANDIDATES_MAX, age_order};
 pub use catalogs::{Catalog, CatalogSource};
 pub use error::{IndexError, Warning};
-pub use hook::{CANDIDATES_MAX, Hook, HookIndex, HookKind, age_order, hooks_of};
+pub use hook::{Hook, HookIndex, hooks_of};
 pub use index::{Index, IndexOptions};
+pub use kind::HookKind;
 pub use lists::CandidateLists;
-pub use merge::{MergeLease, Merged, RUNS_MAX};
+pub use merge::{MergeLease, Merged};
 pub use resolver::{LOADS_MAX, Resolver, ResolverOptions, ResolverStats};
+pub use run::RUNS_MAX;
 pub use session::{HookWriter, SessionContainers, hooks_of_copy};
 pub use stats::IndexStats;
 pub use table::{MEMORY_BYTES_MIN, MemoryIndex, MemoryStats};

@@ -4,7 +4,7 @@
 
 use types::{ContainerId, SessionId};
 
-use crate::hook::chosen_of;
+use crate::candidates::chosen_of;
 
 /// What [`HookIndex::candidates_together`](crate::HookIndex::candidates_together) found: a list of containers for each look-up.
 /// Keeps its memory for the next time.

@@ -5,7 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use types::ContainerId;
 
-use crate::hook::{Hook, HookKind};
+use crate::hook::Hook;
+use crate::kind::HookKind;
 use crate::sampling::Standing;
 
 /// Bytes that one entry takes: key, container, standing, control byte, at seven eighths full or less.

@@ -14,18 +14,16 @@ use types::{ContainerId, ObjectName, SessionId};
 
 use crate::cover;
 use crate::error::IndexError;
-use crate::hook::{Hook, HookKind, HookOrder};
+use crate::hook::{Hook, HookOrder};
 use crate::index::Index;
+use crate::kind::HookKind;
 use crate::part::Part;
 use crate::rates::{self, Load};
-use crate::run::Run;
+use crate::run::{RUNS_MAX, Run};
 use crate::sampling::SamplingRates;
 use crate::scan::{Fault, Source};
 use crate::spans::Spans;
 use crate::writer::{RunId, RunPlan, RunWriter, is_taken};
-
-/// Runs that a look-up may have to read; beyond it they are merged.
-pub const RUNS_MAX: usize = 8;
 
 /// The right to merge, as the session crate's lease gives it.
 pub trait MergeLease {

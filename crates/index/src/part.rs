@@ -14,7 +14,7 @@ use types::{ContainerId, StoreId};
 
 use crate::block::{BLOCK_BYTES, Block};
 use crate::front::{Meta, Section};
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 use crate::spans::{Spans, TableBlock, in_row};
 use crate::summary::SummaryBlock;
 

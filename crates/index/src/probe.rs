@@ -14,7 +14,7 @@ use types::StoreId;
 use crate::block::{BLOCK_BYTES, BODY_BYTES, DIGEST_BYTES};
 use crate::front::Meta;
 use crate::head::HEAD_BYTES;
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 use crate::merge::{Wanted, Written};
 use crate::part::Part;
 use crate::run::Run;

@@ -4,7 +4,7 @@
 //! with the same budget writes its session's run at the same rates; they never rise but by a rebuild; one
 //! hook of each container and kind is counted on to stay at every rate.
 
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 use crate::sampling::{SamplingRate, SamplingRates};
 
 /// What a run takes.

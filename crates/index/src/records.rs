@@ -9,7 +9,7 @@ use crate::block::{BODY_BYTES, Block, close_block};
 use crate::sampling::Standing;
 
 /// Records that a leaf shares with the next: one fewer than the candidates that a look-up gives.
-pub(crate) const LEAF_OVERLAP: usize = crate::hook::CANDIDATES_MAX - 1;
+pub(crate) const LEAF_OVERLAP: usize = crate::candidates::CANDIDATES_MAX - 1;
 /// Bits of a rank.
 pub(crate) const RANK_BITS: u32 = 4;
 

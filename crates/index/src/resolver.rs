@@ -13,9 +13,11 @@ use container::Containers;
 use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
 
 use crate::cache::{Eviction, FingerprintCache};
+use crate::candidates::age_order;
 use crate::catalogs::{Catalog, CatalogSource};
 use crate::error::IndexError;
-use crate::hook::{HookIndex, HookKind, age_order};
+use crate::hook::HookIndex;
+use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 
 /// Catalogs loaded for one look-up at most.

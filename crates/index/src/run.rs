@@ -6,11 +6,14 @@ use std::time::Duration;
 use types::{ContainerId, SessionId};
 
 use crate::front::Section;
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 use crate::part::{Damaged, Part};
 use crate::rates::Load;
 use crate::sampling::SamplingRates;
 use crate::writer::RunId;
+
+/// Runs that a look-up may have to read; beyond it they are merged.
+pub const RUNS_MAX: usize = 8;
 
 /// Time between two parts of a run that is being written, at most: one takes seconds to fill and put. Where it
 /// takes longer after all, time is lost and nothing else.

@@ -11,7 +11,7 @@
 
 use types::Fingerprint;
 
-use crate::hook::HookKind;
+use crate::kind::HookKind;
 
 /// How often R can be halved, from 1, before a fingerprint no longer samples: its lowest sample bits that
 /// are zero. Of all fingerprints half have level 0, a quarter level 1, and so on.

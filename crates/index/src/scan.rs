@@ -11,7 +11,8 @@ use format::names;
 use types::ByteRange;
 
 use crate::block::{BLOCK_BYTES, Block};
-use crate::hook::{Hook, HookKind, HookOrder};
+use crate::hook::{Hook, HookOrder};
+use crate::kind::HookKind;
 use crate::part::{Damaged, Part};
 use crate::records::{Entry, standing_of};
 use crate::run::Run;

@@ -12,10 +12,12 @@ use types::{ContainerId, Fingerprint, SessionId};
 
 use crate::cover;
 use crate::error::IndexError;
-use crate::hook::{Hook, HookKind, hooks_of};
+use crate::hook::{Hook, hooks_of};
 use crate::index::{Index, read, write};
+use crate::kind::HookKind;
 use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
-use crate::merge::{RUNS_MAX, Wanted, Written, names_of};
+use crate::merge::{Wanted, Written, names_of};
+use crate::run::RUNS_MAX;
 use crate::run::Run;
 use crate::sampling::{Anchors, SamplingRates};
 use crate::scan::Source;

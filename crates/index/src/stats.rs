@@ -1,7 +1,7 @@
 //! What an index holds and what that costs, as its users see it. Counts; nothing is read for them.
 
-use crate::hook::HookKind;
 use crate::index::{Index, read};
+use crate::kind::HookKind;
 use crate::sampling::{SamplingRates, efficiency_of};
 use crate::summary::KEY_BITS;
 use crate::table::{LOOKUPS_PER_GIB, MemoryStats};

@@ -29,7 +29,9 @@ use env::{Storage, StorageError};
 use format::names::IndexRunName;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
-use crate::hook::{Hook, HookIndex, HookKind, chosen_of};
+use crate::candidates::chosen_of;
+use crate::hook::{Hook, HookIndex};
+use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::sampling::{SampleLevel, SamplingRates, efficiency_of};
 pub(crate) use crate::table::slots::LOOKUPS_PER_GIB;

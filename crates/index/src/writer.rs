@@ -8,9 +8,10 @@ use env::{Storage, StorageError};
 use format::names::{self, IndexRunName};
 use types::{ObjectName, SessionId, StoreId};
 
+use crate::candidates::CANDIDATES_MAX;
 use crate::error::IndexError;
 use crate::front::{Meta, Section};
-use crate::hook::{CANDIDATES_MAX, Hook};
+use crate::hook::Hook;
 use crate::records::{Entry, rank_of};
 use crate::sampling::SamplingRates;
 use crate::spans::Spans;

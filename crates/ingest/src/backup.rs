@@ -12,10 +12,11 @@ use tree::WalkOptions;
 
 use crate::counters::Counters;
 use crate::dedup::Lane;
+use crate::dedup::Unit;
 use crate::directory::{self, Faults, ParentTree};
 use crate::door::Door;
 use crate::error::IngestError;
-use crate::options::{IngestOptions, Unit};
+use crate::options::IngestOptions;
 use crate::pipeline::{self, Shape, StreamSpec};
 use crate::queue::QueueStats;
 use crate::stage::StageStats;

@@ -143,3 +143,10 @@ impl Drop for Buffer {
         }
     }
 }
+
+/// A chunk's bytes, from there on in a buffer.
+#[derive(Debug, Clone)]
+pub(crate) struct InBuffer {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) offset: u32,
+}

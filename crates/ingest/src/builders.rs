@@ -17,8 +17,9 @@ use types::{
 };
 
 use crate::dedup::Lane;
-use crate::door::{Door, segment_level};
+use crate::door::Door;
 use crate::error::{Halt, IngestError};
+use crate::previous::segment_level;
 use crate::queue::Sender;
 use crate::region::RegionBytes;
 

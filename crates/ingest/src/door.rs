@@ -19,8 +19,7 @@ use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
 use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
 use session::{LookupPermit, NamedContainers, Session};
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
-    SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
 };
 
 use crate::buffer::BufferPool;
@@ -386,11 +385,6 @@ impl Lookup<'_> {
             }
         }
     }
-}
-
-/// The level of a segment's node.
-pub(crate) fn segment_level() -> Level {
-    Level::new(1).expect("level 1 is within the limit")
 }
 
 /// Of the containers in a listing those that may be trimmed, and of which no body is listed.

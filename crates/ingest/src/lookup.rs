@@ -13,7 +13,7 @@ use index::{Index, ResolverStats};
 use recipe::{KnownNode, Piece, RangeWalker, RecipeError};
 use types::{ChunkLocation, Fingerprint};
 
-use crate::buffer::Buffer;
+use crate::buffer::InBuffer;
 use crate::chunk::{Chunked, Event};
 use crate::close::SealedNotice;
 use crate::counters::Counters;
@@ -60,13 +60,6 @@ pub(crate) struct LookupStage<'a> {
     pub(crate) to_pack: ToPacker<'a>,
     /// Filled at the end.
     pub(crate) stats: &'a Mutex<ResolverStats>,
-}
-
-/// A chunk's bytes, from there on in a buffer.
-#[derive(Debug, Clone)]
-pub(crate) struct InBuffer {
-    pub(crate) buffer: Arc<Buffer>,
-    pub(crate) offset: u32,
 }
 
 /// Gathers new chunks into regions, and hands those and segments on.

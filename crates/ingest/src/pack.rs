@@ -14,9 +14,9 @@ use types::{ContainerId, SlotRange};
 use crate::builders::Builders;
 use crate::close::ToClose;
 use crate::dedup::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces};
-use crate::door::segment_level;
 use crate::error::{Halt, IngestError};
 use crate::lookup::ToPack;
+use crate::previous::segment_level;
 use crate::queue::{Receiver, Sender};
 use crate::region::RegionBytes;
 

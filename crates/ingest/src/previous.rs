@@ -9,7 +9,10 @@ use format::node::NodeEntry;
 use recipe::{NodeSource, TreeRoot};
 use types::{ChunkLocation, ContainerId, Level};
 
-use crate::door::segment_level;
+/// The level of a segment's node.
+pub(crate) fn segment_level() -> Level {
+    Level::new(1).expect("level 1 is within the limit")
+}
 
 /// Nodes read at most: some hundred TiB of stream.
 const NODES_MAX: usize = 1 << 16;

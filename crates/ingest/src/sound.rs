@@ -14,7 +14,8 @@ use recipe::{NodeSource, Piece, Place, RangeWalker, TreeRoot, child_nodes};
 use session::ReclaimView;
 use types::{ByteRange, ContainerId, SlotRange};
 
-use crate::door::{Door, segment_level};
+use crate::door::Door;
+use crate::previous::segment_level;
 
 /// Asks of one stream.
 pub(crate) struct Soundness<'a> {

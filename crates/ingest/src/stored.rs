@@ -12,8 +12,8 @@ use container::{CatalogView, ContainerError, Containers};
 use env::StorageError;
 use types::{ChunkLocation, Fingerprint, RegionIndex};
 
+use crate::buffer::InBuffer;
 use crate::buffer::{Buffer, BufferPool};
-use crate::lookup::InBuffer;
 
 /// Room for a region of a store with usual settings.
 const BUFFER_BYTES: usize = 256 << 10;

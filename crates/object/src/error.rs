@@ -6,7 +6,7 @@ use format::FormatError;
 use format::frame::ObjectKind;
 use types::{ObjectName, Revision, StoreId};
 
-use crate::config::SlotId;
+use crate::slot_id::SlotId;
 
 /// An object or config that could not be read, opened or made.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@ mod error;
 mod revisions;
 mod sealer;
 mod several;
+mod slot_id;
 
 pub use error::ObjectError;
 pub use revisions::{Head, Next, Outcome, Revisions};

@@ -22,6 +22,7 @@ use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
 use crate::series::AllSettings;
 use crate::store::Store;
+use crate::streams::role;
 
 /// What every backup needs to know.
 #[derive(Debug, Clone)]
@@ -207,14 +208,6 @@ impl Store {
             ingest::backup_stream(ingest, &shown, fixed_chunk_bytes, source)
         })
     }
-}
-
-pub(crate) fn role(backup: &Backup, role: StreamRole) -> Option<TreeRoot> {
-    backup
-        .streams
-        .iter()
-        .find(|stream| stream.role == role)
-        .map(TreeRoot::from)
 }
 
 /// A backup under way.

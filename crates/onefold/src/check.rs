@@ -16,11 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use container::ContainerError;
 use env::StorageError;
-use format::frame::ObjectKind;
-use format::names;
-use format::reclaim::{ContainerSlots, Damaged};
 use session::ManifestEntry;
-use types::{ContainerId, SessionId, Slot, SlotRange};
+use types::{ContainerId, SessionId};
 
 use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
@@ -112,9 +109,6 @@ impl CheckReport {
     }
 }
 
-/// Slots found bad, by container.
-pub(crate) type BadSlots = BTreeMap<ContainerId, Vec<SlotRange>>;
-
 impl Store {
     /// Checks the store.
     ///
@@ -152,47 +146,6 @@ impl Store {
         Ok(report)
     }
 
-    /// Writes what is bad where look-ups see it.
-    pub(crate) fn list_damaged(&self, bad: &BadSlots) -> Result<()> {
-        let mut numbers: BTreeMap<ContainerId, Vec<u32>> = BTreeMap::new();
-        for ((id, number), _) in self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
-            numbers.entry(id).or_default().push(number);
-        }
-        for (id, slots) in bad {
-            let slots = merged(slots);
-            let is_whole = slots == [all_slots()];
-            let damaged = Damaged {
-                slots: ContainerSlots {
-                    container: *id,
-                    slots: (!is_whole).then_some(slots),
-                },
-            };
-            let listed = numbers.get(id).map_or(&[][..], Vec::as_slice);
-            let says = |number: &u32| {
-                let name = names::damaged(*id, *number);
-                let read = self.sealer.read(&name, ObjectKind::Damaged, Damaged::decode);
-                read.is_ok_and(|other| other == damaged)
-            };
-            if listed.iter().any(says) {
-                continue;
-            }
-            let mut number = listed.iter().max().map_or(0, |number| number + 1);
-            let put = |number| {
-                let name = names::damaged(*id, number);
-                self.sealer.put(&name, ObjectKind::Damaged, &damaged.to_bytes())
-            };
-            while let Err(error) = put(number) {
-                // Another process has listed it meanwhile.
-                if !error.is_already_exists() {
-                    return Err(error.into());
-                }
-                number += 1;
-            }
-        }
-        self.sealer.barrier()?;
-        Ok(())
-    }
-
     fn seed(&self) -> u64 {
         let mut bytes = [0; 8];
         self.env.entropy.fill(&mut bytes);
@@ -212,30 +165,6 @@ const fn refuses(error: &StorageError) -> bool {
 /// As [`refuses`], for an error of a container.
 const fn refuses_container(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(error) if refuses(error))
-}
-
-/// What stands for a container of which nothing can be had.
-pub(crate) fn all_slots() -> SlotRange {
-    let first = Slot::new(0).expect("slots begin at 0");
-    SlotRange::new(first, Slot::MAX.get() + 1).expect("all slots are a range")
-}
-
-/// Sorted, disjoint, not adjacent: as the format wants them.
-fn merged(slots: &[SlotRange]) -> Vec<SlotRange> {
-    let mut sorted = slots.to_vec();
-    sorted.sort_unstable();
-    let mut out: Vec<SlotRange> = Vec::new();
-    for range in sorted {
-        match out.last_mut() {
-            Some(last) if range.first().get() <= last.end() => {
-                let end = last.end().max(range.end());
-                let count = end - last.first().get();
-                *last = SlotRange::new(last.first(), count).expect("the union of two ranges that touch");
-            }
-            _ => out.push(range),
-        }
-    }
-    out
 }
 
 /// A share of the containers, another one for every seed.

@@ -7,12 +7,12 @@ use restore::{AssembleOptions, AssembleStats, Output};
 use tree::ListingReader;
 use types::ByteRange;
 
-use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
+use crate::streams::role;
 
 /// Links to links are no listing of ours: how far one is followed.
 const LINKS_MAX: usize = 2;

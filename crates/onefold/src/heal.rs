@@ -18,7 +18,7 @@ use restore::RestoreError;
 use session::{Session, SessionError};
 use types::{ContainerId, ContainerKind};
 
-use crate::check::{BadSlots, all_slots};
+use crate::damage::{BadSlots, all_slots};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::store::Store;

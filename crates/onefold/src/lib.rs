@@ -7,6 +7,7 @@
 mod backup;
 mod check;
 mod credential;
+mod damage;
 mod dump;
 mod error;
 mod forget;
@@ -20,9 +21,11 @@ mod reading;
 mod restore;
 mod revise;
 mod series;
+mod settings;
 mod snapshots;
 mod stats;
 mod store;
+mod streams;
 
 pub use ::index::{IndexStats, MemoryStats};
 pub use ::restore::plan::Assembly;
@@ -57,8 +60,9 @@ pub use reclaim::retention::{
 pub use reclaim::{Waiting, WaitingRole};
 pub use restore::{RestoreReport, RestoreRequest};
 pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};
-pub use series::{Series, SeriesList, SettingsChange, SettingsOf, root_paths};
+pub use series::{Series, SeriesList, SettingsOf, root_paths};
 pub use session::{DamagedObject, Filter, SessionPolicy};
+pub use settings::SettingsChange;
 pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};

@@ -14,12 +14,12 @@ use restore::{AssembleOptions, AssembleStats, Fault, Output, RestoreCounters, Tr
 use tree::{BlockWriter, Include, ListingReader, RestoreOptions, order};
 use types::ByteRange;
 
-use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
+use crate::streams::role;
 
 /// How to restore.
 #[derive(Debug, Clone)]

@@ -18,6 +18,7 @@ use tree::Roots;
 use types::{Revision, SeriesId};
 
 use crate::error::{Error, Result};
+use crate::settings::SettingsChange;
 use crate::store::Store;
 
 /// Where the settings of a series come from.
@@ -55,23 +56,6 @@ pub struct SeriesList {
     pub default: (SeriesSettings, SettingsOf),
     /// Settings that cannot be read, with what is wrong: older ones count instead.
     pub damaged: Vec<String>,
-}
-
-/// What is to be set; what is `None` stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SettingsChange {
-    /// The layout.
-    pub layout: Option<Layout>,
-    /// Backups that stay as they were written.
-    pub live_window: Option<u16>,
-    /// Archival backups that stay behind those.
-    pub archival_window: Option<ArchivalWindow>,
-    /// Bytes of a segment on average.
-    pub segment_bytes: Option<u32>,
-    /// Whether what has become due is done after each backup.
-    pub optimize_after_backup: Option<bool>,
-    /// What layout repair may copy, in percent of what is stored anew; 0: nothing.
-    pub repair_percent: Option<u16>,
 }
 
 /// The settings that a store has, the highest readable ones of each series.

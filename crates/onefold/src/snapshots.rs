@@ -4,9 +4,9 @@ use format::manifest::{Backup, StreamRole};
 use session::{DamagedObject, Filter, ManifestEntry};
 use types::{Revision, SeriesId, SessionId};
 
-use crate::backup::role;
 use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::streams::role;
 
 /// A backup that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use types::StoreId;
 
 use crate::credential::Credential;
 use crate::error::{Error, Result};
-use crate::series::SettingsChange;
+use crate::settings::SettingsChange;
 
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;

@@ -12,11 +12,11 @@ use format::reclaim::ContainerSlots;
 use session::{ManifestList, SessionError, StoredManifest};
 use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
 
-use crate::condemn::backup_of;
+use crate::context::Context;
 use crate::decide::stored_share;
 use crate::error::{ReclaimError, Result};
+use crate::manifests::backup_of;
 use crate::mark::{Below, Walk, WalkError};
-use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 
 /// The manifests of these backups, those that can be read.

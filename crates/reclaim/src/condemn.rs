@@ -6,22 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use format::manifest::{Backup, Manifest};
+use format::manifest::Backup;
 use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
 use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use session::{
-    CoveredBackup, DamagedObject, EndedBy, ManifestEntry, ManifestList, Manifests, Roster, SessionError,
-    StoredManifest,
+    CoveredBackup, EndedBy, ManifestEntry, ManifestList, Manifests, Roster, SessionError, StoredManifest,
 };
 use types::{ContainerId, Epoch, Revision, SessionId};
 
-use crate::error::{ReclaimError, Result};
+use crate::context::Context;
+use crate::error::Result;
 use crate::kept::Kept;
 use crate::live::has_ended;
 use crate::lost_backups;
+use crate::manifests::{backup_of, unreadable};
 use crate::mark::{self, Marker, Walk};
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
-use crate::prune::{Context, PruneOptions};
+use crate::options::PruneOptions;
 use crate::slots::{SlotSet, entry};
 use crate::spill::Spill;
 use crate::sweep;
@@ -187,24 +188,6 @@ pub(crate) fn ensure_readable(
         }
     }
     Ok(())
-}
-
-/// A manifest that is needed: what rotted is told apart from what the storage may give later.
-pub(crate) fn unreadable(object: &DamagedObject) -> ReclaimError {
-    let what = object.why.clone();
-    if object.is_unread {
-        ReclaimError::UnreadManifest { what }
-    } else {
-        ReclaimError::DamagedManifest { what }
-    }
-}
-
-/// The backup, if it is one.
-pub(crate) fn backup_of(manifest: &Manifest) -> Option<&Backup> {
-    match manifest {
-        Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),
-        Manifest::Expired { .. } | Manifest::Adopted { .. } | Manifest::Forgotten => None,
-    }
 }
 
 struct Planning<'a, 's> {

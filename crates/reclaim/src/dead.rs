@@ -6,8 +6,9 @@ use format::names;
 use session::{Census, DeathWatch, Life, Session, SessionInfo};
 use types::UnixNanos;
 
+use crate::context::Context;
 use crate::error::Result;
-use crate::prune::{Context, PruneOptions, PruneReport};
+use crate::options::{PruneOptions, PruneReport};
 
 /// A session that is known to be dead, and has not been ended.
 pub(crate) struct Dead<'a> {

@@ -11,10 +11,10 @@ use format::names;
 use format::reclaim::{ContainerSlots, LeftSlots};
 use types::{ContainerId, ContainerKind, Generation, RegionIndex, SessionId};
 
+use crate::context::Context;
 use crate::error::Result;
+use crate::objects::{can_trim, copies};
 use crate::plan::{self, Limits, Partial, Price, Trimmable};
-use crate::prune::Context;
-use crate::remove::can_trim;
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::sweep::{all_slots, catalog, holds_nodes};
 
@@ -335,9 +335,4 @@ pub(crate) fn stored_share(view: &CatalogView, slots: &SlotSet) -> u64 {
     }
     let share = u128::from(view.stored_bytes()) * plain / total.max(1);
     u64::try_from(share).unwrap_or(u64::MAX) * copies(view.id())
-}
-
-/// Objects that each generation of a container is.
-pub(crate) const fn copies(id: ContainerId) -> u64 {
-    if id.kind.is_mirrored() { 2 } else { 1 }
 }

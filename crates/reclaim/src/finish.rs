@@ -13,23 +13,24 @@ use format::session::ARCHIVAL_SERIES;
 use session::{
     Census, DeathWatch, HeldLease, Life, ManifestList, Manifests, Roster, Session, SessionError, SessionInfo,
 };
-use types::{ContainerId, Epoch, ObjectName, Revision, SessionId, UnixNanos};
+use types::{Epoch, ObjectName, Revision, SessionId, UnixNanos};
 
 use crate::condemn::{self, Plan};
+use crate::context::Context;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
 use crate::error::{ReclaimError, Result};
 use crate::heal;
+use crate::hooks::hook_again;
 use crate::kept::{self, Kept};
 use crate::list;
 use crate::live::Finder;
 use crate::lost_backups;
 use crate::marks::InForce;
+use crate::options::{MarkRevisions, PruneOptions, PruneReport};
 use crate::progress::Waiting;
-use crate::prune::{Context, MarkRevisions, PruneOptions, PruneReport};
 use crate::remove::{self, Execution};
 use crate::scarce;
-use crate::sweep;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
 const COPIES_BYTES_MAX: u64 = 48 << 20;
@@ -161,20 +162,6 @@ pub(crate) fn epoch(
         hooked => hooked?,
     }
     refused.map_or(Ok(census), Err)
-}
-
-/// Look-ups find containers that were rewritten, which may have lost the fingerprints that led to them, and what was copied where it is
-/// now, which is newer than where it was. `by` is the session that rewrote them.
-pub(crate) fn hook_again(context: &Context<'_>, by: SessionId, rewritten: &[ContainerId]) -> Result<()> {
-    let Some(index) = context.index else { return Ok(()) };
-    let mut views = Vec::with_capacity(rewritten.len());
-    for id in rewritten {
-        views.extend(sweep::catalog(context.containers, *id, context.progress)?);
-    }
-    if !views.is_empty() {
-        index.add_rewritten(by, views.iter().map(AsRef::as_ref))?;
-    }
-    Ok(())
 }
 
 /// The end of an epoch that removes nothing of what it condemned.

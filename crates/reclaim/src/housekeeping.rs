@@ -21,11 +21,12 @@ use session::{
 };
 use types::{Epoch, SessionId, UnixNanos};
 
+use crate::context::Context;
 use crate::epochs::{self, Epochs};
 use crate::error::Result;
 use crate::live::has_ended;
 use crate::marks::InForce;
-use crate::prune::{Context, PruneOptions};
+use crate::options::PruneOptions;
 use crate::sweep;
 
 /// Drops what is old enough, and what nobody can need any more.

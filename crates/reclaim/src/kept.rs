@@ -11,8 +11,8 @@ use format::reclaim::CoveredManifest;
 use session::{ManifestEntry, ManifestList, Manifests, SessionError};
 use types::{Revision, SessionId};
 
-use crate::condemn::unreadable;
 use crate::error::{ReclaimError, Result};
+use crate::manifests::unreadable;
 
 /// The forgotten backups that are marked, by the revision before the tombstone.
 #[derive(Debug, Clone, Default)]

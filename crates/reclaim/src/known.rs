@@ -7,12 +7,13 @@ use session::{Census, Listing, ManifestList, Session};
 use types::{SessionId, UnixNanos};
 
 use crate::condemn::{self, Before, Ended, Plan};
+use crate::context::Context;
 use crate::decide::{self, Ground};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::marks::InForce;
+use crate::options::PruneOptions;
 use crate::plan::{self, Limits};
-use crate::prune::{Context, PruneOptions};
 use crate::slots::SlotMap;
 use crate::spill::Spill;
 

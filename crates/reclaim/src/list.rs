@@ -3,10 +3,11 @@
 use format::reclaim::{ContainerRun, Removed};
 use types::Epoch;
 
+use crate::context::Context;
 use crate::decide::Decided;
 use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
-use crate::prune::{Context, MarkRevisions};
+use crate::options::MarkRevisions;
 
 /// Makes the list.
 pub(crate) fn make(

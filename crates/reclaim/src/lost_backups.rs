@@ -11,9 +11,10 @@ use format::session::READ_SERIES;
 use session::{Census, ManifestEntry, ManifestList};
 use types::SessionId;
 
+use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::marks::InForce;
-use crate::prune::{Context, PruneOptions};
+use crate::options::PruneOptions;
 
 /// Puts lost tombstones, and tombstones of lost backups that the user gives up. Returns whether
 /// there were any.

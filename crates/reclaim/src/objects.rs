@@ -182,6 +182,27 @@ fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageEr
     Ok(freed.into_inner())
 }
 
+/// Whether an object, under its own name or as a body, can be trimmed.
+pub(crate) fn can_trim(storage: &dyn Storage, view: &CatalogView) -> Result<bool, StorageError> {
+    let id = view.id();
+    let names = match view.body() {
+        None => vec![names::container(id, view.generation())],
+        Some(body) => vec![names::body(id, body), names::container(id, body)],
+    };
+    for name in names {
+        match storage.can_trim(&name) {
+            Err(StorageError::NotFound { .. }) => {}
+            answer => return answer,
+        }
+    }
+    Ok(false)
+}
+
+/// Objects that each generation of a container is.
+pub(crate) const fn copies(id: ContainerId) -> u64 {
+    if id.kind.is_mirrored() { 2 } else { 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use types::SequenceNumber;

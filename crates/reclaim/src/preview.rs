@@ -10,6 +10,7 @@ use format::reclaim::Removed;
 use types::SessionId;
 
 use crate::alone;
+use crate::context::Context;
 use crate::dead;
 use crate::decide::{self, Ground};
 use crate::epochs::{self, Epochs, Found};
@@ -18,7 +19,7 @@ use crate::finish;
 use crate::known::Known;
 use crate::list;
 use crate::lost_backups;
-use crate::prune::{Context, PruneOptions};
+use crate::options::PruneOptions;
 use crate::remove::{self, Executed};
 use crate::slots::SlotMap;
 

@@ -1,190 +1,27 @@
 //! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use format::names::LeaseRole;
+use session::{DeathWatch, HeldLease, Life, Listing, Roster, Session, SessionError};
+use types::{ContainerId, Epoch};
 
-use container::Containers;
-use format::names::{self, LeaseRole};
-use format::reclaim::GroupId;
-use index::Index;
-use object::Sealer;
-use recipe::NodeSource;
-use session::{
-    DeathWatch, HeldLease, Life, Listing, Manifests, Roster, Session, SessionError, SessionPolicy,
-};
-use types::{ContainerId, Epoch, Revision, SessionId};
-
-use crate::compact::Packing;
+use crate::context::Context;
 use crate::dead;
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
 use crate::finish::{self, Announced};
-use crate::heal::{self, Healed};
+use crate::heal::{self};
 use crate::housekeeping;
 use crate::known::Known;
 use crate::lost_backups;
 use crate::marks::{self, InForce};
-use crate::plan::Limits;
-use crate::progress::{Progress, Waiting, WaitingRole};
+use crate::open;
+use crate::options::{PruneOptions, PruneReport};
+use crate::progress::{Waiting, WaitingRole};
 use crate::rewrite;
-use crate::scarce;
 use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
 const EPOCHS_MAX: usize = 2;
-
-/// The store, as reclamation sees it.
-#[derive(Clone, Copy)]
-#[expect(missing_debug_implementations, reason = "doors to a store")]
-pub struct Context<'a> {
-    /// Its small objects.
-    pub sealer: &'a Sealer,
-    /// Its manifests.
-    pub manifests: &'a Manifests,
-    /// Its containers.
-    pub containers: &'a Containers,
-    /// Nodes of recipes, within the caller's budget.
-    pub nodes: &'a dyn NodeSource,
-    /// How survivors are packed.
-    pub packing: Packing,
-    /// Where containers that were rewritten are hooked again.
-    pub index: Option<&'a Index>,
-    /// Watches and stops it.
-    pub progress: &'a dyn Progress,
-}
-
-impl Context<'_> {
-    /// Sessions that have no ending, or may have none.
-    pub(crate) fn running(&self, roster: &Roster) -> Result<BTreeSet<SessionId>> {
-        let unsure = self.unsure(roster)?;
-        let unsure = unsure.iter().map(|(id, _)| *id);
-        Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
-    }
-
-    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken. One that never
-    /// spoke never used its number: its crash tore the claim.
-    fn unsure(&self, roster: &Roster) -> Result<Vec<(SessionId, String)>> {
-        let mut unsure = Vec::new();
-        for object in &roster.damaged {
-            let Some((id, names::SessionObject::Claim)) = names::parse_session_object(&object.name) else {
-                continue;
-            };
-            let folder = self
-                .sealer
-                .list(&names::session_folder(id), names::parse_session_object)?;
-            let has_spoken = folder
-                .iter()
-                .any(|((_, what), _)| matches!(what, names::SessionObject::Heartbeat(_)));
-            if has_spoken {
-                unsure.push((id, object.why.clone()));
-            }
-        }
-        Ok(unsure)
-    }
-
-    /// Fails where a session runs that nobody can ask.
-    pub(crate) fn ensure_all_can_answer(&self, roster: &Roster) -> Result<()> {
-        match self.unsure(roster)?.first() {
-            None => Ok(()),
-            Some((id, why)) => Err(ReclaimError::Damaged {
-                what: format!(
-                    "{why}; session {id} may run and cannot be asked: when its process is gone for sure, delete {}",
-                    names::session_folder(*id)
-                ),
-            }),
-        }
-    }
-}
-
-/// How space is reclaimed.
-#[derive(Debug, Clone)]
-pub struct PruneOptions {
-    /// How much may stay dead, how much may be copied.
-    pub limits: Limits,
-    /// Looks at every container, not only at those that may have lost something.
-    pub all: bool,
-    /// Lets backups go whose manifests are gone without having been forgotten.
-    pub accept_lost: bool,
-    /// The times that sessions go by.
-    pub policy: SessionPolicy,
-    /// A session that lives and has not answered for so long is ended.
-    pub answer_within: Duration,
-    /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what it left is swept.
-    pub abandoned_after: Duration,
-    /// Tombstones, and endings of dead sessions, are kept for so long by the storage's clock.
-    pub keep_endings_for: Duration,
-    /// Slots of marks that are held in memory, all groups' together; what is beyond that is read again where it is needed.
-    pub marks_bytes_max: u64,
-    /// The process id that the session shows, for messages only.
-    pub process: u32,
-    /// The disk is full, and nothing is left to be given up for room: data that finds none to be
-    /// rewritten stays as it is.
-    pub is_full: bool,
-}
-
-impl Default for PruneOptions {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            all: false,
-            accept_lost: false,
-            policy: SessionPolicy::default(),
-            answer_within: Duration::from_secs(30 * 60),
-            abandoned_after: Duration::from_secs(24 * 60 * 60),
-            keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
-            marks_bytes_max: 32 << 20,
-            process: 0,
-            is_full: false,
-        }
-    }
-}
-
-/// What a run did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PruneReport {
-    /// Epochs finished, one left open by another among them.
-    pub epochs: u64,
-    /// Groups whose marks were made or extended.
-    pub groups_marked: u64,
-    /// Nodes read for that.
-    pub nodes_read: u64,
-    /// Containers that were deleted whole.
-    pub containers_removed: u64,
-    /// Containers that lost a part, and of which the rest was copied.
-    pub containers_compacted: u64,
-    /// Containers that lost a part without a copy.
-    pub containers_trimmed: u64,
-    /// Bytes of all objects that were deleted, old generations too.
-    pub bytes_deleted: u64,
-    /// Bytes written anew for it.
-    pub bytes_copied: u64,
-    /// Bytes that stay dead, about.
-    pub bytes_left_dead: u64,
-    /// Bytes that all containers take now, about.
-    pub bytes_stored: u64,
-    /// Sessions that were ended because they were dead or deaf.
-    pub sessions_expired: Vec<SessionId>,
-    /// Forgotten backups that stay stored, since an archival one refers forward to them: which one does.
-    pub kept: BTreeMap<SessionId, SessionId>,
-    /// Containers that stay as they are since they are damaged, and what is wrong.
-    pub damaged: Vec<(String, String)>,
-    /// Damaged containers that got chunks back from other places.
-    pub healed: Vec<Healed>,
-    /// Containers that are listed as damaged and could not be healed, and why.
-    pub unhealed: Vec<(ContainerId, String)>,
-    /// Containers that stay as they are since there is no room to rewrite them. A later prune does.
-    pub given_up: Vec<String>,
-    /// Second copies of containers that were missing, and were made.
-    pub mirrors_made: u64,
-}
-
-impl PruneReport {
-    /// Bytes that the store has got smaller by.
-    #[must_use]
-    pub const fn bytes_freed(&self) -> u64 {
-        self.bytes_deleted.saturating_sub(self.bytes_copied)
-    }
-}
 
 /// Reclaims what no backup reaches.
 ///
@@ -269,7 +106,7 @@ fn run(
     let mut report = PruneReport::default();
     // An earlier holder of the lease may have rewritten containers whose catalogs are cached here.
     context.containers.clear_catalogs();
-    scarce::finish_open(context, options, (session, lease), &mut report)?;
+    open::finish_open(context, options, (session, lease), &mut report)?;
     let (mut now, mut replaced) = (None, None);
     let mut listing = Some(listing);
     // A second time where the first has ended sessions: what those left can go.
@@ -328,7 +165,7 @@ fn run(
         replaced = replaces.then_some(epoch);
         let is_given_up = !report.given_up.is_empty();
         if is_given_up {
-            scarce::finish_open(context, options, (session, lease), &mut report)?;
+            open::finish_open(context, options, (session, lease), &mut report)?;
         }
         if is_given_up || report.sessions_expired.len() == expired {
             break;
@@ -434,6 +271,3 @@ fn begin_with(
         is_partial: plan.is_partial,
     })
 }
-
-/// Groups and revisions, as lists name them.
-pub(crate) type MarkRevisions = Vec<(GroupId, Revision)>;

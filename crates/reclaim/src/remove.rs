@@ -23,14 +23,12 @@ use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Doomed, Kept, Objects};
 use crate::progress::Progress;
-use crate::slots::SlotSet;
+use crate::slots::{Short, SlotSet};
 use scarce::is_full;
 use short::lacking;
 use trimming::Trim;
 
 pub(crate) use forecast::forecast;
-pub(crate) use short::Short;
-pub(crate) use trimming::can_trim;
 
 /// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
 const ROUNDS_MAX: usize = 5;

@@ -13,6 +13,7 @@
 
 mod error;
 mod group;
+mod period;
 mod policy;
 mod reason;
 mod span;
@@ -33,7 +34,8 @@ use format::manifest::{Backup, SeriesName};
 
 pub use error::RetentionError;
 pub use group::{GroupBy, GroupKey};
-pub use policy::{Limit, Period, Policy, Rule};
+pub use period::Period;
+pub use policy::{Limit, Policy, Rule};
 pub use reason::Reason;
 pub use span::{SpanError, TimeSpan};
 

@@ -17,48 +17,13 @@ use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{Condemned, ContainerSlots, Removed};
 use object::ObjectError;
-use session::{HeldLease, Session, SessionError};
+use session::{Session, SessionError};
 
-use crate::epochs::{self, Epochs};
+use crate::context::Context;
+use crate::epochs::{self};
 use crate::error::{ReclaimError, Result};
-use crate::finish;
-use crate::plan::{Limits, Unused};
-use crate::prune::{Context, PruneOptions, PruneReport};
+use crate::options::PruneReport;
 use crate::slots::{SlotSet, entry};
-
-/// The epoch that is open, and the one that may come of it where there is no room.
-const OPEN_MAX: usize = 2;
-
-/// Finishes the epoch that is open.
-pub(crate) fn finish_open(
-    context: &Context<'_>,
-    options: &PruneOptions,
-    (session, lease): (&Session, &HeldLease),
-    report: &mut PruneReport,
-) -> Result<()> {
-    for _ in 0..OPEN_MAX {
-        let epochs = Epochs::list(context.sealer)?;
-        let Some(epoch) = epochs.open() else { break };
-        if epochs.is_illegible(context.sealer, epoch)? {
-            break;
-        }
-        let leaving;
-        let options = if report.given_up.is_empty() {
-            options
-        } else {
-            leaving = PruneOptions {
-                limits: Limits {
-                    unused_max: Unused::Unlimited,
-                    ..options.limits
-                },
-                ..options.clone()
-            };
-            &leaving
-        };
-        finish::epoch(context, options, session, lease, (epoch, None), report)?;
-    }
-    Ok(())
-}
 
 /// Announces the epoch that carries on what this one gives up. Durable on return.
 pub(crate) fn carry_on(context: &Context<'_>, removed: &Removed, given_up: &[ContainerSlots]) -> Result<()> {

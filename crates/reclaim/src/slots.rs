@@ -217,6 +217,14 @@ pub(crate) fn entry(container: ContainerId, slots: Option<&SlotSet>) -> Containe
     }
 }
 
+/// A container whose generations healing has to unite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Short {
+    pub(crate) container: ContainerId,
+    /// The slots that one generation has and another lacks.
+    pub(crate) slots: SlotSet,
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

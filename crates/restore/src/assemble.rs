@@ -19,13 +19,15 @@ use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
 use types::ContainerId;
 
-use crate::ahead::{self, AheadPlanner, KEPT_BYTES};
+use crate::ahead::{self, AheadPlanner};
+use crate::charge::charge;
 use crate::error::RestoreError;
-use crate::fetch::{Brought, Piece, SpotRun, fetch};
+use crate::fetch::{Brought, Piece, fetch};
 use crate::kept::KeptContainer;
 use crate::lru::LruPlanner;
+use crate::message::{AssembleStats, Message, Planned};
 use crate::pieces::pieces;
-use crate::plan::{Assembler, Assembly, Fill, From, Next, Place, Planner, Reference, SPOT_BYTES, Step, Uses};
+use crate::plan::{Assembler, Assembly, Fill, From, Next, Planner, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
 use crate::room::Room;
 use crate::send::{Sender as Sending, Sink};
@@ -78,42 +80,6 @@ impl AssembleOptions {
             ..self
         }
     }
-}
-
-/// What an assembly cost [Lillibridge 3.1: the speed factor is bytes per container read].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AssembleStats {
-    /// Bytes that left, zeros included.
-    pub bytes: u64,
-    /// Containers read, each as often as it was read.
-    pub containers_read: u64,
-    /// Plain bytes of the regions read.
-    pub region_bytes_read: u64,
-    /// Most bytes read ahead or assembled at any time, as they were charged against the budget.
-    pub memory_bytes_max: u64,
-}
-
-/// What the sending thread is told.
-pub(crate) enum Message {
-    /// Zeros, or bytes that cannot be had, for one spot.
-    NoChunk {
-        spot: u64,
-        len: u64,
-        lost: Option<Arc<RestoreError>>,
-    },
-    /// What a piece brought.
-    Brought(Vec<Brought>),
-    /// Spots that kept chunks fill, and chunks that go.
-    Uses(Uses),
-    /// The plan ends here: so many spots, so many containers read.
-    Planned(Result<Planned, RestoreError>),
-}
-
-/// A whole plan, in numbers.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Planned {
-    pub(crate) spots: u64,
-    pub(crate) containers_read: u64,
 }
 
 /// What a fetching thread does.
@@ -377,14 +343,6 @@ impl Planning<'_> {
     }
 }
 
-/// What a fill takes of the room until it has left.
-pub(crate) fn charge(fill: &Fill) -> u64 {
-    match fill.place {
-        Place::Spot(_) => fill.len + SPOT_BYTES,
-        Place::Kept(_) => fill.len + KEPT_BYTES,
-    }
-}
-
 /// How much of the budget may be asked for.
 fn asked_max(options: AssembleOptions) -> u64 {
     let budget_bytes = options.budget_bytes;
@@ -394,11 +352,6 @@ fn asked_max(options: AssembleOptions) -> u64 {
         // The rest is for what comes with what was asked for.
         Assembly::LookAhead => budget_bytes - budget_bytes / 8,
     }
-}
-
-/// What a run of spots gives back.
-pub(crate) fn charged(run: &SpotRun) -> u64 {
-    run.len + run.count * SPOT_BYTES
 }
 
 /// A container's plain bytes; one that cannot be read weighs nothing.

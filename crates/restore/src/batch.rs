@@ -17,8 +17,8 @@ use std::thread::{self, Scope};
 use crossbeam_channel::{Receiver, Sender};
 use tree::{PendingFile, Placed, TreeError};
 
+use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
-use crate::tree::RestoreCounters;
 
 /// Bytes of content after which a batch is handed on; no file in it is longer.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;

@@ -15,7 +15,7 @@ use container::{BytesAt, CatalogView, Containers};
 use crypto::Fingerprinter;
 use types::{Fingerprint, RegionIndex};
 
-use crate::assemble::charge;
+use crate::charge::charge;
 use crate::error::RestoreError;
 use crate::plan::{Fill, Place};
 use crate::pool::{Pooled, RegionPool};

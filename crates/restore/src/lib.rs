@@ -7,10 +7,13 @@
 pub mod ahead;
 mod assemble;
 mod batch;
+mod charge;
+mod counters;
 mod error;
 mod fetch;
 mod kept;
 pub mod lru;
+mod message;
 mod pieces;
 pub mod plan;
 mod pool;
@@ -34,9 +37,11 @@ mod tests;
 #[cfg(test)]
 mod tree_tests;
 
-pub use assemble::{AssembleOptions, AssembleStats, assemble};
+pub use assemble::{AssembleOptions, assemble};
+pub use counters::RestoreCounters;
 pub use error::RestoreError;
+pub use message::AssembleStats;
 pub use references::references;
 pub use send::Sink;
 pub use stream::{Output, restore_stream};
-pub use tree::{Fault, RestoreCounters, TreeSource, TreeStats, restore_tree};
+pub use tree::{Fault, TreeSource, TreeStats, restore_tree};

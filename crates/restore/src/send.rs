@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
-use crate::assemble::{AssembleStats, Message, Planned, charged};
 use crate::error::RestoreError;
 use crate::fetch::{FetchedBytes, SpotRun, ToKeep};
+use crate::message::{AssembleStats, Message, Planned, charged};
 use crate::plan::{SPOT_BYTES, Use, Uses};
 use crate::room::Room;
 

@@ -7,11 +7,12 @@ use std::thread;
 use recipe::{NodeCache, TreeRoot};
 use types::ByteRange;
 
-use crate::assemble::{AssembleOptions, AssembleStats, assemble};
+use crate::assemble::{AssembleOptions, assemble};
+use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
+use crate::message::AssembleStats;
 use crate::scouts::references_by;
 use crate::send::Sink;
-use crate::tree::RestoreCounters;
 
 /// Takes a stream's bytes in order.
 pub trait Output {

@@ -13,9 +13,10 @@ use types::{
 };
 
 use crate::ahead::{AheadPlanner, references_bytes};
-use crate::assemble::{AssembleOptions, AssembleStats, assemble};
+use crate::assemble::{AssembleOptions, assemble};
 use crate::error::RestoreError;
 use crate::lru::LruPlanner;
+use crate::message::AssembleStats;
 use crate::pieces::pieces;
 use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Place, Planner, Reference};
 use crate::room::Room;

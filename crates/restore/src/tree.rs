@@ -10,7 +10,7 @@ mod streamed;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use format::listing::{Content, EntryKind};
@@ -19,9 +19,11 @@ use tree::{
     Begun, FileWriter, Listed, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError,
 };
 
-use crate::assemble::{AssembleOptions, AssembleStats, assemble};
+use crate::assemble::{AssembleOptions, assemble};
 use crate::batch::{BATCH_BYTES, Finishers, Tally};
+use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
+use crate::message::AssembleStats;
 use crate::scouts::references_by;
 use crate::send::Sink;
 use links::WaitingLinks;
@@ -42,17 +44,6 @@ pub enum Fault {
         /// Why.
         error: Arc<RestoreError>,
     },
-}
-
-/// Counters to read while a restore runs.
-#[derive(Debug, Default)]
-pub struct RestoreCounters {
-    /// Files restored.
-    pub files: AtomicU64,
-    /// Bytes of content written or skipped as zeros.
-    pub bytes: AtomicU64,
-    /// Bytes of content in all; known once the restore has looked.
-    pub bytes_total: AtomicU64,
 }
 
 /// What a tree's restore did.

@@ -10,7 +10,7 @@ use format::names::{self, LeaseRole};
 use object::ObjectError;
 use types::SessionId;
 
-use crate::objects::DamagedObject;
+use crate::damaged::DamagedObject;
 
 /// How a session was ended, when it did not end itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

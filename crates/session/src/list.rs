@@ -4,6 +4,7 @@
 //! Values alone; [`crate::Manifests`] reads them. What could not be read is named beside the entries, and an entry says
 //! what that leaves in doubt.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,10 +14,13 @@ use format::reclaim::CoveredManifest;
 use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use types::{Revision, SeriesId, SessionId, UnixNanos};
 
+use crate::damaged::DamagedObject;
 use crate::error::{EndedBy, Result, SessionError};
+use crate::listed::is_short;
 use crate::listed::{Listed, Revisions, Stored};
-use crate::manifests::{Covers, is_short};
-use crate::objects::DamagedObject;
+
+/// Manifests that need not be read again: what is known of a session's highest revision.
+pub(crate) type Covers = BTreeMap<SessionId, CoveredManifest>;
 
 /// One manifest revision as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,15 @@
 use std::collections::BTreeMap;
 
 use env::{ObjectMeta, StorageError};
+use format::frame::FRAME_OVERHEAD_BYTES;
+use format::manifest::Manifest;
 use format::names;
 use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::objects::Objects;
+
+/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
+const TOMBSTONE_SLACK_BYTES: u64 = 16;
 
 /// A manifest that was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,4 +70,12 @@ pub(crate) fn by_session(listed: &[Listed]) -> BTreeMap<(SeriesId, SessionId), R
 pub(crate) fn endings(listed: &[Listed]) -> Vec<(SeriesId, SessionId)> {
     let first = listed.iter().filter(|one| one.revision == Revision::FIRST);
     first.map(|one| (one.series, one.session)).collect()
+}
+
+/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a power cut left of something that nobody
+/// had made durable, and so was neither told nor acted on: rot leaves lengths as they were.
+pub(crate) fn is_short(revision: Revision, stored: &Stored) -> bool {
+    let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
+    let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;
+    revision != Revision::FIRST && lengths.contains(&stored.len)
 }

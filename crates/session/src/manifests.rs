@@ -6,11 +6,10 @@
 //! named and hides no other; who decides what is live asks for [`ManifestList::whole`]. Cheap to clone; may be
 //! used from many threads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::StorageError;
-use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::Manifest;
 use format::reclaim::CoveredManifest;
 use format::session::READ_SERIES;
@@ -18,25 +17,20 @@ use format::{names, wire};
 use object::Sealer;
 use types::{ObjectName, Revision, SeriesId, SessionId, UnixNanos};
 
+use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
-use crate::list::{ManifestEntry, ManifestList, StoredManifest};
-use crate::listed::{self, Listed, Revisions, Stored, by_session};
-use crate::objects::{DamagedObject, Objects, Read};
+use crate::list::{Covers, ManifestEntry, ManifestList, StoredManifest};
+use crate::listed::{self, Listed, Revisions, Stored, by_session, is_short};
+use crate::objects::{Objects, Read};
 
 /// A listing that keeps losing objects under its hands is begun again so often.
 pub(crate) const LISTINGS_MAX: usize = 5;
-/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
-const TOMBSTONE_SLACK_BYTES: u64 = 16;
-
 /// The store's manifests.
 #[derive(Clone)]
 pub struct Manifests {
     objects: Objects,
     known: Arc<Mutex<HashMap<ObjectName, Arc<StoredManifest>>>>,
 }
-
-/// Manifests that need not be read again: what is known of a session's highest revision.
-pub(crate) type Covers = BTreeMap<SessionId, CoveredManifest>;
 
 impl Manifests {
     /// Access to the manifests of the sealer's store.
@@ -287,12 +281,4 @@ fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
         .rev()
         .filter(move |(revision, stored)| Some(**revision) == highest || is_short(**revision, stored))
         .map(|(revision, _)| *revision)
-}
-
-/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a power cut left of something that nobody
-/// had made durable, and so was neither told nor acted on: rot leaves lengths as they were.
-pub(crate) fn is_short(revision: Revision, stored: &Stored) -> bool {
-    let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
-    let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;
-    revision != Revision::FIRST && lengths.contains(&stored.len)
 }

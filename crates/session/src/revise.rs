@@ -18,11 +18,12 @@ use format::session::ARCHIVAL_SERIES;
 use object::ObjectError;
 use types::{Revision, SeriesId, SessionId};
 
+use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::listed::{self, by_session};
 use crate::manifests::Manifests;
-use crate::objects::{DamagedObject, Put};
+use crate::objects::Put;
 
 /// A number that keeps being lost is tried so often.
 const REVISIONS_MAX: usize = 64;

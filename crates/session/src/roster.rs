@@ -15,10 +15,11 @@ use format::session::{Checkpoint, Claim, Heartbeat, READ_SERIES};
 use object::Sealer;
 use types::{Epoch, SeriesId, SessionId};
 
+use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
 use crate::listed::{self, Listed};
-use crate::lost::{self, Standing};
-use crate::objects::{DamagedObject, Objects, Read};
+use crate::objects::{Objects, Read};
+use crate::standing::{self, Standing};
 
 /// A folder that keeps losing objects under the reader's hands is listed so often.
 const LISTINGS_MAX: usize = 8;
@@ -140,7 +141,7 @@ impl Roster {
                 continue;
             }
             let standing = if folder.committed && !endings.of.contains_key(&id) {
-                lost::standing(objects, id)?
+                standing::standing(objects, id)?
             } else {
                 Standing::Unknown
             };

@@ -9,10 +9,10 @@ use format::names::{self, SessionObject};
 use format::session::ARCHIVAL_SERIES;
 use types::{Revision, SeriesId, SessionId};
 
+use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
-use crate::objects::DamagedObject;
 
 /// Which backups to consider; an empty filter lets all through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use format::reclaim::{ContainerRun, ContainerSlots};
 use types::{ChunkLocation, ContainerId, Epoch, SessionId, SlotRange};
 
-use crate::objects::DamagedObject;
+use crate::damaged::DamagedObject;
 
 /// The slots that look-ups of one session treat as absent, as of one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

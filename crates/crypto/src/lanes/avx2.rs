@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 };
 
 use super::kernel::{CHUNK_END, CHUNK_START, IV, KEYED_HASH, PARENT, ROOT, SCHEDULE, hash_lanes};
-use super::tree::{BLOCK_BYTES, Cv, Leaf, Pair};
+use super::node::{BLOCK_BYTES, Cv, Leaf, Pair};
 
 pub(super) const LANES: usize = 8;
 type Vector = __m256i;

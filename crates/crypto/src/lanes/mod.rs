@@ -17,12 +17,13 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 #[cfg(target_arch = "x86_64")]
+mod node;
 mod tree;
 mod width;
 
 pub(crate) use width::LaneWidth;
 
-use crate::keys::KEY_BYTES;
+use crate::seal::KEY_BYTES;
 
 /// Gives the keyed hash of each input, in order, to `out`.
 pub(crate) fn keyed_hashes(

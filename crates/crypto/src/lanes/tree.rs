@@ -4,42 +4,11 @@
 //! neighbours level by level, an odd one at the end going up as it is, so that all trees of a batch grow together.
 
 use super::LaneWidth;
-use crate::keys::KEY_BYTES;
+use super::node::{Cv, Leaf, Pair};
+use crate::seal::KEY_BYTES;
 
 /// Bytes of a leaf.
 pub(super) const LEAF_BYTES: usize = 1024;
-/// Bytes of a block.
-pub(super) const BLOCK_BYTES: usize = 64;
-
-/// A chaining value.
-pub(super) type Cv = [u32; 8];
-
-/// A leaf of some tree: at most 1 KiB.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Leaf<'a> {
-    pub(super) bytes: &'a [u8],
-    /// Which of its input's leaves it is.
-    pub(super) number: u32,
-    /// The only one of its input.
-    pub(super) is_root: bool,
-    /// Where its chaining value goes.
-    to: u32,
-}
-
-impl Leaf<'_> {
-    pub(super) fn blocks(&self) -> usize {
-        self.bytes.len().div_ceil(BLOCK_BYTES).max(1)
-    }
-}
-
-/// Two neighbouring nodes, at `from` and after it, whose parent goes to `to`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pair {
-    pub(super) from: u32,
-    pub(super) to: u32,
-    pub(super) is_root: bool,
-}
-
 /// Where an input's nodes of the present level stand.
 struct Tree {
     first: u32,

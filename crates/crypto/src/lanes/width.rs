@@ -11,7 +11,7 @@
 )]
 
 #[cfg(target_arch = "x86_64")]
-use super::tree::{Cv, Leaf, Pair};
+use super::node::{Cv, Leaf, Pair};
 
 /// A number of lanes that the running processor has: 1 (all is left to BLAKE3's own library), 8 or 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

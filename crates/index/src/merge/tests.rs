@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::{RUNS_MAX, plan};
+use super::plan;
+use crate::run::RUNS_MAX;
 
 #[test]
 fn few_runs_are_left_and_small_ones_go_first() {

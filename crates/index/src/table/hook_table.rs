@@ -8,7 +8,7 @@
 //! What must hold: tags ascend over a segment; counts agree with what stands there. One thread writes at a
 //! time, many read. When the pool has no page left nothing was changed, and the caller makes room.
 
-use crate::hook::CANDIDATES_MAX;
+use crate::candidates::CANDIDATES_MAX;
 use crate::table::directory::{Directory, PageRef};
 use crate::table::ordinals::Ordinals;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
 
-use crate::hook::age_order;
+use crate::candidates::age_order;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
 
 const PAGE_IDS: usize = PAGE_BYTES / 8;

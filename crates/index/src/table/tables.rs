@@ -2,7 +2,8 @@
 
 use types::ContainerId;
 
-use crate::hook::{Hook, HookKind};
+use crate::hook::Hook;
+use crate::kind::HookKind;
 use crate::sampling::{SamplingRate, SamplingRates};
 use crate::table::hook_table::HookTable;
 use crate::table::ordinals::Ordinals;

@@ -11,6 +11,7 @@
 mod candidate;
 mod cap;
 mod decide;
+mod granularity;
 mod own;
 mod placed;
 mod places;
@@ -28,6 +29,7 @@ use recipe::KnownNode;
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 pub use cap::{Cap, Capping};
+pub use granularity::{LookupMemory, Unit};
 pub use placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 pub use places::SharedPlaces;
 pub use segment::{Bytes, Segment, SegmentChild, Segmenter};

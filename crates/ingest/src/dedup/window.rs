@@ -20,6 +20,7 @@ use types::ContainerId;
 
 use super::cap::{Accounts, Capping, Holder};
 use super::decide::Decider;
+use super::granularity::{LookupMemory, Unit};
 use super::own::OwnChunks;
 use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
@@ -28,7 +29,6 @@ use super::whole::{OwnSegments, Whole, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
-use crate::options::{LookupMemory, Unit};
 
 /// One stream.
 #[derive(Debug)]

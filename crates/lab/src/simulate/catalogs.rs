@@ -5,7 +5,8 @@ use std::sync::Arc;
 use index::{Catalog, HookKind};
 use types::{ContainerId, ContainerKind, Fingerprint, Slot};
 
-use super::engine::{Stored, slot};
+use super::slots::slot;
+use super::stored::Stored;
 
 /// A container's catalog.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 //! ([`container::SizeCount`]), each backup is a session, backups of less than a MiB are no exception, and nodes above
 //! segments are left out. A backup that goes takes with it at once what it alone named.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use format::node::Node;
@@ -19,13 +19,14 @@ use ingest::dedup::{
 };
 use ingest::{Capping, Counters, IngestError, LookupMemory, Unit};
 use recipe::KnownNode;
-use types::{ChunkLocation, ContainerId, Fingerprint, SessionId, Slot};
+use types::{ChunkLocation, ContainerId, Fingerprint, SessionId};
 
 use super::catalogs::Listed;
-use super::containers::{At, Containers, Held};
+use super::containers::Containers;
 use super::nodes::Nodes;
 use super::recipe::{Part, Recipe};
 use super::session::{Filled, OpenSession};
+use super::stored::Stored;
 use crate::cut::trace_printer;
 use crate::error::LabError;
 use crate::trace::Chunk;
@@ -127,15 +128,6 @@ impl HookIndex for Hooks {
     ) {
         self.0.candidates_together(apart, fingerprints, kind, out);
     }
-}
-
-/// What is stored, and does not change while a backup is made.
-#[derive(Debug, Default)]
-pub(super) struct Stored {
-    pub(super) containers: Containers,
-    pub(super) nodes: Nodes,
-    /// Recipe containers that have segments of the last backup.
-    previous: HashSet<ContainerId>,
 }
 
 /// Catalogs of what is stored.
@@ -422,34 +414,7 @@ impl Backup {
     }
 }
 
-impl Stored {
-    /// The chunks that a segment's node refers to, in order.
-    pub(super) fn chunks_of(&self, node: &Node) -> Vec<At> {
-        let runs = super::nodes::runs(node).filter_map(|(container, first, count)| {
-            Some((self.containers.number(container)?, first.get(), count))
-        });
-        runs.flat_map(|(container, first, count)| {
-            (first..first + count).map(move |slot| At { container, slot })
-        })
-        .collect()
-    }
-}
-
 /// No backup is under way, so nobody else has it.
 fn alone(stored: &mut Arc<Stored>) -> &mut Stored {
     Arc::get_mut(stored).expect("look-ups end with their backup")
-}
-
-/// A slot as look-ups know it.
-pub(super) fn slot(number: u32) -> Slot {
-    Slot::new(number).expect("no container has more chunks than slots")
-}
-
-/// A chunk that nobody names yet.
-pub(super) fn unnamed(fingerprint: Fingerprint, len: u32) -> Held {
-    Held {
-        fingerprint,
-        len,
-        uses: 0,
-    }
 }

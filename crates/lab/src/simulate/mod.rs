@@ -19,6 +19,8 @@ mod nodes;
 mod recipe;
 mod schedule;
 mod session;
+mod slots;
+mod stored;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

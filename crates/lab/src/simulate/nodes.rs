@@ -7,7 +7,7 @@ use format::node::{Node, NodeEntry};
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Slot};
 
 use super::containers::Ids;
-use super::engine::slot;
+use super::slots::slot;
 use crate::error::LabError;
 
 /// Nodes of a recipe container at most: some MiB of them.

@@ -11,9 +11,10 @@ use recipe::{Child, segment_node};
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
 use super::containers::{Container, Held};
-use super::engine::{Stored, slot, unnamed};
 use super::nodes::Written;
 use super::recipe::{Part, Recipe};
+use super::slots::{slot, unnamed};
+use super::stored::Stored;
 use crate::error::LabError;
 
 /// What a backup stored.

@@ -13,10 +13,11 @@ use format::names::{self, CONFIG_FOLDER};
 use types::{ContainerKind, Revision, StoreId};
 
 use super::copies::{self, ATTEMPTS_MAX, CopyFault, Published, Survey};
-use super::slots::{self, NewSlot, SlotId};
+use super::slots::{self, NewSlot};
 use super::{ConfigDamage, OpenConfig};
 use crate::ObjectError;
 use crate::revisions::next_number;
+use crate::slot_id::SlotId;
 
 /// Makes a store with these settings and key slots, at least one. With `share_domain`, the store takes part
 /// in another's domain: both have the same fingerprints and chunk boundaries, so that copies between them

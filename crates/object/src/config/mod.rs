@@ -33,12 +33,13 @@ use types::{ObjectName, Revision, StoreId};
 
 use crate::Sealer;
 
+pub use crate::slot_id::SlotId;
 pub use copies::{ConfigDamage, CopyFault};
 pub use create::create;
 pub use crypto::{Argon2Cost, Credential};
 pub use open::open;
 pub use revise::{add_slot, change_slot, remove_slot, repair};
-pub use slots::{NewSlot, SlotId, SlotInfo};
+pub use slots::{NewSlot, SlotInfo};
 
 /// A config that was opened with a password.
 #[derive(Clone)]

@@ -11,9 +11,10 @@ use format::names::CONFIG_FOLDER;
 use super::OpenConfig;
 use super::copies::{self, ATTEMPTS_MAX, Newest, Published, Survey};
 use super::create::damaged;
-use super::slots::{self, NewSlot, SlotId};
+use super::slots::{self, NewSlot};
 use crate::ObjectError;
 use crate::revisions::next_number;
+use crate::slot_id::SlotId;
 
 /// Adds a password. Returns the config with it, and the new slot.
 ///

@@ -3,8 +3,6 @@
 //! The wrapped keys are bound to the store's id and the slot's id, so that a slot copied into another store
 //! or under another id does not open. Pure, but for the random bytes of a new slot.
 
-use std::fmt;
-
 use crypto::{Argon2Cost, Credential, CryptoError, EncryptionKey, MasterKeys, SlotDerivation};
 use env::Env;
 use format::FormatError;
@@ -12,36 +10,7 @@ use format::config::{Config, KeyDerivation, KeySlot, SETTINGS_SEAL_PURPOSE, Sett
 use types::{Revision, StoreId};
 
 use crate::ObjectError;
-
-/// A key slot's id: random, unique within its store.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotId([u8; 8]);
-
-impl SlotId {
-    /// Wraps 8 bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
-        Self(bytes)
-    }
-
-    /// The 8 bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 8] {
-        &self.0
-    }
-}
-
-impl fmt::Display for SlotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
-    }
-}
-
-impl fmt::Debug for SlotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
+use crate::slot_id::SlotId;
 
 /// What a key slot to be made is asked to be.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +38,7 @@ pub struct SlotInfo<'a> {
 
 impl<'a> SlotInfo<'a> {
     pub(super) fn of(slot: &'a KeySlot, current: SlotId) -> Self {
-        let id = SlotId(slot.id);
+        let id = SlotId::from_bytes(slot.id);
         let cost = match derivation(&slot.kdf) {
             SlotDerivation::Argon2id { cost, .. } => Some(cost),
             SlotDerivation::NoPassword { .. } => None,
@@ -137,7 +106,7 @@ pub(super) fn make(
     let wrapped = crypto::wrap(
         new.credential,
         &derivation(&kdf),
-        &slot_aad(store, SlotId(id)),
+        &slot_aad(store, SlotId::from_bytes(id)),
         keys,
     )
     .map_err(ObjectError::Credential)?;
@@ -159,7 +128,7 @@ pub(super) fn unlock(
         Credential::NoPassword => ObjectError::PasswordNeeded,
     };
     for slot in &config.key_slots {
-        let id = SlotId(slot.id);
+        let id = SlotId::from_bytes(slot.id);
         let opened = crypto::unwrap(
             credential,
             &derivation(&slot.kdf),

@@ -8,7 +8,8 @@ use types::{ContainerId, ContainerKind, Slot, SlotRange};
 
 use super::needs::Needs;
 use super::structure::without_body;
-use super::{BadSlots, CheckReport, all_slots, refuses_container};
+use super::{CheckReport, refuses_container};
+use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;

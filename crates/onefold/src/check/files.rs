@@ -8,11 +8,12 @@ use recipe::{NodeCache, StreamBytes};
 use tree::ListingReader;
 use types::ByteRange;
 
-use super::{BadSlots, CheckReport};
-use crate::backup::role;
+use super::CheckReport;
+use crate::damage::BadSlots;
 use crate::error::Result;
 use crate::reading::Reading;
 use crate::snapshots::Snapshot;
+use crate::streams::role;
 
 /// Files named for one backup at most; the others are as damaged.
 const FILES_MAX: usize = 1000;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ContainerId, ContainerKind, SessionId, SlotRange};
 
-use super::merged;
+use crate::damage::merged;
 
 /// Ranges are merged when their number has doubled since the last time, and from this number on.
 const MERGE_FROM: usize = 64;

@@ -15,11 +15,11 @@ use format::reclaim::{Condemned, Damaged, Marks, Removed};
 use format::series::SeriesSettings;
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use object::ObjectError;
-use session::ManifestList;
+use session::{ManifestEntry, ManifestList};
 use types::{ContainerKind, ObjectName, Revision, SeriesId, SessionId};
 
 use super::lost::{self, Covered};
-use super::structure::is_forgotten;
+
 use super::{CheckReport, refuses};
 use crate::error::Result;
 use crate::store::Store;
@@ -245,4 +245,11 @@ fn lost_manifest(
         );
         report.leave(manifest, what);
     }
+}
+
+/// Whether a tombstone of the session can be read. Then nobody needs the other revisions.
+pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
+    session
+        .and_then(|id| list.get(id))
+        .is_some_and(ManifestEntry::is_forgotten)
 }

@@ -9,14 +9,15 @@ use format::names;
 use format::node::NodeEntry;
 use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
-use session::{ManifestEntry, ManifestList};
+use session::ManifestList;
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, SequenceNumber,
     SessionId, SlotRange,
 };
 
 use super::needs::Needs;
-use super::{BadSlots, CheckReport, all_slots, objects, refuses, refuses_container};
+use super::{CheckReport, objects, refuses, refuses_container};
+use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
@@ -144,19 +145,17 @@ fn manifests(
             );
             continue;
         }
-        report.find_if(!is_forgotten(list, session), &damaged.name, &damaged.why, false);
+        report.find_if(
+            !objects::is_forgotten(list, session),
+            &damaged.name,
+            &damaged.why,
+            false,
+        );
         report
             .damaged_backups
-            .extend(session.filter(|id| !is_forgotten(list, Some(*id))));
+            .extend(session.filter(|id| !objects::is_forgotten(list, Some(*id))));
     }
     Ok(())
-}
-
-/// Whether a tombstone of the session can be read. Then nobody needs the other revisions.
-pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
-    session
-        .and_then(|id| list.get(id))
-        .is_some_and(ManifestEntry::is_forgotten)
 }
 
 /// Of the containers that manifests name, those that reclamation has removed whole need not be there; what a

@@ -8,11 +8,12 @@ use container::{
 use format::container::{CatalogEntry, Codec};
 use types::{Generation, Level, RegionIndex, Slot, SlotRange};
 
+use crate::context::Context;
 use crate::error::Result;
-use crate::prune::Context;
 
-use super::donors::{Donors, Wanted};
+use super::donors::Donors;
 use super::patient::{Patient, is_refused, read, to_ranges};
+use super::wanted::Wanted;
 
 /// The reason to keep bytes that the storage refuses.
 const REFUSED: &str = "the storage does not give some of it now, which may end, and no other place has it";

@@ -11,7 +11,7 @@ use types::{ContainerId, Slot, SlotRange};
 
 use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
-use crate::remove::Short;
+use crate::slots::Short;
 use crate::slots::SlotSet;
 
 /// All lists of damage, by container.

@@ -23,6 +23,7 @@ mod generation;
 mod lists;
 mod needed;
 mod patient;
+mod wanted;
 
 use std::collections::BTreeSet;
 
@@ -32,9 +33,9 @@ use format::names;
 use session::HeldLease;
 use types::{ContainerId, ContainerKind, Generation, SlotRange};
 
+use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Kept, Objects};
-use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 use donors::Donors;
 use generation::Made;

@@ -4,9 +4,9 @@ use format::names;
 use session::{Census, ManifestList, Session};
 use types::ContainerId;
 
+use crate::context::Context;
 use crate::error::Result;
 use crate::marks::InForce;
-use crate::prune::Context;
 use crate::slots::{SlotMap, SlotSet};
 
 /// The slots of these containers that backups need, if marks in force say it: all can be read, they

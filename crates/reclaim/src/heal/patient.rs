@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::objects::Objects;
 use crate::slots::SlotSet;
 
-use super::donors::Wanted;
 use super::lists::{Listed, OnRecord};
+use super::wanted::Wanted;
 
 /// What was known of a container before it was read.
 #[derive(Clone, Copy)]

@@ -10,8 +10,8 @@ use types::Generation;
 use super::trimming::Trim;
 use super::{Executed, Execution, Run, folders, list_folder, passes};
 use crate::compact::{self, Packing, is_rid_of};
-use crate::decide::copies;
 use crate::error::Result;
+use crate::objects::copies;
 use crate::objects::{Doomed, Kept, Objects};
 use crate::slots::SlotSet;
 

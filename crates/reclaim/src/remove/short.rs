@@ -20,14 +20,6 @@ use crate::error::Result;
 use crate::objects::Objects;
 use crate::slots::SlotSet;
 
-/// A container whose generations healing has to unite.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Short {
-    pub(crate) container: ContainerId,
-    /// The slots that one generation has and another lacks.
-    pub(crate) slots: SlotSet,
-}
-
 impl Run<'_> {
     /// The slots that the next generation of a container must have, where several generations
     /// stand. Catalogs that cannot be read say nothing.

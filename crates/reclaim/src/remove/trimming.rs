@@ -16,7 +16,7 @@ use types::{ByteRange, ContainerId, Generation, ObjectName, SlotRange};
 use super::Run;
 use crate::compact;
 use crate::error::Result;
-use crate::objects::{self, Objects};
+use crate::objects::{self, Objects, can_trim};
 
 /// What is to be done with an older object when the trimmed generation is durable.
 pub(super) struct Trim {
@@ -61,22 +61,6 @@ impl Trim {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Whether an object, under its own name or as a body, can be trimmed.
-pub(crate) fn can_trim(storage: &dyn Storage, view: &CatalogView) -> Result<bool> {
-    let id = view.id();
-    let names = match view.body() {
-        None => vec![names::container(id, view.generation())],
-        Some(body) => vec![names::body(id, body), names::container(id, body)],
-    };
-    for name in names {
-        match storage.can_trim(&name) {
-            Err(StorageError::NotFound { .. }) => {}
-            answer => return Ok(answer?),
-        }
-    }
-    Ok(false)
 }
 
 impl Run<'_> {

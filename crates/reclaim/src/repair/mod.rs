@@ -21,10 +21,10 @@ use recipe::{NodeCache, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, Session};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
+use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
-use crate::prune::Context;
 use crate::rewrite::{
     self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, Twinless, place_of,
 };

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::TimeSpan;
+use super::{Period, TimeSpan};
 
 /// The rules by which backups are kept. Each is asked by itself; what any of them keeps is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,23 +34,6 @@ pub enum Rule {
     },
     /// Backups that bear all of these tags; with no tag named, those without tags.
     Tagged(Vec<String>),
-}
-
-/// What a rule keeps one backup of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Period {
-    /// Each backup by itself.
-    Each,
-    /// An hour, UTC.
-    Hour,
-    /// A day, UTC.
-    Day,
-    /// An ISO week, from Monday on, UTC.
-    Week,
-    /// A month, UTC.
-    Month,
-    /// A year, UTC.
-    Year,
 }
 
 /// How many backups a rule keeps.

@@ -15,11 +15,11 @@ use recipe::{ChunkRefs, NodeCache, StreamName, StreamRoots, TreeRoot};
 use session::{ChainLink, ManifestEntry, ManifestList, Session};
 use types::{ContainerKind, SeriesId, SessionId, UnixNanos};
 
+use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
 use crate::mark::WalkError;
 use crate::progress::{OnlyCancel, Part, Progress};
-use crate::prune::Context;
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite};
 
 use matches::Matches;

@@ -23,11 +23,11 @@ use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, Slot, SlotRang
 
 use super::met::Met;
 use super::{Due, is_due, len};
+use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
 use crate::mark::{self, Visit, Walk, WalkError};
 use crate::progress::{Part, Progress};
-use crate::prune::Context;
 use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 

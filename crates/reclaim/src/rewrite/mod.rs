@@ -19,9 +19,9 @@ use format::session::ARCHIVAL_SERIES;
 use session::{Begin, CoveredBackup, DamagedObject, ManifestList, Session, SessionError, SessionPolicy};
 use types::{ContainerId, ContainerKind, Revision, SessionId};
 
+use crate::context::Context;
 use crate::error::Result;
-use crate::finish::hook_again;
-use crate::prune::Context;
+use crate::hooks::hook_again;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use nodes::NodeWriter;

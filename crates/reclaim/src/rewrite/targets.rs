@@ -12,8 +12,8 @@ use format::manifest::{Backup, StreamRoot};
 use session::{ManifestEntry, ManifestList, SessionError};
 use types::{SeriesId, SessionId, UnixNanos};
 
+use crate::context::Context;
 use crate::error::Result;
-use crate::prune::Context;
 
 use super::twins::known;
 
@@ -196,7 +196,7 @@ pub(super) fn of_committed(
             }
             Err(error) => return Err(error.into()),
         };
-        let from = crate::condemn::backup_of(&read.manifest).map_or(&[][..], |backup| &backup.streams);
+        let from = crate::manifests::backup_of(&read.manifest).map_or(&[][..], |backup| &backup.streams);
         let target = target(&committed, (entry.series(), of), from);
         targets.all.extend(target.map(|(_, target)| target));
     }

@@ -1,0 +1,88 @@
+//! What look-ups hold, and what they look for.
+
+use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
+use index::Eviction;
+
+/// Memory of look-ups, of one backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookupMemory {
+    /// For the fingerprints of prefetched catalogs of chunks, in bytes; 42 for each.
+    pub catalog_bytes: u64,
+    /// For those of segments' nodes, in bytes.
+    pub node_bytes: u64,
+    /// For the fingerprints of what the backup itself has stored, in bytes.
+    pub own_bytes: u64,
+    /// Segments of its own that a backup recognises whole; some 64 bytes each.
+    pub own_segments_max: usize,
+    /// Which catalogs are forgotten first.
+    pub eviction: Eviction,
+}
+
+impl LookupMemory {
+    /// So many bytes in all, besides [`Self::own_segments_max`].
+    #[must_use]
+    pub fn within(bytes: u64) -> Self {
+        let node_bytes = bytes / 16;
+        let catalog_bytes = bytes / 2;
+        Self {
+            catalog_bytes,
+            node_bytes,
+            own_bytes: bytes - catalog_bytes - node_bytes,
+            own_segments_max: 1 << 15,
+            eviction: Eviction::ContainerLru,
+        }
+    }
+}
+
+impl Default for LookupMemory {
+    fn default() -> Self {
+        Self::within(32 << 20)
+    }
+}
+
+/// What a backup refers to where the store has it already, and what it stores anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Chunks: each is stored once (layout `inline`).
+    #[default]
+    Chunk,
+    /// Segments: of one that is not known whole all chunks are stored, in order, those too that the store has already
+    /// (layout `hybrid`) [RevDedup 2.3] (R1).
+    Segment {
+        /// Bytes of a segment on average.
+        avg_bytes: u32,
+    },
+}
+
+impl Unit {
+    /// How many chunks of so many bytes a segment has on average, where the store's nodes have `children_avg`. A power of two
+    /// within the limits of a node.
+    #[must_use]
+    pub(crate) fn segment_children(self, chunk_bytes: u32, children_avg: u32) -> u32 {
+        match self {
+            Self::Chunk => children_avg,
+            Self::Segment { avg_bytes } => {
+                let children = (avg_bytes / chunk_bytes.max(1)).max(1);
+                (1 << children.ilog2()).clamp(NODE_AVG_CHILDREN_MIN, NODE_AVG_CHILDREN_MAX)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_the_length_that_was_set_whatever_its_chunks_have() {
+        let unit = Unit::Segment { avg_bytes: 4 << 20 };
+        assert_eq!(unit.segment_children(8 << 10, 512), 512);
+        assert_eq!(unit.segment_children(4 << 10, 512), 1024);
+        assert_eq!(unit.segment_children(64 << 10, 512), 64);
+        // No more than fit, of blocks of an odd length.
+        assert_eq!(unit.segment_children(5000, 512), 512);
+        assert_eq!(unit.segment_children(4 << 20, 512), NODE_AVG_CHILDREN_MIN);
+        assert_eq!(unit.segment_children(1, 512), NODE_AVG_CHILDREN_MAX);
+        assert_eq!(Unit::Chunk.segment_children(4 << 10, 512), 512);
+    }
+}

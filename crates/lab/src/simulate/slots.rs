@@ -1,0 +1,19 @@
+//! Slots and chunks that containers begin with.
+
+use types::{Fingerprint, Slot};
+
+use super::containers::Held;
+
+/// A slot as look-ups know it.
+pub(super) fn slot(number: u32) -> Slot {
+    Slot::new(number).expect("no container has more chunks than slots")
+}
+
+/// A chunk that nobody names yet.
+pub(super) fn unnamed(fingerprint: Fingerprint, len: u32) -> Held {
+    Held {
+        fingerprint,
+        len,
+        uses: 0,
+    }
+}

@@ -1,0 +1,78 @@
+//! The store, as all of reclamation sees it.
+
+use std::collections::BTreeSet;
+
+use container::Containers;
+use format::names;
+use index::Index;
+use object::Sealer;
+use recipe::NodeSource;
+use session::{Manifests, Roster};
+use types::SessionId;
+
+use crate::compact::Packing;
+use crate::error::{ReclaimError, Result};
+use crate::progress::Progress;
+
+/// The store, as reclamation sees it.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "doors to a store")]
+pub struct Context<'a> {
+    /// Its small objects.
+    pub sealer: &'a Sealer,
+    /// Its manifests.
+    pub manifests: &'a Manifests,
+    /// Its containers.
+    pub containers: &'a Containers,
+    /// Nodes of recipes, within the caller's budget.
+    pub nodes: &'a dyn NodeSource,
+    /// How survivors are packed.
+    pub packing: Packing,
+    /// Where containers that were rewritten are hooked again.
+    pub index: Option<&'a Index>,
+    /// Watches and stops it.
+    pub progress: &'a dyn Progress,
+}
+
+impl Context<'_> {
+    /// Sessions that have no ending, or may have none.
+    pub(crate) fn running(&self, roster: &Roster) -> Result<BTreeSet<SessionId>> {
+        let unsure = self.unsure(roster)?;
+        let unsure = unsure.iter().map(|(id, _)| *id);
+        Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
+    }
+
+    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken. One that never
+    /// spoke never used its number: its crash tore the claim.
+    fn unsure(&self, roster: &Roster) -> Result<Vec<(SessionId, String)>> {
+        let mut unsure = Vec::new();
+        for object in &roster.damaged {
+            let Some((id, names::SessionObject::Claim)) = names::parse_session_object(&object.name) else {
+                continue;
+            };
+            let folder = self
+                .sealer
+                .list(&names::session_folder(id), names::parse_session_object)?;
+            let has_spoken = folder
+                .iter()
+                .any(|((_, what), _)| matches!(what, names::SessionObject::Heartbeat(_)));
+            if has_spoken {
+                unsure.push((id, object.why.clone()));
+            }
+        }
+        Ok(unsure)
+    }
+
+    /// Fails where a session runs that nobody can ask.
+    pub(crate) fn ensure_all_can_answer(&self, roster: &Roster) -> Result<()> {
+        match self.unsure(roster)?.first() {
+            None => Ok(()),
+            Some((id, why)) => Err(ReclaimError::Damaged {
+                what: format!(
+                    "{why}; session {id} may run and cannot be asked: when its process is gone for sure, delete {}",
+                    names::session_folder(*id)
+                ),
+            }),
+        }
+    }
+}

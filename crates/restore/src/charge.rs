@@ -1,0 +1,12 @@
+//! What a fill takes of the budget.
+
+use crate::ahead::KEPT_BYTES;
+use crate::plan::{Fill, Place, SPOT_BYTES};
+
+/// What a fill takes of the room until it has left.
+pub(crate) fn charge(fill: &Fill) -> u64 {
+    match fill.place {
+        Place::Spot(_) => fill.len + SPOT_BYTES,
+        Place::Kept(_) => fill.len + KEPT_BYTES,
+    }
+}

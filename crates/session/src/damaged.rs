@@ -1,0 +1,35 @@
+//! Objects that are there and cannot be read.
+
+use std::fmt;
+
+use env::StorageError;
+use types::ObjectName;
+
+/// An object that is there and cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedObject {
+    /// Its name.
+    pub name: ObjectName,
+    /// What was found, and where, in words.
+    pub why: String,
+    /// The storage did not give its bytes, for this moment or for good: nobody knows what it says, and it is
+    /// neither torn nor absent.
+    pub is_unread: bool,
+}
+
+impl DamagedObject {
+    /// One that a bad sector keeps, or a storage that may answer later.
+    pub(crate) fn unread(name: ObjectName, error: &StorageError) -> Self {
+        Self {
+            name,
+            why: error.to_string(),
+            is_unread: true,
+        }
+    }
+}
+
+impl fmt::Display for DamagedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
