@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::conformance;
-    use crate::index::IndexOptions;
+    use crate::index::{Index, IndexOptions};
     use crate::kind::HookKind;
 
     /// What is looked up in must not change with the moment at which a session runs out of memory.

@@ -2,9 +2,9 @@
 
 use crate::ahead::Group;
 use crate::buffer::Buffer;
-use crate::directory::CONTENT;
 use crate::error::Halt;
 use crate::feeder::{Feeder, Ops};
+use crate::parent::CONTENT;
 use crate::piece::CopyRange;
 
 /// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that would

@@ -11,46 +11,25 @@ use std::thread;
 use format::listing::{Content as Stored, EntryKind, EntryState, ListingEntry};
 use recipe::{StreamBytes, TreeRoot};
 use tree::{
-    Listed, ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Trust, Unchanged, WalkEntry,
+    Listed, ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Unchanged, WalkEntry,
     WalkOptions, open_file,
 };
 use types::ByteRange;
 
 use crate::ahead::{Ahead, Group, Item, Previous, Read, check};
 use crate::content::Content;
-use crate::dedup::StreamIndex;
 use crate::door::Door;
 use crate::error::Halt;
 use crate::feeder::Feeder;
 use crate::kept::{Kept, Version};
+use crate::parent::{CONTENT, FENCES, LISTING, ParentTree};
 use crate::piece::CopyRange;
 use crate::sections;
 use crate::sound::Soundness;
 use crate::unread::Unread;
 
-/// Positions of a directory backup's streams in its manifest.
-pub(crate) const CONTENT: StreamIndex = StreamIndex(0);
-pub(crate) const LISTING: StreamIndex = StreamIndex(1);
-pub(crate) const FENCES: StreamIndex = StreamIndex(2);
-
 /// Listing bytes are handed on in pieces of about this size.
 const LISTING_PIECE_BYTES: usize = 64 << 10;
-
-/// The backup that unchanged files are taken from.
-#[derive(Debug, Clone)]
-pub struct ParentTree {
-    /// Its content.
-    pub content: TreeRoot,
-    /// Its listing.
-    pub listing: TreeRoot,
-    /// What of its metadata is believed.
-    pub trust: Trust,
-    /// Whether all files are read, also those that look unchanged.
-    pub reads_all: bool,
-    /// Whether the catalogs of unchanged files are read before these are built upon: dear, and only of use where
-    /// one is known to be bad, as [`IngestError::is_of_previous`](crate::IngestError::is_of_previous) says.
-    pub is_suspect: bool,
-}
 
 /// Where faults of single entries go.
 pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;

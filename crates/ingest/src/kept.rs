@@ -16,8 +16,8 @@ use recipe::{StreamBytes, TreeRoot};
 use tree::{Listed, ListingReader, TreeError};
 use types::ByteRange;
 
-use crate::directory::ParentTree;
 use crate::door::Door;
+use crate::parent::ParentTree;
 use crate::piece::CopyRange;
 use crate::sound::Soundness;
 

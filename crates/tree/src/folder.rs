@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use crate::metadata::Facts;
+use crate::retry::retry;
 
 /// Descriptors of folders kept open by one walk or restore.
 const OPEN_MAX: usize = 96;
@@ -161,15 +162,5 @@ pub(crate) fn open_quietly(at: &OwnedFd, name: &[u8], flags: OFlags) -> Result<O
         // Only the owner and the superuser may ask for it.
         Err(Errno::PERM) => retry(|| openat(at, name, flags, Mode::empty())),
         other => other,
-    }
-}
-
-/// Repeats a call that a signal interrupted.
-pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
     }
 }

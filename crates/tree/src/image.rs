@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::fs::{Advice, FileType, Mode, OFlags, SeekFrom, fadvise, fstat, open, seek};
 use rustix::io::{Errno, pread};
 
-use crate::folder::retry;
+use crate::retry::retry;
 use crate::{Action, Piece, TreeError};
 
 /// An image being read. One thread; a fault leaves it where it was.

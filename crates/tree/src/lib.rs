@@ -28,12 +28,14 @@ mod metadata;
 pub mod order;
 mod read;
 mod restore;
+mod retry;
 mod roots;
 #[cfg(test)]
 mod testing;
 mod typed;
 mod unchanged;
 mod walk;
+mod walk_entry;
 
 pub use accounts::Accounts;
 pub use blocks::BlockWriter;
@@ -53,4 +55,5 @@ pub use roots::Roots;
 pub use rustix::io::Errno;
 pub use typed::TypedPath;
 pub use unchanged::{Comparison, Trust, Unchanged};
-pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkEntry, WalkOptions};
+pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkOptions};
+pub use walk_entry::WalkEntry;

@@ -9,7 +9,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use types::FileTime;
 
-use crate::folder::retry;
+use crate::retry::retry;
 use crate::{Accounts, Action, TreeError, order};
 
 /// What `stat` says, in types that are the same on every machine.

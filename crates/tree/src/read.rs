@@ -18,8 +18,9 @@ use format::listing::{Content, EntryKind, ListingEntry};
 use rustix::fs::{Advice, FileType, OFlags, fadvise, fstat};
 use rustix::io::pread;
 
-use crate::folder::{open_quietly, retry};
+use crate::folder::open_quietly;
 use crate::metadata::{Facts, attributes_and_flags_of};
+use crate::retry::retry;
 use crate::{Action, Change, TreeError, WalkEntry};
 
 pub use sections::{DataSection, Section, Sections};

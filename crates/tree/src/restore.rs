@@ -27,10 +27,12 @@ mod folders;
 mod leftovers;
 mod links;
 mod metadata;
+mod newborn;
 mod options;
 mod part;
 mod pending;
 mod seen;
+mod stays;
 mod subject;
 mod survey;
 mod there;
@@ -49,13 +51,13 @@ use arrive::Arrival;
 use context::Context;
 pub use file::FileWriter;
 use filter::Filter;
-pub use filter::Include;
 use folders::{Place, Stack};
 pub use links::PendingLink;
-pub use options::{Overwrite, Owners, RestoreOptions, Sparse};
+pub use options::{Include, Overwrite, Owners, RestoreOptions, Sparse};
 pub use pending::PendingFile;
+use stays::stays;
 pub use survey::Survey;
-use there::{finish_node, keeps, look, same_name, stays};
+use there::{finish_node, keeps, look, same_name};
 
 /// What became of an entry.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use env::ALIGN_BYTES;
 use rustix::fs::{fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pwrite};
 
-use crate::folder::retry;
+use crate::retry::retry;
 
 /// A length that any file system which makes holes makes one of.
 const PROBE_BYTES: u64 = 64 << 10;

@@ -6,7 +6,7 @@ use format::listing::HOLES_MAX;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::folder::retry;
+use crate::retry::retry;
 
 /// The holes within the first `len` bytes as (offset, length), sorted and apart. None where the
 /// file system does not tell. There may be more behind the last of [`HOLES_MAX`]: what lies there

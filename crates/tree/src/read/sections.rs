@@ -14,7 +14,7 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
 use types::ByteRange;
 
-use crate::folder::retry;
+use crate::retry::retry;
 
 /// What direct reads are multiples of, in place, length and memory.
 const BLOCK_BYTES: usize = 4096;

@@ -26,8 +26,8 @@ use super::folders::Place;
 use super::seen::is_of_others;
 use super::there::{finish_node, is_same, keeps, look};
 use super::{Context, SkipReason};
-use crate::folder::retry;
 use crate::metadata::Facts;
+use crate::retry::retry;
 use crate::{Action, TreeError};
 
 /// An entry that has no name yet.

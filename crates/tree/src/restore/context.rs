@@ -1,13 +1,16 @@
 //! What the parts of a restore share: its choices, and what it knows of itself.
 
 use std::collections::HashSet;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::folders::whereabouts;
-use super::{Overwrite, Owners, RestoreOptions, Sparse, leftovers, pending};
+use rustix::fs::{CWD, readlinkat};
+
+use super::{Overwrite, Owners, RestoreOptions, Sparse, leftovers, newborn};
 use crate::folder::Folder;
+use crate::retry::retry;
 use crate::{Accounts, TreeError};
 
 /// What everything that restores shares.
@@ -46,7 +49,7 @@ impl Context {
             sparse: options.sparse,
             accounts,
             superuser: rustix::process::geteuid().is_root(),
-            umask: pending::umask(),
+            umask: newborn::umask(),
             faults: Mutex::default(),
             temporary_names: AtomicU64::new(0),
             nameless: AtomicBool::new(Path::new("/proc/self/fd").exists()),
@@ -97,4 +100,11 @@ impl Context {
             .unwrap_or_else(PoisonError::into_inner)
             .push(fault);
     }
+}
+
+/// The path of an open folder, as the system shows it; `None` if it does not.
+pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let found = retry(|| readlinkat(CWD, &*path, Vec::new())).ok()?;
+    Some(found.as_bytes().to_vec())
 }

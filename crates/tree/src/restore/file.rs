@@ -13,7 +13,7 @@ use super::folders::Place;
 use super::subject::Subject;
 use super::{Context, SkipReason, Sparse, flags, metadata};
 use crate::blocks::{BlockWriter, write_all};
-use crate::folder::retry;
+use crate::retry::retry;
 use crate::{Action, TreeError};
 
 /// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit in

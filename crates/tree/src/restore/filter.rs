@@ -1,22 +1,9 @@
 //! Which entries are restored.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::RestoreOptions;
+use super::{Include, RestoreOptions};
 use crate::{Excludes, order};
-
-/// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
-/// pattern, with all below it. The folders above come along.
-#[derive(Debug, Clone, Default)]
-pub struct Include {
-    /// Paths of the listing.
-    pub paths: Vec<Vec<u8>>,
-    /// Patterns, with the meaning of excludes.
-    pub patterns: Excludes,
-    /// For each path in `paths`: set once an entry at or below it is seen. May be shorter.
-    pub is_met: Arc<[AtomicBool]>,
-}
 
 /// The choice, followed along the listing.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::subject::Subject;
 use super::{Context, metadata};
-use crate::folder::retry;
+use crate::retry::retry;
 use crate::{Action, TreeError};
 
 /// Compression, none of it, and no copy on write.

@@ -13,22 +13,24 @@
 //! recognises a folder that a killed one left, and sets its metadata, even if existing entries are
 //! to stay. A restore that ends early leaves its incomplete folders in the same way.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use format::listing::ListingEntry;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, mkdirat, readlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, mkdirat, unlinkat};
 use rustix::io::Errno;
 use types::FileTime;
 
-use super::pending::Newborn;
+use super::context::whereabouts;
+use super::newborn::Newborn;
 use super::seen::{Seen, is_of_others, names_of};
 use super::subject::Subject;
 use super::{Context, Overwrite, flags, leftovers, look, metadata, same_name};
 use crate::error::LinkFault;
-use crate::folder::{Entered, Folder, retry};
+use crate::folder::{Entered, Folder};
 use crate::metadata::Facts;
+use crate::retry::retry;
 use crate::{Action, TreeError, order};
 
 /// A mode for the owner alone that nobody gives to a folder.
@@ -372,13 +374,6 @@ fn follow(
         (Some(top), Some(folder)) if order::is_within(&folder, top) => Ok(entered),
         _ => Err(refused(LinkFault::Outside)),
     }
-}
-
-/// The path of an open folder, as the system shows it; `None` if it does not.
-pub(super) fn whereabouts(folder: &OwnedFd) -> Option<Vec<u8>> {
-    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    let found = retry(|| readlinkat(CWD, &*path, Vec::new())).ok()?;
-    Some(found.as_bytes().to_vec())
 }
 
 /// Whether something that is no folder gives way to one.

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, openat, statat, unlinkat};
 use rustix::process::{Pid, test_kill_process};
 
-use crate::folder::retry;
+use crate::retry::retry;
 
 /// The `number`th temporary name of a process.
 pub(super) fn name(process: u32, number: u64) -> Vec<u8> {

@@ -14,8 +14,9 @@ use super::pending::PendingFile;
 use super::seen::is_of_others;
 use super::there::is_as_old;
 use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, place_node, same_name};
-use crate::folder::{Folder, retry};
+use crate::folder::Folder;
 use crate::metadata::Facts;
+use crate::retry::retry;
 use crate::{Action, TreeError};
 
 /// A name of something whose first name is not restored. Nothing of it is made; its folder is

@@ -1,6 +1,8 @@
 //! How to restore, as the caller says it.
 
-use super::filter::Include;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use crate::Excludes;
 
 /// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
@@ -61,4 +63,16 @@ pub struct RestoreOptions {
     /// The paths that the backup was made of; the user did not ask for folders above them. Empty if
     /// not known.
     pub sources: Vec<Vec<u8>>,
+}
+
+/// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
+/// pattern, with all below it. The folders above come along.
+#[derive(Debug, Clone, Default)]
+pub struct Include {
+    /// Paths of the listing.
+    pub paths: Vec<Vec<u8>>,
+    /// Patterns, with the meaning of excludes.
+    pub patterns: Excludes,
+    /// For each path in `paths`: set once an entry at or below it is seen. May be shorter.
+    pub is_met: Arc<[AtomicBool]>,
 }

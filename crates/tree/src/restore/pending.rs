@@ -18,20 +18,12 @@ use rustix::fs::{Mode, fstat};
 use super::arrive;
 use super::file::FileWriter;
 use super::folders::Place;
+use super::newborn::Newborn;
 use super::subject::Subject;
 use super::{Context, Placed, SkipReason, Sparse, metadata, stays};
 use crate::blocks::write_all;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
-
-/// What a file has that was just created in a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Newborn {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// It has no attributes and no ACL, and its mode is what was asked for without the umask.
-    plain: bool,
-}
 
 /// A file of the target that is not begun. Independent of the restorer and of other files; its folder is
 /// there, and waits for it before it is given its own metadata.
@@ -228,11 +220,4 @@ impl PendingFile {
         // Another thread may have looked at the same time, and has seen the same.
         self.parent.newborn.set(newborn).ok();
     }
-}
-
-/// The bits that the process takes off the mode of what it creates; none where the system does not tell.
-pub(super) fn umask() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-    u32::from_str_radix(line.trim(), 8).ok()
 }

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
 
-use crate::folder::retry;
 use crate::metadata::Facts;
+use crate::retry::retry;
 
 /// Names by device and inode.
 #[derive(Debug, Default)]

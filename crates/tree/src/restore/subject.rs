@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::folder::retry;
+use crate::retry::retry;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Subject<'a> {

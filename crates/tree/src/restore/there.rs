@@ -1,4 +1,4 @@
-//! Existing entries under a name of the backup, and whether they stay.
+//! Existing entries under a name of the backup, and how they compare with it.
 
 use std::os::fd::OwnedFd;
 
@@ -7,47 +7,11 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 use types::FileTime;
 
-use super::folders::Place;
 use super::subject::Subject;
 use super::{Context, Overwrite, SkipReason, flags, metadata};
-use crate::folder::retry;
 use crate::metadata::Facts;
+use crate::retry::retry;
 use crate::{Action, TreeError, order};
-
-/// Why the existing entry stays, if it does. Sets its metadata if the content is the same.
-pub(super) fn stays(
-    context: &Context,
-    parent: &Place,
-    at: &OwnedFd,
-    name: &[u8],
-    entry: &ListingEntry,
-) -> Result<Option<SkipReason>, TreeError> {
-    // In a folder that this restore made no older entry exists. If a name is taken, giving the name
-    // will show that.
-    if context.overwrite == Overwrite::Always || parent.is_own() {
-        return Ok(None);
-    }
-    let Some(there) = look(at, name, &entry.path)? else {
-        return Ok(None);
-    };
-    let Some(reason) = keeps(context.overwrite, &there, entry, at, name) else {
-        return Ok(None);
-    };
-    {
-        let mut seen = parent.seen();
-        if let Some(other) = seen.same(at, &there, name) {
-            return Err(same_name(&entry.path, &other));
-        }
-        seen.note((there.device, there.inode), name);
-    }
-    if reason == SkipReason::Unchanged {
-        finish_node(context, at, name, entry)?;
-    } else if is_as_old(&there, entry, at) && !is_same(&there, entry, at, name) {
-        // By its time it would pass for the first name of later hard links.
-        context.give_up(&entry.path);
-    }
-    Ok(Some(reason))
-}
 
 /// The error about two names of the backup that are one in the target.
 pub(super) fn same_name(path: &[u8], other: &[u8]) -> TreeError {

@@ -12,12 +12,15 @@ use format::listing::{Content, ListingEntry};
 use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::{Errno, pread};
 
-use super::look::{Common, Place, Record, Step};
 use super::mount::{Found, Mount};
 use super::names::{NameReader, Names};
+use super::place::Place;
+use super::record::{Common, Record};
+use super::step::{Files, Step, Stretch};
 use super::{FolderId, Marker, WalkOptions};
-use crate::folder::{Folder, open_quietly, retry};
+use crate::folder::{Folder, open_quietly};
 use crate::metadata::{Facts, flags_of};
+use crate::retry::retry;
 use crate::roots::RootNode;
 use crate::{Accounts, Action, TreeError, order};
 
@@ -26,52 +29,6 @@ const STRETCH_ENTRIES: usize = 256;
 /// Folders that are opened for one stretch, at most: they are best not closed before their files were
 /// looked at, and few are kept open ([`crate::folder`]).
 const STRETCH_FOLDERS: usize = 12;
-
-/// A part of a walk whose files are still to be looked at.
-#[derive(Debug)]
-pub struct Stretch {
-    pub(super) steps: Vec<Step>,
-    /// Entries that it has, or names of such.
-    pub(super) entries: usize,
-}
-
-/// Names in a folder that follow one another and are no folders, as the folder's listing has it.
-#[derive(Debug)]
-pub(super) struct Files {
-    pub(super) folder: Arc<Folder>,
-    pub(super) path: Arc<[u8]>,
-    /// The mount of the root above.
-    pub(super) mount: Mount,
-    /// One after another.
-    bytes: Vec<u8>,
-    /// Where each of them ends.
-    ends: Vec<usize>,
-}
-
-impl Files {
-    fn push(&mut self, name: &[u8]) {
-        self.bytes.extend_from_slice(name);
-        self.ends.push(self.bytes.len());
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.bytes[start..end])
-    }
-
-    /// The same place with one of its names.
-    pub(super) fn only(&self, name: &[u8]) -> Self {
-        Self {
-            folder: Arc::clone(&self.folder),
-            path: Arc::clone(&self.path),
-            mount: self.mount,
-            bytes: name.to_vec(),
-            ends: vec![name.len()],
-        }
-    }
-}
 
 /// Goes through the folders of a walk.
 #[derive(Debug)]

@@ -1,35 +1,18 @@
 //! Looking at files: what is asked of each is a call or two, and the dear part of a walk.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use format::listing::EntryKind;
-use rustix::fs::{AtFlags, FileType, readlinkat, statat};
-use rustix::io::Errno;
+use rustix::fs::FileType;
 
-use super::list::{Files, Lister, Stretch};
+use super::WalkOptions;
+use super::list::Lister;
 use super::mount::{self, Found, Mount};
-use super::{WalkEntry, WalkOptions};
-use crate::folder::{Folder, retry};
-use crate::metadata::{AttributeReader, Attributes, Facts, entry};
-use crate::{Accounts, Action, TreeError, order};
-
-/// What all parts of a walk know.
-#[derive(Debug)]
-pub(super) struct Common {
-    pub(super) options: WalkOptions,
-    pub(super) accounts: Accounts,
-}
-
-/// One step of a walk.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// An entry; whether it is a hard link is not known yet.
-    Found(WalkEntry),
-    Fault(TreeError),
-    /// Before looking: names of files. After: one that is a folder now, whose turn it is to be walked.
-    Files(Files),
-}
+use super::place::Place;
+use super::record::Record;
+use super::step::{Files, Step, Stretch};
+use crate::metadata::{Attributes, Facts};
+use crate::walk_entry::WalkEntry;
+use crate::{Action, TreeError, order};
 
 /// A [`Stretch`] whose files were looked at.
 #[derive(Debug)]
@@ -151,97 +134,5 @@ impl WalkOptions {
         let too_large =
             facts.kind == FileType::RegularFile && self.file_bytes_max.is_some_and(|most| facts.len > most);
         !elsewhere && !too_large
-    }
-}
-
-/// Where an entry was looked at.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) folder: &'a Arc<Folder>,
-    pub(super) name: &'a [u8],
-    /// The folder's descriptor.
-    pub(super) at: &'a OwnedFd,
-    /// Whether a link is taken as what it leads to.
-    pub(super) follow: bool,
-}
-
-impl Place<'_> {
-    pub(super) fn facts(&self) -> Result<Facts, Errno> {
-        let flags = if self.follow {
-            AtFlags::empty()
-        } else {
-            AtFlags::SYMLINK_NOFOLLOW
-        };
-        retry(|| statat(self.at, self.name, flags)).map(|stat| Facts::of(&stat))
-    }
-}
-
-/// Makes entries.
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) common: Arc<Common>,
-    attributes: AttributeReader,
-}
-
-impl Record {
-    pub(super) fn new(common: Arc<Common>) -> Self {
-        Self {
-            common,
-            attributes: AttributeReader::new(),
-        }
-    }
-
-    /// The folder where another file system is mounted, with the facts that the kernel has without
-    /// asking that file system. It may belong to another user, or not answer. `None` if nothing is
-    /// shown.
-    pub(super) fn mount_point(&self, place: &Place<'_>, path: Vec<u8>) -> Option<Step> {
-        let facts = mount::facts(place).filter(|facts| facts.kind == FileType::Directory)?;
-        let entry = entry(path, &facts, Vec::new(), &self.common.accounts)?;
-        Some(Step::Found(WalkEntry {
-            entry,
-            links: facts.links,
-            len: 0,
-            linked: None,
-            folder: Arc::clone(place.folder),
-            name: place.name.to_vec(),
-        }))
-    }
-
-    /// Adds the entry, with its attributes and a link's target.
-    pub(super) fn add(&mut self, place: &Place<'_>, path: Vec<u8>, facts: &Facts, steps: &mut Vec<Step>) {
-        let &Place {
-            folder,
-            name,
-            at,
-            follow,
-        } = place;
-        let mut target = Vec::new();
-        if facts.kind == FileType::Symlink {
-            match retry(|| readlinkat(at, name, Vec::new())) {
-                Ok(found) => target = found.into_bytes(),
-                Err(errno) => {
-                    steps.push(Step::Fault(TreeError::reading(path, Action::ReadMetadata, errno)));
-                    return;
-                }
-            }
-        }
-        let Some(mut entry) = entry(path, facts, target, &self.common.accounts) else {
-            return;
-        };
-        let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let mut fault = None;
-        if !self.common.options.count_only && !is_file {
-            (entry.xattrs, fault) = self.attributes.read(at, name, &entry.path, follow);
-            entry.state.lacks_attributes = fault.is_some();
-        }
-        steps.push(Step::Found(WalkEntry {
-            entry,
-            links: facts.links,
-            len: if is_file { facts.len } else { 0 },
-            linked: None,
-            folder: Arc::clone(folder),
-            name: name.to_vec(),
-        }));
-        steps.extend(fault.map(Step::Fault));
     }
 }

@@ -8,9 +8,9 @@
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstatfs, openat, statx};
 use rustix::io::Errno;
 
-use super::look::Place;
-use crate::folder::retry;
+use super::place::Place;
 use crate::metadata::Facts;
+use crate::retry::retry;
 
 /// The mount of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -185,7 +185,7 @@ fn a_mode_that_is_not_for_this_owner_is_not_given_at_birth() {
         }
     };
     pending("/first", 0, 0o644).write(b"x").unwrap();
-    let umask = super::super::pending::umask().unwrap();
+    let umask = super::super::newborn::umask().unwrap();
     for (gid, mode, want) in [
         (0, 0o640, (0o640 & !umask, 0o640 & umask == 0)),
         (7, 0o640, (0o600, false)),

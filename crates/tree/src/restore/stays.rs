@@ -1,0 +1,45 @@
+//! Existing entries that stay instead of what the backup has.
+
+use std::os::fd::OwnedFd;
+
+use format::listing::ListingEntry;
+
+use super::folders::Place;
+use super::there::{finish_node, is_as_old, is_same, keeps, look, same_name};
+use super::{Context, Overwrite, SkipReason};
+use crate::TreeError;
+
+/// Why the existing entry stays, if it does. Sets its metadata if the content is the same.
+pub(super) fn stays(
+    context: &Context,
+    parent: &Place,
+    at: &OwnedFd,
+    name: &[u8],
+    entry: &ListingEntry,
+) -> Result<Option<SkipReason>, TreeError> {
+    // In a folder that this restore made no older entry exists. If a name is taken, giving the name
+    // will show that.
+    if context.overwrite == Overwrite::Always || parent.is_own() {
+        return Ok(None);
+    }
+    let Some(there) = look(at, name, &entry.path)? else {
+        return Ok(None);
+    };
+    let Some(reason) = keeps(context.overwrite, &there, entry, at, name) else {
+        return Ok(None);
+    };
+    {
+        let mut seen = parent.seen();
+        if let Some(other) = seen.same(at, &there, name) {
+            return Err(same_name(&entry.path, &other));
+        }
+        seen.note((there.device, there.inode), name);
+    }
+    if reason == SkipReason::Unchanged {
+        finish_node(context, at, name, entry)?;
+    } else if is_as_old(&there, entry, at) && !is_same(&there, entry, at, name) {
+        // By its time it would pass for the first name of later hard links.
+        context.give_up(&entry.path);
+    }
+    Ok(Some(reason))
+}

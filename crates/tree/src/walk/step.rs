@@ -1,0 +1,64 @@
+//! Steps of a walk: what was found, and names of files to look at.
+
+use std::sync::Arc;
+
+use super::mount::Mount;
+use crate::TreeError;
+use crate::folder::Folder;
+use crate::walk_entry::WalkEntry;
+
+/// One step of a walk.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// An entry; whether it is a hard link is not known yet.
+    Found(WalkEntry),
+    Fault(TreeError),
+    /// Before looking: names of files. After: one that is a folder now, whose turn it is to be walked.
+    Files(Files),
+}
+
+/// A part of a walk whose files are still to be looked at.
+#[derive(Debug)]
+pub struct Stretch {
+    pub(super) steps: Vec<Step>,
+    /// Entries that it has, or names of such.
+    pub(super) entries: usize,
+}
+
+/// Names in a folder that follow one another and are no folders, as the folder's listing has it.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) folder: Arc<Folder>,
+    pub(super) path: Arc<[u8]>,
+    /// The mount of the root above.
+    pub(super) mount: Mount,
+    /// One after another.
+    pub(super) bytes: Vec<u8>,
+    /// Where each of them ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl Files {
+    pub(super) fn push(&mut self, name: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.bytes[start..end])
+    }
+
+    /// The same place with one of its names.
+    pub(super) fn only(&self, name: &[u8]) -> Self {
+        Self {
+            folder: Arc::clone(&self.folder),
+            path: Arc::clone(&self.path),
+            mount: self.mount,
+            bytes: name.to_vec(),
+            ends: vec![name.len()],
+        }
+    }
+}
