@@ -8,9 +8,8 @@
 //! makes nothing durable for that: after a power cut a file may have its name and not all its
 //! bytes, as after any program that does not sync.
 //!
-//! If a name is taken in a folder that this restore made, then two names of the backup are the same
-//! name there, or somebody else works in that folder ([`taken`]). In a folder that existed before,
-//! [`Seen`](super::seen::Seen) knows.
+//! In a folder that this restore made, only this restore can have taken a name: two names of the
+//! backup are the same name there. In a folder that existed before, [`Seen`] knows.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -23,7 +22,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::folders::Place;
-use super::seen::is_of_others;
 use super::there::{finish_node, is_same, keeps, look};
 use super::{Context, SkipReason};
 use crate::metadata::Facts;
@@ -189,7 +187,7 @@ fn settle_or_leave(
     let naming = |errno| TreeError::system(path, Action::Create, errno);
     if place.is_own() {
         return match arrival.name(context, at, name) {
-            Err(Errno::EXIST) => taken(context, place, at, arrival, name, entry),
+            Err(Errno::EXIST) => Err(place.same_name(at, name, path)),
             other => other.map(|()| None).map_err(naming),
         };
     }
@@ -224,35 +222,6 @@ fn settle_or_leave(
     }
     seen.note(identity, name);
     Ok(None)
-}
-
-/// Judges an entry that has taken a name in a folder of ours. Either this restore has made it under
-/// another name, which is the same here, or somebody else has put it there meanwhile, maybe another
-/// restore.
-fn taken(
-    context: &Context,
-    place: &Place,
-    at: &OwnedFd,
-    arrival: &Arrival,
-    name: &[u8],
-    entry: &ListingEntry,
-) -> Result<Option<SkipReason>, TreeError> {
-    let path = &entry.path[..];
-    let Some(there) = look(at, name, path)? else {
-        return Err(TreeError::ChangedMeanwhile { path: path.to_vec() });
-    };
-    if !is_of_others(at, &there, name) {
-        return Err(place.same_name(at, name, path));
-    }
-    let naming = |errno| TreeError::system(path, Action::Create, errno);
-    if (there.device, there.inode) == arrival.identity(at).map_err(naming)? {
-        return arrival.remove(at).map(|()| None).map_err(naming);
-    }
-    if !is_same(&there, entry, at, name) {
-        return Err(TreeError::ChangedMeanwhile { path: path.to_vec() });
-    }
-    finish_node(context, at, name, entry)?;
-    Ok(Some(SkipReason::Unchanged))
 }
 
 /// Judges an entry that came after the look that found the name free, or found something that gives

@@ -24,7 +24,7 @@ use types::FileTime;
 
 use super::context::whereabouts;
 use super::newborn::Newborn;
-use super::seen::{Seen, is_of_others, names_of};
+use super::seen::{Seen, names_of};
 use super::subject::Subject;
 use super::{Context, Overwrite, flags, leftovers, look, metadata, same_name};
 use crate::error::LinkFault;
@@ -250,10 +250,7 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     let mut is_restored = false;
     let own_path = entry.map_or(path, |entry| &entry.path);
     let dealt_with = match &there {
-        Some(there) if parent.is_own => {
-            let is_theirs = there.kind == FileType::Directory && is_of_others(&at, there, name);
-            (!is_theirs).then(|| parent.same_name(&at, name, own_path))
-        }
+        Some(_) if parent.is_own => Some(parent.same_name(&at, name, own_path)),
         Some(there) => {
             let mut seen = parent.seen();
             let other = seen.same(&at, there, name);

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 
 use super::folders::Place;
 use super::pending::PendingFile;
-use super::seen::is_of_others;
 use super::there::is_as_old;
 use super::{Context, Overwrite, Placed, SkipReason, arrive, flags, look, place_node, same_name};
 use crate::folder::Folder;
@@ -118,13 +117,7 @@ pub(super) fn link(
             return Ok(Some(Placed::Done));
         }
         if parent.is_own() {
-            return Err(if is_of_others(&at, &there, name) {
-                TreeError::ChangedMeanwhile {
-                    path: entry.path.clone(),
-                }
-            } else {
-                parent.same_name(&at, name, &entry.path)
-            });
+            return Err(parent.same_name(&at, name, &entry.path));
         }
         if let Some(other) = parent.seen().same(&at, &there, name) {
             return Err(same_name(&entry.path, &other));

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
+use rustix::fs::{Dir, Mode, OFlags, openat};
 
 use crate::metadata::Facts;
 use crate::retry::retry;
@@ -41,21 +41,8 @@ impl Seen {
             let names = names_of(at, there.inode);
             names.iter().any(|found| found == name) && names.iter().any(|found| found == other)
         };
-        // If another restore replaced the file, a new one may have got its inode.
-        let is_replaced = || {
-            let now = retry(|| statat(at, &other[..], AtFlags::SYMLINK_NOFOLLOW));
-            now.map(|now| Facts::of(&now))
-                .is_ok_and(|now| (now.device, now.inode) != (there.device, there.inode))
-        };
-        (!has_both && !is_replaced()).then(|| other.clone())
+        (!has_both).then(|| other.clone())
     }
-}
-
-/// Whether somebody else has put an entry into a folder of ours, where this restore notes no names.
-/// What this restore made under another name, which is the same there, has that spelling in the
-/// folder's list. Of names beyond ASCII the file system may choose the spelling, so nothing is sure.
-pub(super) fn is_of_others(at: &OwnedFd, there: &Facts, name: &[u8]) -> bool {
-    name.is_ascii() && names_of(at, there.inode).iter().any(|found| found == name)
 }
 
 /// The names of an inode in a folder; none if the folder cannot be listed.
