@@ -327,8 +327,8 @@ struct Case {
 }
 
 impl Case {
-    /// One operation. Restores and checks list the damage that they meet; in every other case nobody
-    /// has looked.
+    /// One operation. Restores and checks list the damage that they meet; in every other case
+    /// nobody has looked.
     fn short(name: ObjectName, loss: Loss, turn: usize, number: usize) -> Self {
         let then = vec![(number.is_multiple_of(2), Then::ALL[turn % Then::ALL.len()])];
         Self { name, loss, then }
@@ -425,8 +425,8 @@ fn no_loss_of_one_object_leads_to_a_second_one_while_an_epoch_is_open() {
     no_second_loss(&scene, &losses(&scene, &[Way::Delete, Way::Flip]));
 }
 
-/// The same where a prune died before it had decided what goes, and the marks that its epoch goes by
-/// are lost.
+/// The same where a prune died before it had decided what goes, and the marks that its epoch goes
+/// by are lost.
 #[test]
 fn no_loss_of_marks_leads_to_a_loss_while_an_epoch_is_undecided() {
     let scene = Scene::new(8).with_undecided_epoch();
@@ -439,8 +439,9 @@ fn no_loss_of_marks_leads_to_a_loss_while_an_epoch_is_undecided() {
     no_second_loss(&scene, &each.collect::<Vec<_>>());
 }
 
-/// An object comes back that was deleted, or holds again what it held before: nothing is lost by it.
-/// Rewrites come back without the tombstones that said that their backups have other roots since.
+/// An object comes back that was deleted, or holds again what it held before: nothing is lost by
+/// it. Rewrites come back without the tombstones that said that their backups have other roots
+/// since.
 #[test]
 fn no_object_that_is_as_it_was_earlier_leads_to_a_loss() {
     let scene = Scene::new(10);

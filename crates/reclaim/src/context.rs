@@ -42,8 +42,8 @@ impl Context<'_> {
         Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
     }
 
-    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken. One that never
-    /// spoke never used its number: its crash tore the claim.
+    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken.
+    /// One that never spoke never used its number: its crash tore the claim.
     fn unsure(&self, roster: &Roster) -> Result<Vec<(SessionId, String)>> {
         let mut unsure = Vec::new();
         for object in &roster.damaged {

@@ -23,11 +23,13 @@ pub struct PruneOptions {
     pub policy: SessionPolicy,
     /// A session that lives and has not answered for so long is ended.
     pub answer_within: Duration,
-    /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what it left is swept.
+    /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what
+    /// it left is swept.
     pub abandoned_after: Duration,
     /// Tombstones, and endings of dead sessions, are kept for so long by the storage's clock.
     pub keep_endings_for: Duration,
-    /// Slots of marks that are held in memory, all groups' together; what is beyond that is read again where it is needed.
+    /// Slots of marks that are held in memory, all groups' together; what is beyond that is read
+    /// again where it is needed.
     pub marks_bytes_max: u64,
     /// The process id that the session shows, for messages only.
     pub process: u32,
@@ -78,7 +80,8 @@ pub struct PruneReport {
     pub bytes_stored: u64,
     /// Sessions that were ended because they were dead or deaf.
     pub sessions_expired: Vec<SessionId>,
-    /// Forgotten backups that stay stored, since an archival one refers forward to them: which one does.
+    /// Forgotten backups that stay stored, since an archival one refers forward to them: which one
+    /// does.
     pub kept: BTreeMap<SessionId, SessionId>,
     /// Containers that stay as they are since they are damaged, and what is wrong.
     pub damaged: Vec<(String, String)>,

@@ -116,9 +116,10 @@ fn a_name_that_was_restored_already_is_an_error_that_names_both() {
         (Names::Normalizing, "a\u{308}", "\u{e4}"),
     ] {
         let bed = Bed::new();
-        fs::create_dir_all(bed.path("src").join(format!("folder-{first}"))).unwrap();
-        fs::create_dir_all(bed.path("src").join(format!("folder-{second}"))).unwrap();
         for (name, text) in [(first, "first"), (second, "the second")] {
+            let folder = format!("folder-{name}/sub");
+            fs::create_dir_all(bed.path("src").join(&folder)).unwrap();
+            fs::write(bed.path("src").join(folder).join("deep"), text).unwrap();
             fs::write(bed.path("src").join(name), text).unwrap();
             fs::write(bed.path("src").join(format!("folder-{name}/same")), text).unwrap();
             symlink(text, bed.path("src").join(format!("link-{name}"))).unwrap();
@@ -133,13 +134,14 @@ fn a_name_that_was_restored_already_is_an_error_that_names_both() {
                 return;
             };
             let there = disk.path().join(bed.path("src").strip_prefix("/").unwrap());
-            for _again in 0..2 {
+            for is_again in [false, true] {
                 let ran = restore(&bed, disk.path(), &["--overwrite", overwrite, "--json"])
                     .expect(1)
                     .says(&[&format!("/src/{first}"), &format!("/src/{second}"), "the same"]);
                 let summary = last(&ran);
-                if summary["files_kept"] == 0 {
-                    let bytes = 2_000_000 + 2 * "first".len();
+                if !is_again || overwrite == "always" {
+                    assert_eq!(summary["files_kept"], 0, "{overwrite}: {summary}");
+                    let bytes = 2_000_000 + 3 * "first".len();
                     assert_eq!(
                         summary["bytes_restored"], bytes,
                         "of what got its name: {summary}"
@@ -148,7 +150,9 @@ fn a_name_that_was_restored_already_is_an_error_that_names_both() {
                 assert!(ran.err().contains(&format!("link-{first}")), "{}", ran.err());
                 let text = |name: &str| fs::read_to_string(there.join(name)).unwrap();
                 assert_eq!(text(first), "first", "{overwrite}");
-                assert_eq!(text(&format!("folder-{first}/same")), "first", "{overwrite}");
+                for name in ["same", "sub/deep"] {
+                    assert_eq!(text(&format!("folder-{first}/{name}")), "first", "{overwrite}");
+                }
                 let link = fs::read_link(there.join(format!("link-{first}"))).unwrap();
                 assert_eq!(link, Path::new("first"), "{overwrite}");
                 assert_eq!(fs::read(there.join("last")).unwrap(), noise(2_000_000, 1));

@@ -7,9 +7,9 @@ use super::{Ward, take};
 use crate::common::pruning::forget;
 use crate::common::{How, back_up_bytes, noise};
 
-/// The newest generation has zeros for all chunks, as healing writes them. Two other containers have
-/// half of the chunks each. The index leads to all three containers, and the damaged one, whose
-/// catalog lists every chunk, must not end the search.
+/// The newest generation has zeros for all chunks, as healing writes them. Two other containers
+/// have half of the chunks each. The index leads to all three containers, and the damaged one,
+/// whose catalog lists every chunk, must not end the search.
 #[test]
 fn a_damaged_container_gives_itself_no_chunk() {
     let ward = Ward::new(681);

@@ -149,8 +149,8 @@ fn a_prune_keeps_what_only_one_of_two_generations_has() {
 }
 
 /// Healing has remade a lost container without a chunk, and prune has removed a part of it. Then
-/// the lost generation comes back. It alone has that chunk, the chunk is rotten there, and no backup
-/// needs it: the old generation goes.
+/// the lost generation comes back. It alone has that chunk, the chunk is rotten there, and no
+/// backup needs it: the old generation goes.
 #[test]
 fn a_rotten_chunk_that_no_backup_needs_keeps_no_generation() {
     let ward = Ward::new(671);

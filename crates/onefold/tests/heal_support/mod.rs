@@ -8,6 +8,7 @@ mod generations;
 mod needed;
 mod partly;
 mod record;
+mod refused;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

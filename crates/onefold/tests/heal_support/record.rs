@@ -81,8 +81,8 @@ enum Trouble {
     Lost,
 }
 
-/// Prune has removed some slots of a container that stays. Their chunks stand elsewhere, and they do
-/// not come back.
+/// Prune has removed some slots of a container that stays. Their chunks stand elsewhere, and they
+/// do not come back.
 #[test]
 fn removed_slots_of_a_container_that_stays_are_not_made_again() {
     for (seed, trouble) in [

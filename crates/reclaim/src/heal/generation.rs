@@ -110,7 +110,12 @@ impl Maker<'_> {
         let read = if entries.iter().all(is_bad) {
             None
         } else {
-            read(self.context.containers, view, region)?.ok()
+            let read = read(self.context.containers, view, region)?;
+            if read.is_err() {
+                // It was readable when it was examined, and may be again.
+                self.hinders = Some(REFUSED);
+            }
+            read.ok()
         };
         let mut plain = Vec::new();
         for entry in &entries {

@@ -4,7 +4,7 @@
 //! others are looked for among all chunks of the later one. The paper holds an index of the later backup's chunks; here what is
 //! held is of the older one, and of that only what is in no common segment, so memory follows the difference of two backups.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use format::node::NodeEntry;
 use recipe::{ChunkRefs, NodeSource, Place, RecipeError, TreeRoot, child_nodes, open_node};
@@ -30,6 +30,18 @@ struct Match {
     old: Option<Place>,
     /// The offset in the later stream, if the chunk is there.
     offset: Option<u64>,
+}
+
+/// Where a stream has equal segments: nearly always in one place.
+struct Places {
+    first: ChunkLocation,
+    others: Vec<ChunkLocation>,
+}
+
+impl Places {
+    fn iter(&self) -> impl Iterator<Item = ChunkLocation> {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
 }
 
 /// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
@@ -110,11 +122,17 @@ impl Matches {
     ) -> Result<Self, WalkError> {
         let mut found = Self::default();
         // An older stream may have a segment, or a chunk, in several places, and drops them all.
-        let mut of_old: HashMap<Fingerprint, BTreeSet<ChunkLocation>> = HashMap::new();
+        let mut of_old: HashMap<Fingerprint, Places> = HashMap::new();
         segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
-            let places = of_old.entry(segment.fingerprint).or_default();
-            places.insert(segment.location);
+            let first = Places {
+                first: segment.location,
+                others: Vec::new(),
+            };
+            let places = of_old.entry(segment.fingerprint).or_insert(first);
+            if places.iter().all(|place| place != segment.location) {
+                places.others.push(segment.location);
+            }
             Ok(())
         })?;
         if let Some(new) = new {
@@ -123,13 +141,14 @@ impl Matches {
                     && known.is_none()
                     && is_whole(nodes, segment, view)?
                     && let Some(places) = of_old.get(&segment.fingerprint)
-                    && sound.segment(nodes, segment, places)?
+                    && sound.segment(nodes, segment, places.iter())?
                 {
                     *known = Some(offset);
                 }
                 Ok(())
             })?;
         }
+        drop(of_old);
         segments(nodes, old, progress, &mut |_, segment| {
             if found.segment(&segment.fingerprint).is_some() {
                 return Ok(());

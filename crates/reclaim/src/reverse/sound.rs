@@ -42,10 +42,9 @@ impl<'a> Sound<'a> {
         &self,
         nodes: &dyn NodeSource,
         new: &TreeRoot,
-        places: &BTreeSet<ChunkLocation>,
+        places: impl Iterator<Item = ChunkLocation>,
     ) -> Result<bool, RecipeError> {
-        for location in places.iter().filter(|place| **place != new.location) {
-            let location = *location;
+        for location in places.filter(|place| *place != new.location) {
             let old = open_node(nodes, &TreeRoot { location, ..*new })?;
             let new = open_node(nodes, new)?;
             let mut pairs = new.iter().zip(&old);
