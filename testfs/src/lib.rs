@@ -44,6 +44,8 @@ pub struct Options {
     pub unreadable: Option<(String, u64)>,
     /// Files with this text in their name show a length of 0, whatever they contain.
     pub without_length: Option<String>,
+    /// Those show their length from the first read until they are closed.
+    pub length_once_read: bool,
     /// The only user who may access it, its top included; without one, all users may.
     pub only_user: Option<u32>,
     /// After this many written bytes there is no room.

@@ -4,7 +4,7 @@
 //! is kept, so names can be moved and removed freely. Calls without a variant for handles use
 //! `/proc/self/fd`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -40,6 +40,8 @@ pub(crate) struct Passthrough {
     inodes: Mutex<HashMap<u64, Known>>,
     files: Mutex<HashMap<u64, Arc<OwnedFd>>>,
     next_file: AtomicU64,
+    /// Inodes that were read and are open.
+    read: Mutex<HashSet<u64>>,
 }
 
 struct Known {
@@ -83,6 +85,7 @@ impl Passthrough {
             inodes: Mutex::new(HashMap::from([(INodeNo::ROOT.0, known)])),
             files: Mutex::default(),
             next_file: AtomicU64::new(1),
+            read: Mutex::default(),
         })
     }
 
@@ -150,7 +153,8 @@ impl Passthrough {
 
     fn attributes(&self, number: INodeNo, inode: &OwnedFd, stat: &Stat) -> FileAttr {
         let mut shown = attributes(number, stat);
-        if shown.kind == FileType::RegularFile && self.hides_length(inode) {
+        let is_known = self.options.length_once_read && locked(&self.read).contains(&number.0);
+        if shown.kind == FileType::RegularFile && self.hides_length(inode) && !is_known {
             (shown.size, shown.blocks) = (0, 0);
         }
         shown
@@ -177,6 +181,7 @@ impl Passthrough {
             size = size.min(usize::try_from(before).unwrap_or(usize::MAX));
         }
         let file = self.file(file)?;
+        locked(&self.read).insert(inode.0);
         let mut bytes = vec![0; size];
         let mut len = 0;
         while len < bytes.len() {
@@ -577,13 +582,14 @@ impl Filesystem for Passthrough {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         file: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         to: ReplyEmpty,
     ) {
+        locked(&self.read).remove(&number.0);
         locked(&self.files).remove(&file.0);
         to.ok();
     }

@@ -79,6 +79,22 @@ fn a_file_without_length_has_content() {
 }
 
 #[test]
+fn a_file_may_show_its_length_once_it_was_read() {
+    let Some(fs_) = mount(Options {
+        without_length: Some("hidden".to_owned()),
+        length_once_read: true,
+        ..Options::default()
+    }) else {
+        return;
+    };
+    fs::write(fs_.backing().join("hidden"), [7; 3000]).unwrap();
+    let file = fs::File::open(fs_.path().join("hidden")).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    file.read_exact_at(&mut [0], 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 3000);
+}
+
+#[test]
 fn names_without_case_are_one() {
     let names = Names::CaseInsensitive;
     let Some(fs_) = mount(Options {

@@ -100,7 +100,7 @@ pub enum Content {
     /// A file could be read up to a fault, a folder's names not all, and no earlier backup had it.
     /// Of a hard link: what it is a name of is like that.
     Partial {
-        /// The length that the file had; 0 for a folder.
+        /// The length that the file had; 0 if the file system did not show it, and for a folder.
         of: u64,
     },
 }

@@ -302,7 +302,9 @@ impl Source<'_, '_, '_> {
         if let Some(version) = self.good_version(before) {
             return self.older(found, version, lead, content);
         }
-        entry.state.content = Stored::Partial { of: read.len };
+        entry.state.content = Stored::Partial {
+            of: read.len.unwrap_or(0),
+        };
         self.lost.stored(found, entry.state.content);
         self.feeder.counters().files.add(1);
         self.list(&entry)

@@ -111,10 +111,10 @@ fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8], monitor: &Moni
         if listed.entry.path != path {
             continue;
         }
-        if let Content::Partial { of } = listed.entry.state.content {
+        if let Content::Partial { .. } = listed.entry.state.content {
             let (path, id) = (String::from_utf8_lossy(path), snapshot.id);
             return Err(Error::NotFound(format!(
-                "{path}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of its {of} bytes, under another name"
+                "{path}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of it, under another name"
             )));
         }
         if let Content::Older { .. } = listed.entry.state.content {

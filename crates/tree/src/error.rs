@@ -32,6 +32,18 @@ pub enum TreeError {
         /// What was noticed.
         change: Change,
     },
+    /// A file whose length the file system does not show has more bytes than a backup reads of such
+    /// a file. It may have no end.
+    #[error(
+        "{}: shows no length, and has no end in its first {read} bytes; leave it out if it has none (--exclude)",
+        Shown(path)
+    )]
+    NoEnd {
+        /// The file.
+        path: Vec<u8>,
+        /// Bytes that were read.
+        read: u64,
+    },
     /// An exclude pattern that is not one.
     #[error("the pattern {pattern:?} cannot be understood: {why}")]
     Pattern {
@@ -155,8 +167,9 @@ pub enum TreeError {
     /// A file that could not be read to its end when it was backed up: what there is has another
     /// name.
     #[error(
-        "{}: could not be read whole when it was backed up: the first {stored} of its {expected} bytes are in {}",
+        "{}: could not be read whole when it was backed up: the first {stored} {} are in {}",
         Shown(path),
+        of_bytes(*expected),
         Shown(name)
     )]
     StoredInPart {
@@ -166,8 +179,8 @@ pub enum TreeError {
         name: Vec<u8>,
         /// Bytes that there are.
         stored: u64,
-        /// Bytes that the file had.
-        expected: u64,
+        /// Bytes that the file had, if that is known.
+        expected: Option<u64>,
     },
     /// Another name of a file that is stored in part.
     #[error(
@@ -241,6 +254,7 @@ impl TreeError {
             Self::System { path, .. }
             | Self::Vanished { path }
             | Self::Changed { path, .. }
+            | Self::NoEnd { path, .. }
             | Self::Order { path, .. }
             | Self::Unlistable { path, .. }
             | Self::NotAnImage { path }
@@ -360,6 +374,13 @@ impl fmt::Display for Change {
             Self::Modified => "it was modified",
             Self::Kind => "it is no longer a regular file",
         })
+    }
+}
+
+fn of_bytes(expected: Option<u64>) -> String {
+    match expected {
+        Some(bytes) => format!("of its {bytes} bytes"),
+        None => "bytes, of a length that is not known,".to_owned(),
     }
 }
 

@@ -29,6 +29,9 @@ pub use sections::{DataSection, Section, Sections};
 /// sections: those go past the page cache, which is to read nothing ahead.
 const SEQUENTIAL_FROM_BYTES: u64 = 1 << 20;
 
+/// So much of a file of unknown length is read with the small files. What is more is read again.
+const SMALL_OF_UNKNOWN_LENGTH_BYTES: u64 = 64 << 10;
+
 /// What comes next in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
@@ -54,9 +57,11 @@ pub struct FileReader {
     /// How many of them were passed.
     holes_passed: usize,
     position: u64,
-    /// Where reading ends: the length at opening, or where the file was found to end sooner. As far
-    /// as can be where the file system shows no length.
+    /// Where reading ends: the length at opening, or where the file was found to end sooner. With
+    /// an unknown length, `len_max` until the end is found.
     end: u64,
+    /// If the file system does not show the file's length: how many bytes are read at most.
+    len_max: Option<u64>,
     /// Whether the system knows that the file is read from front to back.
     advised: bool,
 }
@@ -71,8 +76,9 @@ pub struct ReadFile {
     pub changed: Option<TreeError>,
     /// That some of its attributes could not be read.
     pub attributes: Option<TreeError>,
-    /// Its length as it was opened; more than was read where a fault came before the end.
-    pub len: u64,
+    /// Its length as it was opened; more than was read where a fault came before the end. `None` if
+    /// the file system did not show it.
+    pub len: Option<u64>,
 }
 
 /// What [`read_small`] did.
@@ -123,16 +129,27 @@ fn kind_changed(path: &[u8]) -> TreeError {
 /// Reads a file whole into `room`, and turns the walk's entry into that of the file that was read. Where
 /// the file is, once read, still as the walk saw it, that is all there is to ask: open, read, attributes,
 /// look, close. Anything else, such as a file that has changed, has holes or cannot be read, takes the long way.
+/// Of a file whose length is not shown, this reads some bytes: few have more.
 ///
 /// # Errors
 /// As [`open_file`]: nothing of the file is to be stored.
 pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, TreeError> {
     let file = open(found)?;
-    let want = usize::try_from(found.len).map_or(room.len(), |len| len.min(room.len()));
-    let mut filled = 0;
+    let is_of_unknown_length = found.len == 0 && may_hide_length(&file);
+    let most = if is_of_unknown_length {
+        SMALL_OF_UNKNOWN_LENGTH_BYTES.min(found.unknown_len_max)
+    } else {
+        found.len
+    };
+    let want = usize::try_from(most).map_or(room.len(), |len| len.min(room.len()));
+    let (mut filled, mut is_at_end) = (0, false);
     while filled < want {
         match retry(|| pread(&file, &mut room[filled..want], filled as u64)) {
-            Ok(0) | Err(_) => break,
+            Err(_) => break,
+            Ok(0) => {
+                is_at_end = true;
+                break;
+            }
             Ok(len) => filled += len,
         }
     }
@@ -141,20 +158,23 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
     let stat = fstat(&file).map_err(|e| TreeError::reading(&path[..], Action::ReadMetadata, e))?;
     let now = Facts::of(&stat);
     let seen = &found.entry;
+    let is_whole = if is_of_unknown_length {
+        // Some file systems show the length once they had to find it.
+        is_at_end && [0, filled as u64].contains(&now.len)
+    } else {
+        now.len == found.len && now.allocated >= now.len && filled as u64 == now.len
+    };
     let is_as_seen = now.kind == FileType::RegularFile
         && (now.device, now.inode) == (seen.device, seen.inode)
         && (now.mtime, now.ctime) == (seen.mtime, seen.ctime)
-        && now.len == found.len
-        && now.allocated >= now.len
-        && filled as u64 == now.len
-        && !hides_content(&file, &now);
+        && is_whole;
     if !is_as_seen {
         return FileReader::of(file, now, found).map(|reader| SmallRead::Other(Box::new(reader)));
     }
     (found.entry.xattrs, found.entry.flags) = (xattrs, flags);
     let attributes = fault.map(|errno| attribute_fault(&mut found.entry, errno));
     found.entry.kind = EntryKind::File {
-        len: now.len,
+        len: filled as u64,
         holes: Vec::new(),
     };
     Ok(SmallRead::Whole {
@@ -201,11 +221,8 @@ impl FileReader {
         } else {
             Vec::new()
         };
-        let end = if hides_content(&file, &now) {
-            u64::MAX
-        } else {
-            now.len
-        };
+        let len_max = (now.len == 0 && may_hide_length(&file)).then_some(found.unknown_len_max);
+        let end = len_max.unwrap_or(now.len);
         Ok(Self {
             file,
             entry,
@@ -216,15 +233,16 @@ impl FileReader {
             holes_passed: 0,
             position: 0,
             end,
+            len_max,
             advised: false,
         })
     }
 
-    /// Whether the file system shows no length of the file, and it has content. Reading gives it, to
-    /// its end.
+    /// Whether the file system may not show the file's length, and shows 0. Reading gives what the
+    /// file has.
     #[must_use]
     pub fn is_of_unknown_length(&self) -> bool {
-        self.end > self.at_open.len
+        self.len_max.is_some()
     }
 
     /// Bytes that the file had when it was opened: what reading will give unless it shrinks.
@@ -242,8 +260,8 @@ impl FileReader {
     /// Reads on. Fills the buffer unless a hole or the end comes first.
     ///
     /// # Errors
-    /// [`TreeError::System`]. What was read before stands; [`Self::finish`] may be called, and gives the
-    /// entry of a file of that much.
+    /// [`TreeError::System`], [`TreeError::NoEnd`]. What was read before stands; [`Self::finish`] may be
+    /// called, and gives the entry of a file of that much.
     ///
     /// # Panics
     /// When the buffer is empty.
@@ -255,6 +273,9 @@ impl FileReader {
                 // Advice that is refused costs nothing but speed.
                 fadvise(&self.file, self.position, None, Advice::Sequential).ok();
             }
+        }
+        if self.len_max == Some(self.position) {
+            self.find_end()?;
         }
         let mut until = self.end;
         if let Some(&(offset, len)) = self.holes.get(self.holes_passed) {
@@ -293,6 +314,19 @@ impl FileReader {
         })
     }
 
+    /// Looks whether the file ends where reading it does.
+    fn find_end(&self) -> Result<(), TreeError> {
+        let path = &self.entry.path[..];
+        match retry(|| pread(&self.file, &mut [0_u8; 1][..], self.position)) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(TreeError::NoEnd {
+                path: path.to_vec(),
+                read: self.position,
+            }),
+            Err(errno) => Err(TreeError::reading(path, Action::Read, errno)),
+        }
+    }
+
     /// The file in sections, which other threads may read, if it is large and nothing was read yet. What they
     /// have read is told by [`Self::passed`]; whatever they have not, [`Self::next`] reads.
     #[must_use]
@@ -325,9 +359,15 @@ impl FileReader {
         let changed = match fstat(&self.file).map(|stat| Facts::of(&stat)) {
             Err(errno) => Some(TreeError::reading(&path[..], Action::ReadMetadata, errno)),
             Ok(now) => {
-                let change = if self.end < self.at_open.len || now.len < self.at_open.len {
+                // Some file systems show the length once they had to find it.
+                let (len, shown) = match self.len_max {
+                    None => (self.at_open.len, now.len),
+                    Some(_) if now.len == 0 => (self.position, self.position),
+                    Some(_) => (self.position, now.len),
+                };
+                let change = if self.end < len || shown < len {
                     Some(Change::Shrunk)
-                } else if now.len > self.at_open.len {
+                } else if shown > len {
                     Some(Change::Grown)
                 } else if now.mtime != self.at_open.mtime || self.replaced {
                     Some(Change::Modified)
@@ -347,26 +387,24 @@ impl FileReader {
             entry: self.entry,
             changed,
             attributes: self.attributes,
-            len: self.at_open.len.max(self.position),
+            len: self.len_max.is_none().then_some(self.at_open.len),
         }
     }
 }
 
-/// Whether a file that is empty by its length has content. File systems of programs show no length
+/// Whether a file that shows a length of 0 may have content. File systems of programs show no length
 /// of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried: they may
-/// wait for a reader, and are nobody's data. A file whose first byte cannot be read may have
-/// content: the reader reports the fault, and the file does not pass for an empty one.
+/// wait for a reader, and are nobody's data.
 #[cfg(target_os = "linux")]
-fn hides_content(file: &OwnedFd, now: &Facts) -> bool {
+fn may_hide_length(file: &OwnedFd) -> bool {
     const FUSE: i128 = 0x6573_5546;
     const PLAN_9: i128 = 0x0102_1997;
-    now.len == 0
-        && rustix::fs::fstatfs(file).is_ok_and(|found| [FUSE, PLAN_9].contains(&i128::from(found.f_type)))
-        && !matches!(retry(|| pread(file, &mut [0_u8; 1][..], 0)), Ok(0))
+    let found = rustix::fs::fstatfs(file);
+    found.is_ok_and(|found| [FUSE, PLAN_9].contains(&i128::from(found.f_type)))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn hides_content(_: &OwnedFd, _: &Facts) -> bool {
+fn may_hide_length(_: &OwnedFd) -> bool {
     false
 }
 

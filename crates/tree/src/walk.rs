@@ -94,6 +94,9 @@ pub struct WalkOptions {
     pub one_file_system: bool,
     /// Folders left out wholly, such as the store itself.
     pub leave_out: HashSet<FolderId>,
+    /// So many bytes are read of a file whose length the file system does not show, at most; without
+    /// a number, 16 GiB. A file with more is stored in part.
+    pub unknown_len_max: Option<u64>,
     /// Skip extended attributes and account names: enough to count files and bytes beforehand.
     pub count_only: bool,
 }

@@ -24,6 +24,8 @@ pub struct WalkEntry {
     pub(crate) linked: Option<EntryKind>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: Vec<u8>,
+    /// How much of it is read at most if its length is not known.
+    pub(crate) unknown_len_max: u64,
 }
 
 impl WalkEntry {

@@ -129,7 +129,7 @@ fn node(entry: &ListingEntry) -> Node<'_> {
             Content::Partial { .. } => Some("partial"),
         },
         source_size: match entry.state.content {
-            Content::Partial { of } => Some(of),
+            Content::Partial { of } if of > 0 => Some(of),
             _ => None,
         },
         lacks_attributes: entry.state.lacks_attributes.then_some(true),
@@ -178,7 +178,12 @@ fn shortfall(entry: &ListingEntry) -> Option<String> {
         Content::Changed => Some("changed while it was read".to_owned()),
         Content::Older { .. } => Some("older: could not be read, and is of an earlier backup".to_owned()),
         Content::Partial { of } => Some(match entry.kind {
-            EntryKind::File { len, .. } => format!("incomplete: {len} of {of} bytes could be read"),
+            EntryKind::File { len, .. } if of > len => {
+                format!("incomplete: {len} of {of} bytes could be read")
+            }
+            EntryKind::File { len, .. } => {
+                format!("incomplete: {len} bytes could be read, of a length that is not known")
+            }
             EntryKind::Folder => "incomplete: not all that was in it could be read".to_owned(),
             _ => "incomplete: what it is a name of could not be read whole".to_owned(),
         }),

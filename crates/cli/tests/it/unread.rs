@@ -344,46 +344,52 @@ fn flags_come_back_and_do_not_stand_in_the_way() {
     assert!(ls.contains("plain  +dA") && ls.contains("still  +i"), "{ls}");
 }
 
-/// Some file systems of programs show no length of what they do not have yet.
+/// Some file systems of programs show no length of what they do not have yet; some of these show it
+/// once the file was read.
 #[test]
 fn a_file_that_shows_no_length_is_stored_with_its_content() {
-    let Some(disk) = testfs::mount(testfs::Options {
-        without_length: Some("hidden".to_owned()),
-        ..testfs::Options::default()
-    }) else {
-        return;
-    };
-    let bed = Bed::new();
     let large = noise(3_000_000, 81);
+    let medium = noise(70_000, 83);
     let files = [
         ("a-hidden", &b"few"[..]),
         ("b-hidden", &large),
         ("c-hidden", b""),
         ("d", b""),
+        ("e-hidden", &medium),
+        ("f-hidden", b"some"),
     ];
-    for (name, bytes) in files {
-        fs::write(disk.backing().join(name), bytes).unwrap();
-    }
-    assert_eq!(fs::metadata(disk.path().join("b-hidden")).unwrap().len(), 0);
-    let src = disk.path().to_str().unwrap();
-    for target in ["first", "second"] {
-        bed.ok(["backup", src]);
-        bed.ok(["restore", "latest", "-t", target]);
-        let back = bed.path(target).join(disk.path().strip_prefix("/").unwrap());
-        for (name, bytes) in files {
-            assert!(fs::read(back.join(name)).unwrap() == bytes, "{name} in {target}");
-        }
-        let ls = bed.ok(["ls", "latest", "--json"]);
-        let sizes = lines(&ls.out);
-        let size = |name: &str| {
-            let node = sizes
-                .iter()
-                .find(|node| node["path"].as_str().unwrap().ends_with(name));
-            node.unwrap()["size"].as_u64()
+    for length_once_read in [false, true] {
+        let Some(disk) = testfs::mount(testfs::Options {
+            without_length: Some("hidden".to_owned()),
+            length_once_read,
+            ..testfs::Options::default()
+        }) else {
+            return;
         };
-        assert_eq!(size("b-hidden"), Some(3_000_000));
+        let bed = Bed::new();
+        for (name, bytes) in files {
+            fs::write(disk.backing().join(name), bytes).unwrap();
+        }
+        assert_eq!(fs::metadata(disk.path().join("b-hidden")).unwrap().len(), 0);
+        let src = disk.path().to_str().unwrap();
+        for target in ["first", "second"] {
+            // That the length is shown at the end is no change of the file.
+            bed.ok(["backup", src]);
+            bed.ok(["restore", "latest", "-t", target]);
+            let back = bed.path(target).join(disk.path().strip_prefix("/").unwrap());
+            for (name, bytes) in files {
+                assert!(fs::read(back.join(name)).unwrap() == bytes, "{name} in {target}");
+            }
+            let nodes = lines(&bed.ok(["ls", "latest", "--json"]).out);
+            for (name, bytes) in files {
+                let is_it = |node: &&serde_json::Value| node["path"].as_str().unwrap().ends_with(name);
+                let node = nodes.iter().find(is_it).unwrap();
+                assert_eq!(node["size"].as_u64(), Some(bytes.len() as u64), "{node}");
+                assert!(node["content"].is_null(), "{node}");
+            }
+        }
+        bed.assert_sound();
     }
-    bed.assert_sound();
 }
 
 /// A file of which nothing shows that it has content must not pass for an empty one.
@@ -417,7 +423,18 @@ fn a_file_that_shows_no_length_and_cannot_be_read_stays_as_it_was() {
             for name in ["old-hidden", "new-hidden"] {
                 assert!(ran.err().contains(name), "no {name} in {}", ran.err());
             }
-            bed.run(["restore", "latest", "-t", target]).expect(1);
+            let ran = bed.run(["restore", "latest", "-t", target]).expect(1);
+            assert!(
+                ran.err().contains("of a length that is not known"),
+                "{}",
+                ran.err()
+            );
+            let ls = bed.ok(["ls", "latest", "--long"]).out();
+            assert!(
+                ls.contains("could be read, of a length that is not known"),
+                "{ls}"
+            );
+            assert!(!bed.ok(["ls", "latest", "--json"]).out().contains("source_size"));
             let back = bed.restored(target, "src");
             assert!(fs::read(back.join("old-hidden")).unwrap() == whole, "{from}");
             let part = fs::read(back.join("new-hidden.onefold-incomplete")).unwrap();

@@ -389,3 +389,85 @@ fn a_large_file_that_becomes_shorter_ends_there() {
         assert!(content == large(2, 8 << 20)[..usize::try_from(len).unwrap()]);
     }
 }
+
+/// A file of 100,000 bytes on a file system that shows no length of it, of which the walk is to have
+/// so many read at most.
+#[cfg(target_os = "linux")]
+fn of_unknown_length(len_max: u64, try_it: impl FnOnce(WalkEntry)) {
+    let Some(disk) = testfs::mount(testfs::Options {
+        without_length: Some("hidden".to_owned()),
+        ..testfs::Options::default()
+    }) else {
+        return;
+    };
+    fs::write(disk.backing().join("hidden"), vec![7; 100_000]).unwrap();
+    let found = walk(crate::WalkOptions {
+        unknown_len_max: Some(len_max),
+        ..options(disk.path())
+    });
+    try_it(found.into_iter().next_back().unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_of_unknown_length_is_read_to_its_end_or_to_a_bound() {
+    for bound in [1, 4096, 99_999, 100_000, 100_001] {
+        of_unknown_length(bound, |mut found| {
+            let mut room = vec![0; 200_000];
+            let is_small = matches!(read_small(&mut found, &mut room), Ok(SmallRead::Whole { .. }));
+            assert!(!is_small, "{bound}");
+            let mut reader = open_file(&found).unwrap();
+            assert!(reader.is_of_unknown_length() && reader.sections().is_none());
+            let mut content = Vec::new();
+            let fault = loop {
+                match reader.next(&mut room[..3000]) {
+                    Ok(Piece::Data(len)) => content.extend_from_slice(&room[..len]),
+                    Ok(Piece::Hole(_)) => panic!("a hole"),
+                    Ok(Piece::End) => break None,
+                    Err(fault) => break Some(fault),
+                }
+            };
+            let read = reader.finish();
+            assert_eq!(content.len() as u64, bound.min(100_000));
+            assert!(content.iter().all(|byte| *byte == 7));
+            assert_eq!((read.len, read.changed.is_none()), (None, true));
+            if bound < 100_000 {
+                assert!(matches!(fault, Some(TreeError::NoEnd { read, .. }) if read == bound));
+            } else {
+                assert!(fault.is_none(), "{fault:?}");
+            }
+            let is = EntryKind::File {
+                len: bound.min(100_000),
+                holes: Vec::new(),
+            };
+            assert_eq!(read.entry.kind, is);
+        });
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_small_file_of_unknown_length_is_read_at_once() {
+    let Some(disk) = testfs::mount(testfs::Options {
+        without_length: Some("hidden".to_owned()),
+        ..testfs::Options::default()
+    }) else {
+        return;
+    };
+    let mut room = vec![0; 1 << 20];
+    for len in [0, 1, 65_535] {
+        fs::write(disk.backing().join("hidden"), vec![5; len]).unwrap();
+        let mut found = only_file(disk.path());
+        let read = read_small(&mut found, &mut room).unwrap();
+        assert!(
+            matches!(read, SmallRead::Whole { len: is, .. } if is == len),
+            "{len}"
+        );
+        assert!(room[..len].iter().all(|byte| *byte == 5));
+        let is = EntryKind::File {
+            len: len as u64,
+            holes: Vec::new(),
+        };
+        assert_eq!(found.entry.kind, is);
+    }
+}

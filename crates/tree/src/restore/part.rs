@@ -32,7 +32,7 @@ pub(super) fn as_restored<'e>(
                 path: path(),
                 name: name.clone(),
                 stored: *len,
-                expected,
+                expected: (expected > *len).then_some(expected),
             });
             Ok(Cow::Owned(ListingEntry {
                 path: name,

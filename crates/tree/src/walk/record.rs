@@ -14,11 +14,21 @@ use crate::retry::retry;
 use crate::walk_entry::WalkEntry;
 use crate::{Accounts, Action, TreeError};
 
+/// No file system that hides lengths is known to have longer files. One without an end, such as a
+/// stream of events, would fill the store.
+const UNKNOWN_LEN_MAX: u64 = 16 << 30;
+
 /// What all parts of a walk know.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) options: WalkOptions,
     pub(super) accounts: Accounts,
+}
+
+impl Common {
+    fn unknown_len_max(&self) -> u64 {
+        self.options.unknown_len_max.unwrap_or(UNKNOWN_LEN_MAX)
+    }
 }
 
 /// Makes entries.
@@ -49,6 +59,7 @@ impl Record {
             linked: None,
             folder: Arc::clone(place.folder),
             name: place.name.to_vec(),
+            unknown_len_max: self.common.unknown_len_max(),
         }))
     }
 
@@ -86,6 +97,7 @@ impl Record {
             linked: None,
             folder: Arc::clone(folder),
             name: name.to_vec(),
+            unknown_len_max: self.common.unknown_len_max(),
         }));
         steps.extend(fault.map(Step::Fault));
     }
