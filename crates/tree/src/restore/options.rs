@@ -5,18 +5,20 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Excludes;
 
-/// What happens to something that stands where an entry belongs. Folders are always kept; their metadata
-/// is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
+/// What happens to something that stands where an entry belongs. Folders are always kept; their
+/// metadata is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
     /// It is replaced.
     #[default]
     Always,
-    /// It is kept if it is the same kind with the same size and time of modification (a link: the same
-    /// target); its other metadata is set. A time that the file system has rounded down is the same.
-    /// Also how an interrupted restore goes on.
+    /// It is kept if it is the same; its other metadata is set. A file is the same by kind, size and
+    /// time of modification, also by a time that the file system has rounded down. A link is the
+    /// same by its target, a device by its number, a fifo or socket by its kind. Also how an
+    /// interrupted restore goes on.
     IfChanged,
-    /// It is replaced if the entry was modified later.
+    /// It is replaced if the entry was modified later. A file that is the same but for a rounded
+    /// time is kept.
     IfNewer,
     /// It is kept.
     Never,

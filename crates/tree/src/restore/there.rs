@@ -64,7 +64,10 @@ pub(super) fn keeps(
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
         Overwrite::IfNewer => {
-            (entry.mtime <= there.mtime || is_same(there, entry, at, name)).then_some(SkipReason::NotNewer)
+            // Of a file alone the time is part of being the same: it may be rounded down here.
+            let is_file = matches!(entry.kind, EntryKind::File { .. });
+            let is_as_new = entry.mtime <= there.mtime || (is_file && is_same(there, entry, at, name));
+            is_as_new.then_some(SkipReason::NotNewer)
         }
         Overwrite::IfChanged => is_same(there, entry, at, name).then_some(SkipReason::Unchanged),
     }

@@ -63,6 +63,28 @@ fn pipe_at(path: &Path, mtime: FileTime) {
     rustix::fs::utimensat(CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
+/// A pipe is the same by its kind alone: that says nothing about which one is newer.
+#[test]
+fn a_newer_pipe_replaces_an_older_one() {
+    let wanted = entry("/a", EntryKind::Fifo);
+    for (time, is_kept) in [(-100, false), (0, true), (100, true)] {
+        let target = tempfile::tempdir().unwrap();
+        let path = target.path().join("a");
+        let time = FileTime::new(wanted.mtime.seconds() + time, wanted.mtime.nanos());
+        pipe_at(&path, time);
+        rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).unwrap();
+        let options = RestoreOptions {
+            overwrite: Overwrite::IfNewer,
+            ..RestoreOptions::default()
+        };
+        place_all(target.path(), options, &[(wanted.clone(), Vec::new())]);
+        let is = path.symlink_metadata().unwrap();
+        let mode = if is_kept { 0o666 } else { wanted.mode };
+        assert_eq!(is.mode() & 0o7777, mode, "{time:?}");
+        assert_eq!(is.mtime(), time.seconds().max(wanted.mtime.seconds()));
+    }
+}
+
 /// Whatever stays under the first name is no target unless it is the entry of the backup.
 #[test]
 fn what_stays_is_the_first_name_only_if_it_is_the_same() {
