@@ -7,8 +7,8 @@ use crate::feeder::{Feeder, Ops};
 use crate::parent::CONTENT;
 use crate::piece::CopyRange;
 
-/// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that would
-/// be mostly empty or something comes between, into the feeder's.
+/// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that
+/// would be mostly empty or something comes between, into the feeder's.
 pub(crate) struct Content {
     buffer: Option<Buffer>,
     /// How much of the buffer was handed on.

@@ -260,8 +260,8 @@ impl FileReader {
     /// Reads on. Fills the buffer unless a hole or the end comes first.
     ///
     /// # Errors
-    /// [`TreeError::System`], [`TreeError::NoEnd`]. What was read before stands; [`Self::finish`] may be
-    /// called, and gives the entry of a file of that much.
+    /// [`TreeError::System`], [`TreeError::NoEnd`]. What was read before stands; [`Self::finish`]
+    /// may be called, and gives the entry of a file of that much.
     ///
     /// # Panics
     /// When the buffer is empty.
@@ -392,9 +392,9 @@ impl FileReader {
     }
 }
 
-/// Whether a file that shows a length of 0 may have content. File systems of programs show no length
-/// of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried: they may
-/// wait for a reader, and are nobody's data.
+/// Whether a file that shows a length of 0 may have content. File systems of programs show no
+/// length of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried:
+/// they may wait for a reader, and are nobody's data.
 #[cfg(target_os = "linux")]
 fn may_hide_length(file: &OwnedFd) -> bool {
     const FUSE: i128 = 0x6573_5546;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::bed::{Bed, lines, noise};
+use crate::disks::has_loop_devices;
 use crate::sources::{listed, skip, with_mounts};
 
 /// An ext4 file system in a file, on which `bad` cannot be read from 200 KiB on once `break_it` was
@@ -37,7 +38,7 @@ fn noise_with_mark(bed: &Bed) -> Vec<u8> {
 }
 
 fn can_make_disks() -> bool {
-    let has = Command::new("mkfs.ext4").arg("-V").output().is_ok() && Path::new("/dev/loop-control").exists();
+    let has = Command::new("mkfs.ext4").arg("-V").output().is_ok() && has_loop_devices();
     if !has {
         skip("no mkfs.ext4 or no loop devices");
     }

@@ -12,9 +12,9 @@ pub enum Overwrite {
     /// It is replaced.
     #[default]
     Always,
-    /// It is kept if it is the same; its other metadata is set. A file is the same by kind, size and
-    /// time of modification, also by a time that the file system has rounded down. A link is the
-    /// same by its target, a device by its number, a fifo or socket by its kind. Also how an
+    /// It is kept if it is the same; its other metadata is set. A file is the same by kind, size
+    /// and time of modification, also by a time that the file system has rounded down. A link is
+    /// the same by its target, a device by its number, a fifo or socket by its kind. Also how an
     /// interrupted restore goes on.
     IfChanged,
     /// It is replaced if the entry was modified later. A file that is the same but for a rounded
@@ -67,8 +67,8 @@ pub struct RestoreOptions {
     pub sources: Vec<Vec<u8>>,
 }
 
-/// What is asked for: everything when both are empty, else what lies in one of the paths or matches a
-/// pattern, with all below it. The folders above come along.
+/// What is asked for: everything when both are empty, else what lies in one of the paths or matches
+/// a pattern, with all below it. The folders above come along.
 #[derive(Debug, Clone, Default)]
 pub struct Include {
     /// Paths of the listing.
