@@ -17,7 +17,7 @@ pub enum Overwrite {
     /// the same by its target, a device by its number, a fifo or socket by its kind. Also how an
     /// interrupted restore goes on.
     IfChanged,
-    /// It is replaced if the entry was modified later. A file that is the same but for a rounded
+    /// It is replaced if the entry was modified later. What is the same but for a rounded
     /// time is kept.
     IfNewer,
     /// It is kept.

@@ -64,10 +64,10 @@ pub(super) fn keeps(
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
         Overwrite::IfNewer => {
-            // Of a file alone the time is part of being the same: it may be rounded down here.
-            let is_file = matches!(entry.kind, EntryKind::File { .. });
-            let is_as_new = entry.mtime <= there.mtime || (is_file && is_same(there, entry, at, name));
-            is_as_new.then_some(SkipReason::NotNewer)
+            // The same with a time that is rounded down here is as new. A link or a pipe is the same
+            // whatever its time is.
+            let is_rounded = || is_same(there, entry, at, name) && is_as_old(there, entry, at);
+            (entry.mtime <= there.mtime || is_rounded()).then_some(SkipReason::NotNewer)
         }
         Overwrite::IfChanged => is_same(there, entry, at, name).then_some(SkipReason::Unchanged),
     }
