@@ -399,6 +399,10 @@ fn no_second_loss(scene: &Scene, cases: &[Case]) {
     let mut failures = Vec::new();
     // A part of the long mode shall tell of all kinds.
     let stride = if is_long() { 7919 } else { 1 };
+    assert!(
+        stride == 1 || !cases.len().is_multiple_of(stride),
+        "the stride meets all cases"
+    );
     for at in 0..cases.len() {
         let found = judge(scene, &cases[at * stride % cases.len()]);
         if is_long() && at % 50 == 0 {
