@@ -69,7 +69,7 @@ fn kind_of(entry: &CatalogEntry) -> HookKind {
 /// Every implementation passes [`crate::conformance`].
 pub trait HookIndex: Send + Sync {
     /// The containers that may hold the fingerprint, newest first, each once, at most
-    /// [`CANDIDATES_MAX`]; `out` is cleared first.
+    /// [`crate::CANDIDATES_MAX`]; `out` is cleared first.
     fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
         self.candidates_without(None, fingerprint, kind, out);
     }
