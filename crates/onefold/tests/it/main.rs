@@ -1,0 +1,41 @@
+//! What the library does, over storage in memory and real files.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../damage_support/mod.rs"]
+mod damage_support;
+
+mod archival_window;
+mod capping;
+mod costs;
+mod epochs;
+mod expiry_together;
+mod forget;
+mod formats;
+mod formats_support;
+mod heal;
+mod hybrid;
+mod index_in_memory;
+mod optimize;
+mod optimize_costs;
+mod optimize_damaged;
+mod optimize_progress;
+mod optimize_rules;
+mod optimize_unread;
+mod prune;
+mod prune_clocks;
+mod prune_costs;
+mod prune_lists;
+mod prune_preview;
+mod prune_trim;
+mod reading;
+mod repair;
+mod repair_hybrid;
+mod repair_rules;
+mod repair_twins;
+mod series;
+mod sources;
+mod together;
+mod unread;

@@ -1,0 +1,273 @@
+//! Whole regions that are dead go without a copy, where the storage gives parts of objects back.
+//!
+//! The suites of `prune_*.rs` trim all the time; here is what is trimming's own.
+
+use std::collections::BTreeSet;
+
+use crate::common::pruning::{
+    assert_nothing_unexplained, everything, everything_at_once, forget, impatient, leaving, prune, try_prune,
+};
+use crate::common::{
+    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
+};
+use env::Storage;
+use env::fault::{CrashPolicy, Fault};
+use format::names;
+use onefold::{Monitor, PruneOptions, PruneReport, PruneUnused, ReadData, SessionId};
+use types::ObjectName;
+
+const PART: usize = 60 << 10;
+
+type Kept = (SessionId, &'static str, Vec<u8>);
+
+/// One backup that goes, of parts 0 to 5, and one that stays, of every second.
+fn filled(seed: u64) -> (Process, SessionId, Kept) {
+    let machine = Process::new(seed);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
+    let store = machine.open();
+    let first = back_up_bytes(&store, "/a", &parts.concat(), &How::plain()).unwrap();
+    let kept = [&parts[0][..], &parts[2], &parts[4]].concat();
+    let second = back_up_bytes(&store, "/b", &kept, &How::plain()).unwrap();
+    machine.env.storage.barrier().unwrap();
+    (machine, first.id, (second.id, "/b", kept))
+}
+
+fn bodies(machine: &Process) -> Vec<ObjectName> {
+    let listed = machine.storage.list("data").unwrap().into_iter();
+    let names = listed.map(|meta| meta.name);
+    names.filter(|name| names::parse_body(name).is_some()).collect()
+}
+
+fn assert_kept(machine: &Process, (id, name, bytes): &Kept, when: &str) {
+    let store = machine.beside(900).open();
+    assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, when);
+    assert_sound(&store, when);
+}
+
+fn pruned(machine: &Process, seed: u64, unused: u64, when: &str) -> PruneReport {
+    prune(
+        &machine.beside(seed).open(),
+        &leaving(PruneUnused::Bytes(unused)),
+        when,
+    )
+}
+
+#[test]
+fn what_fills_regions_is_not_copied() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    // The same store, where nothing can be given back.
+    let copying = Process::on(
+        machine.storage.crash(CrashPolicy::KeepAll),
+        machine.clock.clone(),
+        3,
+    );
+    let copied = pruned(&copying, 5, 40 << 10, "by copying");
+    assert!(bodies(&copying).is_empty());
+    assert_eq!(copied.containers_trimmed, 0);
+    let trimmed = pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(trimmed.containers_trimmed > 0, "{trimmed:?}");
+    assert!(
+        trimmed.bytes_copied < copied.bytes_copied,
+        "{trimmed:?} {copied:?}"
+    );
+    assert!(trimmed.bytes_freed() > 140 << 10, "{trimmed:?}");
+    assert!(trimmed.bytes_left_dead <= 40 << 10, "{trimmed:?}");
+    assert_eq!(bodies(&machine).len() as u64, trimmed.containers_trimmed);
+    for machine in [&machine, &copying] {
+        assert_kept(machine, &kept, "after the prune");
+    }
+    // What shares regions with what lives goes when no more may stay, and then with a copy.
+    let rest = pruned(&machine, 6, 0, "of the rest");
+    assert!(rest.containers_compacted > 0, "{rest:?}");
+    prune(&machine.beside(8).open(), &everything(), "again");
+    assert_nothing_unexplained(&machine, "at the end");
+    assert_kept(&machine, &kept, "at the end");
+}
+
+/// Nothing of file data may be copied, and nothing may stay.
+fn without_copies() -> PruneOptions {
+    let mut options = everything();
+    options.limits.repack_bytes_max = 0;
+    options
+}
+
+#[test]
+fn what_takes_no_copy_goes_however_little_may_be_copied() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    let left = prune(
+        &machine.beside(4).open(),
+        &leaving(PruneUnused::Unlimited),
+        "of whole ones",
+    );
+    assert_eq!(left.containers_trimmed, 0, "{left:?}");
+    assert!(left.bytes_left_dead > 60 << 10, "{left:?}");
+    let options = without_copies();
+    let store = machine.beside(6).open();
+    let preview = store.preview_prune(&options, &BTreeSet::new(), &Monitor::default());
+    let preview = preview.unwrap().0;
+    let report = prune(&machine.beside(8).open(), &options, "without copies");
+    assert!(report.containers_trimmed > 0, "{report:?}");
+    assert_eq!(report.containers_compacted, 0, "{report:?}");
+    assert_eq!(report.containers_trimmed, preview.containers_trimmed);
+    assert!(
+        report.bytes_left_dead < left.bytes_left_dead / 4 * 3,
+        "{report:?}"
+    );
+    assert_kept(&machine, &kept, "trimmed");
+    // What is left takes copies: no epoch is begun for it time after time.
+    let again = prune(&machine.beside(10).open(), &options, "once more");
+    assert!(again.bytes_left_dead > 0 && again.epochs == 0, "{again:?}");
+    let rest = prune(&machine.beside(12).open(), &everything(), "with copies");
+    assert!(
+        rest.containers_compacted > 0 && rest.bytes_left_dead == 0,
+        "{rest:?}"
+    );
+    assert_kept(&machine, &kept, "at the end");
+}
+
+/// Some of the nodes of a backup that goes are those of one that stays, in one container.
+#[test]
+fn dead_nodes_are_copied_away_however_little_data_may_be() {
+    let machine = Process::new(2);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
+    let store = machine.open();
+    let first = back_up_bytes(&store, "/a", &parts.concat(), &How::plain()).unwrap();
+    let kept = parts[..3].concat();
+    let second = back_up_bytes(&store, "/a", &kept, &How::plain()).unwrap();
+    machine.env.storage.barrier().unwrap();
+    forget(&machine.open(), first.id);
+    let report = prune(
+        &machine.beside(4).open(),
+        &without_copies(),
+        "without copies of data",
+    );
+    assert!(report.containers_compacted > 0, "{report:?}");
+    assert!(report.bytes_freed() > 2 * PART as u64, "{report:?}");
+    assert_kept(&machine, &(second.id, "/a", kept), "after it");
+}
+
+#[test]
+fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(!bodies(&machine).is_empty());
+    assert_kept(&machine, &kept, "trimmed");
+    // An odd seed: nothing is given back.
+    prune(&machine.beside(5).open(), &everything(), "by copying");
+    assert!(bodies(&machine).len() < 3, "{:?}", bodies(&machine));
+    assert_nothing_unexplained(&machine, "copied");
+    assert_kept(&machine, &kept, "copied");
+}
+
+/// One that trims dies when its generations are durable, and one that cannot carries out the rest: nothing is given back
+/// then, and it goes when the container is copied.
+#[test]
+fn who_cannot_trim_finishes_what_another_began() {
+    let (machine, first, kept) = filled(2);
+    forget(&machine.open(), first);
+    let dying = machine.beside(4).striding();
+    let storage = dying.storage.clone();
+    dying.watched.set_before(move |asked, _| {
+        if asked == Asked::Trim {
+            storage.inject_here(Fault::kill(1));
+        }
+    });
+    let options = impatient(leaving(PruneUnused::Bytes(40 << 10)));
+    try_prune(&dying.open(), &options).unwrap_err();
+    assert!(dying.storage.is_gone() && bodies(&machine).is_empty());
+    dying.watched.clear_before();
+    let cannot = machine.beside(5).striding();
+    let report = prune(&cannot.open(), &options, "by who cannot");
+    assert!(report.epochs > 0, "{report:?}");
+    let left = bodies(&machine);
+    assert!(!left.is_empty());
+    for body in &left {
+        let meta = machine.storage.head(body).unwrap();
+        assert_eq!(meta.space, meta.len, "{body}: nothing was given back");
+    }
+    assert_kept(&machine, &kept, "finished by who cannot");
+    prune(&cannot.open(), &everything_at_once(), "what shares regions");
+    assert_nothing_unexplained(&machine, "finished by who cannot");
+    assert_kept(&machine, &kept, "copied in part");
+}
+
+#[test]
+fn bodies_go_with_what_they_are_of() {
+    let (machine, first, (second, ..)) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    assert!(!bodies(&machine).is_empty());
+    forget(&machine.open(), second);
+    let report = prune(&machine.beside(6).open(), &everything_at_once(), "of everything");
+    assert!(machine.names("data").is_empty(), "{:?}", machine.names("data"));
+    assert!(report.bytes_freed() > 3 * PART as u64 / 2, "{report:?}");
+}
+
+#[test]
+fn a_lost_body_is_found_and_stops_nothing() {
+    let (machine, first, (second, name, bytes)) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    let lost = bodies(&machine)[0].clone();
+    assert!(machine.storage.lose(&lost));
+    // Nobody is given what was in it, though its catalog stands.
+    let at_once = back_up_bytes(&machine.beside(18).open(), name, &bytes, &How::plain()).unwrap();
+    let store = machine.beside(20).open();
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, at_once.id),
+        name,
+        &bytes,
+        "before a check",
+    );
+    let store = machine.beside(6).open();
+    let report = store.check(ReadData::None, &Monitor::default()).unwrap();
+    let what = format!("{:?}", report.findings);
+    assert!(
+        what.contains("the object that its chunks are in is missing"),
+        "{what}"
+    );
+    assert!(report.damaged_backups.contains(&second), "{what}");
+    // What a check has found is known to all.
+    let again = back_up_bytes(&machine.beside(8).open(), name, &bytes, &How::plain()).unwrap();
+    let store = machine.beside(10).open();
+    assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "made again");
+    forget(&store, second);
+    for seed in [12, 14] {
+        try_prune(&machine.beside(seed).open(), &everything()).unwrap();
+    }
+    let store = machine.beside(16).open();
+    assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
+}
+
+/// One who slept puts the generation that he had in mind, whose number is free again: the body has another name.
+#[test]
+fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
+    let (machine, first, kept) = filled(2);
+    let before = machine.storage.crash(CrashPolicy::KeepAll);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    let body = bodies(&machine)[0].clone();
+    let (id, generation) = names::parse_body(&body).unwrap();
+    let former = names::container(id, generation);
+    for (seed, stale) in [(6, before.get(&former).unwrap()), (8, noise(9, 5000))] {
+        machine.storage.put(&former, &[&stale]).unwrap();
+        machine.env.storage.barrier().unwrap();
+        let store = machine.beside(900).open();
+        assert_restores_bytes(&store, &snapshot(&store, kept.0), kept.1, &kept.2, "beside it");
+        // More goes of the same container.
+        let more = [&kept.2[..PART], &noise(seed, PART)].concat();
+        let more = back_up_bytes(&machine.beside(seed).open(), "/c", &more, &How::plain()).unwrap();
+        forget(&machine.beside(seed).open(), more.id);
+        pruned(&machine, seed, 0, "of what came");
+        assert_kept(&machine, &kept, "after it");
+        if machine.storage.head(&former).is_ok() {
+            machine.storage.delete(&former).unwrap();
+        }
+    }
+}

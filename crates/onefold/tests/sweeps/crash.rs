@@ -1,0 +1,504 @@
+//! A crash at every storage operation of what a store goes through, with what was not under a barrier kept,
+//! dropped or torn: every committed backup restores identically, `check` finds nothing wrong, and the next
+//! backup completes.
+//!
+//! One run of a scenario gives all crashes: before each operation that changes something, and at the end,
+//! the machine is asked what a power loss at that moment would leave. What was acknowledged by then is
+//! noted beside it. Kills are played one by one: there the rest of the process must end, not hang. And
+//! some stores live through one crash after the other.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::common::{
+    Asked, How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up,
+    back_up_bytes, back_up_stream, is_long, noise, tiny, wait_until,
+};
+use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
+use env::{Entropy, SeededEntropy, Storage};
+use onefold::{Monitor, SessionId, Snapshot, Store, StreamPiece, StreamSource};
+use types::ObjectName;
+
+/// Where streams of the tests are named.
+const STREAM: &str = "/stream";
+
+/// What was promised by some moment, and what was being made.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    store_made: bool,
+    /// Backups that were acknowledged.
+    backups: BTreeSet<SessionId>,
+    /// What acknowledged backups, and the one under way, hold.
+    contents: Vec<Content>,
+}
+
+/// What a backup may be of.
+#[derive(Debug, Clone)]
+enum Content {
+    Tree(Arc<Picture>),
+    Stream(Arc<Vec<u8>>),
+}
+
+/// A machine after a crash.
+struct Image {
+    machine: FaultStorage,
+    told: Told,
+    when: String,
+}
+
+/// The stage that a scenario plays on.
+struct Play {
+    process: Process,
+    store: Option<Store>,
+    tree: Tree,
+    told: Arc<Mutex<Told>>,
+    images: Arc<Mutex<Vec<Image>>>,
+}
+
+impl Play {
+    fn new(seed: u64, tree_bytes: usize) -> Self {
+        Self {
+            process: Process::new(seed),
+            store: None,
+            tree: Tree::plant(seed, tree_bytes),
+            told: Arc::default(),
+            images: Arc::default(),
+        }
+    }
+
+    fn init(&mut self) {
+        self.store = Some(self.process.init());
+        locked(&self.told).store_made = true;
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("the store is made first")
+    }
+
+    /// From now on every moment is kept.
+    fn record(&self, policies: Vec<CrashPolicy>) {
+        let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
+        let images = Arc::clone(&self.images);
+        let (mut count, mut seen, mut last_put) = (0, BTreeSet::new(), None);
+        self.process.watched.set_before(move |asked, name| {
+            count += 1;
+            let told = locked(&told).clone();
+            let by_policy = policies.iter().map(|policy| {
+                let after = machine.crash(policy_at(*policy, count));
+                (format!("{policy:?}"), after)
+            });
+            let reordered = last_put.as_ref().map(|name| only_the_last(&machine, name));
+            let reordered = reordered.map(|after| ("only the last put kept".to_owned(), after));
+            if asked == Asked::Put {
+                last_put = ObjectName::new(name).ok();
+            }
+            for (what, after) in by_policy.chain(reordered) {
+                if seen.insert(digest(&after, &told)) {
+                    let when = format!("{what}, before operation {count}, {asked:?} {name}");
+                    locked(&images).push(Image {
+                        machine: after,
+                        told: told.clone(),
+                        when,
+                    });
+                }
+            }
+        });
+    }
+
+    /// Keeps the last moment too, and hands over all.
+    fn stop_recording(&self) -> Vec<Image> {
+        // An operation that changes nothing.
+        self.process.env.storage.barrier().unwrap();
+        self.process.watched.clear_before();
+        std::mem::take(&mut *locked(&self.images))
+    }
+
+    fn back_up(&self, how: &How) -> SessionId {
+        let picture = Arc::new(self.tree.picture());
+        locked(&self.told).contents.push(Content::Tree(picture));
+        let report = back_up(self.store(), &self.tree, how).unwrap();
+        assert!(report.untidy.is_empty(), "{:?}", report.untidy);
+        locked(&self.told).backups.insert(report.id);
+        report.id
+    }
+
+    /// Whatever the crash was, nothing that was acknowledged is lost, and the store works on.
+    fn verify(&self, image: &Image) {
+        let when = &image.when;
+        let process = Process::on(image.machine.clone(), self.process.clock.clone(), 0xc0de);
+        let store = match process.try_open() {
+            Ok(store) => store,
+            Err(error) if image.told.store_made => panic!("{when}: {error}"),
+            Err(_) => process
+                .try_init(&tiny())
+                .unwrap_or_else(|error| panic!("{when}: {error}")),
+        };
+        self.assert_backups(&store, &image.told, when);
+        let how = How::plain();
+        let next = back_up(&store, &self.tree, &how).unwrap_or_else(|error| panic!("{when}: {error}"));
+        // What a cut tears of the index is told and made again.
+        let untidy: Vec<_> = next
+            .untidy
+            .iter()
+            .filter(|note| !note.starts_with("index/"))
+            .collect();
+        assert!(untidy.is_empty(), "{when}: {untidy:?}");
+        let made = crate::common::snapshot(&store, next.id);
+        assert_restores(&store, &made, &self.tree.root(), &self.tree.picture(), when);
+        // Another process: what this one's backup has mended is no longer found.
+        let again = Process::on(image.machine.handle(), self.process.clock.clone(), 0xc0df).open();
+        assert_sound(&again, &format!("{when}, and the next backup"));
+    }
+
+    fn assert_backups(&self, store: &Store, told: &Told, when: &str) {
+        let list = store.snapshots().unwrap();
+        for id in &told.backups {
+            assert!(
+                list.snapshots.iter().any(|snapshot| snapshot.id == *id),
+                "{when}: backup {id} is lost: {:?}",
+                list.damaged
+            );
+        }
+        for snapshot in &list.snapshots {
+            self.assert_content(store, snapshot, told, when);
+        }
+        // A store whose making was cut short may lack its config's second copy until the first backup.
+        if told.store_made {
+            assert_sound(store, when);
+        }
+    }
+
+    /// The n-th backup is of the n-th content: scenarios make them one after the other.
+    fn assert_content(&self, store: &Store, snapshot: &Snapshot, told: &Told, when: &str) {
+        let earlier = told.backups.iter().filter(|id| **id < snapshot.id).count();
+        let when = format!("{when}: backup {}", snapshot.id);
+        match &told.contents[earlier] {
+            Content::Tree(picture) => assert_restores(store, snapshot, &self.tree.root(), picture, &when),
+            Content::Stream(bytes) => assert_restores_bytes(store, snapshot, STREAM, bytes, &when),
+        }
+    }
+
+    fn verify_all(&self) {
+        let images = self.stop_recording();
+        assert!(images.len() >= 5, "{} images", images.len());
+        for image in &images {
+            self.verify(image);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn policies() -> Vec<CrashPolicy> {
+    let seeds = if is_long() { 12 } else { 2 };
+    let fixed = [CrashPolicy::KeepAll, CrashPolicy::DropAll, CrashPolicy::TearAll];
+    fixed
+        .into_iter()
+        .chain((0..seeds).map(CrashPolicy::Seeded))
+        .collect()
+}
+
+/// The disk has written what was put last before all that was put earlier: the order that a missing barrier
+/// would suffer from most.
+fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage {
+    let after = machine.crash(CrashPolicy::KeepAll);
+    for object in machine.list("").unwrap() {
+        if object.name != *last && !machine.is_durable(&object.name) {
+            after.lose(&object.name);
+        }
+    }
+    after
+}
+
+/// Another draw at every moment.
+fn policy_at(policy: CrashPolicy, moment: u64) -> CrashPolicy {
+    match policy {
+        CrashPolicy::Seeded(seed) => CrashPolicy::Seeded(seed * 100_000 + moment),
+        other => other,
+    }
+}
+
+/// Two images with the same digest need not both be looked at.
+fn digest(machine: &FaultStorage, told: &Told) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (told.store_made, &told.backups, told.contents.len()).hash(&mut hasher);
+    for object in machine.list("").unwrap() {
+        object.name.as_str().hash(&mut hasher);
+        machine.get(&object.name).unwrap().hash(&mut hasher);
+    }
+    for session in machine.list_folders("sessions").unwrap() {
+        if let Some(id) = format::names::parse_session(&session) {
+            let lock = format::names::session_lock(id);
+            (machine.lock_state(&lock).unwrap() == env::LockState::Free).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+#[test]
+fn a_crash_while_a_store_is_made() {
+    let mut play = Play::new(11, 20 << 10);
+    play.record(policies());
+    play.init();
+    play.verify_all();
+}
+
+#[test]
+fn a_crash_in_the_first_backup() {
+    let mut play = Play::new(12, 120 << 10);
+    play.init();
+    play.record(policies());
+    play.back_up(&How::plain());
+    play.verify_all();
+}
+
+#[test]
+fn a_crash_in_the_second_backup() {
+    let mut play = Play::new(13, 80 << 10);
+    play.init();
+    play.back_up(&How::plain());
+    play.tree.change(1);
+    play.record(policies());
+    play.back_up(&How::plain());
+    play.verify_all();
+}
+
+#[test]
+fn a_crash_in_small_backups() {
+    let mut play = Play::new(14, 20 << 10);
+    play.init();
+    play.record(policies());
+    play.back_up(&How::small());
+    play.tree.change(1);
+    play.back_up(&How::small());
+    play.verify_all();
+}
+
+/// Zeros that a source gives one by one: so many steps make the pipeline go on with what it has.
+const ZEROS: usize = 4200;
+
+/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails as a broken pipe does.
+struct Breaking<'a> {
+    bytes: &'a [u8],
+    zeros: usize,
+    process: &'a Process,
+}
+
+impl StreamSource for Breaking<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
+        if !self.bytes.is_empty() {
+            let len = self.bytes.len().min(buffer.len());
+            let (now, rest) = self.bytes.split_at(len);
+            buffer[..len].copy_from_slice(now);
+            self.bytes = rest;
+            return Ok(StreamPiece::Data(len));
+        }
+        if self.zeros > 0 {
+            self.zeros -= 1;
+            return Ok(StreamPiece::Zeros(1));
+        }
+        wait_until("a checkpoint", || {
+            let objects = self.process.names("sessions");
+            objects.iter().any(|name| name.contains("checkpoint"))
+        });
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// A backup dies after a checkpoint; the next one adopts it, and stores again only what came after.
+#[test]
+fn a_crash_between_checkpoint_and_adoption() {
+    let mut play = Play::new(15, 30 << 10);
+    play.init();
+    let (begin, end) = (noise(15, 250 << 10), noise(16, 60 << 10));
+    let bytes = Arc::new([begin.clone(), vec![0; ZEROS], end].concat());
+    let how = How::plain();
+    play.record(policies());
+    locked(&play.told)
+        .contents
+        .push(Content::Stream(Arc::clone(&bytes)));
+    let mut source = Breaking {
+        bytes: &begin,
+        zeros: ZEROS,
+        process: &play.process,
+    };
+    let error = back_up_stream(play.store(), STREAM, &mut source, &how).unwrap_err();
+    assert!(error.to_string().contains("reading /stream failed"), "{error}");
+    let report = back_up_bytes(play.store(), STREAM, &bytes, &how).unwrap();
+    assert_eq!(report.adopted.len(), 1);
+    assert!(
+        report.totals.bytes_new < bytes.len() as u64 - how.ingest.checkpoint_bytes,
+        "{:?}",
+        report.totals
+    );
+    locked(&play.told).backups.insert(report.id);
+    play.verify_all();
+}
+
+#[test]
+fn a_crash_while_the_index_is_rebuilt() {
+    let mut play = Play::new(16, 40 << 10);
+    play.init();
+    for step in 1..4 {
+        play.back_up(&How::plain());
+        play.tree.change(step);
+    }
+    play.record(policies());
+    play.store().rebuild_index(&Monitor::default()).unwrap();
+    play.verify_all();
+}
+
+/// With more runs than are wanted, a backup merges them first.
+#[test]
+fn a_crash_while_the_index_is_merged() {
+    let mut play = Play::new(17, 10 << 10);
+    play.init();
+    for step in 0..9 {
+        std::fs::write(play.tree.root().join("a/counter"), noise(step, 2000)).unwrap();
+        play.back_up(&How::small());
+    }
+    std::fs::write(play.tree.root().join("a/counter"), noise(99, 2000)).unwrap();
+    play.record(policies());
+    play.back_up(&How::small());
+    assert!(play.process.names("index").len() < 9, "the index was merged");
+    play.verify_all();
+}
+
+/// The process is killed before or after each operation; its threads end, and another process carries on.
+#[test]
+fn a_kill_at_every_operation() {
+    for how in [How::plain(), How::small()] {
+        let mut play = Play::new(18, 60 << 10);
+        play.init();
+        play.back_up(&how);
+        play.tree.change(1);
+        let picture = Arc::new(play.tree.picture());
+        locked(&play.told).contents.push(Content::Tree(picture));
+        let before = locked(&play.told).clone();
+        let counted = if is_long() {
+            Counted::All
+        } else {
+            Counted::Mutating
+        };
+        let mut moments = 0;
+        for n in 1.. {
+            let mut reached = false;
+            for fault in [Fault::kill(n), Fault::kill_after(n)] {
+                let machine = play.process.storage.crash(CrashPolicy::KeepAll);
+                let dying = Process::on(machine.handle(), play.process.clock.clone(), 1000 + n);
+                let store = dying.open();
+                dying.storage.inject_here(fault.counting(counted));
+                let made = back_up(&store, &play.tree, &how);
+                if !dying.storage.is_gone() {
+                    assert!(made.is_ok());
+                    continue;
+                }
+                reached = true;
+                let mut told = before.clone();
+                told.backups.extend(made.iter().map(|report| report.id));
+                let when = format!("{fault:?}");
+                play.verify(&Image { machine, told, when });
+            }
+            if !reached {
+                break;
+            }
+            moments += 1;
+        }
+        assert!(moments >= 12, "{moments}");
+    }
+}
+
+/// A store that lives through many crashes, each with another draw, on a tree of some size, with all
+/// threads that a backup may have.
+#[test]
+fn a_store_that_crashes_again_and_again() {
+    let (seeds, rounds, tree_bytes) = if is_long() {
+        (100, 24, 2 << 20)
+    } else {
+        (3, 10, 600 << 10)
+    };
+    for seed in 0..seeds {
+        live_through_crashes(seed, rounds, tree_bytes);
+    }
+}
+
+fn live_through_crashes(seed: u64, rounds: u64, tree_bytes: usize) {
+    let dice = SeededEntropy::new(seed);
+    let roll = |below: u64| {
+        let mut bytes = [0; 8];
+        dice.fill(&mut bytes);
+        u64::from_le_bytes(bytes) % below
+    };
+    let mut play = Play::new(100 + seed, tree_bytes);
+    play.init();
+    let mut machine = play.process.storage.clone();
+    for round in 0..rounds {
+        let new = format!("b/of-round-{round}");
+        std::fs::write(play.tree.root().join(new), noise(seed ^ (round << 8), 40_000)).unwrap();
+        let when = format!("seed {seed}, round {round}");
+        let process = Process::on(
+            machine.handle(),
+            play.process.clock.clone(),
+            seed * 1000 + round + 5,
+        );
+        let store = process.open();
+        let n = 1 + roll(70);
+        let fault = match roll(4) {
+            0 => Fault::tear(n),
+            1 => Fault::stop_after(n),
+            2 => Fault::kill(n),
+            _ => Fault::stop(n),
+        };
+        process.storage.inject_here(fault);
+        let mut how = if roll(3) == 0 { How::small() } else { How::plain() };
+        how.force = roll(4) == 0;
+        (how.ingest.workers, how.ingest.writers) = (2, 2);
+        let picture = Arc::new(play.tree.picture());
+        let made = back_up(&store, &play.tree, &how);
+        if roll(5) == 0 {
+            drop(store.rebuild_index(&Monitor::default()));
+        }
+        machine.clear_faults();
+        if process.storage.is_gone() {
+            machine = process.storage.crash(CrashPolicy::Seeded(seed * 1000 + round));
+        }
+        let now = Process::on(
+            machine.handle(),
+            play.process.clock.clone(),
+            seed * 1000 + round + 500,
+        );
+        let store = now.open();
+        // Not acknowledged, and there nevertheless: whole as well.
+        let list = store.snapshots().unwrap();
+        let told = locked(&play.told).clone();
+        let newest = list.snapshots.last().map(|snapshot| snapshot.id);
+        let fresh = newest.filter(|id| told.backups.iter().all(|known| known < id));
+        assert!(
+            made.is_err() || fresh == made.as_ref().ok().map(|report| report.id),
+            "{when}"
+        );
+        if let Some(id) = fresh {
+            let mut told = locked(&play.told);
+            told.contents.push(Content::Tree(picture));
+            told.backups.insert(id);
+        }
+        let told = locked(&play.told).clone();
+        assert_eq!(
+            list.snapshots.len(),
+            told.backups.len(),
+            "{when}: {:?}",
+            list.damaged
+        );
+        play.assert_backups(&store, &told, &when);
+    }
+    let image = Image {
+        machine,
+        told: locked(&play.told).clone(),
+        when: format!("seed {seed}, at the end"),
+    };
+    play.verify(&image);
+}
