@@ -21,7 +21,7 @@ pub(crate) struct CatalogCache {
 
 #[derive(Debug, Default)]
 struct State {
-    held: HashMap<ContainerId, Held>,
+    held: HashMap<ContainerId, CachedCatalog>,
     /// Use order of what is not pinned.
     order: BTreeMap<u64, ContainerId>,
     loading: HashSet<ContainerId>,
@@ -30,7 +30,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Held {
+struct CachedCatalog {
     view: Arc<CatalogView>,
     bytes: u64,
     used: u64,
@@ -170,7 +170,7 @@ impl State {
         self.bytes += bytes;
         self.held.insert(
             id,
-            Held {
+            CachedCatalog {
                 view,
                 bytes,
                 used: self.next_use,

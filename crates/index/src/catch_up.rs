@@ -1,6 +1,6 @@
 //! Adding hooks from catalogs: of sessions that no run covers, and of the whole store.
 //!
-//! A catalog that the storage does not give now is remembered ([`crate::unread`]), and its session is covered all the
+//! A catalog that the storage does not give now is remembered ([`crate::unindexed`]), and its session is covered all the
 //! same: whoever catches up asks for that one catalog again, seldom, and not for the others.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use types::{ContainerId, ContainerKind, SessionId};
 use crate::error::{IndexError, Warning};
 use crate::index::Index;
 use crate::session::{HookWriter, SessionContainers, span_of};
-use crate::unread::Unread;
+use crate::unindexed::Unread;
 
 /// What catching up knows before.
 struct Before {

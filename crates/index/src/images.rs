@@ -6,8 +6,8 @@ use env::StorageError;
 use format::names::{self, IndexRunName};
 
 use crate::error::IndexError;
-use crate::held::{IMAGE_SHARE, entries, images};
 use crate::index::Index;
+use crate::resident::{IMAGE_SHARE, entries, images};
 
 impl Index {
     /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes older ones.

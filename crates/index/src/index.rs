@@ -6,7 +6,7 @@
 //! are immutable: readers keep the mapping of a run that a merge deleted, and lose nothing. All methods may
 //! be called from many threads; the list of runs is locked only while it is read or swapped.
 //!
-//! With a budget of memory for it, look-ups go to [`Held`] instead of the runs.
+//! With a budget of memory for it, look-ups go to [`ResidentHooks`] instead of the runs.
 //!
 //! Its storage is the store's on local disks. Where the store is remote, it is a local cache folder: mapping
 //! a remote object reads it whole.
@@ -21,18 +21,18 @@ use format::names;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId, UnixNanos};
 
 use crate::candidates::chosen_of;
-use crate::cover;
 use crate::error::{IndexError, Warning};
-use crate::held::Held;
 use crate::hook::HookIndex;
 use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::memory::MemoryHooks;
 use crate::part::Part;
 use crate::rates::{self, Load};
+use crate::resident::ResidentHooks;
 use crate::run::RUNS_MAX;
 use crate::run::Run;
 use crate::sampling::SamplingRates;
+use crate::session_ranges;
 use crate::summary::key_of;
 use crate::writer::{PART_ENTRIES_MAX, RunId};
 
@@ -81,7 +81,7 @@ struct Inner {
     options: IndexOptions,
     runs: RwLock<Vec<Arc<Run>>>,
     /// The hooks of these runs in memory, where that is wanted.
-    held: Option<Held>,
+    held: Option<ResidentHooks>,
     /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the truth.
     changes: AtomicU64,
     /// Hooks to chunks of running sessions of this process.
@@ -118,7 +118,7 @@ impl Index {
             lookups: AtomicU64::new(0),
         };
         let held = options.memory_bytes_max.map(|bytes| {
-            let (held, bad) = Held::open(&*inner.storage, store, bytes)?;
+            let (held, bad) = ResidentHooks::open(&*inner.storage, store, bytes)?;
             Ok::<_, IndexError>((held, bad))
         });
         let (held, bad) = held.transpose()?.unzip();
@@ -267,17 +267,19 @@ impl Index {
     /// Whether a session's hooks are all in sound runs.
     #[must_use]
     pub fn covers(&self, session: SessionId) -> bool {
-        self.runs().iter().any(|run| cover::holds(run.covered(), session))
+        self.runs()
+            .iter()
+            .any(|run| session_ranges::holds(run.covered(), session))
     }
 
     /// The sessions whose hooks are not all in sound runs, in the order given: written before a crash, or
     /// lost with a bad run. [`Self::catch_up`] adds them.
     #[must_use]
     pub fn uncovered(&self, committed: impl IntoIterator<Item = SessionId>) -> Vec<SessionId> {
-        let covered = cover::join(self.runs().iter().flat_map(|run| run.covered().iter().copied()));
+        let covered = session_ranges::join(self.runs().iter().flat_map(|run| run.covered().iter().copied()));
         committed
             .into_iter()
-            .filter(|session| !cover::holds(&covered, *session))
+            .filter(|session| !session_ranges::holds(&covered, *session))
             .collect()
     }
 
@@ -313,7 +315,7 @@ impl Index {
         self.inner.lookups.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn held(&self) -> Option<&Held> {
+    pub(crate) fn held(&self) -> Option<&ResidentHooks> {
         self.inner.held.as_ref()
     }
 

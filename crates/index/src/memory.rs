@@ -13,7 +13,7 @@ use crate::sampling::Standing;
 pub(crate) const ENTRY_BYTES_IN_MEMORY: usize = 40;
 
 /// A container and the hook's standing in it.
-type Held = (u64, u8);
+type HookContainer = (u64, u8);
 
 /// Index bits are of keyed hashes already.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ type Map<V> = HashMap<u64, V, BuildHasherDefault<BitsHasher>>;
 /// A map of one kind's hooks. Nearly every fingerprint has one container; the others stand apart.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHooks {
-    one: Map<Held>,
-    more: Map<Vec<Held>>,
+    one: Map<HookContainer>,
+    more: Map<Vec<HookContainer>>,
     /// Hooks in `more`: asked for with every hook that is added.
     more_count: usize,
 }

@@ -12,7 +12,6 @@ use env::StorageError;
 use format::names;
 use types::{ContainerId, ObjectName, SessionId};
 
-use crate::cover;
 use crate::error::IndexError;
 use crate::hook::{Hook, HookOrder};
 use crate::index::Index;
@@ -22,6 +21,7 @@ use crate::rates::{self, Load};
 use crate::run::{RUNS_MAX, Run};
 use crate::sampling::SamplingRates;
 use crate::scan::{Fault, Source};
+use crate::session_ranges;
 use crate::spans::Spans;
 use crate::writer::{RunId, RunPlan, RunWriter, is_taken};
 
@@ -256,7 +256,7 @@ impl Index {
         ) else {
             return Ok(());
         };
-        let covered = cover::join(chosen.iter().flat_map(|run| run.covered().iter().copied()));
+        let covered = session_ranges::join(chosen.iter().flat_map(|run| run.covered().iter().copied()));
         let sources = || chosen.iter().map(|run| Source::run(run)).collect();
         let wanted = Wanted {
             span: (first, last),

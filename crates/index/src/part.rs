@@ -13,8 +13,8 @@ use format::names::{self, IndexRunName};
 use types::{ContainerId, StoreId};
 
 use crate::block::{BLOCK_BYTES, Block};
-use crate::front::{Meta, Section};
 use crate::kind::HookKind;
+use crate::part_header::{Meta, Section};
 use crate::spans::{Spans, TableBlock, in_row};
 use crate::summary::SummaryBlock;
 

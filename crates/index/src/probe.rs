@@ -12,15 +12,15 @@ use format::wire::digest;
 use types::StoreId;
 
 use crate::block::{BLOCK_BYTES, BODY_BYTES, DIGEST_BYTES};
-use crate::front::Meta;
-use crate::head::HEAD_BYTES;
 use crate::kind::HookKind;
 use crate::merge::{Wanted, Written};
+use crate::object_header::HEAD_BYTES;
 use crate::part::Part;
+use crate::part_header::Meta;
 use crate::run::Run;
 use crate::sampling::SamplingRates;
 use crate::scan::Source;
-use crate::unread::Unread;
+use crate::unindexed::Unread;
 use crate::writer::RunId;
 use crate::{Index, IndexOptions};
 

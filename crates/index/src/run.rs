@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use types::{ContainerId, SessionId};
 
-use crate::front::Section;
 use crate::kind::HookKind;
 use crate::part::{Damaged, Part};
+use crate::part_header::Section;
 use crate::rates::Load;
 use crate::sampling::SamplingRates;
 use crate::writer::RunId;

@@ -34,7 +34,7 @@ pub(crate) enum Fault<'a> {
 
 /// A stretch of a part's blocks, read ahead.
 #[derive(Debug)]
-struct Piece<'a> {
+struct BlockStretch<'a> {
     part: &'a Part,
     first: usize,
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ struct Piece<'a> {
     checked: Option<usize>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> BlockStretch<'a> {
     fn new(part: &'a Part) -> Self {
         Self {
             part,
@@ -91,8 +91,8 @@ pub(crate) struct Scanner<'a> {
     part: &'a Part,
     kind: HookKind,
     table: Spans,
-    summary: Piece<'a>,
-    leaves: Piece<'a>,
+    summary: BlockStretch<'a>,
+    leaves: BlockStretch<'a>,
     /// The next summary block, and the upper bits of keys of the one before it.
     next_block: usize,
     uppers: std::vec::IntoIter<u64>,
@@ -107,8 +107,8 @@ impl<'a> Scanner<'a> {
             table: part
                 .table(HookKind::Data)
                 .map_err(|Damaged| Fault::Damaged(part))?,
-            summary: Piece::new(part),
-            leaves: Piece::new(part),
+            summary: BlockStretch::new(part),
+            leaves: BlockStretch::new(part),
             next_block: 0,
             uppers: Vec::new().into_iter(),
             position: 0,

@@ -10,7 +10,6 @@ use container::CatalogView;
 use format::container::CatalogCopy;
 use types::{ContainerId, Fingerprint, SessionId};
 
-use crate::cover;
 use crate::error::IndexError;
 use crate::hook::{Hook, hooks_of};
 use crate::index::{Index, read, write};
@@ -21,6 +20,7 @@ use crate::run::RUNS_MAX;
 use crate::run::Run;
 use crate::sampling::{Anchors, SamplingRates};
 use crate::scan::Source;
+use crate::session_ranges;
 use crate::summary::{bits_of_key, key_of};
 
 /// When hooks to nodes may be seen by look-ups.
@@ -283,7 +283,7 @@ impl HookWriter {
     pub fn publish(mut self, sessions: &[SessionId]) -> Result<(), IndexError> {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         hooks.append(&mut self.nodes);
-        let covered = cover::join(sessions.iter().map(|session| (*session, 1)));
+        let covered = session_ranges::join(sessions.iter().map(|session| (*session, 1)));
         let run = self.write(hooks, &covered, true)?;
         self.replace_early(&run)
     }

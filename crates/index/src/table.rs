@@ -11,6 +11,7 @@
 //! is forgotten; what was not added is found once a GiB of new data at most ([`MemoryStats`] says how often).
 //! Many threads may ask while one adds. Nothing fails: an index may forget.
 
+mod batched_lookup;
 pub(crate) mod directory;
 mod hint;
 pub(crate) mod hook_table;
@@ -20,7 +21,6 @@ pub(crate) mod pages;
 mod rewrite;
 pub(crate) mod slots;
 mod tables;
-mod together;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -34,10 +34,10 @@ use crate::hook::{Hook, HookIndex};
 use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::sampling::{SampleLevel, SamplingRates, efficiency_of};
+use crate::table::batched_lookup::TOGETHER;
 pub(crate) use crate::table::slots::LOOKUPS_PER_GIB;
 use crate::table::slots::Rank;
 use crate::table::tables::Tables;
-use crate::table::together::TOGETHER;
 
 /// The least budget, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 64 << 10;

@@ -10,8 +10,8 @@ use types::{ObjectName, SessionId, StoreId};
 
 use crate::candidates::CANDIDATES_MAX;
 use crate::error::IndexError;
-use crate::front::{Meta, Section};
 use crate::hook::Hook;
+use crate::part_header::{Meta, Section};
 use crate::records::{Entry, rank_of};
 use crate::sampling::SamplingRates;
 use crate::spans::Spans;

@@ -11,8 +11,8 @@ use recipe::TreeRoot;
 use tree::WalkOptions;
 
 use crate::counters::Counters;
+use crate::dedup::Granularity;
 use crate::dedup::Lane;
-use crate::dedup::Unit;
 use crate::directory::{self, Faults};
 use crate::door::Door;
 use crate::error::IngestError;
@@ -31,7 +31,7 @@ pub struct Ingest<'a> {
     /// What shapes the store's bytes.
     pub settings: &'a Settings,
     /// What is referred to, and what is stored.
-    pub unit: Unit,
+    pub unit: Granularity,
     /// How this backup is made.
     pub options: &'a IngestOptions,
     /// Counted as it goes.
@@ -123,7 +123,7 @@ impl Ingest<'_> {
         &self,
         roles: &[StreamRole],
         specs: Vec<StreamSpec>,
-        source: impl FnOnce(&mut crate::feeder::Feeder<'_>) -> Result<(), crate::error::Halt>,
+        source: impl FnOnce(&mut crate::source_input::SourceInput<'_>) -> Result<(), crate::error::Halt>,
     ) -> Result<Backed, IngestError> {
         let Settings {
             node_avg_children,

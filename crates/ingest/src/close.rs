@@ -21,9 +21,9 @@ use types::{ContainerId, ContainerKind, SlotRange};
 use crate::counters::Counters;
 use crate::door::Door;
 use crate::error::{Halt, IngestError};
-use crate::ledger::{CopyLane, Ledger};
 use crate::options::IngestOptions;
 use crate::queue::Receiver;
+use crate::sealed_containers::{CopyLane, SealedContainers};
 
 /// How often reclamation's wishes are looked for.
 const POLL: Duration = Duration::from_millis(200);
@@ -83,7 +83,7 @@ pub(crate) struct CloseStage<'a> {
     pub(crate) options: &'a IngestOptions,
     pub(crate) notices: crossbeam_channel::Sender<SealedNotice>,
     pub(crate) copies: CopyLane<'a>,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: SealedContainers,
     pub(crate) checkpoint_clock: CheckpointClock,
     /// What the last answer referred to: later checkpoints refer to it too.
     pub(crate) references: Vec<(ContainerId, SlotRange)>,

@@ -1,11 +1,11 @@
 //! The content of a group of files, on its way from the buffer that it was read into to the feeder.
 
-use crate::ahead::Group;
 use crate::buffer::Buffer;
 use crate::error::Halt;
-use crate::feeder::{Feeder, Ops};
 use crate::parent::CONTENT;
 use crate::piece::CopyRange;
+use crate::read_ahead::Group;
+use crate::source_input::{Ops, SourceInput};
 
 /// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that
 /// would be mostly empty or something comes between, into the feeder's.
@@ -40,7 +40,7 @@ impl Content {
         }
     }
 
-    pub(crate) fn data(&mut self, feeder: &mut Feeder<'_>, len: usize) -> Result<(), Halt> {
+    pub(crate) fn data(&mut self, feeder: &mut SourceInput<'_>, len: usize) -> Result<(), Halt> {
         feeder.counters().bytes_logical.add(len as u64);
         if let Some(ops) = &mut self.whole {
             ops.bytes(len);
@@ -52,7 +52,7 @@ impl Content {
         Ok(())
     }
 
-    pub(crate) fn zeros(&mut self, feeder: &mut Feeder<'_>, len: u64) -> Result<(), Halt> {
+    pub(crate) fn zeros(&mut self, feeder: &mut SourceInput<'_>, len: u64) -> Result<(), Halt> {
         feeder.counters().bytes_logical.add(len);
         match &mut self.whole {
             Some(ops) => ops.zeros(len),
@@ -61,7 +61,7 @@ impl Content {
         Ok(())
     }
 
-    pub(crate) fn copy(&mut self, feeder: &mut Feeder<'_>, range: CopyRange) -> Result<(), Halt> {
+    pub(crate) fn copy(&mut self, feeder: &mut SourceInput<'_>, range: CopyRange) -> Result<(), Halt> {
         feeder.counters().bytes_logical.add(range.len);
         match &mut self.whole {
             Some(ops) => ops.copy(range),
@@ -70,7 +70,7 @@ impl Content {
         Ok(())
     }
 
-    pub(crate) fn cut(&mut self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
+    pub(crate) fn cut(&mut self, feeder: &mut SourceInput<'_>) -> Result<(), Halt> {
         match &mut self.whole {
             Some(ops) => ops.cut(),
             None => feeder.cut(CONTENT)?,
@@ -78,7 +78,7 @@ impl Content {
         Ok(())
     }
 
-    pub(crate) fn finish(self, feeder: &mut Feeder<'_>) -> Result<(), Halt> {
+    pub(crate) fn finish(self, feeder: &mut SourceInput<'_>) -> Result<(), Halt> {
         match (self.buffer, self.whole) {
             (Some(buffer), Some(ops)) => feeder.whole(CONTENT, buffer, ops),
             _ => Ok(()),

@@ -2,8 +2,8 @@
 //!
 //! A file unchanged since the parent backup is a range of the parent's content, copied by
 //! reference: nothing is read (B3). Everything else is read as it is, small files ahead of their
-//! turn ([`crate::ahead`]); what cannot be read is reported, stays as the backup before has it
-//! ([`crate::kept`]), and the rest of the backup stands.
+//! turn ([`crate::read_ahead`]); what cannot be read is reported, stays as the backup before has it
+//! ([`crate::unchanged_entries`]), and the rest of the backup stands.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,16 +16,16 @@ use tree::{
 };
 use types::ByteRange;
 
-use crate::ahead::{Ahead, Group, Item, Previous, Read, check};
 use crate::content::Content;
 use crate::door::Door;
 use crate::error::Halt;
-use crate::feeder::Feeder;
-use crate::kept::{Kept, Version};
 use crate::parent::{CONTENT, FENCES, LISTING, ParentTree};
+use crate::parent_check::ParentCheck;
 use crate::piece::CopyRange;
+use crate::read_ahead::{Ahead, Group, Item, Previous, Read, check};
 use crate::sections;
-use crate::sound::Soundness;
+use crate::source_input::SourceInput;
+use crate::unchanged_entries::{UnchangedEntries, Version};
 use crate::unread::Unread;
 
 /// Listing bytes are handed on in pieces of about this size.
@@ -36,7 +36,7 @@ pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;
 
 /// Feeds a whole tree.
 pub(crate) fn feed(
-    feeder: &mut Feeder<'_>,
+    feeder: &mut SourceInput<'_>,
     walk: WalkOptions,
     door: &Door,
     parent: Option<&ParentTree>,
@@ -47,7 +47,7 @@ pub(crate) fn feed(
         Some(parent) => match StreamBytes::new(door.nodes(), &parent.listing, 0, parent.listing.len) {
             Ok(bytes) => Some(Previous {
                 files: Unchanged::new(ListingReader::new(bytes), parent.trust),
-                sound: Soundness::new(door, parent.content, parent.is_suspect),
+                sound: ParentCheck::new(door, parent.content, parent.is_suspect),
                 unread: Unread::new(walk.excludes.clone()),
                 reads_all: parent.reads_all,
             }),
@@ -58,7 +58,7 @@ pub(crate) fn feed(
     };
     let mut source = Source {
         previous: parent.map(|parent| Arc::new(parent.content)),
-        kept: parent.map(|parent| Kept::new(door, parent)),
+        kept: parent.map(|parent| UnchangedEntries::new(door, parent)),
         feeder,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
@@ -77,9 +77,9 @@ pub(crate) fn feed(
 }
 
 struct Source<'f, 'c, 'd> {
-    feeder: &'d mut Feeder<'c>,
+    feeder: &'d mut SourceInput<'c>,
     previous: Option<Arc<TreeRoot>>,
-    kept: Option<Kept<'d>>,
+    kept: Option<UnchangedEntries<'d>>,
     writer: ListingWriter,
     lost: LostLinks,
     listing: Vec<u8>,

@@ -17,7 +17,7 @@ use format::names;
 use format::node::{Node, NodeEntry};
 use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
 use recipe::{KnownNode, NodeCache, NodeSource, TreeRoot};
-use session::{LookupPermit, NamedContainers, Session};
+use session::{EpochGuard, NamedContainers, Session};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
 };
@@ -290,7 +290,7 @@ impl Door {
 /// A look-up under way.
 pub(crate) struct Lookup<'a> {
     door: &'a Door,
-    permit: LookupPermit,
+    permit: EpochGuard,
 }
 
 impl Holdings for Lookup<'_> {

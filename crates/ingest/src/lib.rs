@@ -3,7 +3,6 @@
 //! Stages are threads joined by named bounded queues ([`queue`]); what is deduplicated depends on the
 //! order of chunks alone, never on timing (Guo 3.4, G10). See docs/architecture.md, "How a byte travels".
 
-mod ahead;
 mod backup;
 mod buffer;
 mod builders;
@@ -15,26 +14,27 @@ pub mod dedup;
 mod directory;
 mod door;
 mod error;
-mod feeder;
-mod kept;
-mod ledger;
 mod lookup;
 mod options;
 mod pack;
+mod parallel_walk;
 mod parent;
+mod parent_check;
 mod piece;
 mod pipeline;
 mod previous;
 pub mod queue;
+mod read_ahead;
+mod refetch;
 mod region;
 mod sample;
+mod sealed_containers;
 mod sections;
-mod sound;
+mod source_input;
 mod stage;
-mod stored;
 mod stream;
+mod unchanged_entries;
 mod unread;
-mod walked;
 mod workers;
 mod write;
 
@@ -44,7 +44,7 @@ mod tests;
 pub use backup::{Backed, Ingest, backup_stream, backup_tree};
 pub use counters::{Counter, Counters};
 pub use dedup::{Cap, Capping};
-pub use dedup::{LookupMemory, Unit};
+pub use dedup::{Granularity, LookupMemory};
 pub use directory::Faults;
 pub use door::Door;
 pub use error::IngestError;

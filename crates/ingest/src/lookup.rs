@@ -25,8 +25,8 @@ use crate::door::Door;
 use crate::error::{Halt, IngestError};
 use crate::piece::CopyRange;
 use crate::queue::{Closed, Receiver, Sender};
+use crate::refetch::Refetch;
 use crate::region::{ClosedRegion, RegionBuilder};
-use crate::stored::StoredChunks;
 use crate::workers::Workers;
 
 /// A source that is slow must not keep reclamation waiting: requests are looked for this often.
@@ -67,7 +67,7 @@ pub(crate) struct ToPacker<'a> {
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
     pub(crate) workers: Workers,
     pub(crate) output: Sender<ToPack>,
-    pub(crate) stored: StoredChunks<'a>,
+    pub(crate) stored: Refetch<'a>,
     /// As of [`Door`].
     pub(crate) insists: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) struct PackStage<'a> {
     pub(crate) builders: Builders<'a>,
     pub(crate) streams: Vec<PackStream>,
     pub(crate) places: [SharedPlaces; Lane::COUNT],
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<WaitingRegions>,
     /// The nodes of fresh segments, by number: of so many of the last ones, those that are asked for yet.
     pub(crate) fresh: BTreeMap<u64, KnownNode>,
     pub(crate) fresh_max: usize,
@@ -58,7 +58,7 @@ impl PackStream {
 
 /// Regions that wait for the decision between a small backup and an ordinary one.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct WaitingRegions {
     limit_bytes: usize,
     bytes: usize,
     /// Children of the segments that wait meanwhile.
@@ -66,7 +66,7 @@ pub(crate) struct Held {
     regions: Vec<(Lane, RegionBytes, Vec<PendingEntry>)>,
 }
 
-impl Held {
+impl WaitingRegions {
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
             limit_bytes,
@@ -77,7 +77,7 @@ impl Held {
     }
 }
 
-impl Held {
+impl WaitingRegions {
     /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of them.
     fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
         self.children += match &segment.body {

@@ -19,19 +19,19 @@ use crate::builders::{Builders, Limits, Sequences};
 use crate::chunk::{self, ChunkState};
 use crate::close::{CheckpointClock, CloseStage, Closed};
 use crate::counters::Counters;
-use crate::dedup::Unit;
+use crate::dedup::Granularity;
 use crate::dedup::{Capping, Deduplicator, Lane, Lookups, Segmenter, SharedPlaces};
 use crate::door::Door;
 use crate::error::{Failure, Halt, IngestError};
-use crate::feeder::{Around, Feeder};
-use crate::ledger::{CopyLane, Ledger};
 use crate::lookup::{LookupStage, ToPacker};
 use crate::options::IngestOptions;
-use crate::pack::{Held, PackStage, PackStream};
+use crate::pack::{PackStage, PackStream, WaitingRegions};
 use crate::queue::{self, QueueStats};
+use crate::refetch::Refetch;
 use crate::region::RegionBuilder;
+use crate::sealed_containers::{CopyLane, SealedContainers};
+use crate::source_input::{Around, SourceInput};
 use crate::stage::{StageStats, Stages};
-use crate::stored::StoredChunks;
 use crate::{sections, workers, write};
 
 /// Bytes a buffer holds.
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     pub(crate) node_avg_children: u32,
     pub(crate) region_bytes: u32,
     pub(crate) container_bytes: u32,
-    pub(crate) unit: Unit,
+    pub(crate) unit: Granularity,
 }
 
 /// What a pipeline run leaves.
@@ -74,7 +74,7 @@ pub(crate) fn run(
     options: &IngestOptions,
     counters: &Counters,
     cancel: &AtomicBool,
-    source: impl FnOnce(&mut Feeder<'_>) -> Result<(), Halt>,
+    source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
 ) -> Result<Ran, IngestError> {
     let clock = door.clock();
     let printer = door.fingerprinter();
@@ -147,8 +147,8 @@ pub(crate) fn run(
         memory,
         unit: shape.unit,
         capping: match shape.unit {
-            Unit::Chunk => options.capping.unwrap_or_default(),
-            Unit::Segment { .. } => Capping::NONE,
+            Granularity::Chunk => options.capping.unwrap_or_default(),
+            Granularity::Segment { .. } => Capping::NONE,
         },
         container_bytes: limits.container_bytes,
     };
@@ -164,12 +164,12 @@ pub(crate) fn run(
             regions: [region(Lane::Content), region(Lane::Metadata)],
             workers: jobs.clone(),
             output: to_pack,
-            stored: StoredChunks::new(door.containers()),
+            stored: Refetch::new(door.containers()),
             insists: door.insists(),
         },
         stats: &lookups,
     };
-    let held = (options.small_bytes_max > 0).then(|| Held::new(options.small_bytes_max));
+    let held = (options.small_bytes_max > 0).then(|| WaitingRegions::new(options.small_bytes_max));
     // As many as are ever full at once are worth keeping.
     let container_buffers = AlignedPool::new(
         shape.container_bytes as usize + CONTAINER_SLACK_BYTES,
@@ -206,7 +206,7 @@ pub(crate) fn run(
         options,
         notices: notices_tx,
         copies,
-        ledger: Ledger::default(),
+        ledger: SealedContainers::default(),
         checkpoint_clock: CheckpointClock::start(clock.monotonic()),
         references: Vec::new(),
     };
@@ -282,7 +282,7 @@ pub(crate) fn run(
                 stages,
                 clock: &**clock,
             };
-            let mut feeder = Feeder::new(stream_count, pool, to_chunk, readers, around);
+            let mut feeder = SourceInput::new(stream_count, pool, to_chunk, readers, around);
             source(&mut feeder)
         });
         (from_source, closer.join().unwrap_or_default())

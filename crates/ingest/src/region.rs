@@ -41,12 +41,12 @@ pub(crate) enum RegionBytes {
 /// A region's plain bytes.
 #[derive(Debug, Default)]
 pub(crate) struct PlainBytes {
-    pieces: Vec<Piece>,
+    pieces: Vec<RegionPiece>,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum RegionPiece {
     /// Where they were read to.
     Shared {
         buffer: Arc<Buffer>,
@@ -61,17 +61,17 @@ impl PlainBytes {
         self.len += len;
         match self.pieces.last_mut() {
             // Chunks that lie behind each other, as all new ones of a file do.
-            Some(Piece::Shared {
+            Some(RegionPiece::Shared {
                 buffer: last, end, ..
             }) if *end == offset && Arc::ptr_eq(last, buffer) => *end += len,
             last if buffer.is_scarce() => {
                 let bytes = &buffer.filled()[offset..offset + len];
                 match last {
-                    Some(Piece::Copied(copied)) => copied.extend_from_slice(bytes),
-                    _ => self.pieces.push(Piece::Copied(bytes.to_vec())),
+                    Some(RegionPiece::Copied(copied)) => copied.extend_from_slice(bytes),
+                    _ => self.pieces.push(RegionPiece::Copied(bytes.to_vec())),
                 }
             }
-            _ => self.pieces.push(Piece::Shared {
+            _ => self.pieces.push(RegionPiece::Shared {
                 buffer: Arc::clone(buffer),
                 start: offset,
                 end: offset + len,
@@ -81,8 +81,8 @@ impl PlainBytes {
 
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| match piece {
-            Piece::Shared { buffer, start, end } => &buffer.filled()[*start..*end],
-            Piece::Copied(bytes) => bytes,
+            RegionPiece::Shared { buffer, start, end } => &buffer.filled()[*start..*end],
+            RegionPiece::Copied(bytes) => bytes,
         })
     }
 }

@@ -10,7 +10,7 @@ use tree::{FileReader, Section};
 use crate::buffer::Buffer;
 use crate::dedup::StreamIndex;
 use crate::error::Halt;
-use crate::feeder::{Feeder, Ops};
+use crate::source_input::{Ops, SourceInput};
 use crate::workers::Ticket;
 
 /// Threads that read; a disk needs some requests at a time to be busy.
@@ -28,7 +28,7 @@ enum Coming {
 /// Feeds a file as far as it can be read in sections; the whole of it, usually. A file that is not large is not
 /// read at all.
 pub(crate) fn feed(
-    feeder: &mut Feeder<'_>,
+    feeder: &mut SourceInput<'_>,
     stream: StreamIndex,
     reader: &mut FileReader,
 ) -> Result<(), Halt> {

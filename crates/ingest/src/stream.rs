@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use crate::dedup::StreamIndex;
 use crate::error::{Halt, IngestError};
-use crate::feeder::Feeder;
+use crate::source_input::SourceInput;
 
 /// The position of the stream in its manifest.
 pub(crate) const WHOLE: StreamIndex = StreamIndex(0);
@@ -47,7 +47,11 @@ impl<R: Read + Send> StreamSource for ReaderSource<R> {
 }
 
 /// Feeds one stream.
-pub(crate) fn feed(feeder: &mut Feeder<'_>, name: &str, source: &mut dyn StreamSource) -> Result<(), Halt> {
+pub(crate) fn feed(
+    feeder: &mut SourceInput<'_>,
+    name: &str,
+    source: &mut dyn StreamSource,
+) -> Result<(), Halt> {
     let counters = feeder.counters();
     counters.set_current(name.as_bytes());
     let mut offset = 0;

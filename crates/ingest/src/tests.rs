@@ -12,15 +12,15 @@ use proptest::prelude::*;
 use tree::{Roots, WalkOptions};
 use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId};
 
-use crate::ahead::Ahead;
 use crate::buffer::BufferPool;
 use crate::chunk::{self, ChunkState, Chunked, Event};
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
-use crate::feeder::{Around, Feeder};
-use crate::ledger::Ledger;
 use crate::queue::{Closed, queue};
+use crate::read_ahead::Ahead;
+use crate::sealed_containers::SealedContainers;
+use crate::source_input::{Around, SourceInput};
 use crate::stage::Stages;
 use crate::workers;
 
@@ -124,7 +124,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = Stages::new();
-    let mut feeder = Feeder::new(
+    let mut feeder = SourceInput::new(
         2,
         BufferPool::new(buffer_bytes, headroom),
         batch_tx,
@@ -265,7 +265,7 @@ proptest! {
             kind: kind(of),
             sequence: SequenceNumber::new(number).unwrap(),
         };
-        let mut ledger = Ledger::default();
+        let mut ledger = SealedContainers::default();
         for (place, of) in (0..).zip(&numbers) {
             ledger.add(place, id(*of));
         }
@@ -286,7 +286,7 @@ fn a_feeder_that_is_to_stop_says_so() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = Stages::new();
-    let mut feeder = Feeder::new(
+    let mut feeder = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx.clone(),
@@ -310,7 +310,7 @@ fn a_feeder_that_is_to_stop_says_so() {
     assert!(matches!(stopped, Err(Halt::Closed)));
     assert!(matches!(failure.take(), Some(IngestError::Internal("a test"))));
     let failure = Failure::default();
-    feeder = Feeder::new(
+    feeder = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx,
@@ -366,7 +366,7 @@ fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = Stages::new();
-    let mut feeder = Feeder::new(
+    let mut feeder = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx,

@@ -8,8 +8,8 @@ use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
 use index::{Index, ResolverStats, Warning};
 use ingest::{
-    Backed, Cap, Door, Faults, Ingest, IngestOptions, ParentTree, QueueStats, StageStats, StreamSource, Unit,
-    VerifiedKnown,
+    Backed, Cap, Door, Faults, Granularity, Ingest, IngestOptions, ParentTree, QueueStats, StageStats,
+    StreamSource, VerifiedKnown,
 };
 use recipe::TreeRoot;
 use session::{Begin, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
@@ -118,7 +118,7 @@ pub struct BackupReport {
     pub healed: Vec<Healed>,
     /// What was found wrong beside the backup, which is safe: a damaged manifest of the series, something of the index,
     /// housekeeping that the next backup tries again.
-    pub untidy: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 impl Store {
@@ -217,13 +217,13 @@ struct Run<'a> {
     name: SeriesName,
     settings: SeriesSettings,
     session: Session,
-    _pulse: session::Pulse,
+    _pulse: session::HeartbeatTask,
     index: Index,
     door: Door,
     parent: Option<ManifestEntry>,
     began: std::time::Duration,
     source_time: types::UnixNanos,
-    untidy: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Run<'a> {
@@ -256,14 +256,14 @@ impl<'a> Run<'a> {
         // The first heartbeat is durable before any container is put: who left containers and no trace
         // besides had a manifest.
         store.sealer.barrier()?;
-        let (mut containers, mut untidy) = (Vec::new(), set.damaged);
-        untidy.extend(met);
+        let (mut containers, mut warnings) = (Vec::new(), set.damaged);
+        warnings.extend(met);
         for dead in session.find_adoptable()? {
             match session.adopt(&dead) {
                 Ok(adopted) => containers.extend(adopted.containers),
                 // Another was quicker, or it came back to life: what it stored is not ours to use.
                 Err(SessionError::NotAdoptable { .. }) => {}
-                Err(error @ SessionError::Damaged(_)) => untidy.push(error.to_string()),
+                Err(error @ SessionError::Damaged(_)) => warnings.push(error.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -283,13 +283,13 @@ impl<'a> Run<'a> {
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
-            untidy.push(format!(
+            warnings.push(format!(
                 "{lost}; this may be the latest backup before this one, which was built upon an older one, or upon none"
             ));
         }
         let stored = list.backups().filter_map(ManifestEntry::backup);
         let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
-        untidy.extend(
+        warnings.extend(
             reclaim::reserve::grow(&store.env, stored, store.settings().container_bytes)
                 .err()
                 .map(|error| error.to_string()),
@@ -299,15 +299,15 @@ impl<'a> Run<'a> {
         let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));
         let missing = committed(&store.sealer, &list, |session| uncovered.contains(&session))?;
         index.catch_up(&store.containers, &missing)?;
-        untidy.extend(
+        warnings.extend(
             merge_if_wanted(&session, &index)
                 .err()
                 .map(|error| error.to_string()),
         );
-        untidy.extend(session.tidy().err().map(|error| error.to_string()));
+        warnings.extend(session.gc_sessions().err().map(|error| error.to_string()));
         if !store.config.damage.is_empty() {
             let mended = object::config::repair(&store.env, &store.config);
-            untidy.extend(mended.err().map(|error| error.to_string()));
+            warnings.extend(mended.err().map(|error| error.to_string()));
         }
         for (session, span) in &containers {
             named.add(*session, [*span]);
@@ -339,7 +339,7 @@ impl<'a> Run<'a> {
             parent,
             began,
             source_time,
-            untidy,
+            warnings,
         })
     }
 
@@ -384,26 +384,26 @@ impl<'a> Run<'a> {
         let taken_over = self.session.adopted();
         let went_on_from = taken_over.iter().filter(|(_, checkpoint)| checkpoint.is_some());
         let adopted = went_on_from.map(|(session, _)| *session).collect();
-        let mut untidy = self.untidy;
-        untidy.extend(committed.untidy.iter().map(ToString::to_string));
+        let mut warnings = self.warnings;
+        warnings.extend(committed.warnings.iter().map(ToString::to_string));
         let mut covered = vec![committed.session];
         covered.extend(taken_over.iter().map(|(session, _)| *session));
         // The backup is safe from here on: what fails now costs the next one some time.
         let verified = self.door.verified();
         let published = self.door.into_hooks().publish(&covered);
         let kept = published.and_then(|()| self.index.checkpoint());
-        untidy.extend(kept.err().map(|error| error.to_string()));
+        warnings.extend(kept.err().map(|error| error.to_string()));
         let fresh: Vec<ContainerId> = fresh
             .iter()
             .flat_map(|span| span.ids(committed.session))
             .collect();
         let healed = self
             .store
-            .mend(&verified, &self.index, &fresh, monitor, &mut untidy);
+            .mend(&verified, &self.index, &fresh, monitor, &mut warnings);
         // What prune took is missing from the manifests' point of view alone; `check` knows what should be there.
-        let warnings = self.index.take_warnings().into_iter();
-        let told = warnings.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
-        untidy.extend(told.map(|warning| warning.to_string()));
+        let met = self.index.take_warnings().into_iter();
+        let told = met.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
+        warnings.extend(told.map(|warning| warning.to_string()));
         Ok(BackupReport {
             id: committed.session,
             parent: self.parent.as_ref().map(ManifestEntry::session),
@@ -419,16 +419,16 @@ impl<'a> Run<'a> {
             chunks_capped: monitor.counters.chunks_capped.get(),
             bytes_capped: monitor.counters.bytes_capped.get(),
             stages: backed.stages,
-            untidy,
+            warnings,
         })
     }
 }
 
 /// What a backup of a series with these settings refers to.
-fn unit(settings: &SeriesSettings) -> Unit {
+fn unit(settings: &SeriesSettings) -> Granularity {
     match settings.layout {
-        Layout::Inline => Unit::Chunk,
-        Layout::Hybrid => Unit::Segment {
+        Layout::Inline => Granularity::Chunk,
+        Layout::Hybrid => Granularity::Segment {
             avg_bytes: settings.segment_bytes,
         },
     }

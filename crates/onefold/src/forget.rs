@@ -45,7 +45,7 @@ pub struct ForgetRequest {
     pub is_dry_run: bool,
     /// Forgets what is named also where the storage does not give its manifest now: nobody knows then whether the
     /// backup is whole, or held. Rot needs no such word, for what has rotted does not come back.
-    pub even_unread: bool,
+    pub force_unreadable: bool,
 }
 
 /// What forgetting did, or would do in a dry run.
@@ -255,7 +255,7 @@ impl Store {
                 Err(SessionError::Forgotten { session }) => report.already_forgotten.push(session),
                 // Nobody can restore it, and nothing but this makes an end of it.
                 Err(SessionError::Damaged(object)) => {
-                    doomed.extend(unreadable(list, &object, request.even_unread)?)
+                    doomed.extend(unreadable(list, &object, request.force_unreadable)?)
                 }
                 Err(error @ SessionError::NoBackup { .. }) => {
                     let lost = self.lost_backup(id)?.ok_or(error)?;
@@ -331,14 +331,14 @@ fn condemned(list: &ManifestList, groups: &[Group]) -> Vec<Doomed> {
 }
 
 /// A backup of which no revision can be read. One that the storage only does not give now may be whole, and held.
-fn unreadable(list: &ManifestList, object: &DamagedObject, even_unread: bool) -> Result<Option<Doomed>> {
+fn unreadable(list: &ManifestList, object: &DamagedObject, force_unreadable: bool) -> Result<Option<Doomed>> {
     let Some((series, session, _)) = names::parse_manifest(&object.name) else {
         return Ok(None);
     };
-    if let Some(unread) = list.unread_of(series, session).filter(|_| !even_unread) {
+    if let Some(unread) = list.unread_of(series, session).filter(|_| !force_unreadable) {
         return Err(Error::Held(format!(
             "{unread}: backup {session} is not forgotten, for it may be whole and held, and cannot be read now; run the \
-             command again when the storage can be read, or forget it all the same with --even-unread"
+             command again when the storage can be read, or forget it all the same with --force-unreadable"
         )));
     }
     let revisions = list

@@ -129,11 +129,11 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-        untidy: &mut Vec<String>,
+        warnings: &mut Vec<String>,
     ) -> Vec<Healed> {
-        let healed = self.try_mend(verified, index, fresh, monitor, untidy);
+        let healed = self.try_mend(verified, index, fresh, monitor, warnings);
         healed.unwrap_or_else(|error| {
-            untidy.push(format!(
+            warnings.push(format!(
                 "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
             ));
             Vec::new()
@@ -146,20 +146,20 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-        untidy: &mut Vec<String>,
+        warnings: &mut Vec<String>,
     ) -> Result<Vec<Healed>> {
         let bad: BadSlots = verified.bad.iter().cloned().collect();
         if !bad.is_empty() {
             self.list_damaged(&bad)?;
         }
         let met = self.list_met(usize::MAX)?;
-        let (report, warnings) = self.heal(index, fresh, monitor)?;
+        let (report, more) = self.heal(index, fresh, monitor)?;
         let is_whole = |id: &ContainerId| {
             let mut healed = report.healed.iter();
             healed.any(|healed| healed.container == *id && healed.left == 0)
         };
-        untidy.extend(met.into_iter().filter(|id| !is_whole(id)).map(message));
-        untidy.extend(warnings);
+        warnings.extend(met.into_iter().filter(|id| !is_whole(id)).map(message));
+        warnings.extend(more);
         Ok(report.healed)
     }
 

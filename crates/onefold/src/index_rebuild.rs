@@ -6,7 +6,7 @@ use std::sync::Arc;
 use format::names;
 use index::{Index, SessionContainers, Warning};
 use object::Sealer;
-use session::{EndedBy, ManifestList, Roster, SessionError};
+use session::{EndedBy, ManifestList, SessionError, SessionTable};
 use types::{ContainerId, ContainerKind, SessionId};
 
 use crate::error::Result;
@@ -107,7 +107,7 @@ pub(crate) fn committed(
             .collect();
         for (dead, checkpoint) in &backup.adopted {
             let Some(number) = checkpoint else { continue };
-            match Roster::adopted_checkpoint(sealer, *dead, *number) {
+            match SessionTable::adopted_checkpoint(sealer, *dead, *number) {
                 Ok(Some(checkpoint)) => {
                     containers.extend(checkpoint.containers.iter().flat_map(|span| span.ids(*dead)));
                 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use recipe::NodeCache;
 use reclaim::Links;
-use session::{ChainLink, ManifestEntry, ManifestList, Pulse, ReadEnd, Session};
+use session::{ChainLink, HeartbeatTask, ManifestEntry, ManifestList, ReadEnd, Session};
 use types::SessionId;
 
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ const MET_MAX: usize = 8;
 /// Backups that are being read. Dropping it lets go of them.
 pub(crate) struct Reading<'a> {
     store: &'a Store,
-    pin: Option<(Session, Pulse)>,
+    pin: Option<(Session, HeartbeatTask)>,
     chosen: Vec<SessionId>,
     list: ManifestList,
     links: OnceLock<Vec<ChainLink>>,
@@ -98,7 +98,7 @@ impl<'a> Reading<'a> {
                 if session.id().get().is_multiple_of(SESSIONS_A_TIDY) {
                     // What stays is for the next one.
                     self.notes
-                        .extend(session.tidy().err().map(|error| error.to_string()));
+                        .extend(session.gc_sessions().err().map(|error| error.to_string()));
                 }
                 self.pin = Some((session, pulse));
                 Ok(())

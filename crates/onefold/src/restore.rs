@@ -58,7 +58,7 @@ pub struct RestoreReport {
 
 /// A backup that is kept while it is read, and its nodes.
 #[derive(Clone, Copy)]
-struct Kept<'a> {
+struct SnapshotNodes<'a> {
     snapshot: &'a Snapshot,
     nodes: &'a NodeCache,
 }
@@ -79,7 +79,7 @@ impl Store {
     ) -> Result<RestoreReport> {
         let (reading, snapshot) = Reading::of(self, snapshot)?;
         let restored = reading.nodes().and_then(|nodes| {
-            let backup = Kept {
+            let backup = SnapshotNodes {
                 snapshot: &snapshot,
                 nodes: &nodes,
             };
@@ -97,7 +97,7 @@ impl Store {
 
     fn restore_kept(
         &self,
-        Kept { snapshot, nodes }: Kept<'_>,
+        SnapshotNodes { snapshot, nodes }: SnapshotNodes<'_>,
         target: &Path,
         request: &RestoreRequest,
         monitor: &Monitor,

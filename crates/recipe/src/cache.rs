@@ -29,7 +29,7 @@ const GENERATIONS_FOLLOWED_MAX: u32 = 4;
 pub struct NodeCache {
     containers: Containers,
     budget_bytes: u64,
-    held: Mutex<Held>,
+    held: Mutex<CachedNodes>,
     /// A region has been read, or has not.
     read: Condvar,
     /// Of backups that archival ones refer forward to.
@@ -37,8 +37,8 @@ pub struct NodeCache {
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    nodes: HashMap<ChunkLocation, HeldNode>,
+struct CachedNodes {
+    nodes: HashMap<ChunkLocation, CachedNode>,
     /// By last use.
     order: BTreeMap<u64, ChunkLocation>,
     next_use: u64,
@@ -61,7 +61,7 @@ impl Drop for Reading<'_> {
 }
 
 #[derive(Debug)]
-struct HeldNode {
+struct CachedNode {
     node: Arc<Node>,
     used: u64,
 }
@@ -101,13 +101,13 @@ impl NodeCache {
     /// Drops every cached node: reclamation has removed some.
     pub fn clear(&self) {
         let mut held = self.lock();
-        *held = Held {
+        *held = CachedNodes {
             reading: std::mem::take(&mut held.reading),
-            ..Held::default()
+            ..CachedNodes::default()
         };
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, CachedNodes> {
         // Nothing panics while holding it; and whatever it holds may be dropped.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -238,7 +238,7 @@ impl NodeSource for NodeCache {
     }
 }
 
-impl Held {
+impl CachedNodes {
     fn get(&mut self, at: ChunkLocation) -> Option<Arc<Node>> {
         let held = self.nodes.get_mut(&at)?;
         self.order.remove(&held.used);
@@ -255,7 +255,7 @@ impl Held {
         self.order.insert(self.next_use, at);
         self.nodes.insert(
             at,
-            HeldNode {
+            CachedNode {
                 node,
                 used: self.next_use,
             },
@@ -309,6 +309,6 @@ fn no_slot(view: &CatalogView, slot: Slot) -> ContainerError {
 
 /// What a node costs to hold, tables included.
 fn bytes_of(node: &Node) -> u64 {
-    let tables = size_of::<(u64, ChunkLocation)>() + size_of::<(ChunkLocation, HeldNode)>();
+    let tables = size_of::<(u64, ChunkLocation)>() + size_of::<(ChunkLocation, CachedNode)>();
     (2 * tables + size_of::<Node>() + node.entries.capacity() * size_of::<NodeEntry>()) as u64
 }

@@ -7,7 +7,7 @@ use format::names;
 use index::Index;
 use object::Sealer;
 use recipe::NodeSource;
-use session::{Manifests, Roster};
+use session::{Manifests, SessionTable};
 use types::SessionId;
 
 use crate::compact::Packing;
@@ -36,17 +36,17 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Sessions that have no ending, or may have none.
-    pub(crate) fn running(&self, roster: &Roster) -> Result<BTreeSet<SessionId>> {
-        let unsure = self.unsure(roster)?;
+    pub(crate) fn running(&self, table: &SessionTable) -> Result<BTreeSet<SessionId>> {
+        let unsure = self.unsure(table)?;
         let unsure = unsure.iter().map(|(id, _)| *id);
-        Ok(roster.running.iter().map(|info| info.id).chain(unsure).collect())
+        Ok(table.running.iter().map(|info| info.id).chain(unsure).collect())
     }
 
     /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken.
     /// One that never spoke never used its number: its crash tore the claim.
-    fn unsure(&self, roster: &Roster) -> Result<Vec<(SessionId, String)>> {
+    fn unsure(&self, table: &SessionTable) -> Result<Vec<(SessionId, String)>> {
         let mut unsure = Vec::new();
-        for object in &roster.damaged {
+        for object in &table.damaged {
             let Some((id, names::SessionObject::Claim)) = names::parse_session_object(&object.name) else {
                 continue;
             };
@@ -64,8 +64,8 @@ impl Context<'_> {
     }
 
     /// Fails where a session runs that nobody can ask.
-    pub(crate) fn ensure_all_can_answer(&self, roster: &Roster) -> Result<()> {
-        match self.unsure(roster)?.first() {
+    pub(crate) fn ensure_all_can_answer(&self, table: &SessionTable) -> Result<()> {
+        match self.unsure(table)?.first() {
             None => Ok(()),
             Some((id, why)) => Err(ReclaimError::Damaged {
                 what: format!(

@@ -75,7 +75,7 @@ pub enum ReclaimError {
     /// The storage does not give a manifest, for this moment or for good.
     #[error(
         "{what}; what it reaches cannot be told now, so nothing may be removed: run the command again when the storage \
-         can be read. If it never gives that manifest again, `forget --even-unread` lets the backup go"
+         can be read. If it never gives that manifest again, `forget --force-unreadable` lets the backup go"
     )]
     UnreadManifest {
         /// Which, and what the storage says.

@@ -4,26 +4,27 @@
 //! that counts may reach (INV-3); no look-up returns what is about to go (INV-9); every step may be repeated, and
 //! any process may die or sleep between any two (docs/protocol.md, "The reclaimer's half").
 
-mod alone;
 mod compact;
-mod condemn;
 mod context;
-mod dead;
-mod decide;
+mod dead_sessions;
+mod epoch;
 mod epochs;
 mod error;
-mod finish;
+mod exclusive_bytes;
+mod expire_metadata;
+mod final_list;
+mod forward_pins;
 mod heal;
 mod hooks;
-mod housekeeping;
-mod kept;
-mod known;
+mod in_use;
+mod inputs;
 mod links;
 mod list;
-mod live;
 mod lost_backups;
 mod manifests;
 mod mark;
+mod mark_spill;
+mod mark_sweep;
 mod marks;
 mod objects;
 mod open;
@@ -38,7 +39,6 @@ mod reverse;
 mod rewrite;
 mod scarce;
 mod slots;
-mod spill;
 mod sweep;
 
 pub use compact::Packing;

@@ -4,9 +4,9 @@ use format::reclaim::{ContainerRun, Removed};
 use types::Epoch;
 
 use crate::context::Context;
-use crate::decide::Decided;
 use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
+use crate::final_list::Decided;
 use crate::options::MarkRevisions;
 
 /// Makes the list.

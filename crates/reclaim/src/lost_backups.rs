@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use format::reclaim::CoveredManifest;
 use format::session::READ_SERIES;
-use session::{Census, ManifestEntry, ManifestList};
+use session::{ManifestEntry, ManifestList, SessionListing};
 use types::SessionId;
 
 use crate::context::Context;
@@ -21,11 +21,11 @@ use crate::options::PruneOptions;
 pub(crate) fn settle(
     context: &Context<'_>,
     options: &PruneOptions,
-    census: &Census,
+    listing: &SessionListing,
     in_force: &InForce,
 ) -> Result<bool> {
     let covers = in_force.covers();
-    let list = &census.manifests;
+    let list = &listing.manifests;
     let mut has_put = false;
     let come_back = |entry: &&ManifestEntry| {
         let is_forgotten = covers.get(&entry.session()).is_some_and(|known| known.forgotten);
@@ -39,9 +39,9 @@ pub(crate) fn settle(
         ));
         has_put = true;
     }
-    let mut lost: BTreeSet<SessionId> = census.roster.lost.iter().copied().collect();
+    let mut lost: BTreeSet<SessionId> = listing.table.lost.iter().copied().collect();
     lost.extend(not_listed(list, in_force));
-    ensure_none(lost.first().copied(), options.accept_lost)?;
+    ensure_none(lost.first().copied(), options.allow_missing_manifests)?;
     for session in lost {
         if let Some(lost) = context.manifests.find_lost(session)? {
             context.manifests.forget_lost(&lost)?;
@@ -64,9 +64,9 @@ fn not_listed<'a>(list: &'a ManifestList, in_force: &'a InForce) -> impl Iterato
 }
 
 /// Fails if a backup is lost and the user has not given it up.
-pub(crate) fn ensure_none(lost: Option<SessionId>, accept_lost: bool) -> Result<()> {
+pub(crate) fn ensure_none(lost: Option<SessionId>, allow_missing_manifests: bool) -> Result<()> {
     match lost {
-        Some(session) if !accept_lost => Err(error(session)),
+        Some(session) if !allow_missing_manifests => Err(error(session)),
         _ => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn ensure_none(lost: Option<SessionId>, accept_lost: bool) -> Result<
 fn error(session: SessionId) -> ReclaimError {
     let what = format!(
         "the manifest of backup {session} is missing, and the backup was not forgotten (bring it back from a copy of the \
-         store; or let the backup go, by `onefold forget {session}` or by --accept-lost)"
+         store; or let the backup go, by `onefold forget {session}` or by --allow-missing-manifests)"
     );
     ReclaimError::DamagedManifest { what }
 }
@@ -85,20 +85,25 @@ fn error(session: SessionId) -> ReclaimError {
 pub(crate) fn ensure_no_lower(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
-    accept_lost: bool,
+    allow_missing_manifests: bool,
 ) -> Result<()> {
     let is_lower = |entry: &&ManifestEntry| {
         let known = covers.get(&entry.session());
         let known = known.filter(|known| known.is_rewritten() && !known.forgotten);
         known.is_some_and(|known| entry.backup().is_some() && entry.stored.revision < known.revision)
     };
-    let Some(entry) = list.entries.iter().find(is_lower).filter(|_| !accept_lost) else {
+    let Some(entry) = list
+        .entries
+        .iter()
+        .find(is_lower)
+        .filter(|_| !allow_missing_manifests)
+    else {
         return Ok(());
     };
     let session = entry.session();
     let what = format!(
         "the newest manifest revision of backup {session} is missing, which says where its data were rewritten to (bring it \
-         back from a copy of the store; or `onefold forget {session}`; or say --accept-lost to go by the one before)"
+         back from a copy of the store; or `onefold forget {session}`; or say --allow-missing-manifests to go by the one before)"
     );
     Err(ReclaimError::DamagedManifest { what })
 }

@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), WalkError> {
         let (container, first, count) = match *entry {
             NodeEntry::Zeros { .. } => return Ok(()),
-            // What it leads to is marked with the backup that it names: forgotten or not, that one is ([`crate::kept`]).
+            // What it leads to is marked with the backup that it names: forgotten or not, that one is ([`crate::forward_pins`]).
             NodeEntry::Forward {
                 series,
                 backup,

@@ -5,7 +5,7 @@
 //! process that died or lost, and never counts.
 //!
 //! Memory: what is covered, of all groups; the slots, encoded, some five bytes a container, within a budget for all
-//! together, those made anew among them: what is beyond it is put at once ([`crate::spill`]), and read again where it is asked
+//! together, those made anew among them: what is beyond it is put at once ([`crate::mark_spill`]), and read again where it is asked
 //! for, one group at a time.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ use types::{Revision, SeriesId, SessionId};
 
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
-use crate::kept::Kept;
+use crate::forward_pins::ForwardPins;
 
 pub(crate) use put::{put, put_all};
 
@@ -254,7 +254,7 @@ fn read(sealer: &Sealer, group: GroupId, revision: Revision) -> Result<Option<Ma
 }
 
 /// What a manifest is covered as.
-pub(crate) fn covered(entry: &ManifestEntry, kept: &Kept) -> CoveredManifest {
+pub(crate) fn covered(entry: &ManifestEntry, kept: &ForwardPins) -> CoveredManifest {
     CoveredManifest {
         session: entry.session(),
         revision: entry.stored.revision,
@@ -308,7 +308,7 @@ pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
 /// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what came since. An archival backup
 /// has a group of its own, so that it goes without a look at others (R4).
-pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &Kept) -> Members<'a> {
+pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &ForwardPins) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();
     let read = list

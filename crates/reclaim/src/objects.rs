@@ -34,13 +34,13 @@ pub(crate) struct Objects {
 
 /// What stays of a container's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StandingObjects {
     pub(crate) generation: Generation,
     /// Of a trimmed generation: its body's, which may have its former name still.
     pub(crate) body: Option<Generation>,
 }
 
-impl Kept {
+impl StandingObjects {
     pub(crate) fn of(view: &CatalogView) -> Self {
         Self {
             generation: view.generation(),
@@ -69,13 +69,13 @@ impl Objects {
     }
 
     /// Whether this is all that there is, in all copies that the kind has.
-    pub(crate) fn is_only(&self, kind: ContainerKind, kept: Kept) -> bool {
+    pub(crate) fn is_only(&self, kind: ContainerKind, kept: StandingObjects) -> bool {
         self.alone(kind) == Some(kept.generation) && self.bodies.keys().copied().eq(kept.body)
     }
 
     /// All objects but those of one generation; bodies after the generations that may refer to them. Under its former name a
     /// body is kept where it has no other: what stands there beside it is somebody's who slept.
-    pub(crate) fn but(&self, id: ContainerId, kept: Option<Kept>) -> Vec<Doomed> {
+    pub(crate) fn but(&self, id: ContainerId, kept: Option<StandingObjects>) -> Vec<Doomed> {
         let body = kept.and_then(|kept| kept.body);
         let former = body.filter(|body| !self.bodies.contains_key(body));
         let stays = |generation: Generation| {
@@ -224,7 +224,7 @@ mod tests {
             main: Some(len),
             mirror: None,
         };
-        let kept = Kept {
+        let kept = StandingObjects {
             generation: generation(2),
             body: Some(generation(1)),
         };
@@ -244,7 +244,7 @@ mod tests {
 
         // A later generation needs none of it: the body goes last.
         found.generations.insert(generation(3), main(50));
-        let later = Kept {
+        let later = StandingObjects {
             generation: generation(3),
             body: None,
         };

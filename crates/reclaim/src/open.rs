@@ -3,9 +3,9 @@
 use session::{HeldLease, Session};
 
 use crate::context::Context;
+use crate::epoch;
 use crate::epochs::Epochs;
 use crate::error::Result;
-use crate::finish;
 use crate::options::{PruneOptions, PruneReport};
 use crate::plan::{Limits, Unused};
 
@@ -38,7 +38,7 @@ pub(crate) fn finish_open(
             };
             &leaving
         };
-        finish::epoch(context, options, session, lease, (epoch, None), report)?;
+        epoch::epoch(context, options, session, lease, (epoch, None), report)?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub struct PruneOptions {
     /// Looks at every container, not only at those that may have lost something.
     pub all: bool,
     /// Lets backups go whose manifests are gone without having been forgotten.
-    pub accept_lost: bool,
+    pub allow_missing_manifests: bool,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
     /// A session that lives and has not answered for so long is ended.
@@ -43,7 +43,7 @@ impl Default for PruneOptions {
         Self {
             limits: Limits::default(),
             all: false,
-            accept_lost: false,
+            allow_missing_manifests: false,
             policy: SessionPolicy::default(),
             answer_within: Duration::from_secs(30 * 60),
             abandoned_after: Duration::from_secs(24 * 60 * 60),

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use format::reclaim::Removed;
 use types::SessionId;
 
-use crate::alone;
 use crate::context::Context;
-use crate::dead;
-use crate::decide::{self, Ground};
+use crate::dead_sessions;
+use crate::epoch;
 use crate::epochs::{self, Epochs, Found};
 use crate::error::Result;
-use crate::finish;
-use crate::known::Known;
+use crate::exclusive_bytes;
+use crate::final_list::{self, Ground};
+use crate::inputs::Known;
 use crate::list;
 use crate::lost_backups;
 use crate::options::PruneOptions;
@@ -66,7 +66,7 @@ pub fn preview(
     let mut known = Known::of(context, options, epochs, None)?;
     // It puts nothing, and so is not told the time by the storage's clock.
     let now = context.sealer.env().clock.wall();
-    for dead in dead::among(context, options, &known.census, now) {
+    for dead in dead_sessions::among(context, options, &known.listing, now) {
         let ended = if dead.is_abandoned {
             &mut known.ended.first
         } else {
@@ -75,22 +75,22 @@ pub fn preview(
         ended.insert(dead.info.id);
     }
     let lost = known
-        .census
-        .roster
+        .listing
+        .table
         .lost
         .iter()
         .find(|id| !forget.contains(id))
         .copied();
-    lost_backups::ensure_none(lost, options.accept_lost)?;
-    let mut list = std::mem::take(&mut known.census.manifests);
-    let forgotten = alone::manifests(context, &list, forget)?;
+    lost_backups::ensure_none(lost, options.allow_missing_manifests)?;
+    let mut list = std::mem::take(&mut known.listing.manifests);
+    let forgotten = exclusive_bytes::manifests(context, &list, forget)?;
     list.forget(forget);
     let mut plan = known.plan(context, options, &list, None)?;
     let left = known
         .removed
         .as_ref()
         .map_or(&[][..], |(removed, _)| &removed.left);
-    let alone = alone::bytes(context, &plan.condemned, &forgotten)?;
+    let alone = exclusive_bytes::bytes(context, &plan.condemned, &forgotten)?;
     if let Some(open) = &open {
         // What it removes is dead by any count, and gone by then.
         plan.take_out(&open.slots, left, &known.ended);
@@ -107,13 +107,13 @@ pub fn preview(
     }
     let mut limits = known.limits(options);
     limits.repack_bytes_max = limits.repack_bytes_max.saturating_sub(first.copied_bytes);
-    let stored = finish::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
+    let stored = epoch::stored_bytes(known.removed.as_ref(), &list, context.manifests)?;
     let ground = Ground {
         known: left,
         stored_bytes: stored,
         limits,
     };
-    let decided = decide::decide(context, &plan.condemned, &SlotMap::default(), ground)?;
+    let decided = final_list::decide(context, &plan.condemned, &SlotMap::default(), ground)?;
     let marks = plan.after.revisions();
     let removed = list::make(context, known.epochs.next(), &known.epochs, marks, decided)?;
     let done = remove::forecast(context.containers, &removed, context.packing)?;

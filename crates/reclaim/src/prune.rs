@@ -1,24 +1,24 @@
 //! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
 
 use format::names::LeaseRole;
-use session::{DeathWatch, HeldLease, Life, Listing, Roster, Session, SessionError};
+use session::{DeathWatch, HeldLease, Life, Listing, Session, SessionError, SessionTable};
 use types::{ContainerId, Epoch};
 
 use crate::context::Context;
-use crate::dead;
+use crate::dead_sessions;
+use crate::epoch::{self, Announced};
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
-use crate::finish::{self, Announced};
+use crate::expire_metadata;
 use crate::heal::{self};
-use crate::housekeeping;
-use crate::known::Known;
+use crate::inputs::Known;
 use crate::lost_backups;
+use crate::mark_spill::Spill;
 use crate::marks::{self, InForce};
 use crate::open;
 use crate::options::{PruneOptions, PruneReport};
 use crate::progress::{Waiting, WaitingRole};
 use crate::rewrite;
-use crate::spill::Spill;
 
 /// Epochs that one run begins at most.
 const EPOCHS_MAX: usize = 2;
@@ -68,7 +68,7 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
                 return Ok(other?);
             }
         };
-        let holds = Roster::one(context.sealer, holder)?;
+        let holds = SessionTable::one(context.sealer, holder)?;
         let life = holds.as_ref().map(|info| watch.observe(info));
         if life == Some(Life::Alive) {
             return Err(ReclaimError::Overtaken);
@@ -92,7 +92,7 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
             ));
         }
         env.clock
-            .sleep(finish::LOOK_EVERY.min(options.policy.heartbeat_every));
+            .sleep(epoch::LOOK_EVERY.min(options.policy.heartbeat_every));
     }
 }
 
@@ -113,14 +113,16 @@ fn run(
     for round in 0..EPOCHS_MAX {
         let listed = listing.take().map(|listing| (session, listing));
         let mut known = Known::load(context, options, listed)?;
-        if round == 0 && dead::expire_abandoned(context, options, session, &known.census, &mut report)? {
+        if round == 0
+            && dead_sessions::expire_abandoned(context, options, session, &known.listing, &mut report)?
+        {
             // What they left goes by their endings.
             known.look(context, None)?;
         }
-        if lost_backups::settle(context, options, &known.census, &known.in_force)? {
+        if lost_backups::settle(context, options, &known.listing, &known.in_force)? {
             known.look(context, None)?;
         }
-        if round == 0 && rewrite::has_rewrites(&known.census.manifests) {
+        if round == 0 && rewrite::has_rewrites(&known.listing.manifests) {
             // Of a process that died, mostly: what it has committed keeps what it would let go of.
             match rewrite::complete(context, session) {
                 Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
@@ -142,18 +144,18 @@ fn run(
         let expired = report.sessions_expired.len();
         let begun = begin(context, options, session, lease, &known, &mut report)?;
         let Some(epoch) = begun.epoch else {
-            now = Some((known.census, begun.marks));
+            now = Some((known.listing, begun.marks));
             break;
         };
         let replaces = known.replaces_lists && !begun.is_partial;
         let marks = begun.marks.revisions();
-        let superseded = finish::superseded(&marks, &marks, &known.in_force);
+        let superseded = epoch::superseded(&marks, &marks, &known.in_force);
         let announced = Announced {
             marks: &begun.marks,
-            census: known.into_census(),
+            listing: known.into_listing(),
             superseded,
         };
-        let census = finish::epoch(
+        let listing = epoch::epoch(
             context,
             options,
             session,
@@ -161,7 +163,7 @@ fn run(
             (epoch, Some(announced)),
             &mut report,
         )?;
-        now = census.map(|census| (census, begun.marks));
+        now = listing.map(|listing| (listing, begun.marks));
         replaced = replaces.then_some(epoch);
         let is_given_up = !report.given_up.is_empty();
         if is_given_up {
@@ -173,13 +175,13 @@ fn run(
     }
     // Before old removed lists go, which say what never comes back.
     let find_needed = |ids: &[ContainerId]| match &now {
-        Some((census, in_force)) => heal::needed(context, session, census, in_force, ids),
+        Some((listing, in_force)) => heal::needed(context, session, listing, in_force, ids),
         None => Ok(None),
     };
     let healed = heal::heal_needed(context, lease, &[], options.marks_bytes_max, &find_needed)?;
     report.healed = healed.healed;
     report.unhealed = healed.left;
-    housekeeping::tidy(context, options, (session, lease), now, replaced)?;
+    expire_metadata::expire(context, options, (session, lease), now, replaced)?;
     Ok(report)
 }
 
@@ -219,7 +221,7 @@ fn begin_with(
     spill: &mut Spill<'_>,
     report: &mut PruneReport,
 ) -> Result<Begun> {
-    let mut plan = known.plan(context, options, &known.census.manifests, Some(spill))?;
+    let mut plan = known.plan(context, options, &known.listing.manifests, Some(spill))?;
     report.groups_marked += plan.marked.len() as u64;
     report.nodes_read += plan.nodes;
     report.kept = std::mem::take(&mut plan.kept);
@@ -233,7 +235,7 @@ fn begin_with(
     let named = named.unwrap_or(const { &Vec::new() });
     if epoch.is_none() && plan.marked.is_empty() {
         // Mostly there are none: a power cut has brought them back.
-        let old = finish::superseded(&plan.after.revisions(), named, &known.in_force);
+        let old = epoch::superseded(&plan.after.revisions(), named, &known.in_force);
         if !old.is_empty() && lease.is_held()? {
             context.sealer.barrier()?;
             epochs::delete_all(context.sealer, &old)?;
@@ -249,7 +251,7 @@ fn begin_with(
     }
     if epoch.is_some() {
         // Before anything is announced: an epoch that nobody can end holds up the next.
-        context.ensure_all_can_answer(&known.census.roster)?;
+        context.ensure_all_can_answer(&known.listing.table)?;
     } else {
         // Marks without an epoch count at once, and must not outlive what they were made from. Those of an epoch count
         // when its list is there, which follows a barrier of its own.
@@ -257,12 +259,12 @@ fn begin_with(
     }
     marks::put_all(context.sealer, &plan.marked, &mut plan.after, epoch)?;
     if let Some(epoch) = epoch {
-        if !finish::announce(context, epoch, &plan)? {
+        if !epoch::announce(context, epoch, &plan)? {
             return Err(ReclaimError::Overtaken);
         }
     } else {
         context.sealer.barrier()?;
-        let old = finish::superseded(&plan.after.revisions(), named, &known.in_force);
+        let old = epoch::superseded(&plan.after.revisions(), named, &known.in_force);
         epochs::delete_all(context.sealer, &old)?;
     }
     Ok(Begun {

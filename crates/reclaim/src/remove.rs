@@ -21,7 +21,7 @@ use types::{ContainerId, Generation, SlotRange};
 
 use crate::compact::{Packing, is_rid_of, rewrite};
 use crate::error::{ReclaimError, Result};
-use crate::objects::{self, Doomed, Kept, Objects};
+use crate::objects::{self, Doomed, Objects, StandingObjects};
 use crate::progress::Progress;
 use crate::slots::{Short, SlotSet};
 use scarce::is_full;
@@ -91,7 +91,7 @@ pub(crate) struct Executed {
 /// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes on.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
-    let mut run = Run::new(containers, *how);
+    let mut run = Removal::new(containers, *how);
     for list in passes(removed) {
         run.remove_whole(&list)?;
         run.compact(&list)?;
@@ -124,7 +124,7 @@ fn list_folder(storage: &dyn Storage, folder: &[&ContainerSlots]) -> Result<BTre
     Ok(objects::list(storage, first.session, first.kind, &wanted)?)
 }
 
-struct Run<'a> {
+struct Removal<'a> {
     containers: &'a Containers,
     storage: &'a dyn Storage,
     how: Execution<'a>,
@@ -147,7 +147,7 @@ enum Settled {
     /// One generation without listed slots.
     Fine,
     /// This one holds the survivors, and the others go with the batch.
-    Replaced(Kept),
+    Replaced(StandingObjects),
     /// Nothing of it is left, or it stays as it is.
     Over,
     /// A rival was here: to be looked at again.
@@ -156,7 +156,7 @@ enum Settled {
     NoRoom,
 }
 
-impl<'a> Run<'a> {
+impl<'a> Removal<'a> {
     fn new(containers: &'a Containers, how: Execution<'a>) -> Self {
         Self {
             containers,
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Run<'_> {
+impl Removal<'_> {
     fn check_cancelled(&self) -> Result<()> {
         if self.how.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
@@ -212,7 +212,7 @@ impl Run<'_> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
         let waiting = self.no_room.len() as u64;
-        let mut ours: BTreeMap<ContainerId, Kept> = BTreeMap::new();
+        let mut ours: BTreeMap<ContainerId, StandingObjects> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
                 break;
@@ -259,7 +259,7 @@ impl Run<'_> {
         id: ContainerId,
         dead: &[SlotRange],
         found: &Objects,
-        ours: Option<Kept>,
+        ours: Option<StandingObjects>,
     ) -> Result<Settled> {
         let Some(highest) = found.highest() else {
             self.drop_bodies(id, found)?;
@@ -276,7 +276,7 @@ impl Run<'_> {
                 self.out.damaged.push((id, error));
                 return Ok(Settled::Over);
             }
-            let kept = Kept::of(view);
+            let kept = StandingObjects::of(view);
             let is_only = found.is_only(id.kind, kept) && !(self.how.is_again && id.kind.is_mirrored());
             if is_only && kept.body.is_none() && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
@@ -421,7 +421,7 @@ impl Run<'_> {
             }
         }
         self.batch.bytes += bytes;
-        let kept = Kept::of(&sealed.catalog());
+        let kept = StandingObjects::of(&sealed.catalog());
         self.batch.doomed.extend(found.but(id, Some(kept)));
         Ok(Settled::Replaced(kept))
     }

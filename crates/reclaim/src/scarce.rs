@@ -2,7 +2,7 @@
 //! over to the next epoch, and ends all the same.
 //!
 //! Listed slots of data that could not be removed stay where they are. Look-ups do not return them
-//! while their list stands, and the list stands while they do (`housekeeping::drop_old_lists`). A
+//! while their list stands, and the list stands while they do (`expire_metadata::drop_old_lists`). A
 //! later epoch decides which containers it rewrites, and when. So this run announces the next epoch
 //! before it closes the open one. The next epoch condemns the slots that were given up and those
 //! that earlier epochs left, by the same marks. This run finishes it at once and copies nothing:

@@ -19,17 +19,17 @@ use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
 use types::ContainerId;
 
-use crate::ahead::{self, AheadPlanner};
+use crate::belady::{self, AheadPlanner};
 use crate::charge::charge;
+use crate::container_lru::KeptContainer;
 use crate::error::RestoreError;
 use crate::fetch::{Brought, Piece, fetch};
-use crate::kept::KeptContainer;
 use crate::lru::LruPlanner;
+use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned};
-use crate::pieces::pieces;
 use crate::plan::{Assembler, Assembly, Fill, From, Next, Planner, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
-use crate::room::Room;
+use crate::read_split::pieces;
 use crate::send::{Sender as Sending, Sink};
 
 /// Requests that are under way at once, whatever the machine: an array of disks, or storage that is far away, serves several in
@@ -106,7 +106,7 @@ where
     let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<Job>();
     let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
     let pool = Arc::new(RegionPool::default());
-    let room = Arc::new(Room::new(options.budget_bytes, asked_max(options)));
+    let room = Arc::new(MemoryBudget::new(options.budget_bytes, asked_max(options)));
     thread::scope(|scope| {
         // Whatever ends this, the planner must not wait for room any longer.
         let _closing = Closing(&room);
@@ -149,7 +149,7 @@ fn spawn<'scope>(
     })
 }
 
-struct Closing<'a>(&'a Room);
+struct Closing<'a>(&'a MemoryBudget);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -159,7 +159,7 @@ impl Drop for Closing<'_> {
 
 /// A piece that a thread dies on is never dealt with: without this the planner would wait for it, and the
 /// caller for the planner.
-struct ClosingInPanic<'a>(&'a Room);
+struct ClosingInPanic<'a>(&'a MemoryBudget);
 
 impl Drop for ClosingInPanic<'_> {
     fn drop(&mut self) {
@@ -173,7 +173,7 @@ fn work(
     containers: &Containers,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
-    room: &Arc<Room>,
+    room: &Arc<MemoryBudget>,
     jobs: &Receiver<Job>,
     messages: &Sender<Message>,
 ) {
@@ -221,7 +221,7 @@ where
 /// The planning thread.
 struct Planning<'a> {
     containers: &'a Containers,
-    room: &'a Room,
+    room: &'a MemoryBudget,
     jobs: Sender<Job>,
     messages: Sender<Message>,
     /// Containers that the assembler keeps.
@@ -253,7 +253,7 @@ impl Planning<'_> {
                 self.plan(LruPlanner::new(references, area, weigh), &lost)
             }
             Assembly::LookAhead => {
-                self.room.take(ahead::references_bytes(area), 0);
+                self.room.take(belady::references_bytes(area), 0);
                 self.plan(AheadPlanner::new(references, area), &lost)
             }
         };

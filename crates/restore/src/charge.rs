@@ -1,6 +1,6 @@
 //! What a fill takes of the budget.
 
-use crate::ahead::KEPT_BYTES;
+use crate::belady::KEPT_BYTES;
 use crate::plan::{Fill, Place, SPOT_BYTES};
 
 /// What a fill takes of the room until it has left.

@@ -17,9 +17,9 @@ use types::{Fingerprint, RegionIndex};
 
 use crate::charge::charge;
 use crate::error::RestoreError;
+use crate::memory_budget::{Extra, MemoryBudget};
 use crate::plan::{Fill, Place};
 use crate::pool::{Pooled, RegionPool};
-use crate::room::{Extra, Room};
 
 /// What was read is held as it is while at least one of so many parts of its memory is wanted.
 const HELD_SHARE: usize = 3;
@@ -127,7 +127,7 @@ pub(crate) fn fetch(
     containers: &Containers,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
-    room: Option<&Arc<Room>>,
+    room: Option<&Arc<MemoryBudget>>,
     piece: &Piece,
 ) -> Brought {
     let mut work = Work {
@@ -302,7 +302,7 @@ impl Work<'_> {
     }
 
     /// Memory that is mostly not wanted goes back at once, and so does what there is no room for.
-    fn hold_or_copy(&mut self, room: Option<&Arc<Room>>) {
+    fn hold_or_copy(&mut self, room: Option<&Arc<MemoryBudget>>) {
         let Some(regions) = &mut self.bytes.regions else {
             return;
         };

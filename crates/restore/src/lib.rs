@@ -4,32 +4,32 @@
 //! manifest's root, and every chunk's bytes are hashed before they are handed on. Restore never asks the
 //! index (G2).
 
-pub mod ahead;
 mod assemble;
 mod batch;
+pub mod belady;
 mod charge;
+mod container_lru;
 mod counters;
 mod error;
 mod fetch;
-mod kept;
 pub mod lru;
+mod memory_budget;
 mod message;
-mod pieces;
 pub mod plan;
 mod pool;
+mod read_split;
+mod recipe_prefetch;
 mod references;
-mod room;
-mod scouts;
 mod send;
 mod stream;
 mod tree;
 
 #[cfg(test)]
-mod ahead_tests;
+mod belady_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
-mod scouts_tests;
+mod recipe_prefetch_tests;
 #[cfg(test)]
 mod test_store;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! the recipe enters behind; a container is read at most once a window, wherever slices would have
 //! ended. *Fixed*: a window is filled and left as a whole before the next begins.
 //!
-//! Other assemblers: [`crate::lru`], whole containers, of which the least recently used goes first; [`crate::ahead`], single
+//! Other assemblers: [`crate::lru`], whole containers, of which the least recently used goes first; [`crate::belady`], single
 //! chunks, of which the one that is needed last goes first.
 //!
 //! No I/O, no clocks; the same references and window give the same steps.
@@ -53,7 +53,7 @@ pub enum Assembly {
     /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4, the
     /// baseline; L2].
     Lru,
-    /// No area: chunks are kept for their next use, which the recipe tells [`crate::ahead`; L9].
+    /// No area: chunks are kept for their next use, which the recipe tells [`crate::belady`; L9].
     LookAhead,
 }
 

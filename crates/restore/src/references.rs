@@ -1,7 +1,7 @@
 //! From recipes to what the planner takes: verified references of parts of a stream.
 //!
 //! The nodes above segments are walked; each segment is opened by itself, where it is asked for ([`references`]) or ahead of that by other
-//! threads ([`crate::scouts`]).
+//! threads ([`crate::recipe_prefetch`]).
 
 use std::sync::Arc;
 

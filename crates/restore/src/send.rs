@@ -10,9 +10,9 @@ use crossbeam_channel::Receiver;
 
 use crate::error::RestoreError;
 use crate::fetch::{FetchedBytes, SpotRun, ToKeep};
+use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned, charged};
 use crate::plan::{SPOT_BYTES, Use, Uses};
-use crate::room::Room;
 
 /// Where restored bytes go, in stream order.
 pub trait Sink {
@@ -47,7 +47,7 @@ enum Waiting {
 
 /// A chunk that is kept for several spots, from its first use, or from its coming if that was sooner.
 #[derive(Default)]
-struct Kept {
+struct RetainedChunk {
     chunk: Option<ToKeep>,
     /// Uses that were told and have not left.
     uses: u64,
@@ -58,17 +58,17 @@ struct Kept {
 /// The sending end.
 pub(crate) struct Sender<'a> {
     sink: &'a mut dyn Sink,
-    room: &'a Room,
+    room: &'a MemoryBudget,
     /// By the number of the first spot.
     waiting: HashMap<u64, Waiting>,
-    kept: HashMap<u64, Kept>,
+    kept: HashMap<u64, RetainedChunk>,
     next_spot: u64,
     planned: Option<Planned>,
     stats: AssembleStats,
 }
 
 impl<'a> Sender<'a> {
-    pub(crate) fn new(sink: &'a mut dyn Sink, room: &'a Room) -> Self {
+    pub(crate) fn new(sink: &'a mut dyn Sink, room: &'a MemoryBudget) -> Self {
         Self {
             sink,
             room,

@@ -11,7 +11,7 @@ use crate::assemble::{AssembleOptions, assemble};
 use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
 use crate::message::AssembleStats;
-use crate::scouts::references_by;
+use crate::recipe_prefetch::references_by;
 use crate::send::Sink;
 
 /// Takes a stream's bytes in order.

@@ -12,14 +12,14 @@ use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, StoreId,
 };
 
-use crate::ahead::{AheadPlanner, references_bytes};
 use crate::assemble::{AssembleOptions, assemble};
+use crate::belady::{AheadPlanner, references_bytes};
 use crate::error::RestoreError;
 use crate::lru::LruPlanner;
+use crate::memory_budget::MemoryBudget;
 use crate::message::AssembleStats;
-use crate::pieces::pieces;
 use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Place, Planner, Reference};
-use crate::room::Room;
+use crate::read_split::pieces;
 use crate::send::Sink;
 
 const CONTAINERS: u32 = 5;
@@ -750,14 +750,14 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
     let (compressed, raw) = (store(1, &[text, text]), store(2, &[noise, noise]));
     let (mixed, wanted) = (store(3, &[text, noise, noise]), 3 * (64_u64 << 10));
     let pool = Arc::new(crate::pool::RegionPool::default());
-    let fetch = |room: &Arc<Room>, piece| {
+    let fetch = |room: &Arc<MemoryBudget>, piece| {
         let brought = crate::fetch::fetch(&containers, containers.fingerprinter(), &pool, Some(room), piece);
         for run in &brought.runs {
             assert!(brought.bytes.get(run.found.as_ref().unwrap()).len() as u64 == run.len);
         }
         brought
     };
-    let room = Arc::new(Room::new(1 << 20, 1 << 19));
+    let room = Arc::new(MemoryBudget::new(1 << 20, 1 << 19));
     let one = fetch(&room, &compressed);
     assert_eq!(
         (pool.spare_count(), room.most_bytes()),
@@ -780,7 +780,7 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
     drop(one);
     assert_eq!(pool.spare_count(), (1, 1));
 
-    let full = Arc::new(Room::new(wanted + extra - 1, wanted));
+    let full = Arc::new(MemoryBudget::new(wanted + extra - 1, wanted));
     full.take(wanted, 1);
     let one = fetch(&full, &mixed);
     assert_eq!(

@@ -24,7 +24,7 @@ use crate::batch::{BATCH_BYTES, Finishers, Tally};
 use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
 use crate::message::AssembleStats;
-use crate::scouts::references_by;
+use crate::recipe_prefetch::references_by;
 use crate::send::Sink;
 use links::WaitingLinks;
 use streamed::{Streamed, file_len};

@@ -18,8 +18,8 @@ use types::{ContainerId, SessionId, SlotRange};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Read;
-use crate::roster::{self, Roster, SessionInfo};
 use crate::session::{Session, locked};
+use crate::session_table::{self, SessionInfo, SessionTable};
 use crate::watch::Life;
 
 /// A dead session of the same series: found by [`Session::find_adoptable`], and only there.
@@ -57,9 +57,9 @@ impl Session {
     /// As [`Session::ensure_running`]; of the storage.
     pub fn find_adoptable(&self) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
-        let roster = Roster::read(&self.inner.objects)?;
-        self.inner.watch.keep_only(&roster.running);
-        let candidates = roster.running.into_iter().rev();
+        let table = SessionTable::read(&self.inner.objects)?;
+        self.inner.watch.keep_only(&table.running);
+        let candidates = table.running.into_iter().rev();
         let of_series =
             |info: &SessionInfo| info.id < self.id() && info.claim.series == self.series() && !self.is_read();
         Ok(candidates
@@ -110,7 +110,8 @@ impl Session {
         let mut taken = Vec::new();
         for (session, number) in &adopted.sessions {
             let Some(number) = number else { continue };
-            let Some(checkpoint) = roster::adopted_checkpoint(&inner.objects, *session, *number)? else {
+            let Some(checkpoint) = session_table::adopted_checkpoint(&inner.objects, *session, *number)?
+            else {
                 continue;
             };
             adopted
@@ -136,7 +137,7 @@ impl Session {
 
 fn newest_readable(session: &Session, old: SessionId) -> Result<Option<Checkpoint>> {
     let objects = &session.inner.objects;
-    let folder = roster::one_folder(objects, old)?;
+    let folder = session_table::one_folder(objects, old)?;
     for number in folder.checkpoints.iter().rev() {
         if let Read::Whole(checkpoint) = objects.read::<Checkpoint>(&names::checkpoint(old, *number))? {
             return Ok(Some(checkpoint));
@@ -154,7 +155,7 @@ fn with_those_it_adopted(
     let list = session.inner.manifests.list_series(session.series())?;
     for (unread, object) in list.unread(session.series()).filter(|(unread, _)| *unread < old) {
         // Of sessions that were adopted, and of no other once it is tidied, a checkpoint is kept.
-        if !roster::one_folder(&session.inner.objects, unread)?
+        if !session_table::one_folder(&session.inner.objects, unread)?
             .checkpoints
             .is_empty()
         {

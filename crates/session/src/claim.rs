@@ -32,15 +32,15 @@ use format::session::{Claim, READ_SERIES};
 use object::Sealer;
 use types::{Revision, SeriesId, SessionId};
 
-use crate::census::Listing;
 use crate::epochs;
 use crate::error::{Result, SessionError};
 use crate::listed::{self, Listed};
 use crate::manifests::Manifests;
 use crate::objects::{Objects, Put};
 use crate::policy::SessionPolicy;
-use crate::roster;
 use crate::session::{Parts, Session};
+use crate::session_listing::Listing;
+use crate::session_table;
 
 /// A number that keeps being lost is tried so often.
 const CLAIMS_MAX: usize = 1000;
@@ -107,8 +107,8 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a census
-    /// ([`Manifests::census_of`]).
+    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a session listing
+    /// ([`Manifests::list_sessions_of`]).
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -141,12 +141,12 @@ fn to_read(process: u32, policy: SessionPolicy) -> Begin {
 }
 
 /// A number, and its process lock if the storage has locks.
-struct Held {
+struct ClaimedId {
     id: SessionId,
     lock: Option<Box<dyn ProcessLock>>,
 }
 
-impl Held {
+impl ClaimedId {
     /// Takes the lock of a number. `None`: another process has it, or may have it.
     fn take(objects: &Objects, id: SessionId) -> Result<Option<Self>> {
         match objects.storage().lock(&names::session_lock(id)) {
@@ -166,11 +166,11 @@ impl Held {
     }
 }
 
-fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(Held, Listing)> {
+fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(ClaimedId, Listing)> {
     let (mut name, mut passed) = (String::new(), None);
     for _ in 0..CLAIMS_MAX {
         let (id, manifests) = free_number(objects, passed)?;
-        let Some(held) = Held::take(objects, id)? else {
+        let Some(held) = ClaimedId::take(objects, id)? else {
             name = names::session_lock(id).to_string();
             passed = Some(id);
             continue;
@@ -190,7 +190,7 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(Held, Listing)>
 
 /// Puts the claim, and returns the numbers of sessions listed after it. `None`: the number was
 /// taken, or is given up.
-fn put_claim(objects: &Objects, held: &Held, claim: &Claim) -> Result<Option<Vec<SessionId>>> {
+fn put_claim(objects: &Objects, held: &ClaimedId, claim: &Claim) -> Result<Option<Vec<SessionId>>> {
     let object = names::claim(held.id);
     match objects.put(&object, claim) {
         Ok(Put::Created) => {}
@@ -213,7 +213,7 @@ fn put_claim(objects: &Objects, held: &Held, claim: &Claim) -> Result<Option<Vec
 
 /// Whether a claim that was just put is the highest, and durable.
 fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
-    let numbers = roster::numbers(objects)?;
+    let numbers = session_table::numbers(objects)?;
     if numbers.last() <= Some(&id) {
         objects.barrier()?;
         return Ok(Some(numbers));
@@ -221,7 +221,7 @@ fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
     // The claim is not the highest, and it named nothing. If the deletion fails or is undone, a
     // session stays that never spoke.
     objects.delete(&names::claim(id))?;
-    // Otherwise every roster would read the folder, because no ending makes that needless. An error
+    // Otherwise every session table would read the folder, because no ending makes that needless. An error
     // here does no harm.
     drop(objects.storage().drop_folder(&names::session_folder(id)));
     Ok(None)
@@ -241,7 +241,7 @@ fn withdraw(objects: &Objects, id: SessionId, series: SeriesId) {
 /// highest claim is never deleted, so no number is free twice at this moment. Manifests count for a
 /// store that has lost its claims.
 fn free_number(objects: &Objects, passed: Option<SessionId>) -> Result<(SessionId, Vec<Listed>)> {
-    let claimed = roster::numbers(objects)?.last().copied();
+    let claimed = session_table::numbers(objects)?.last().copied();
     let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
     let ended = manifests.iter().map(|one| one.session).max();
     let id = match claimed.max(ended).max(passed) {
@@ -254,12 +254,12 @@ fn free_number(objects: &Objects, passed: Option<SessionId>) -> Result<(SessionI
 
 fn establish(
     manifests: &Manifests,
-    held: Held,
+    held: ClaimedId,
     begin: Begin,
     spoke_at: std::time::Duration,
 ) -> Result<Session> {
     let objects = manifests.objects();
-    let Held { id, lock } = held;
+    let ClaimedId { id, lock } = held;
     let (epochs, view) = epochs::load(objects, id)?;
     let Begin {
         series,

@@ -8,7 +8,7 @@
 //! no barrier waits for it. A storage that does not answer that second question is asked again for
 //! a while: the manifest is durable, and all that is left is to say so. What fails once the
 //! manifest may be there is told as just that. A process that dies after the manifest leaves a
-//! backup and some small objects, which [`Session::tidy`] of any later session removes. An epoch
+//! backup and some small objects, which [`Session::gc_sessions`] of any later session removes. An epoch
 //! that was seen and not answered needs no answer: the reclaimer lists manifests after everybody
 //! answered or ended.
 
@@ -39,7 +39,7 @@ pub struct Committed {
     /// Its manifest.
     pub manifest: ObjectName,
     /// What went wrong after the backup was safe: small objects stay behind until a later session tidies.
-    pub untidy: Option<SessionError>,
+    pub warnings: Option<SessionError>,
 }
 
 impl Session {
@@ -93,11 +93,11 @@ impl Session {
         // Without the record the traces stay, so that tidying makes the record.
         let unlocked = inner.unlock();
         let recorded = unlocked.and_then(|()| inner.record_commit());
-        let untidy = recorded.and_then(|()| inner.remove_traces()).err();
+        let warnings = recorded.and_then(|()| inner.remove_traces()).err();
         Ok(Committed {
             session: inner.id,
             manifest: name,
-            untidy,
+            warnings,
         })
     }
 }
@@ -218,9 +218,9 @@ impl Inner {
     pub(crate) fn remove_traces(&self) -> Result<()> {
         self.unlock()?;
         let mut beat = locked(&self.beat);
-        let folder = crate::roster::one_folder(&self.objects, self.id)?;
+        let folder = crate::session_table::one_folder(&self.objects, self.id)?;
         beat.written.clear();
-        crate::tidy::remove(&self.objects, self.id, &folder, None)?;
+        crate::gc_sessions::remove(&self.objects, self.id, &folder, None)?;
         Ok(())
     }
 }

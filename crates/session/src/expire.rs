@@ -11,8 +11,8 @@ use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Put;
-use crate::roster::SessionInfo;
 use crate::session::Session;
+use crate::session_table::SessionInfo;
 
 impl Session {
     /// Ends another session as expired; durable on return. Returns how it has ended: by this call, or as

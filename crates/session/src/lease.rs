@@ -14,8 +14,8 @@ use types::{ObjectName, Revision, SessionId};
 
 use crate::error::{Result, SessionError};
 use crate::objects::{Put, Read};
-use crate::roster::Roster;
 use crate::session::Session;
+use crate::session_table::SessionTable;
 use crate::watch::Life;
 
 /// A claim that keeps being lost is tried so often.
@@ -88,7 +88,7 @@ impl Session {
         if lease.holder == self.id() {
             return Ok(Some(lease.holder));
         }
-        let Some(info) = Roster::one(self.inner.objects.sealer(), lease.holder)? else {
+        let Some(info) = SessionTable::one(self.inner.objects.sealer(), lease.holder)? else {
             return Ok(None);
         };
         let dead = matches!(self.inner.watch.observe(&info), Life::Dead(_));

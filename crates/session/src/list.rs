@@ -104,7 +104,7 @@ impl ManifestEntry {
 pub struct ManifestList {
     /// By session number.
     pub entries: Vec<ManifestEntry>,
-    /// Backups that were not read, since who listed knows them: only in a [`crate::Census`]. By session number.
+    /// Backups that were not read, since who listed knows them: only in a [`crate::SessionListing`]. By session number.
     pub as_covered: Vec<CoveredBackup>,
     /// Revisions that exist and cannot be read.
     pub damaged: Vec<DamagedObject>,

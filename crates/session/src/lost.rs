@@ -27,7 +27,7 @@ use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
 use crate::objects::{Put, Read};
-use crate::roster::{self, Roster};
+use crate::session_table::{self, SessionTable};
 use crate::standing::{Standing, series_of, standing};
 
 /// How often the next number is tried for a tombstone.
@@ -44,9 +44,9 @@ pub struct LostBackup {
     pub highest: Revision,
 }
 
-impl Roster {
+impl SessionTable {
     /// Moves sessions from running to lost if something else shows their commit: `is_known`, or a
-    /// manifest that names them as parents. Those manifests were listed before the roster.
+    /// manifest that names them as parents. Those manifests were listed before the session table.
     pub(crate) fn take_out_lost(&mut self, list: &ManifestList, is_known: impl Fn(SessionId) -> bool) {
         let backups = list.entries.iter().filter_map(ManifestEntry::backup);
         let parents: BTreeSet<SessionId> = backups
@@ -81,18 +81,18 @@ impl Manifests {
                 .chain(marked)
                 .max();
         })?;
-        let folder = roster::one_folder(objects, session)?;
-        let mut roster = Roster::default();
+        let folder = session_table::one_folder(objects, session)?;
+        let mut table = SessionTable::default();
         if folder.committed {
             let is_lost = standing(objects, session)? == Standing::LostBackup;
-            roster.lost.extend(is_lost.then_some(session));
+            table.lost.extend(is_lost.then_some(session));
         } else if marked.is_some() && !folder.claimed {
-            roster.lost.push(session);
+            table.lost.push(session);
         } else {
-            roster.running.extend(Roster::one(self.sealer(), session)?);
-            roster.take_out_lost(&list, |_| marked.is_some());
+            table.running.extend(SessionTable::one(self.sealer(), session)?);
+            table.take_out_lost(&list, |_| marked.is_some());
         }
-        if roster.lost.is_empty() {
+        if table.lost.is_empty() {
             return Ok(None);
         }
         let of_group = marked.map(|(_, group)| group.series);

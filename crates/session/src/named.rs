@@ -13,7 +13,7 @@ use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
 use crate::objects::Read;
-use crate::roster;
+use crate::session_table;
 
 /// Containers by the session that wrote them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl NamedContainers {
         self.add(session, backup.containers.iter().copied());
         for (old, checkpoint) in &backup.adopted {
             let Some(number) = checkpoint else { continue };
-            let read = roster::adopted_checkpoint(manifests.objects(), *old, *number);
+            let read = session_table::adopted_checkpoint(manifests.objects(), *old, *number);
             match read {
                 Ok(Some(checkpoint)) => self.add(*old, checkpoint.containers),
                 Ok(None) | Err(SessionError::Damaged(_)) => {}

@@ -17,9 +17,9 @@ use format::names;
 use object::Sealer;
 use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
 
+use crate::epoch_guard::{EpochGuard, LookupGate};
 use crate::epochs::EpochNames;
 use crate::error::{EndedBy, Result, SessionError};
-use crate::gate::{LookupGate, LookupPermit};
 use crate::manifests::Manifests;
 use crate::objects::Objects;
 use crate::policy::SessionPolicy;
@@ -177,7 +177,7 @@ impl Session {
     /// Begins a look-up: take the permit before asking the index, treat as absent what its view says, and
     /// keep it until what was found is recorded where the next checkpoint is collected from.
     #[must_use]
-    pub fn look_up(&self) -> LookupPermit {
+    pub fn look_up(&self) -> EpochGuard {
         self.inner.gate.enter()
     }
 

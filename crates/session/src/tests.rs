@@ -266,5 +266,7 @@ fn plain_backup(series_number: u8) -> Backup {
 
 /// The newest checkpoint of a session.
 fn newest(host: &Host, info: &crate::SessionInfo) -> Option<format::session::Checkpoint> {
-    crate::Roster::checkpoints(&host.sealer, info).unwrap().pop()
+    crate::SessionTable::checkpoints(&host.sealer, info)
+        .unwrap()
+        .pop()
 }

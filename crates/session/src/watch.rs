@@ -15,7 +15,7 @@ use format::names;
 use types::SessionId;
 
 use crate::policy::SessionPolicy;
-use crate::roster::SessionInfo;
+use crate::session_table::SessionInfo;
 
 /// Why a session is taken for dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

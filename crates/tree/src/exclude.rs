@@ -30,7 +30,7 @@ pub struct Excludes {
     set: GlobSet,
     patterns: Arc<[Pattern]>,
     /// For each pattern, by number.
-    met: Arc<[Met]>,
+    met: Arc<[PatternMatches]>,
     /// The patterns with a class, compiled with its brackets as plain characters.
     literal: GlobSet,
     /// The number of each of those patterns.
@@ -39,7 +39,7 @@ pub struct Excludes {
 
 /// What a pattern has matched so far.
 #[derive(Debug, Default)]
-struct Met {
+struct PatternMatches {
     /// The pattern has matched a path.
     any: AtomicBool,
     /// The pattern met a path that it does not match, but would with brackets as plain characters.
@@ -115,7 +115,7 @@ impl ExcludeBuilder {
         };
         Ok(Excludes {
             set: compile(set)?,
-            met: patterns.iter().map(|_| Met::default()).collect(),
+            met: patterns.iter().map(|_| PatternMatches::default()).collect(),
             patterns: patterns.into(),
             literal: compile(literal_set)?,
             literal_of: literal_of.into(),

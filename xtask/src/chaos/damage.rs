@@ -205,12 +205,12 @@ fn clean(run: &mut Run, lost: &BTreeSet<u64>) -> Judged {
     for id in ids {
         run.alone(&strings(&["unhold", &id.to_string()]))?;
         // A backup that is no longer listed cannot be forgotten; prune reports what is left of it.
-        run.alone(&strings(&["forget", "--even-unread", &id.to_string()]))?;
+        run.alone(&strings(&["forget", "--force-unreadable", &id.to_string()]))?;
     }
     let mut said = Vec::new();
     for args in [
         &["prune", "--all", "--max-unused", "0"][..],
-        &["prune", "--all", "--accept-lost", "--max-unused", "0"],
+        &["prune", "--all", "--allow-missing-manifests", "--max-unused", "0"],
     ] {
         let ended = run.alone(&strings(args))?;
         said.push(format!("{:?} {}", ended.code, ended.err.trim()));

@@ -15,7 +15,7 @@ pub(crate) struct Prune {
     pub(crate) all: bool,
     /// Let backups go whose manifests have vanished without having been forgotten
     #[arg(long)]
-    pub(crate) accept_lost: bool,
+    pub(crate) allow_missing_manifests: bool,
 }
 
 /// How much is copied to free the rest.

@@ -40,7 +40,7 @@ pub(crate) struct Forget {
     /// Forget the backups that are named also where the storage does not give their manifests now: one may be whole, or
     /// held. For when it never gives them again
     #[arg(long, requires = "ids", conflicts_with = "Keep")]
-    pub(crate) even_unread: bool,
+    pub(crate) force_unreadable: bool,
     /// Say what would be forgotten, why each backup goes or stays, and how much space would come back; forget nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,

@@ -268,7 +268,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let seconds = report.elapsed_nanos as f64 / 1e9;
     let totals = &report.totals;
-    for untidy in &report.untidy {
+    for untidy in &report.warnings {
         output.warn(format!("warning: the backup is safe, but: {untidy}"))?;
     }
     if !report.adopted.is_empty() {

@@ -87,7 +87,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     let request = ForgetRequest {
         what,
         is_dry_run: args.dry_run,
-        even_unread: args.even_unread,
+        force_unreadable: args.force_unreadable,
     };
     let monitor = Monitor::new(super::cancel_flag()?);
     let report = store.forget(&request, &monitor)?;

@@ -96,7 +96,7 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
     let store = super::open(global)?;
     let options = PruneOptions {
         all: args.all,
-        accept_lost: args.accept_lost,
+        allow_missing_manifests: args.allow_missing_manifests,
         ..options(&args.limits)
     };
     if args.dry_run {

@@ -72,7 +72,7 @@ fn without_a_rule_nothing_goes() {
         &["forget", "--keep-within", "5"],
         &["forget", "--keep-last", "-2"],
         &["forget", "-l", "1", "--group-by", "moon"],
-        &["forget", "-l", "1", "--even-unread"],
+        &["forget", "-l", "1", "--force-unreadable"],
         &["hold", "1"],
         &["tag", "1"],
     ] {

@@ -15,7 +15,7 @@ use format::names::IndexRunName;
 use format::wire::{Reader, Writer, digest};
 use types::{ObjectName, StoreId};
 
-use crate::head::{HEAD_BYTES, Head};
+use crate::object_header::{HEAD_BYTES, Head};
 use crate::sampling::{SamplingRate, SamplingRates};
 use crate::table::directory::PageRef;
 use crate::table::pages::stretches_of;

@@ -98,7 +98,7 @@ fn no_byte_of_a_golden_run_moves_and_it_is_read() {
 
 #[test]
 fn no_byte_of_a_golden_list_of_unread_catalogs_moves_and_it_is_read() {
-    let bed = crate::unread::Bed::new();
+    let bed = crate::unindexed::Bed::new();
     bed.catch_up(IndexOptions::default());
     let name = names::index_unread(0);
     let golden = compare_or_bless("unread", &bed.storage.get(&name).unwrap());

@@ -39,7 +39,7 @@ proptest! {
         cut in proptest::option::of(any::<prop::sample::Index>()),
     ) {
         static LIST: LazyLock<Vec<u8>> = LazyLock::new(|| {
-            let bed = crate::unread::Bed::new();
+            let bed = crate::unindexed::Bed::new();
             bed.catch_up(IndexOptions::default());
             bed.storage.get(&format::names::index_unread(0)).unwrap()
         });

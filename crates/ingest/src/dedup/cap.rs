@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use types::ContainerId;
 
-use super::own::Batch;
+use super::session_chunks::Batch;
 
 /// Windows that an adaptive cap looks back on.
 const ADAPTIVE_WINDOWS: usize = 8;

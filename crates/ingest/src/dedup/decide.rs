@@ -21,9 +21,9 @@ use types::{ChunkLocation, ContainerId, Fingerprint};
 use super::Holdings;
 use super::candidate::{Candidate, Offer, Wanted, newness};
 use super::cap::{Accounts, Holder};
-use super::own::{Batch, OwnChunks};
 use super::placed::PlacedAt;
 use super::segment::{Bytes, Segment};
+use super::session_chunks::{Batch, SessionChunks};
 use crate::error::IngestError;
 
 /// With a cap, one chunk in 2^n is asked of the hooks before containers are ranked.
@@ -32,7 +32,7 @@ const RANKING_LEVEL: u8 = 4;
 /// Decides on chunks. What it allocates is used again.
 #[derive(Debug)]
 pub(crate) struct Decider<I, C> {
-    pub(crate) own: OwnChunks,
+    pub(crate) own: SessionChunks,
     pub(crate) chunks: Resolver<I, C>,
     /// Batches of the session's own chunks that began so recently are not charged.
     recent_batches: u64,
@@ -58,7 +58,12 @@ struct Asked {
 }
 
 impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
-    pub(crate) fn new(own: OwnChunks, chunks: Resolver<I, C>, recent_batches: u64, hooks_halved: u8) -> Self {
+    pub(crate) fn new(
+        own: SessionChunks,
+        chunks: Resolver<I, C>,
+        recent_batches: u64,
+        hooks_halved: u8,
+    ) -> Self {
         Self {
             own,
             hooks_halved,

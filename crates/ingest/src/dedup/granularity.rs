@@ -42,7 +42,7 @@ impl Default for LookupMemory {
 
 /// What a backup refers to where the store has it already, and what it stores anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unit {
+pub enum Granularity {
     /// Chunks: each is stored once (layout `inline`).
     #[default]
     Chunk,
@@ -54,7 +54,7 @@ pub enum Unit {
     },
 }
 
-impl Unit {
+impl Granularity {
     /// How many chunks of so many bytes a segment has on average, where the store's nodes have `children_avg`. A power of two
     /// within the limits of a node.
     #[must_use]
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_segment_has_the_length_that_was_set_whatever_its_chunks_have() {
-        let unit = Unit::Segment { avg_bytes: 4 << 20 };
+        let unit = Granularity::Segment { avg_bytes: 4 << 20 };
         assert_eq!(unit.segment_children(8 << 10, 512), 512);
         assert_eq!(unit.segment_children(4 << 10, 512), 1024);
         assert_eq!(unit.segment_children(64 << 10, 512), 64);
@@ -83,6 +83,6 @@ mod tests {
         assert_eq!(unit.segment_children(5000, 512), 512);
         assert_eq!(unit.segment_children(4 << 20, 512), NODE_AVG_CHILDREN_MIN);
         assert_eq!(unit.segment_children(1, 512), NODE_AVG_CHILDREN_MAX);
-        assert_eq!(Unit::Chunk.segment_children(4 << 10, 512), 512);
+        assert_eq!(Granularity::Chunk.segment_children(4 << 10, 512), 512);
     }
 }

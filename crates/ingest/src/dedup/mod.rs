@@ -8,15 +8,15 @@
 //! What must hold: decisions follow from the order of segments, the index and the holdings alone, never from
 //! timing. For one thread.
 
+mod by_segment;
 mod candidate;
 mod cap;
 mod decide;
 mod granularity;
-mod own;
 mod placed;
 mod places;
 mod segment;
-mod unit;
+mod session_chunks;
 mod whole;
 mod window;
 
@@ -29,7 +29,7 @@ use recipe::KnownNode;
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 pub use cap::{Cap, Capping};
-pub use granularity::{LookupMemory, Unit};
+pub use granularity::{Granularity, LookupMemory};
 pub use placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 pub use places::SharedPlaces;
 pub use segment::{Bytes, Segment, SegmentChild, Segmenter};

@@ -20,11 +20,11 @@ use types::ContainerId;
 
 use super::cap::{Accounts, Capping, Holder};
 use super::decide::Decider;
-use super::granularity::{LookupMemory, Unit};
-use super::own::OwnChunks;
+use super::granularity::{Granularity, LookupMemory};
 use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
+use super::session_chunks::SessionChunks;
 use super::whole::{OwnSegments, Whole, containers_of, distinct};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
@@ -61,7 +61,7 @@ pub struct Lookups<I, C> {
     /// Memory of the rest.
     pub memory: LookupMemory,
     /// What is referred to.
-    pub unit: Unit,
+    pub unit: Granularity,
     /// How many containers a window may refer to; none of segments.
     pub capping: Capping,
     /// A container's bytes, when it is full.
@@ -72,7 +72,7 @@ pub struct Lookups<I, C> {
 #[derive(Debug)]
 pub struct Deduplicator<K, I, C, B> {
     pub(super) counters: K,
-    unit: Unit,
+    unit: Granularity,
     streams: Vec<Stream<B>>,
     pub(super) decider: Decider<I, C>,
     segments: Resolver<I, C>,
@@ -101,7 +101,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let batch_bytes = container_bytes.max(1);
         // Chunks of the window and of the container that is being filled lie together.
         let recent_batches = capping.window_bytes.div_ceil(batch_bytes).saturating_add(1);
-        let own = OwnChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places);
+        let own = SessionChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places);
         let stream = |lane| Stream {
             lane,
             accounts: Accounts::new(capping),
@@ -125,7 +125,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
 
     /// A container of this backup was put.
     pub fn sealed(&mut self, id: ContainerId) {
-        if self.unit == Unit::Chunk {
+        if self.unit == Granularity::Chunk {
             self.decider.own.sealed(id);
         }
     }
@@ -161,7 +161,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         O: Outlet<B>,
     {
         self.counters.segments.add(1);
-        if self.unit != Unit::Chunk {
+        if self.unit != Granularity::Chunk {
             return self.take_whole(look_up, outlet, stream, &segment);
         }
         let at = usize::from(stream.0);

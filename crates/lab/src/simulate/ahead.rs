@@ -1,5 +1,5 @@
 //! Beyond forward assembly: chunks kept for their next use, which the recipe tells (L9, [Lillibridge 5, 6]), beside an area of any
-//! size. What restores do is `restore::ahead`; this is what that is measured against.
+//! size. What restores do is `restore::belady`; this is what that is measured against.
 //!
 //! Memory is an assembly area as the paper's, a cache of single chunks, and references: of the stream after the area so many are
 //! known as fit a share of the memory. When a container is read, the area's spots are filled, and chunks that the
@@ -10,7 +10,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use restore::ahead::{KEPT_BYTES, REFERENCE_BYTES};
+use restore::belady::{KEPT_BYTES, REFERENCE_BYTES};
 use restore::plan::Reference;
 use types::{ChunkLocation, ContainerId};
 

@@ -17,7 +17,7 @@ use index::{
 use ingest::dedup::{
     Bytes, Deduplicator, Holdings, Lane, Lookups, Segment, SegmentChild, Segmenter, SharedPlaces, StreamIndex,
 };
-use ingest::{Capping, Counters, IngestError, LookupMemory, Unit};
+use ingest::{Capping, Counters, Granularity, IngestError, LookupMemory};
 use recipe::KnownNode;
 use types::{ChunkLocation, ContainerId, Fingerprint, SessionId};
 
@@ -258,7 +258,7 @@ impl EngineStore {
             segments: resolver(HookKind::Node, memory.node_bytes, segments),
             hooks_halved: self.rate().halvings(),
             memory,
-            unit: Unit::Chunk,
+            unit: Granularity::Chunk,
             capping: self.policy.capping,
             container_bytes: self.container_bytes,
         };

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use restore::ahead::AheadPlanner;
+use restore::belady::AheadPlanner;
 use restore::lru::LruPlanner;
 use restore::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
 

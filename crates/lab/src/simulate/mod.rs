@@ -4,7 +4,7 @@
 //! 4.1: a full index of chunks, containers that are full when the next chunk would put them over
 //! their size. [`Finding::Engine`] is the engine's policy itself, over traces instead of bytes.
 //! With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone from
-//! their containers, and restores are planned by the engine's own assemblers ([`restore::ahead`],
+//! their containers, and restores are planned by the engine's own assemblers ([`restore::belady`],
 //! [`restore::plan`], [`restore::lru`]).
 
 mod ahead;

@@ -111,7 +111,7 @@ fn leave(store: &Store, id: SessionId) {
     let request = ForgetRequest {
         what: ForgetWhat::Named(vec![id.to_string()]),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     let forgotten = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(forgotten.forgotten, [id]);

@@ -10,13 +10,13 @@ use format::names::{self, LeaseRole, SessionObject};
 use format::reclaim::{GroupId, Marks, Removed};
 use format::session::{Claim, Lease, READ_SERIES};
 use object::Sealer;
-use session::{ManifestList, Roster};
+use session::{ManifestList, SessionTable};
 use types::{Epoch, ObjectName, Revision, SeriesId, SessionId};
 
 use super::Process;
 use super::reclaimer::Reclaimer;
 
-/// What ended longer ago than so many sessions is looked at now and then (`Session::tidy`).
+/// What ended longer ago than so many sessions is looked at now and then (`Session::gc_sessions`).
 const TIDIED: u64 = 64;
 /// Of each lease: the claim that was released last, the one that was held, and those of one holder before it, who had no
 /// barrier to wait for.
@@ -51,7 +51,7 @@ pub fn assert_small_objects_explained(
         sealer,
         containers,
         manifests: reclaimer.manifests.list().unwrap(),
-        roster: reclaimer.roster(),
+        table: reclaimer.table(),
         removed: process
             .names("removed")
             .iter()
@@ -90,7 +90,7 @@ struct Seen<'a> {
     sealer: &'a Sealer,
     containers: &'a Containers,
     manifests: ManifestList,
-    roster: Roster,
+    table: SessionTable,
     removed: BTreeSet<Epoch>,
 }
 
@@ -286,7 +286,7 @@ impl Seen<'_> {
     }
 
     fn lists(&self) -> Vec<String> {
-        if !self.roster.running.is_empty() || !self.roster.damaged.is_empty() {
+        if !self.table.running.is_empty() || !self.table.damaged.is_empty() {
             return Vec::new();
         }
         let mut out = Vec::new();

@@ -241,7 +241,7 @@ impl Play {
             prune(&store, &everything_at_once(), when);
         }
         // Those epochs have waited for whoever died, so that nothing is there in a dead session's name.
-        let running = Reclaimer::new(process.clone()).roster().running;
+        let running = Reclaimer::new(process.clone()).table().running;
         assert!(running.is_empty(), "{when}, at the end: {running:?} run");
         assert_nothing_unexplained(&process, &format!("{when}, at the end"));
         self.assert_kept(

@@ -117,7 +117,7 @@ pub fn try_forget(store: &Store, id: SessionId) -> Result<(), Error> {
     let request = ForgetRequest {
         what: ForgetWhat::Named(vec![id.to_string()]),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     store.forget(&request, &Monitor::default()).map(drop)
 }
@@ -169,7 +169,7 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
         slots.insert(location.slot);
     }
     let sessions: BTreeSet<SessionId> = by_container.keys().map(|id| id.session).collect();
-    let running: BTreeSet<SessionId> = reclaimer.roster().running.iter().map(|info| info.id).collect();
+    let running: BTreeSet<SessionId> = reclaimer.table().running.iter().map(|info| info.id).collect();
     let mut mirrors: BTreeSet<String> = process.names("mirror").into_iter().collect();
     let (mut seen, mut bodies, mut trimmed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for kind in KINDS {

@@ -13,7 +13,7 @@ use format::reclaim::{Condemned, ContainerSlots, Removed};
 use format::session::Checkpoint;
 use object::{Sealer, config};
 use recipe::{NodeCache, NodeSource};
-use session::{Manifests, Roster};
+use session::{Manifests, SessionTable};
 use types::{ChunkLocation, ContainerId, ContainerKind, Epoch, Generation, Revision, SessionId, SlotRange};
 
 use super::Process;
@@ -48,8 +48,8 @@ impl Reclaimer {
         &self.sealer
     }
 
-    pub fn roster(&self) -> Roster {
-        Roster::list(&self.sealer).unwrap()
+    pub fn table(&self) -> SessionTable {
+        SessionTable::list(&self.sealer).unwrap()
     }
 
     /// What a backup's manifest says, forgotten or not.
@@ -106,13 +106,13 @@ impl Reclaimer {
     /// The checkpoints of all sessions that run, once all have answered.
     pub fn answers(&self, epoch: u64) -> Option<Vec<(SessionId, Checkpoint)>> {
         let epoch = Epoch::new(epoch).unwrap();
-        let roster = self.roster();
+        let table = self.table();
         let mut all = Vec::new();
-        for info in &roster.running {
+        for info in &table.running {
             if !info.has_answered(epoch) {
                 return None;
             }
-            let checkpoints = Roster::checkpoints(&self.sealer, info).unwrap();
+            let checkpoints = SessionTable::checkpoints(&self.sealer, info).unwrap();
             all.extend(checkpoints.into_iter().map(|checkpoint| (info.id, checkpoint)));
         }
         self.sealer.barrier().unwrap();
@@ -185,8 +185,8 @@ impl Reclaimer {
         let has_claim = |id| self.process.storage.head(&names::claim(id)).is_ok();
         let has_ended = |id| ended.contains(&id) || !has_claim(id);
         let mut named = BTreeSet::new();
-        for info in &self.roster().running {
-            for checkpoint in Roster::checkpoints(&self.sealer, info).unwrap_or_default() {
+        for info in &self.table().running {
+            for checkpoint in SessionTable::checkpoints(&self.sealer, info).unwrap_or_default() {
                 let all = self.slots(info.id, &checkpoint.containers).into_iter();
                 named.extend(all.map(|location| location.container));
             }

@@ -16,7 +16,7 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use index::{Index, IndexOptions};
-use ingest::{Cap, Capping, Counters, Door, Ingest, ReaderSource, Unit};
+use ingest::{Cap, Capping, Counters, Door, Granularity, Ingest, ReaderSource};
 use object::config;
 use onefold::InitOptions;
 use recipe::NodeCache;
@@ -213,7 +213,7 @@ fn known_segments_cost_a_look_up_a_container() {
     let ingest = Ingest {
         door: &door,
         settings: &opened.settings,
-        unit: Unit::Chunk,
+        unit: Granularity::Chunk,
         options: &How::plain().ingest,
         counters: &counters,
         cancel: &AtomicBool::new(false),

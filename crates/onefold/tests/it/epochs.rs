@@ -148,7 +148,7 @@ fn an_epoch_before_operation(n: usize, how: &How) -> bool {
         return false;
     }
     assert!(
-        reclaimer.roster().running.is_empty(),
+        reclaimer.table().running.is_empty(),
         "{when}: nobody is left to answer"
     );
     let fresh = Reclaimer::new(machine.beside(seed + 3));

@@ -101,7 +101,7 @@ fn try_forget(store: &Store, ids: &[SessionId]) -> Result<ForgetReport, onefold:
     let request = ForgetRequest {
         what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     store.forget(&request, &Monitor::default())
 }

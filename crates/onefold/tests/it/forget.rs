@@ -66,7 +66,7 @@ impl Bed {
         let request = ForgetRequest {
             what,
             is_dry_run,
-            even_unread: false,
+            force_unreadable: false,
         };
         self.store.forget(&request, &Monitor::default())
     }
@@ -327,7 +327,7 @@ fn who_is_asked_to_stop_forgets_no_more() {
     let request = ForgetRequest {
         what: named(&ids),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     let error = bed.store.forget(&request, &monitor).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
@@ -385,7 +385,7 @@ fn a_store_that_was_copied_without_its_times_forgets_nothing_unsaid() {
             let request = ForgetRequest {
                 what,
                 is_dry_run,
-                even_unread: false,
+                force_unreadable: false,
             };
             store.forget(&request, &Monitor::default())
         };

@@ -234,9 +234,9 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     let third = back_up(&store, &tree, &How::plain()).unwrap();
     assert_eq!(third.parent, Some(first.id));
     assert!(
-        third.untidy.len() == 1 && third.untidy[0].contains(bad[0].as_str()),
+        third.warnings.len() == 1 && third.warnings[0].contains(bad[0].as_str()),
         "{:?}",
-        third.untidy
+        third.warnings
     );
     let store = process.beside(63).open();
     store.rebuild_index(&Monitor::default()).unwrap();

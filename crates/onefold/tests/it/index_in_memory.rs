@@ -31,7 +31,7 @@ fn it_deduplicates_as_on_disk_through_images_and_without() {
     machine.init();
     let bytes = noise(71, 3 << 20);
     let first = back_up_bytes(&open_held(&machine, 1 << 20), "/stream", &bytes, &How::plain()).unwrap();
-    assert!(first.untidy.is_empty(), "{:?}", first.untidy);
+    assert!(first.warnings.is_empty(), "{:?}", first.warnings);
     assert_eq!(images(&machine).len(), 1, "an image of it is left");
     let on_disk = {
         let storage = machine.storage.crash(env::fault::CrashPolicy::KeepAll);

@@ -217,7 +217,7 @@ fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() 
         .open()
         .prune(&everything(), &Monitor::default())
         .unwrap_err();
-    assert!(error.to_string().contains("--even-unread"), "{error}");
+    assert!(error.to_string().contains("--force-unreadable"), "{error}");
     assert_eq!(stored(&other), before);
     prune(&machine.open(), &everything());
     let store = machine.open();

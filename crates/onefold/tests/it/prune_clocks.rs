@@ -98,8 +98,8 @@ fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
             forget(&pruner.open(), read);
             prune(&pruner.open(), &everything_at_once(), when);
             let manifests = first.names("backups");
-            let roster = Reclaimer::new(first.beside(83)).roster();
-            let claim = names::claim(roster.running.last().unwrap().id);
+            let table = Reclaimer::new(first.beside(83)).table();
+            let claim = names::claim(table.running.last().unwrap().id);
             // Nothing is dead but what is known to be: no epoch begins, which would stop at that claim.
             let idle = PruneOptions {
                 keep_endings_for: Duration::ZERO,

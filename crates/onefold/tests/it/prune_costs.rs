@@ -64,7 +64,7 @@ fn forget(machine: &Process, ids: &[SessionId]) {
     let request = ForgetRequest {
         what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     let report = machine.open().forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, ids);
@@ -200,7 +200,7 @@ fn forgetting_many_waits_as_long_as_forgetting_one() {
         let request = ForgetRequest {
             what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
             is_dry_run: false,
-            even_unread: false,
+            force_unreadable: false,
         };
         store.forget(&request, &Monitor::default()).unwrap();
         let cost = Cost::of(&process.watched.take_requests());
@@ -222,7 +222,7 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     let request = ForgetRequest {
         what: ForgetWhat::Named(ids.collect()),
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     drop(machine.watched.take_requests());
     store.forget(&request, &Monitor::default()).unwrap();

@@ -241,7 +241,7 @@ fn what_a_reader_has_declared_stays_though_it_is_forgotten_and_reclaimed() {
     dump(&store, read.id, &mut output, &monitor).unwrap();
     assert!(output.bytes == bytes, "other bytes came out");
     assert_eq!(monitor.notes(), Vec::<String>::new());
-    assert!(reclaimer.roster().running.is_empty(), "the reader has ended");
+    assert!(reclaimer.table().running.is_empty(), "the reader has ended");
     let error = store.dump(
         &fake(&store, read.id),
         None,
@@ -286,7 +286,7 @@ fn a_reader_that_may_not_write_reads_on_and_tells_pruning_from_damage() {
         assert!(output.bytes == bytes, "{with:?}: other bytes came out");
         let notes = monitor.notes();
         assert!(notes.len() == 1 && notes[0].contains("is not kept"), "{notes:?}");
-        assert!(reclaimer.roster().running.is_empty(), "{with:?}");
+        assert!(reclaimer.table().running.is_empty(), "{with:?}");
         let report = store.check(ReadData::Share(1.0), &monitor).unwrap();
         assert!(report.is_sound(), "{with:?}: {:?}", report.findings);
     }
@@ -417,7 +417,7 @@ fn readers_leave_little_behind_and_a_backup_leaves_nothing_of_them() {
     }
     assert!(most < 80, "{most} objects of readers");
     let reclaimer = Reclaimer::new(machine.beside(331));
-    assert!(reclaimer.roster().running.is_empty());
+    assert!(reclaimer.table().running.is_empty());
     let second = back_up(&machine.open(), &tree, &How::plain()).unwrap();
     let left = [made.id, second.id].map(|id| [names::claim(id), names::committed(id)]);
     let left: Vec<_> = left.iter().flatten().map(ToString::to_string).collect();
@@ -468,14 +468,14 @@ fn a_reader_killed_at_every_operation_blocks_nobody() {
         let watch = DeathWatch::new(other.env.clone(), SessionPolicy::default());
         let mine = Session::begin_read(sealer, 1, SessionPolicy::default()).unwrap();
         let others = |reclaimer: &Reclaimer| -> Vec<_> {
-            let running = reclaimer.roster().running;
+            let running = reclaimer.table().running;
             running.into_iter().filter(|info| info.id != mine.id()).collect()
         };
         for info in others(&reclaimer) {
             assert!(matches!(watch.observe(&info), Life::Dead(_)), "{when}");
             mine.expire(&info).unwrap();
         }
-        mine.tidy().unwrap();
+        mine.gc_sessions().unwrap();
         assert!(others(&reclaimer).is_empty(), "{when}");
         mine.end().unwrap();
         let store = other.open();

@@ -111,7 +111,7 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
         "{refused}"
     );
     let lost = PruneOptions {
-        accept_lost: true,
+        allow_missing_manifests: true,
         ..everything()
     };
     assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));

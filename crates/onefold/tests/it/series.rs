@@ -73,7 +73,7 @@ fn a_series_goes_by_its_own_settings_then_by_the_default_then_by_inline() {
     );
     assert_sound(&store, "settings are objects that are known");
     let report = back_up_bytes(&store, "/new", b"four", &How::plain()).unwrap();
-    assert_eq!((report.settings.live_window, report.untidy.len()), (7, 0));
+    assert_eq!((report.settings.live_window, report.warnings.len()), (7, 0));
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn what_cannot_be_read_of_settings_does_not_count() {
     let report = back_up_bytes(&store, "/one", b"one", &How::plain()).unwrap();
     assert_eq!(report.settings.live_window, 2);
     assert!(
-        report.untidy.iter().any(|said| said.contains(newest.as_str())),
+        report.warnings.iter().any(|said| said.contains(newest.as_str())),
         "{:?}",
-        report.untidy
+        report.warnings
     );
     let checked = store
         .check(onefold::ReadData::Share(0.0), &onefold::Monitor::default())

@@ -45,7 +45,7 @@ fn two_at_once(names: [&str; 2], elsewhere: bool) {
     assert_eq!(store.snapshots().unwrap().snapshots.len(), 2);
     for ((report, bytes), name) in made.iter().zip(names) {
         assert!(
-            report.adopted.is_empty() && report.untidy.is_empty(),
+            report.adopted.is_empty() && report.warnings.is_empty(),
             "{report:?}"
         );
         let backup = snapshot(&store, report.id);
@@ -87,7 +87,7 @@ fn many_trees_at_once() {
                     let how = if n % 2 == 0 { How::plain() } else { How::small() };
                     let made = back_up(&store, tree, &how).unwrap();
                     let when = format!("tree {n}, round {round}");
-                    assert!(made.untidy.is_empty(), "{when}: {:?}", made.untidy);
+                    assert!(made.warnings.is_empty(), "{when}: {:?}", made.warnings);
                     let backup = snapshot(&store, made.id);
                     assert_restores(&store, &backup, &tree.root(), &tree.picture(), &when);
                     tree.change(round);
@@ -262,7 +262,7 @@ fn several_backups_at_once_through_one_handle() {
     });
     assert_eq!(machine.open().snapshots().unwrap().snapshots.len(), 4);
     for (n, (report, bytes)) in made.iter().zip(&streams).enumerate() {
-        assert!(report.untidy.is_empty(), "{report:?}");
+        assert!(report.warnings.is_empty(), "{report:?}");
         assert!(report.totals.bytes_new >= 200 << 10, "{report:?}");
         assert_restores_bytes(&store, &snapshot(&store, report.id), &name(n), bytes, &name(n));
     }

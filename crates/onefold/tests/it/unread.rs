@@ -61,7 +61,7 @@ fn forget_unread(store: &Store, id: SessionId) -> Vec<SessionId> {
     let request = ForgetRequest {
         what: ForgetWhat::Named(vec![id.to_string()]),
         is_dry_run: false,
-        even_unread: true,
+        force_unreadable: true,
     };
     store.forget(&request, &Monitor::default()).unwrap().forgotten
 }
@@ -207,7 +207,7 @@ fn assert_fills_no_rule(store: &Store) {
             times: onefold::Times::default(),
         },
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     let report = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, [], "the one that is there is the last");
@@ -222,11 +222,11 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
     let store = machine.open();
     let refused = try_forget(&store, held.id).unwrap_err().to_string();
     assert!(
-        refused.contains("--even-unread") && refused.contains("may be whole"),
+        refused.contains("--force-unreadable") && refused.contains("may be whole"),
         "{refused}"
     );
     let refused = try_prune(&store, &everything()).unwrap_err().to_string();
-    assert!(refused.contains("forget --even-unread"), "{refused}");
+    assert!(refused.contains("forget --force-unreadable"), "{refused}");
     let report = check(&store);
     assert!(report.damaged_backups.is_empty() && report.unread_backups.contains(&held.id));
     assert!(
@@ -293,13 +293,13 @@ fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one
     assert_eq!(store.find("1", &Filter::default()).unwrap().id, first.id);
     let third = back_up(&store, 3);
     assert!(
-        third.untidy.len() == 1 && third.untidy[0].contains(name.as_str()),
+        third.warnings.len() == 1 && third.warnings[0].contains(name.as_str()),
         "{:?}",
-        third.untidy
+        third.warnings
     );
     let store = machine.open();
     assert_eq!(store.find("latest", &Filter::default()).unwrap().id, third.id);
-    assert!(back_up(&store, 4).untidy.is_empty(), "an older one is damaged");
+    assert!(back_up(&store, 4).warnings.is_empty(), "an older one is damaged");
 
     // All that it has was there before it.
     let again = back_up(&machine.open(), 4);
@@ -329,13 +329,13 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() 
     machine.take_away(&name);
     let beside = back_up_bytes(&machine.open(), "/b", &noise(2, 1 << 10), &How::plain()).unwrap();
     assert!(
-        beside.untidy.len() == 1 && beside.untidy[0].contains("until it can be read"),
+        beside.warnings.len() == 1 && beside.warnings[0].contains("until it can be read"),
         "{:?}",
-        beside.untidy
+        beside.warnings
     );
     machine.give_back(&name);
     let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
-    assert!(again.untidy.is_empty(), "{:?}", again.untidy);
+    assert!(again.warnings.is_empty(), "{:?}", again.warnings);
     assert_eq!(
         again.totals.chunks_new, 0,
         "all of it was there: {:?}",
@@ -359,7 +359,7 @@ fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_noth
     let counted = |n| {
         let before = machine.names("index").len();
         let made = back_up(n);
-        (made.untidy.len(), machine.names("index").len() - before)
+        (made.warnings.len(), machine.names("index").len() - before)
     };
     assert_eq!(
         counted(0),
@@ -401,7 +401,7 @@ fn assert_told_next(machine: &Process, is_there: bool, when: &str) {
     }
     assert_sound(&store, when);
     let next = back_up_bytes(&store, "/file", &bytes, &How::plain()).unwrap();
-    assert!(next.untidy.is_empty(), "{when}: {next:?}");
+    assert!(next.warnings.is_empty(), "{when}: {next:?}");
     assert_eq!(next.totals.bytes_stored == 0, is_there, "{when}: {next:?}");
     assert_restores_bytes(&store, &snapshot(&store, next.id), "/file", &bytes, when);
     prune(&machine.open(), &everything(), when);

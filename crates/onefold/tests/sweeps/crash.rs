@@ -119,7 +119,7 @@ impl Play {
         let picture = Arc::new(self.tree.picture());
         locked(&self.told).contents.push(Content::Tree(picture));
         let report = back_up(self.store(), &self.tree, how).unwrap();
-        assert!(report.untidy.is_empty(), "{:?}", report.untidy);
+        assert!(report.warnings.is_empty(), "{:?}", report.warnings);
         locked(&self.told).backups.insert(report.id);
         report.id
     }
@@ -139,12 +139,12 @@ impl Play {
         let how = How::plain();
         let next = back_up(&store, &self.tree, &how).unwrap_or_else(|error| panic!("{when}: {error}"));
         // What a cut tears of the index is told and made again.
-        let untidy: Vec<_> = next
-            .untidy
+        let warnings: Vec<_> = next
+            .warnings
             .iter()
             .filter(|note| !note.starts_with("index/"))
             .collect();
-        assert!(untidy.is_empty(), "{when}: {untidy:?}");
+        assert!(warnings.is_empty(), "{when}: {warnings:?}");
         let made = crate::common::snapshot(&store, next.id);
         assert_restores(&store, &made, &self.tree.root(), &self.tree.picture(), when);
         // Another process: what this one's backup has mended is no longer found.

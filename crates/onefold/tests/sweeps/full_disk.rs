@@ -86,7 +86,7 @@ fn at_every_operation<T>(
 }
 
 fn notes(report: &BackupReport) -> Vec<String> {
-    report.untidy.clone()
+    report.warnings.clone()
 }
 
 /// Earlier backups are whole, whether or not there is room.
@@ -102,7 +102,7 @@ fn assert_whole(process: &Process, tree: &Tree, backups: &[(SessionId, Picture)]
 fn assert_works_on(process: &Process, tree: &Tree, when: &str) {
     let store = process.open();
     let next = back_up(&store, tree, &How::plain()).unwrap_or_else(|error| panic!("{when}: {error}"));
-    assert!(next.untidy.is_empty(), "{when}: {:?}", next.untidy);
+    assert!(next.warnings.is_empty(), "{when}: {:?}", next.warnings);
     assert_restores(
         &store,
         &snapshot(&store, next.id),
@@ -234,7 +234,7 @@ fn a_disk_that_is_too_small_by_any_amount() {
         let store = process.open();
         match back_up(&store, &tree, &How::plain()) {
             Ok(report) => {
-                for note in &report.untidy {
+                for note in &report.warnings {
                     assert_says_why(note, FailWith::NoSpace, &when);
                 }
             }

@@ -310,7 +310,7 @@ fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
     let request = ForgetRequest {
         what,
         is_dry_run: false,
-        even_unread: false,
+        force_unreadable: false,
     };
     let report = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, [fixture.doomed]);

@@ -145,7 +145,7 @@ fn a_backup_without_a_manifest_is_noticed_and_let_go() {
                 impatient(everything())
             } else {
                 PruneOptions {
-                    accept_lost: true,
+                    allow_missing_manifests: true,
                     ..impatient(everything())
                 }
             };

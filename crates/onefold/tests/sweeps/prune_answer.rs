@@ -161,15 +161,15 @@ impl Run {
 
     /// The asked session is the newest one that runs.
     fn note_asked(&self) -> SessionId {
-        let newest = self.reclaimer().roster().running.last().unwrap().id;
+        let newest = self.reclaimer().table().running.last().unwrap().id;
         self.with(|outcome| outcome.asked = Some(newest));
         newest
     }
 
     fn has_answered(&self, asked: SessionId) -> bool {
-        let roster = self.reclaimer().roster();
+        let table = self.reclaimer().table();
         let epoch = Epoch::new(1).unwrap();
-        roster.get(asked).is_some_and(|info| info.has_answered(epoch))
+        table.get(asked).is_some_and(|info| info.has_answered(epoch))
     }
 
     /// A reclaimer dies as soon as its condemned list is durable.

@@ -656,7 +656,7 @@ fn a_second_prune(n: u64, sleeps: bool, when: &str) -> bool {
     assert_settles(&machine, &all, when);
     wait_until("the end of all sessions", || {
         Reclaimer::new(machine.beside(seed + 9))
-            .roster()
+            .table()
             .running
             .is_empty()
     });

@@ -27,11 +27,11 @@ pub(super) struct Donors<'a> {
     /// Slots that are damaged themselves, so that no chunk can come from there.
     bad: SlotMap,
     /// The region that was read last: it may have the next chunk, too.
-    held: RefCell<Option<Held>>,
+    held: RefCell<Option<DonorRegion>>,
 }
 
 /// A region of a container.
-type Held = (Arc<CatalogView>, RegionIndex, PlainRegion);
+type DonorRegion = (Arc<CatalogView>, RegionIndex, PlainRegion);
 
 impl<'a> Donors<'a> {
     pub(super) fn new(context: &Context<'a>) -> Self {
@@ -134,8 +134,9 @@ impl<'a> Donors<'a> {
     /// The bytes at a place, if they are whole.
     fn read(&self, at: ChunkLocation) -> Option<Vec<u8>> {
         let mut held = self.held.borrow_mut();
-        let is_held =
-            |(view, region, _): &Held| view.id() == at.container && view.region_of(at.slot) == Some(*region);
+        let is_held = |(view, region, _): &DonorRegion| {
+            view.id() == at.container && view.region_of(at.slot) == Some(*region)
+        };
         if !held.as_ref().is_some_and(is_held) {
             *held = self.read_region(at);
         }
@@ -148,7 +149,7 @@ impl<'a> Donors<'a> {
         own.or_else(|| self.containers.read_chunk(at).ok())
     }
 
-    fn read_region(&self, at: ChunkLocation) -> Option<Held> {
+    fn read_region(&self, at: ChunkLocation) -> Option<DonorRegion> {
         let view = self.containers.catalog(at.container).ok()?;
         let region = view.region_of(at.slot)?;
         let plain = self.containers.read_region(&view, region).ok()?;

@@ -35,7 +35,7 @@ use types::{ContainerId, ContainerKind, Generation, SlotRange};
 
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
-use crate::objects::{self, Kept, Objects};
+use crate::objects::{self, Objects, StandingObjects};
 use crate::slots::{SlotMap, SlotSet};
 use donors::Donors;
 use generation::Made;
@@ -319,7 +319,7 @@ impl Treatment<'_> {
                 Err(error) => return self.give_up(sealed.generation(), error),
             }
             context.sealer.barrier()?;
-            let doomed = found.but(self.id, Some(Kept::of(&sealed.catalog())));
+            let doomed = found.but(self.id, Some(StandingObjects::of(&sealed.catalog())));
             objects::delete(&*context.sealer.env().storage, &doomed)?;
             context.containers.forget(self.id);
             return Ok(if left.is_empty() {
@@ -370,7 +370,7 @@ impl Treatment<'_> {
         let Some(view) = patient.whole_newest(found) else {
             return Ok(());
         };
-        let doomed = found.but(self.id, Some(Kept::of(view)));
+        let doomed = found.but(self.id, Some(StandingObjects::of(view)));
         if !doomed.is_empty() {
             let context = self.ward.context;
             context.sealer.barrier()?;

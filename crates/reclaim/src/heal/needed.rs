@@ -1,7 +1,7 @@
 //! What backups need of damaged containers.
 
 use format::names;
-use session::{Census, ManifestList, Session};
+use session::{ManifestList, Session, SessionListing};
 use types::ContainerId;
 
 use crate::context::Context;
@@ -14,16 +14,16 @@ use crate::slots::{SlotMap, SlotSet};
 pub(crate) fn needed(
     context: &Context<'_>,
     session: &Session,
-    census: &Census,
+    listing: &SessionListing,
     in_force: &InForce,
     ids: &[ContainerId],
 ) -> Result<Option<SlotMap>> {
-    let mut others = context.running(&census.roster)?;
+    let mut others = context.running(&listing.table)?;
     others.remove(&session.id());
-    if !others.is_empty() || !in_force.missing.is_empty() || !covers_all(&census.manifests, in_force) {
+    if !others.is_empty() || !in_force.missing.is_empty() || !covers_all(&listing.manifests, in_force) {
         return Ok(None);
     }
-    if !session.is_alone_since(&census.roster)? {
+    if !session.is_alone_since(&listing.table)? {
         return Ok(None);
     }
     let mut needed = SlotMap::default();

@@ -8,11 +8,11 @@ use format::reclaim::{ContainerSlots, Removed};
 use types::Generation;
 
 use super::trimming::Trim;
-use super::{Executed, Execution, Run, folders, list_folder, passes};
+use super::{Executed, Execution, Removal, folders, list_folder, passes};
 use crate::compact::{self, Packing, is_rid_of};
 use crate::error::Result;
 use crate::objects::copies;
-use crate::objects::{Doomed, Kept, Objects};
+use crate::objects::{Doomed, Objects, StandingObjects};
 use crate::slots::SlotSet;
 
 /// What [`super::execute`] would come to.
@@ -25,7 +25,7 @@ pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Pack
         damaged: &|_| Ok(SlotSet::default()),
         progress: &(),
     };
-    let mut run = Run::new(containers, how);
+    let mut run = Removal::new(containers, how);
     for list in passes(removed) {
         run.foresee_whole(&list)?;
         run.foresee_parts(&list)?;
@@ -37,7 +37,7 @@ fn bytes(doomed: &[Doomed]) -> u64 {
     doomed.iter().map(|(_, len)| len).sum()
 }
 
-impl Run<'_> {
+impl Removal<'_> {
     fn foresee_whole(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let whole: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_none()).copied().collect();
         for folder in folders(&whole) {
@@ -69,14 +69,14 @@ impl Run<'_> {
             return Ok(());
         };
         if is_rid_of(&view, dead) {
-            self.out.freed_bytes += bytes(&found.but(id, Some(Kept::of(&view))));
+            self.out.freed_bytes += bytes(&found.but(id, Some(StandingObjects::of(&view))));
             return Ok(());
         }
         if found.alone(id.kind).is_some()
             && let Some(sealed) = self.trimmed(&view, dead, highest.next())?
         {
             let trim = Trim::of(&sealed.catalog(), &view);
-            let kept = Kept::of(&sealed.catalog());
+            let kept = StandingObjects::of(&sealed.catalog());
             self.out.trimmed += 1;
             self.out.copied_bytes += sealed.stored_bytes_total();
             self.out.freed_bytes += bytes(&found.but(id, Some(kept))) + trim.map_or(0, |trim| trim.bytes());

@@ -17,11 +17,11 @@ use format::names;
 use format::reclaim::ContainerSlots;
 use types::{ContainerId, Generation, ObjectName};
 
-use super::{Run, Settled, is_elsewhere};
+use super::{Removal, Settled, is_elsewhere};
 use crate::error::Result;
-use crate::objects::{self, Doomed, Kept, Objects};
+use crate::objects::{self, Doomed, Objects, StandingObjects};
 
-impl Run<'_> {
+impl Removal<'_> {
     /// Tries the rewrites that found no room again, until none of them finds room. Gives up the
     /// rest.
     pub(super) fn try_again(&mut self) -> Result<()> {
@@ -77,12 +77,17 @@ impl Run<'_> {
         self.containers.forget(id);
         self.out.copied_bytes += sealed.stored_bytes_total();
         self.out.compacted += 1;
-        Ok(Some(Settled::Replaced(Kept::of(&sealed.catalog()))))
+        Ok(Some(Settled::Replaced(StandingObjects::of(&sealed.catalog()))))
     }
 
     /// Makes the mirror of a generation whose main copy alone is whole, before lower ones go.
     /// `false`: the generation is not in that state.
-    pub(super) fn make_mirror(&mut self, kept: Kept, id: ContainerId, found: &Objects) -> Result<bool> {
+    pub(super) fn make_mirror(
+        &mut self,
+        kept: StandingObjects,
+        id: ContainerId,
+        found: &Objects,
+    ) -> Result<bool> {
         let generation = kept.generation;
         let copies = found.generations.get(&generation);
         let has_main = copies.is_some_and(|copies| copies.main.is_some());

@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use container::CatalogView;
 use types::{ContainerId, SlotRange};
 
-use super::Run;
+use super::Removal;
 use crate::compact::is_listed;
 use crate::error::Result;
 use crate::objects::Objects;
 use crate::slots::SlotSet;
 
-impl Run<'_> {
+impl Removal<'_> {
     /// The slots that the next generation of a container must have, where several generations
     /// stand. Catalogs that cannot be read say nothing.
     pub(super) fn due(&self, id: ContainerId, dead: &[SlotRange], found: &Objects) -> Result<SlotSet> {

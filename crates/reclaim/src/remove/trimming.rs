@@ -13,7 +13,7 @@ use env::{Storage, StorageError};
 use format::names;
 use types::{ByteRange, ContainerId, Generation, ObjectName, SlotRange};
 
-use super::Run;
+use super::Removal;
 use crate::compact;
 use crate::error::Result;
 use crate::objects::{self, Objects, can_trim};
@@ -63,7 +63,7 @@ impl Trim {
     }
 }
 
-impl Run<'_> {
+impl Removal<'_> {
     /// A generation without the listed slots that copies nothing, where there can be one.
     pub(super) fn trimmed(
         &self,

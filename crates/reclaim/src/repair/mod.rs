@@ -26,7 +26,7 @@ use crate::error::{ReclaimError, Result};
 use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
 use crate::rewrite::{
-    self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, Twinless, place_of,
+    self, Copies, DistinctBackups, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, place_of,
 };
 
 use choose::{Budget, Need, choose};
@@ -296,7 +296,7 @@ fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
         let backup = entry.backup();
         backup.map_or(0, |backup| backup.streams.len())
     };
-    let mut twinless = Twinless::default();
+    let mut twinless = DistinctBackups::default();
     let due_entry = newest.into_iter();
     let others = list.backups().rev().filter(is_free);
     let others = others.filter(|entry| entry.session() != due.backup);

@@ -3,8 +3,8 @@
 //! Written as [`crate::rewrite`] says.
 
 mod matches;
-mod met;
 mod shared;
+mod slot_owners;
 mod sound;
 mod trees;
 

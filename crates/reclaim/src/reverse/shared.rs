@@ -21,7 +21,7 @@ use recipe::{ChunkRefs, NodeCache, Place, RecipeError, TreeRoot};
 use session::{ManifestEntry, ManifestList};
 use types::{ChunkLocation, ContainerId, ContainerKind, SessionId, Slot, SlotRange};
 
-use super::met::Met;
+use super::slot_owners::SlotOwners;
 use super::{Due, is_due, len};
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
@@ -38,7 +38,7 @@ const WANTED_BYTES_MAX: usize = 32 << 20;
 /// What backups that are due one after another share with others. Empty at first.
 #[derive(Debug, Default)]
 pub struct Sharing {
-    met: Met,
+    met: SlotOwners,
     /// The backups that are asked about, and what each will refer forward to.
     due: HashMap<SessionId, Option<SessionId>>,
     /// Where each backup comes in the order in which they were walked.
@@ -48,7 +48,7 @@ pub struct Sharing {
 /// What one of them shares.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shared<'a> {
-    met: &'a Met,
+    met: &'a SlotOwners,
     /// Those before it count.
     place: u32,
     /// But this one.
@@ -119,7 +119,7 @@ impl Sharing {
                 break;
             }
         }
-        found.met = Met::none_of(wanted.slots);
+        found.met = SlotOwners::none_of(wanted.slots);
         let ontos: HashSet<SessionId> = found.due.values().copied().flatten().collect();
         let others = list
             .backups()
@@ -229,7 +229,7 @@ struct Seen {
 
 /// Finds who of the others refers to it.
 struct Meeting<'a> {
-    met: &'a mut Met,
+    met: &'a mut SlotOwners,
     seen: Seen,
     /// Who is walked.
     who: u32,

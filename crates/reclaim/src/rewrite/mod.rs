@@ -9,9 +9,9 @@
 //! that whoever comes next completes.
 
 mod copies;
+mod distinct_backups;
 mod nodes;
 mod targets;
-mod twins;
 
 use format::manifest::{Backup, SeriesName};
 use format::names;
@@ -24,9 +24,9 @@ use crate::error::Result;
 use crate::hooks::hook_again;
 
 pub(crate) use copies::{Copies, Numbers};
+pub(crate) use distinct_backups::DistinctBackups;
 pub(crate) use nodes::NodeWriter;
 pub(crate) use targets::{Parent, Rewrite, place_of};
-pub(crate) use twins::Twinless;
 
 use targets::{Target, Targets};
 

@@ -15,7 +15,7 @@ use types::{SeriesId, SessionId, UnixNanos};
 use crate::context::Context;
 use crate::error::Result;
 
-use super::twins::known;
+use super::distinct_backups::known;
 
 /// A rewrite that is stored, and not committed.
 pub(crate) struct Rewrite {
@@ -80,7 +80,7 @@ impl Rewrite {
 
     /// What the session commits, and whom it is for, when those that are held stay as they are. Nothing, where the first is one, or
     /// where one would get what was made of another's streams: who completes it cannot tell that it is held. Nor where any would get
-    /// what was made of other roots than its own, which may be damaged: those that would are mostly left out before ([`super::Twinless`]).
+    /// what was made of other roots than its own, which may be damaged: those that would are mostly left out before ([`super::DistinctBackups`]).
     pub(super) fn without(
         mut self,
         session: SessionId,

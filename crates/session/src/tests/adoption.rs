@@ -11,7 +11,7 @@ use super::silence::Wrapped;
 use super::{
     Host, LONG, backup_of, begin, checkpoint, data, draft, epoch, id, range, sealer, slots, span, whole,
 };
-use crate::{Draft, EndedBy, Manifests, NamedContainers, Roster, Session, SessionError};
+use crate::{Draft, EndedBy, Manifests, NamedContainers, Session, SessionError, SessionTable};
 
 fn only<T>(mut all: Vec<T>) -> T {
     assert_eq!(all.len(), 1);
@@ -43,7 +43,11 @@ fn a_dead_session_is_adopted_at_its_newest_checkpoint() {
     assert!(host.storage.is_durable(&ending));
 
     let number = checkpoint(&new, draft(0));
-    let info = Roster::list(&host.sealer).unwrap().get(new.id()).unwrap().clone();
+    let info = SessionTable::list(&host.sealer)
+        .unwrap()
+        .get(new.id())
+        .unwrap()
+        .clone();
     let read = super::newest(&host, &info).unwrap();
     assert_eq!((read.number, read.adopted), (number, vec![(old.id(), Some(1))]));
 
@@ -307,7 +311,7 @@ fn an_adopter_that_slept_takes_no_reference_that_was_let_go_and_removed() {
             );
         }
         assert_eq!(reclaimer.names(&names::session_folder(waking.id())).len(), 4 + 3);
-        let info = Roster::list(&reclaimer.sealer)
+        let info = SessionTable::list(&reclaimer.sealer)
             .unwrap()
             .get(waking.id())
             .unwrap()
@@ -368,7 +372,11 @@ fn whoever_was_ended_adopts_nobody() {
     let new = host.begin(1);
     dying.storage.kill();
     let dead = only(new.find_adoptable().unwrap());
-    let info = Roster::list(&host.sealer).unwrap().get(new.id()).unwrap().clone();
+    let info = SessionTable::list(&host.sealer)
+        .unwrap()
+        .get(new.id())
+        .unwrap()
+        .clone();
     host.begin_read().expire(&info).unwrap();
     assert!(matches!(
         new.adopt(&dead),

@@ -14,7 +14,7 @@ use types::{ObjectName, Revision, SessionId};
 use super::{Host, LONG, backup_of, checkpoint, draft, id, plain_backup, sealer, series};
 use crate::objects::{Objects, Put};
 use crate::{
-    DeadBecause, DeathWatch, Life, Listing, Manifests, Roster, Session, SessionError, SessionPolicy,
+    DeadBecause, DeathWatch, Life, Listing, Manifests, Session, SessionError, SessionPolicy, SessionTable,
 };
 
 #[test]
@@ -78,7 +78,7 @@ fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
             let read = beside.begin_read();
             assert_eq!(read.id(), number);
             read.end().unwrap();
-            tidier.begin(2).tidy().unwrap();
+            tidier.begin(2).gc_sessions().unwrap();
             assert!(
                 !beside
                     .names("sessions")
@@ -88,14 +88,14 @@ fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
     })
     .unwrap();
     assert_eq!(session.id(), id(3));
-    let running = || Roster::list(&host.sealer).unwrap().running;
+    let running = || SessionTable::list(&host.sealer).unwrap().running;
     assert_eq!(
         running().last().map(|info| info.id),
         Some(session.id()),
         "epochs wait for it"
     );
     checkpoint(&session, draft(1));
-    host.begin_read().tidy().unwrap();
+    host.begin_read().gc_sessions().unwrap();
     assert_eq!(running()[1].checkpoints.len(), 1, "what it shows of itself stays");
     session.commit(backup_of(&session, 1)).unwrap();
 }
@@ -180,12 +180,12 @@ fn the_order_is_lock_claim_barrier_epochs_heartbeat() {
         (order[2]..order[3]).contains(&again),
         "is it still the highest? {trace:?}"
     );
-    let roster = Roster::list(&host.sealer).unwrap();
+    let table = SessionTable::list(&host.sealer).unwrap();
     assert!(
-        roster.running[0].has_answered(super::epoch(3)),
+        table.running[0].has_answered(super::epoch(3)),
         "the first heartbeat answers what it saw"
     );
-    assert!(!roster.running[0].has_answered(super::epoch(4)));
+    assert!(!table.running[0].has_answered(super::epoch(4)));
 }
 
 /// How a session fails while it begins.
@@ -241,9 +241,9 @@ fn a_session_that_fails_while_it_begins_is_dead_at_the_first_look() {
                     break;
                 }
                 let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
-                let roster = Roster::list(&host.sealer).unwrap();
-                assert!(roster.damaged.is_empty(), "{when}");
-                let left: Vec<_> = roster
+                let table = SessionTable::list(&host.sealer).unwrap();
+                assert!(table.damaged.is_empty(), "{when}");
+                let left: Vec<_> = table
                     .running
                     .iter()
                     .filter(|info| info.id != before.id())
@@ -316,7 +316,7 @@ fn a_lock_held_is_life_and_a_lock_let_go_is_death() {
         .map(|h| DeathWatch::new(h.sealer.env().clone(), SessionPolicy::default()))
         .into();
     let info = |from: &Host| {
-        Roster::list(&from.sealer)
+        SessionTable::list(&from.sealer)
             .unwrap()
             .get(session.id())
             .unwrap()
@@ -366,13 +366,13 @@ fn a_claim_that_comes_back_without_its_lock_keeps_nobody_waiting() {
     session.end().unwrap();
     let next = host.begin(1);
     for _its_claim_then_its_ending in 0..2 {
-        next.tidy().unwrap();
+        next.gc_sessions().unwrap();
     }
     host.storage.put(&names::claim(back), &[&claim]).unwrap();
     for from in [&host, &host.elsewhere()] {
         let watch = DeathWatch::new(from.sealer.env().clone(), SessionPolicy::default());
-        let roster = Roster::list(&from.sealer).unwrap();
-        let info = roster.get(back).expect("it looks as if it ran");
+        let table = SessionTable::list(&from.sealer).unwrap();
+        let info = table.get(back).expect("it looks as if it ran");
         assert_eq!(watch.observe(info), Life::Dead(DeadBecause::LockFree));
     }
 }
@@ -387,7 +387,7 @@ fn a_begin_that_fails_before_its_claim_leaves_nothing_and_later_ends_what_it_beg
     host.storage
         .inject(Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::Barrier)));
     host.try_begin(1).unwrap_err();
-    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert!(SessionTable::list(&host.sealer).unwrap().running.is_empty());
     assert_eq!(host.begin(1).id(), id(2), "its number stays taken");
 }
 
@@ -400,10 +400,10 @@ fn a_torn_claim_hides_nobody_and_its_number_stays_taken() {
     let host = Host::of(after, host.clock.clone());
     let session = host.begin(1);
     assert_eq!(session.id(), id(2));
-    let roster = Roster::list(&host.sealer).unwrap();
-    assert_eq!(roster.running.len(), 1);
-    assert_eq!(roster.damaged.len(), 1);
-    assert_eq!(roster.damaged[0].name, names::claim(id(1)));
+    let table = SessionTable::list(&host.sealer).unwrap();
+    assert_eq!(table.running.len(), 1);
+    assert_eq!(table.damaged.len(), 1);
+    assert_eq!(table.damaged[0].name, names::claim(id(1)));
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_storage_without_locks_serves() {
     session.commit(super::backup_of(&session, 0)).unwrap();
 }
 
-/// A process sleeps when its claim is a folder with nothing in it: the number of another is found by that, and no roster
+/// A process sleeps when its claim is a folder with nothing in it: the number of another is found by that, and no session table
 /// shows it until it goes on.
 #[test]
 fn whoever_is_claiming_is_not_overlooked() {
@@ -463,8 +463,10 @@ fn whoever_is_claiming_is_not_overlooked() {
     let other = done.lock().unwrap().take().unwrap();
     assert_eq!((other.id(), own.id()), (claiming, claiming.next()));
     other.ensure_running().unwrap();
-    let census = manifests.census_of(&own, &listing, &BTreeMap::new()).unwrap();
-    assert_eq!(census, None, "another runs");
+    let listing = manifests
+        .list_sessions_of(&own, &listing, &BTreeMap::new())
+        .unwrap();
+    assert_eq!(listing, None, "another runs");
 }
 
 #[test]
@@ -476,8 +478,8 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
         (manifests, session, listing)
     };
     let is_good = |(manifests, session, listing): &(Manifests, Session, Listing)| {
-        let census = manifests.census_of(session, listing, &BTreeMap::new());
-        census.unwrap().is_some()
+        let listing = manifests.list_sessions_of(session, listing, &BTreeMap::new());
+        listing.unwrap().is_some()
     };
     let ended = host.begin(1);
     ended.commit(plain_backup(1)).unwrap();
@@ -511,7 +513,9 @@ fn whoever_claims_a_lower_number_later_changes_nothing() {
     let objects = Objects::new(&host.sealer);
     for (id, is_good) in [(number(1), true), (number(4), false)] {
         objects.put(&names::claim(id), &claim).unwrap();
-        let census = manifests.census_of(&own, &listing, &BTreeMap::new()).unwrap();
-        assert_eq!(census.is_some(), is_good, "{id} has claimed");
+        let listing = manifests
+            .list_sessions_of(&own, &listing, &BTreeMap::new())
+            .unwrap();
+        assert_eq!(listing.is_some(), is_good, "{id} has claimed");
     }
 }

@@ -7,7 +7,7 @@ use format::names;
 use types::Revision;
 
 use super::{Host, backup_of, checkpoint, draft, id, plain_backup};
-use crate::{EndedBy, Manifests, ReadEnd, Roster, SessionError};
+use crate::{EndedBy, Manifests, ReadEnd, SessionError, SessionTable};
 
 #[test]
 fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
@@ -16,7 +16,7 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
     checkpoint(&session, draft(1));
     host.storage.start_trace();
     let committed = session.commit(backup_of(&session, 2)).unwrap();
-    assert!(committed.untidy.is_none());
+    assert!(committed.warnings.is_none());
     let trace = host.storage.take_trace();
     let kinds: Vec<_> = trace.iter().filter(|op| op.kind.is_mutating()).collect();
     assert_eq!(
@@ -44,7 +44,7 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
             .session(),
         session.id()
     );
-    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert!(SessionTable::list(&host.sealer).unwrap().running.is_empty());
     assert!(matches!(
         session.commit(backup_of(&session, 2)),
         Err(SessionError::Closed { .. })
@@ -57,7 +57,7 @@ fn who_was_ended_is_told_by_whom_and_stores_nothing() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.beside().begin_read();
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .unwrap()
@@ -88,7 +88,7 @@ fn who_was_ended_is_told_by_whom_and_stores_nothing() {
 fn expiring_what_has_committed_says_so() {
     let host = Host::new();
     let session = host.begin(1);
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .unwrap()
@@ -122,7 +122,7 @@ fn a_commit_that_failed_may_be_made_again_at_every_operation() {
             "operation {n}"
         );
         assert_eq!(host.names("backups").len(), 1);
-        host.begin(1).tidy().unwrap();
+        host.begin(1).gc_sessions().unwrap();
         assert_eq!(
             host.names(&names::session_folder(id(1))).len(),
             2,
@@ -253,7 +253,7 @@ fn a_read_session_ends_by_itself_and_becomes_no_backup() {
     ));
     assert!(matches!(session.end().unwrap(), ReadEnd::Clean));
     assert!(matches!(session.end(), Err(SessionError::Closed { .. })));
-    assert!(Roster::list(&host.sealer).unwrap().running.is_empty());
+    assert!(SessionTable::list(&host.sealer).unwrap().running.is_empty());
     assert!(
         Manifests::new(&host.sealer).list().unwrap().entries.is_empty(),
         "its ending is no entry"
@@ -264,7 +264,7 @@ fn a_read_session_ends_by_itself_and_becomes_no_backup() {
 fn a_read_session_that_was_expired_is_told_at_its_end() {
     let host = Host::new();
     let (session, maintainer) = (host.begin_read(), host.begin_read());
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .unwrap()

@@ -12,7 +12,7 @@ use format::reclaim::Condemned;
 use types::{ByteRange, ObjectName, SessionId};
 
 use super::{Host, LONG, backup_of, checkpoint, data, draft, epoch, range, whole};
-use crate::{Draft, EndedBy, Manifests, Roster, Session, SessionError, SessionPolicy};
+use crate::{Draft, EndedBy, Manifests, Session, SessionError, SessionPolicy, SessionTable};
 
 pub(super) const POLICIES: [CrashPolicy; 5] = [
     CrashPolicy::KeepAll,
@@ -158,7 +158,7 @@ fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     let reader = Session::begin_read(&host.sealer, 1, SessionPolicy::default())?;
     told.begun.push(reader.id());
     reader.choose_parents(|list| list.backups().map(crate::ManifestEntry::session).collect())?;
-    reader.tidy()?;
+    reader.gc_sessions()?;
     reader.end()?;
     Ok(())
 }
@@ -174,8 +174,8 @@ fn check(host: &Host, told: &Told, when: &str) {
         let found = entry.ended_by().unwrap_or(EndedBy::Committed);
         assert_eq!(found, *ending, "{when}: session {session} has one ending");
     }
-    let roster = Roster::list(&host.sealer).unwrap();
-    for info in &roster.running {
+    let table = SessionTable::list(&host.sealer).unwrap();
+    for info in &table.running {
         if let Some(beat) = info.heartbeat.as_ref().filter(|beat| beat.checkpoint.is_some()) {
             let newest = super::newest(host, info).map(|newest| (newest.answered, Some(newest.number)));
             let answer = Some((beat.answered, beat.checkpoint));
@@ -194,7 +194,7 @@ fn check(host: &Host, told: &Told, when: &str) {
     for entry in list.backups() {
         for (old, checkpoint) in &entry.backup().unwrap().adopted {
             let Some(number) = checkpoint else { continue };
-            let read = Roster::adopted_checkpoint(&host.sealer, *old, *number).unwrap();
+            let read = SessionTable::adopted_checkpoint(&host.sealer, *old, *number).unwrap();
             assert!(
                 read.is_some(),
                 "{when}: backup {} rests on checkpoint {number} of {old}",
@@ -221,7 +221,7 @@ fn check(host: &Host, told: &Told, when: &str) {
         );
     }
     session.commit(backup_of(&session, 0)).unwrap();
-    host.begin_read().tidy().unwrap();
+    host.begin_read().gc_sessions().unwrap();
     let after = manifests.list().unwrap();
     assert!(after.get(session.id()).unwrap().backup().is_some(), "{when}");
     for entry in list.backups() {

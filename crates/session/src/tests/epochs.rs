@@ -9,10 +9,10 @@ use format::names;
 use format::reclaim::Damaged;
 
 use super::{Host, at, checkpoint, data, draft, epoch, id, range, slots, whole};
-use crate::{Draft, Roster, Session};
+use crate::{Draft, Session, SessionTable};
 
 fn info(host: &Host, session: &Session) -> crate::SessionInfo {
-    Roster::list(&host.sealer)
+    SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .expect("it runs")
@@ -210,7 +210,7 @@ fn checkpoints_count_up_all_stay_and_each_says_what_it_must() {
         assert_eq!((read.number, read.containers, read.references), expected);
         assert!(host.storage.is_durable(&names::checkpoint(session.id(), n)));
     }
-    let all = Roster::checkpoints(&host.sealer, &info(&host, &session)).unwrap();
+    let all = SessionTable::checkpoints(&host.sealer, &info(&host, &session)).unwrap();
     let references: Vec<_> = all.iter().flat_map(|read| &read.references).collect();
     assert_eq!(references.len(), 4, "reclamation keeps what any of them names");
 }
@@ -226,7 +226,7 @@ fn a_reader_never_takes_an_older_checkpoint_for_the_answering_one() {
     let info = info(&host, &session);
     host.storage
         .damage(&names::checkpoint(session.id(), 1), |bytes| bytes.truncate(9));
-    Roster::checkpoints(&host.sealer, &info).unwrap_err();
+    SessionTable::checkpoints(&host.sealer, &info).unwrap_err();
     assert!(
         host.storage.get(&names::checkpoint(session.id(), 0)).is_ok(),
         "there is an older one"
@@ -234,7 +234,7 @@ fn a_reader_never_takes_an_older_checkpoint_for_the_answering_one() {
 }
 
 #[test]
-fn a_roster_from_before_an_answer_still_finds_the_answering_checkpoint() {
+fn a_session_table_from_before_an_answer_still_finds_the_answering_checkpoint() {
     let host = Host::new();
     let session = host.begin(1);
     let early = info(&host, &session);

@@ -11,7 +11,7 @@ use format::session::READ_SERIES;
 use types::{ByteRange, Revision};
 
 use super::{Host, LONG, backup_of, checkpoint, draft, id, series};
-use crate::{DeathWatch, Life, Roster, Session, SessionPolicy, Tidied};
+use crate::{CollectedSessions, DeathWatch, Life, Session, SessionPolicy, SessionTable};
 
 #[test]
 fn the_next_session_removes_what_a_committed_one_left() {
@@ -22,12 +22,12 @@ fn the_next_session_removes_what_a_committed_one_left() {
     checkpoint(&session, draft(2));
     // Barrier, manifest, barrier; the process dies before the record.
     dying.storage.inject_here(Fault::kill(4));
-    assert!(session.commit(backup_of(&session, 2)).unwrap().untidy.is_some());
+    assert!(session.commit(backup_of(&session, 2)).unwrap().warnings.is_some());
     assert_eq!(host.names(&names::session_folder(session.id())).len(), 4);
     let next = host.begin(1);
     assert_eq!(
-        next.tidy().unwrap(),
-        Tidied {
+        next.gc_sessions().unwrap(),
+        CollectedSessions {
             sessions: 1,
             objects: 3
         }
@@ -37,7 +37,7 @@ fn the_next_session_removes_what_a_committed_one_left() {
         host.names(&names::session_folder(session.id())),
         [claim, record].map(|name| name.to_string())
     );
-    assert_eq!(next.tidy().unwrap(), Tidied::default());
+    assert_eq!(next.gc_sessions().unwrap(), CollectedSessions::default());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn an_ending_on_a_bad_sector_keeps_what_its_session_left_and_nothing_else() {
         .iter()
         .map(|id| host.names(&names::session_folder(*id)).len());
     let before: Vec<_> = before.collect();
-    assert_eq!(host.begin(2).tidy().unwrap().sessions, 1);
+    assert_eq!(host.begin(2).gc_sessions().unwrap().sessions, 1);
     assert_eq!(host.names(&names::session_folder(left[0])).len(), before[0]);
     assert_eq!(host.names(&names::session_folder(left[1])).len(), 2);
 }
@@ -74,7 +74,7 @@ fn running_and_dead_sessions_without_an_ending_keep_everything() {
     checkpoint(&running, draft(1));
     dying.storage.kill();
     let before = host.names("sessions");
-    assert_eq!(running.tidy().unwrap(), Tidied::default());
+    assert_eq!(running.gc_sessions().unwrap(), CollectedSessions::default());
     assert_eq!(host.names("sessions"), before);
 }
 
@@ -93,17 +93,17 @@ fn the_ending_of_a_reader_goes_when_nothing_else_is_left_of_it() {
     assert_eq!(traces.len(), 2);
     reader.end().unwrap();
     let next = host.begin(1);
-    assert_eq!(next.tidy().unwrap().objects, 3);
+    assert_eq!(next.gc_sessions().unwrap().objects, 3);
     let ending = names::manifest(READ_SERIES, reader.id(), Revision::FIRST);
     for (bytes, name) in &traces {
         host.storage.put(name, &[bytes]).unwrap();
-        assert_eq!(next.tidy().unwrap().objects, 1);
+        assert_eq!(next.gc_sessions().unwrap().objects, 1);
         assert!(
             host.storage.head(&ending).is_ok(),
             "{name} may come back once more"
         );
     }
-    assert_eq!(next.tidy().unwrap().objects, 1);
+    assert_eq!(next.gc_sessions().unwrap().objects, 1);
     assert!(host.storage.head(&ending).is_err());
     assert!(host.names(&names::session_folder(reader.id())).is_empty());
 }
@@ -120,12 +120,12 @@ fn the_checkpoint_that_an_adoption_names_stays() {
     let dead = new.find_adoptable().unwrap().remove(0);
     new.adopt(&dead).unwrap();
     new.commit(backup_of(&new, 0)).unwrap();
-    host.begin(1).tidy().unwrap();
+    host.begin(1).gc_sessions().unwrap();
     let folder = host.names(&names::session_folder(old.id()));
     let kept = [names::checkpoint(old.id(), 1), names::claim(old.id())].map(|name| name.to_string());
     assert_eq!(folder, kept);
     assert!(
-        Roster::adopted_checkpoint(&host.sealer, old.id(), 1)
+        SessionTable::adopted_checkpoint(&host.sealer, old.id(), 1)
             .unwrap()
             .is_some()
     );
@@ -166,16 +166,16 @@ fn an_ending_of_another_series_ends_nobody() {
     };
     put(READ_SERIES);
     let runs = || {
-        let running: Vec<_> = Roster::list(&host.sealer).unwrap().running;
+        let running: Vec<_> = SessionTable::list(&host.sealer).unwrap().running;
         running.into_iter().map(|info| info.id).collect::<Vec<_>>()
     };
     let all = [&running, &read, &next].map(Session::id);
     assert_eq!(runs(), all);
-    assert_eq!(next.tidy().unwrap(), Tidied::default());
+    assert_eq!(next.gc_sessions().unwrap(), CollectedSessions::default());
     // Of two endings under one number either may be the one.
     put(series(3));
     assert_eq!(runs(), all);
-    assert_eq!(next.tidy().unwrap(), Tidied::default());
+    assert_eq!(next.gc_sessions().unwrap(), CollectedSessions::default());
     running.tick().unwrap();
     running.commit(backup_of(&running, 1)).unwrap();
     read.end().unwrap();
@@ -183,8 +183,8 @@ fn an_ending_of_another_series_ends_nobody() {
     // A claim of one that has ended stops nobody when it cannot be read.
     host.storage
         .damage(&names::claim(read.id()), |bytes| bytes.truncate(10));
-    let roster = Roster::list(&host.sealer).unwrap();
-    assert_eq!((roster.running.len(), roster.damaged.len()), (1, 0));
+    let table = SessionTable::list(&host.sealer).unwrap();
+    assert_eq!((table.running.len(), table.damaged.len()), (1, 0));
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn read_sessions_that_ended_leave_nothing_but_the_highest_claim() {
     for session in [&first, &second, &last] {
         session.end().unwrap();
     }
-    still_reading.tidy().unwrap();
+    still_reading.gc_sessions().unwrap();
     assert_eq!(host.names("backups").len(), 3, "no claim is without its ending");
-    still_reading.tidy().unwrap();
+    still_reading.gc_sessions().unwrap();
     let claims = [still_reading.id(), last.id()].map(|id| names::claim(id).to_string());
     let left: Vec<_> = host
         .names("sessions")
@@ -212,8 +212,8 @@ fn read_sessions_that_ended_leave_nothing_but_the_highest_claim() {
         "the ending of the highest stays with its claim"
     );
     assert_eq!(host.begin_read().id(), id(5), "no number is given out twice");
-    let roster = Roster::list(&host.sealer).unwrap();
-    let running: Vec<_> = roster.running.iter().map(|info| info.id).collect();
+    let table = SessionTable::list(&host.sealer).unwrap();
+    let running: Vec<_> = table.running.iter().map(|info| info.id).collect();
     assert_eq!(running, [still_reading.id(), id(5)]);
 }
 
@@ -221,13 +221,13 @@ fn read_sessions_that_ended_leave_nothing_but_the_highest_claim() {
 fn a_read_session_that_another_expired_could_still_wake_and_so_stays() {
     let host = Host::new();
     let (reader, maintainer) = (host.begin_read(), host.begin_read());
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(reader.id())
         .unwrap()
         .clone();
     maintainer.expire(&info).unwrap();
-    maintainer.tidy().unwrap();
+    maintainer.gc_sessions().unwrap();
     assert_eq!(host.names("backups").len(), 1);
     assert_eq!(
         host.names(&names::session_folder(reader.id())),
@@ -251,21 +251,21 @@ fn tidying_killed_at_every_operation_never_gives_a_number_out_twice() {
     };
     let quiet = build();
     let before = quiet.storage.counters();
-    quiet.begin(1).tidy().unwrap();
+    quiet.begin(1).gc_sessions().unwrap();
     let operations = quiet.storage.counters().since(&before).mutating();
     for n in 1..=operations {
         let host = build();
         host.storage.inject(Fault::stop(n));
-        drop(host.try_begin(1).and_then(|session| session.tidy()));
+        drop(host.try_begin(1).and_then(|session| session.gc_sessions()));
         for policy in super::crashes::POLICIES {
             let host = Host::of(host.storage.crash(policy), host.clock.clone());
             let session = host.begin(1);
             assert!(session.id() >= id(5), "operation {n}, {policy:?}");
-            session.tidy().unwrap();
-            let roster = Roster::list(&host.sealer).unwrap();
+            session.gc_sessions().unwrap();
+            let table = SessionTable::list(&host.sealer).unwrap();
             assert!(
-                roster.running.iter().all(|info| info.id >= id(5)),
-                "operation {n}, {policy:?}: {roster:?}"
+                table.running.iter().all(|info| info.id >= id(5)),
+                "operation {n}, {policy:?}: {table:?}"
             );
         }
     }
@@ -284,16 +284,16 @@ fn a_read_session_whose_ending_a_power_cut_undid_is_found_dead_and_ended() {
         let next = host.begin(1);
         let watch = DeathWatch::new(host.sealer.env().clone(), SessionPolicy::default());
         for _ in 0..2 {
-            let roster = Roster::list(&host.sealer).unwrap();
-            if let Some(info) = roster.get(reader.id())
+            let table = SessionTable::list(&host.sealer).unwrap();
+            if let Some(info) = table.get(reader.id())
                 && matches!(watch.observe(info), Life::Dead(_))
             {
                 next.expire(info).unwrap();
             }
             host.clock.advance(LONG);
         }
-        next.tidy().unwrap();
-        let running = Roster::list(&host.sealer).unwrap().running;
+        next.gc_sessions().unwrap();
+        let running = SessionTable::list(&host.sealer).unwrap().running;
         let running: Vec<_> = running.iter().map(|info| info.id).collect();
         assert_eq!(running, [next.id()], "{policy:?}");
     }

@@ -1,7 +1,7 @@
 //! A reclaimer played by hand: condemn, wait, read checkpoints, decide, remove.
 
 use super::{Host, LONG, at, backup_of, checkpoint, data, draft, epoch, id, range, series, slots};
-use crate::{Draft, EndedBy, Life, Manifests, Roster, SessionError};
+use crate::{Draft, EndedBy, Life, Manifests, SessionError, SessionTable};
 
 #[test]
 fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
@@ -25,7 +25,7 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
 
     let dead = slots(container, &[(0, 10)]);
     machine.condemn(1, vec![dead]);
-    let asked = Roster::list(&machine.sealer).unwrap();
+    let asked = SessionTable::list(&machine.sealer).unwrap();
     let asked: Vec<_> = asked
         .running
         .iter()
@@ -59,9 +59,9 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
     // The sleeper is watched for T, by the reclaimer's own clock, and expired.
     let watch = crate::DeathWatch::new(machine.sealer.env().clone(), reclaimer.policy());
     for (wait, dead) in [(LONG / 2, false), (LONG / 2, false), (LONG, true)] {
-        let roster = Roster::list(&machine.sealer).unwrap();
-        assert!(roster.get(user.id()).unwrap().has_answered(epoch(1)));
-        let info = roster.get(sleeper.id()).unwrap();
+        let table = SessionTable::list(&machine.sealer).unwrap();
+        assert!(table.get(user.id()).unwrap().has_answered(epoch(1)));
+        let info = table.get(sleeper.id()).unwrap();
         assert!(!info.has_answered(epoch(1)));
         let life = watch.observe(info);
         assert_eq!(matches!(life, Life::Dead(_)), dead, "{life:?}");
@@ -79,9 +79,9 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
     ));
 
     // All have answered or ended: their checkpoints are read, and then manifests.
-    let roster = Roster::list(&machine.sealer).unwrap();
-    assert!(roster.get(sleeper.id()).is_none());
-    let read = super::newest(&machine, roster.get(user.id()).unwrap()).unwrap();
+    let table = SessionTable::list(&machine.sealer).unwrap();
+    assert!(table.get(sleeper.id()).is_none());
+    let read = super::newest(&machine, table.get(user.id()).unwrap()).unwrap();
     assert_eq!((read.answered, read.references), (Some(epoch(1)), taken));
     assert_eq!(
         Manifests::new(&machine.sealer).list().unwrap().backups().count(),
@@ -114,7 +114,7 @@ fn a_session_that_ends_without_an_answer_needs_none() {
     assert!(session.checkpoint_wanted());
     session.commit(backup_of(&session, 0)).unwrap();
     assert!(
-        Roster::list(&host.sealer).unwrap().running.is_empty(),
+        SessionTable::list(&host.sealer).unwrap().running.is_empty(),
         "nobody is left to wait for"
     );
     let list = Manifests::new(&host.sealer).list().unwrap();
@@ -142,8 +142,8 @@ fn either_the_reclaimer_sees_the_session_or_the_session_sees_the_epoch() {
         let (note, by) = (Arc::clone(&seen), reclaimer.clone());
         let act = move || {
             by.condemn(1, vec![slots(data(id(40), 0), &[(0, 1)])]);
-            let roster = Roster::list(&by.sealer).unwrap();
-            *note.lock().unwrap() = Some(roster.running.first().cloned());
+            let table = SessionTable::list(&by.sealer).unwrap();
+            *note.lock().unwrap() = Some(table.running.first().cloned());
         };
         let counting = super::crashes::Interrupted::new(machine.handle(), n, Box::new(act));
         let sealer = super::sealer(Arc::new(counting), &ManualClock::default());

@@ -4,10 +4,10 @@ use format::names;
 use types::Revision;
 
 use super::{Host, backup_of, checkpoint, data, draft, epoch, id, series, whole};
-use crate::{Manifests, Roster, SessionError};
+use crate::{Manifests, SessionError, SessionTable};
 
 fn declared(host: &Host, session: &crate::Session) -> Vec<(types::SeriesId, types::SessionId, Revision)> {
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .unwrap()
@@ -95,7 +95,7 @@ fn an_epoch_seen_but_not_answered_leaves_the_choice_standing_and_the_answer_decl
     session.tick().unwrap();
     session.choose_parents(|_| vec![parent.id()]).unwrap();
     let info = || {
-        Roster::list(&host.sealer)
+        SessionTable::list(&host.sealer)
             .unwrap()
             .get(session.id())
             .unwrap()
@@ -150,8 +150,8 @@ fn a_read_session_answers_an_epoch_by_itself_and_with_what_it_has_declared() {
     reader.choose_parents(|_| vec![old.id()]).unwrap();
     host.condemn(1, vec![whole(data(old.id(), 0))]);
     let info = |host: &Host| {
-        let roster = Roster::list(&host.sealer).unwrap();
-        roster.get(reader.id()).unwrap().clone()
+        let table = SessionTable::list(&host.sealer).unwrap();
+        table.get(reader.id()).unwrap().clone()
     };
     assert!(!info(&host).has_answered(epoch(1)));
 
@@ -163,7 +163,7 @@ fn a_read_session_answers_an_epoch_by_itself_and_with_what_it_has_declared() {
     assert!(!reader.tick().unwrap().checkpoint_wanted);
     let answered = info(&host);
     assert!(answered.has_answered(epoch(1)));
-    let checkpoints = Roster::checkpoints(&host.sealer, &answered).unwrap();
+    let checkpoints = SessionTable::checkpoints(&host.sealer, &answered).unwrap();
     let last = checkpoints.last().unwrap();
     assert_eq!(last.answered, Some(epoch(1)));
     assert_eq!(last.parents, [(series(1), old.id(), Revision::FIRST)]);

@@ -11,7 +11,7 @@ use object::Sealer;
 use types::{ByteRange, ObjectName, Revision};
 
 use super::{Host, backup_of, begin, id, sealer};
-use crate::{EndedBy, Manifests, Roster, Session, SessionError};
+use crate::{EndedBy, Manifests, Session, SessionError, SessionTable};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -116,7 +116,10 @@ fn heartbeats_count_up_and_the_newest_two_are_kept() {
         let listed = host.names(&folder);
         let beats: Vec<_> = listed.iter().filter(|name| name.contains("heartbeat")).collect();
         assert_eq!(beats, [expected[0].as_str(), expected[1].as_str()]);
-        assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(n));
+        assert_eq!(
+            SessionTable::list(&host.sealer).unwrap().running[0].counter,
+            Some(n)
+        );
     }
 }
 
@@ -247,7 +250,7 @@ fn whose_ending_was_dropped_meanwhile_commits_nothing() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.elsewhere().begin_read();
-    let info = Roster::list(&host.sealer).unwrap();
+    let info = SessionTable::list(&host.sealer).unwrap();
     maintainer.expire(info.get(session.id()).unwrap()).unwrap();
     drop_ending(&host.storage.handle(), session.id());
     for _ in 0..2 {
@@ -314,7 +317,7 @@ fn finding_its_ending_the_session_gives_up_at_once() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.elsewhere().begin_read();
-    let info = Roster::list(&host.sealer)
+    let info = SessionTable::list(&host.sealer)
         .unwrap()
         .get(session.id())
         .unwrap()
@@ -351,7 +354,10 @@ fn heartbeats_go_on_where_nothing_can_be_read() {
         .inject(Fault::fail_from(1, FailWith::Io).counting(Counted::Only(OpKind::List)));
     session.tick().unwrap_err();
     host.storage.clear_faults();
-    assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(1));
+    assert_eq!(
+        SessionTable::list(&host.sealer).unwrap().running[0].counter,
+        Some(1)
+    );
 }
 
 #[test]
@@ -365,7 +371,10 @@ fn a_heartbeat_that_only_seemed_to_fail_does_no_harm() {
         host.storage.clear_faults();
     }
     session.tick().unwrap();
-    assert_eq!(Roster::list(&host.sealer).unwrap().running[0].counter, Some(4));
+    assert_eq!(
+        SessionTable::list(&host.sealer).unwrap().running[0].counter,
+        Some(4)
+    );
 }
 
 #[test]
@@ -378,7 +387,7 @@ fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
     quick.policy.heartbeat_every = Duration::from_millis(5);
     let session = Session::begin(&sealer, quick).unwrap();
     let pulse = session.start_pulse().unwrap();
-    let counter = || Roster::list(&sealer).unwrap().running[0].counter;
+    let counter = || SessionTable::list(&sealer).unwrap().running[0].counter;
     let mut naps = 0;
     while counter() < Some(3) {
         env.clock.sleep(Duration::from_millis(5));

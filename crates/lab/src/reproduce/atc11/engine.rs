@@ -188,7 +188,7 @@ impl Engine {
         let request = ForgetRequest {
             what: ForgetWhat::Named(backups.iter().map(ToString::to_string).collect()),
             is_dry_run: false,
-            even_unread: false,
+            force_unreadable: false,
         };
         self.store.forget(&request, &Monitor::default())?;
         Ok(())

@@ -5,7 +5,7 @@
 //! only what is likely to stay. There are two yardsticks: a cache that knows the whole recipe for nothing, which is greedy; and what any
 //! restore reads at least, which is proved and perhaps out of reach.
 
-use restore::ahead::{KEPT_BYTES, REFERENCE_BYTES};
+use restore::belady::{KEPT_BYTES, REFERENCE_BYTES};
 use restore::plan::Assembly;
 
 use super::{CONTAINER_BYTES, Data};

@@ -226,7 +226,7 @@ impl Engine {
         let request = ForgetRequest {
             what: ForgetWhat::Named(backups.iter().map(ToString::to_string).collect()),
             is_dry_run: false,
-            even_unread: false,
+            force_unreadable: false,
         };
         let (took, _) = self.timed(|| Ok(self.store.forget(&request, &Monitor::default())?))?;
         Ok(took)

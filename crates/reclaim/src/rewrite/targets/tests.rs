@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, Slot};
 
 use super::*;
-use crate::rewrite::Twinless;
+use crate::rewrite::DistinctBackups;
 
 /// The session that rewrites.
 const REWRITER: u64 = 100;
@@ -190,7 +190,7 @@ proptest! {
         let known: Vec<_> = parents.iter().map(|parent| (parent.series, parent.of, parent.from.clone())).collect();
         let made: Vec<_> = parents.iter().filter(|parent| !parent.made.is_empty()).map(|parent| parent.of).collect();
         let held: BTreeSet<_> = held.into_iter().map(id).collect();
-        let mut twinless = Twinless::default();
+        let mut twinless = DistinctBackups::default();
         let has_twins = !known.iter().all(|(_, _, from)| twinless.add(from));
         if let Some((backup, all)) = rewrite(parents).without(id(REWRITER), &held) {
             let committed = Committed { session: id(REWRITER), backup: &backup, repaired: Some(first) };

@@ -1,0 +1,432 @@
+//! Ahead of a directory backup: the walk, what has changed, and the content of small files, on threads of
+//! their own.
+//!
+//! The walk has threads of its own ([`crate::parallel_walk`]). The feeding thread compares what comes with the
+//! previous backup and gathers it into groups, in listing order; reading threads open and read the small files
+//! of whole groups, each group's one after another into one buffer of the pipeline, which goes on as it is. No
+//! file costs a message, and on a cold disk as many files are under way as there are readers (B10).
+//!
+//! What must hold: groups come back in listing order, so that what is stored does not depend on which
+//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no file
+//! stays open between threads. Faults are values within the groups. When the feeding thread stops, the
+//! others end with their next step.
+
+use std::collections::VecDeque;
+use std::thread::{self, Scope};
+
+use crossbeam_channel::{Receiver, Sender};
+use env::Clock;
+use format::listing::EntryKind;
+use recipe::StreamBytes;
+use tree::{
+    Comparison, Listed, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
+};
+use types::ByteRange;
+
+use crate::buffer::{Buffer, BufferPool};
+use crate::error::IngestError;
+use crate::parallel_walk::{Next, ParallelWalk};
+use crate::parent_check::ParentCheck;
+use crate::source_input::Around;
+use crate::stage::received;
+use crate::unread::Unread;
+
+/// Threads that read small files: most of their time on a cold disk is waiting.
+const READERS: usize = 4;
+/// Groups that are read or wait to be taken, at most.
+const GROUPS_AHEAD: usize = 6;
+/// Entries in a group, at most.
+const GROUP_ENTRIES: usize = 512;
+
+/// The previous backup, followed along the walk.
+pub(crate) struct Previous<'a> {
+    pub(crate) files: Unchanged<StreamBytes<'a>>,
+    pub(crate) sound: ParentCheck<'a>,
+    /// What could not be read now, and is to stay as it was.
+    pub(crate) unread: Unread,
+    /// Whether every file is read, whatever it looks like.
+    pub(crate) reads_all: bool,
+}
+
+impl Previous<'_> {
+    /// A file that has not changed, but whose stored bytes are known to be bad, must be read again.
+    fn compare(&mut self, found: &WalkEntry) -> Comparison {
+        match self.files.compare(found) {
+            Comparison::Unchanged(before) if self.reads_all || !self.sound.is_sound(content_of(&before)) => {
+                Comparison::Changed(before)
+            }
+            other => other,
+        }
+    }
+
+    /// The fault that ended the listing. It is nobody's concern where every file is read and
+    /// nothing is to stay.
+    fn take_fault(&mut self) -> Option<TreeError> {
+        let fault = self.files.take_fault();
+        fault.filter(|_| !self.reads_all || !self.unread.is_empty())
+    }
+
+    /// The next entry before this path, or before the end, that the walk did not meet and that may
+    /// be there all the same.
+    fn next_unread(&mut self, before: Option<&[u8]>) -> Option<Listed> {
+        if self.unread.is_empty() {
+            return None;
+        }
+        while let Some(listed) = self.files.next_passed(before) {
+            if self.unread.has(&listed.entry.path) {
+                return Some(listed);
+            }
+        }
+        None
+    }
+}
+
+/// Whether the format can hold an entry.
+pub(crate) fn check(found: &WalkEntry) -> Result<(), TreeError> {
+    found.entry.check().map_err(|error| TreeError::Unlistable {
+        path: found.entry.path.clone(),
+        why: error.to_string(),
+    })
+}
+
+/// A file's bytes in the previous backup's content.
+fn content_of(before: &Listed) -> ByteRange {
+    let len = match before.entry.kind {
+        EntryKind::File { len, .. } => len,
+        _ => 0,
+    };
+    ByteRange {
+        offset: before.content_offset,
+        len,
+    }
+}
+
+/// What was found, in listing order.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Anything but a regular file; of a hard link, the entry of this path before.
+    Other(WalkEntry, Option<Box<Listed>>),
+    /// A regular file that is as it was: its bytes in the previous backup's content.
+    Unchanged(WalkEntry, ByteRange),
+    /// A regular file to be stored anew, and the entry of this path before.
+    File {
+        found: WalkEntry,
+        before: Option<Box<Listed>>,
+        read: Read,
+    },
+    /// An entry of the previous backup that may be there still: it could not be looked for.
+    Unread(Box<Listed>),
+    /// The format cannot hold it.
+    Unlistable(WalkEntry, TreeError),
+    /// Something that concerns no entry, or one that is not there.
+    Fault(TreeError),
+}
+
+/// How far the reading of a file is.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A reader will do it.
+    Pending,
+    /// It is too long, or has become so: whoever takes it reads it.
+    Late,
+    /// So many bytes are the buffer's next; the entry is the file's.
+    Whole {
+        len: usize,
+        attributes: Option<TreeError>,
+    },
+    /// As [`Self::Whole`] of a file that has holes, has changed, or failed half-way.
+    Pieces {
+        pieces: Vec<Piece>,
+        read: Box<ReadFile>,
+        fault: Option<TreeError>,
+    },
+    /// It could not be opened.
+    Failed(TreeError),
+}
+
+/// Items that follow one another, and the bytes of those that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) items: Vec<Item>,
+    pub(crate) buffer: Option<Buffer>,
+    bytes: u64,
+    wants_reader: bool,
+}
+
+impl Group {
+    /// Whether the content between two of its files may be something else than its own.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.items.iter().any(|item| match item {
+            Item::File { read, .. } => matches!(read, Read::Late | Read::Pending),
+            // If the first name of a file could not be read, the next one is read.
+            Item::Other(found, _) => matches!(found.kind(), EntryKind::File { .. }),
+            _ => false,
+        })
+    }
+
+    /// Reads its small files.
+    fn read(&mut self, pool: &BufferPool) {
+        let mut buffer = pool.take();
+        for item in &mut self.items {
+            if let Item::File { found, read, .. } = item
+                && matches!(read, Read::Pending)
+            {
+                *read = read_one(found, &mut buffer);
+            }
+        }
+        self.buffer = Some(buffer);
+    }
+}
+
+fn read_one(found: &mut WalkEntry, buffer: &mut Buffer) -> Read {
+    let mut reader = match read_small(found, buffer.spare_mut()) {
+        Ok(SmallRead::Whole { len, attributes }) => {
+            buffer.advance(len);
+            return Read::Whole { len, attributes };
+        }
+        Ok(SmallRead::Other(reader)) => reader,
+        Err(fault) => return Read::Failed(fault),
+    };
+    let is_too_long = usize::try_from(reader.len()).map_or(true, |len| len > buffer.spare_mut().len());
+    if is_too_long || reader.is_of_unknown_length() {
+        return Read::Late;
+    }
+    let (mut pieces, mut fault) = (Vec::new(), None);
+    while !buffer.is_full() {
+        match reader.next(buffer.spare_mut()) {
+            Ok(Piece::End) => break,
+            Ok(piece) => {
+                if let Piece::Data(len) = piece {
+                    buffer.advance(len);
+                }
+                pieces.push(piece);
+            }
+            Err(failed) => {
+                // What was read so far is stored, and the entry says how much that is.
+                fault = Some(failed);
+                break;
+            }
+        }
+    }
+    Read::Pieces {
+        pieces,
+        read: Box::new(reader.finish()),
+        fault,
+    }
+}
+
+enum InFlight {
+    Ready(Group),
+    Reading(Receiver<Group>),
+}
+
+/// Groups, as they come.
+pub(crate) struct Ahead<'a> {
+    clock: &'a dyn Clock,
+    walked: ParallelWalk<'a>,
+    previous: Option<Previous<'a>>,
+    /// What the walk found last, before which the previous backup may have something.
+    found: Option<Result<WalkEntry, TreeError>>,
+    /// Whether the walk has come to its end.
+    walk_ended: bool,
+    /// The group being gathered; an entry that did not fit into the one before is its first.
+    open: Group,
+    jobs: Sender<(Group, Sender<Group>)>,
+    in_flight: VecDeque<InFlight>,
+    room: u64,
+    ended: bool,
+}
+
+impl<'a> Ahead<'a> {
+    /// Begins the walk and starts the readers.
+    ///
+    /// # Errors
+    /// [`IngestError::Source`] when there are no threads to be had.
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        walk: WalkOptions,
+        previous: Option<Previous<'a>>,
+        pool: &BufferPool,
+        around: Around<'env>,
+    ) -> Result<Self, IngestError>
+    where
+        'env: 'a,
+    {
+        let Around { stages, clock, .. } = around;
+        let no_thread = |source| IngestError::Source {
+            name: "a new thread".to_owned(),
+            offset: 0,
+            source,
+        };
+        let walked = ParallelWalk::start(scope, walk, around).map_err(no_thread)?;
+        let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
+        for number in 0..READERS {
+            let (queue, pool) = (queue.clone(), pool.clone());
+            let run = move || {
+                while let Some((mut group, done)) = received(clock, &queue) {
+                    group.read(&pool);
+                    // Nobody waits for it when the backup has stopped.
+                    drop(done.send(group));
+                }
+            };
+            let run = move || stages.read.run(clock, run);
+            thread::Builder::new()
+                .name(format!("read-{number}"))
+                .spawn_scoped(scope, run)
+                .map_err(no_thread)?;
+        }
+        Ok(Self {
+            clock,
+            walked,
+            previous,
+            found: None,
+            walk_ended: false,
+            open: Group::default(),
+            jobs,
+            in_flight: VecDeque::new(),
+            room: pool.capacity() as u64,
+            ended: false,
+        })
+    }
+
+    /// The next group; none at the end.
+    ///
+    /// # Errors
+    /// [`IngestError::Internal`] when a thread died.
+    pub(crate) fn next(&mut self) -> Result<Option<Group>, IngestError> {
+        const DIED: IngestError = IngestError::Internal("a reading thread died");
+        loop {
+            while self.in_flight.len() < GROUPS_AHEAD {
+                let Some(group) = self.gather()? else { break };
+                self.in_flight.push_back(if group.wants_reader {
+                    let (done, reading) = crossbeam_channel::bounded(1);
+                    self.jobs.send((group, done)).map_err(|_| DIED)?;
+                    InFlight::Reading(reading)
+                } else {
+                    InFlight::Ready(group)
+                });
+            }
+            match self.in_flight.pop_front() {
+                Some(InFlight::Ready(group)) => return Ok(Some(group)),
+                Some(InFlight::Reading(reading)) => {
+                    return received(self.clock, &reading).map(Some).ok_or(DIED);
+                }
+                None if self.ended => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// The next group, complete. None at the end, and while the walk has no more yet and something else
+    /// can be done meanwhile.
+    fn gather(&mut self) -> Result<Option<Group>, IngestError> {
+        while !self.ended {
+            if self.found.is_none() && !self.walk_ended {
+                match self.walked.next(self.in_flight.is_empty())? {
+                    Next::Item(found) => self.found = Some(found),
+                    Next::NotYet => return Ok(None),
+                    Next::End => self.walk_ended = true,
+                }
+            }
+            let Some(item) = self.next_item() else {
+                self.ended = true;
+                continue;
+            };
+            if let Some(fault) = self.previous.as_mut().and_then(Previous::take_fault) {
+                self.open.items.push(Item::Fault(fault));
+            }
+            let bytes = match &item {
+                Item::File {
+                    found,
+                    read: Read::Pending,
+                    ..
+                } => Some(found.len),
+                _ => None,
+            };
+            let is_full =
+                self.open.items.len() >= GROUP_ENTRIES || self.open.bytes + bytes.unwrap_or(0) > self.room;
+            let complete = is_full.then(|| std::mem::take(&mut self.open));
+            self.open.items.push(item);
+            self.open.wants_reader |= bytes.is_some();
+            self.open.bytes += bytes.unwrap_or(0);
+            if complete.is_some() {
+                return Ok(complete);
+            }
+        }
+        let rest = std::mem::take(&mut self.open);
+        Ok((!rest.items.is_empty()).then_some(rest))
+    }
+
+    /// What was found last, or what comes before it; none at the end.
+    fn next_item(&mut self) -> Option<Item> {
+        let before = match &self.found {
+            Some(Ok(found)) => Some(&found.entry.path[..]),
+            // What comes before it comes before the next entry, too.
+            Some(Err(_)) => Some(&[][..]),
+            None => None,
+        };
+        let previous = self.previous.as_mut();
+        if let Some(listed) = previous.and_then(|previous| previous.next_unread(before)) {
+            return Some(Item::Unread(Box::new(listed)));
+        }
+        match self.found.take()? {
+            Ok(found) => {
+                if let Some(previous) = &mut self.previous {
+                    previous.unread.walked(&found.entry.path);
+                }
+                let path = found.entry.path.clone();
+                let item = self.judge(found);
+                if let Some(previous) = &mut self.previous {
+                    previous.files.pass(&path);
+                }
+                Some(item)
+            }
+            Err(fault) => {
+                if let Some(previous) = &mut self.previous {
+                    previous.unread.note(&fault);
+                }
+                Some(Item::Fault(fault))
+            }
+        }
+    }
+
+    /// What is to be done with an entry.
+    fn judge(&mut self, mut found: WalkEntry) -> Item {
+        let is_link = matches!(found.entry.kind, EntryKind::HardLink { .. });
+        // Where a link leads to is not known before its first name is stored.
+        if !is_link && let Err(fault) = check(&found) {
+            return Item::Unlistable(found, fault);
+        }
+        if !is_link && !matches!(found.entry.kind, EntryKind::File { .. }) {
+            return Item::Other(found, None);
+        }
+        let before = match self.previous.as_mut().map(|previous| previous.compare(&found)) {
+            Some(Comparison::Unchanged(before) | Comparison::Changed(before)) if is_link => {
+                return Item::Other(found, Some(before));
+            }
+            _ if is_link => return Item::Other(found, None),
+            Some(Comparison::Unchanged(before)) => {
+                let content = content_of(&before);
+                (found.entry.kind, found.entry.flags) = (before.entry.kind, before.entry.flags);
+                if self
+                    .previous
+                    .as_ref()
+                    .is_some_and(|previous| previous.files.trusts_attributes())
+                {
+                    found.entry.xattrs = before.entry.xattrs;
+                } else if let Some(fault) = found.read_attributes() {
+                    self.open.items.push(Item::Fault(fault));
+                }
+                return Item::Unchanged(found, content);
+            }
+            Some(Comparison::Changed(before)) => Some(before),
+            Some(Comparison::New) | None => None,
+        };
+        let read = if found.len <= self.room {
+            Read::Pending
+        } else {
+            Read::Late
+        };
+        Item::File { found, before, read }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which containers a session has put, and the second copies of their catalogs.
+
+use std::collections::BTreeSet;
+
+use container::{CatalogCopies, CatalogView, Compression, Containers};
+use format::manifest::ContainerSpan;
+use types::{ContainerId, ContainerKind, SequenceNumber};
+
+use crate::builders::{Limits, Sequences};
+use crate::counters::Counters;
+use crate::error::{Halt, IngestError};
+
+/// Containers by kind and number.
+#[derive(Debug, Default)]
+pub(crate) struct SealedContainers {
+    /// With how many the packer had submitted before each; 0 for copies, which refer to nothing.
+    put: Vec<(u64, ContainerKind, SequenceNumber)>,
+    /// Of what the packer submitted, all before this number are put.
+    complete: u64,
+    /// Put before one that was submitted earlier: there are several writers.
+    early: BTreeSet<u64>,
+    /// What an answer to reclamation has named: later checkpoints name it too.
+    answered: Vec<(ContainerKind, SequenceNumber)>,
+}
+
+impl SealedContainers {
+    /// A container from the packer was put.
+    pub(crate) fn add(&mut self, number: u64, id: ContainerId) {
+        self.put.push((number, id.kind, id.sequence));
+        self.early.insert(number);
+        while self.early.remove(&self.complete) {
+            self.complete += 1;
+        }
+    }
+
+    /// A container of catalogs' copies was put.
+    pub(crate) fn add_copies(&mut self, id: ContainerId) {
+        self.put.push((0, id.kind, id.sequence));
+    }
+
+    /// Whether the first `submitted` of the packer's containers are all put. Their count alone would not
+    /// tell: a later one may have overtaken one of them.
+    pub(crate) fn has_all(&self, submitted: u64) -> bool {
+        self.complete >= submitted
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<ContainerSpan> {
+        ContainerSpan::collect(self.put.iter().map(|(_, kind, number)| (*kind, *number)))
+    }
+
+    /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A later
+    /// one may refer to a container that is still open.
+    pub(crate) fn answer(&mut self, submitted: u64) -> Vec<ContainerSpan> {
+        let collected = self.put.iter().filter(|(before, ..)| *before < submitted);
+        self.answered
+            .extend(collected.map(|(_, kind, number)| (*kind, *number)));
+        self.answered.sort_unstable();
+        self.answered.dedup();
+        self.safe_to_adopt()
+    }
+
+    /// Data containers, and what an answer has named. A node in another sealed recipe container may refer
+    /// to a chunk in a container that is still open, and whoever adopts a checkpoint must find nothing but
+    /// what is there.
+    pub(crate) fn safe_to_adopt(&self) -> Vec<ContainerSpan> {
+        let data = self
+            .put
+            .iter()
+            .filter(|(_, kind, _)| *kind == ContainerKind::Data)
+            .map(|(_, kind, number)| (*kind, *number));
+        ContainerSpan::collect(data.chain(self.answered.iter().copied()))
+    }
+}
+
+/// Second copies of data catalogs, gathered into containers of their own.
+pub(crate) struct CopyLane<'a> {
+    containers: &'a Containers,
+    counters: &'a Counters,
+    compression: Compression,
+    limits: Limits,
+    sequences: Sequences,
+    open: Option<CatalogCopies>,
+}
+
+impl<'a> CopyLane<'a> {
+    pub(crate) fn new(
+        containers: &'a Containers,
+        counters: &'a Counters,
+        compression: Compression,
+        limits: Limits,
+        sequences: Sequences,
+    ) -> Self {
+        Self {
+            containers,
+            counters,
+            compression,
+            limits,
+            sequences,
+            open: None,
+        }
+    }
+
+    /// Adds a catalog's copy; a container of copies that is full is put.
+    pub(crate) fn add(&mut self, catalog: &CatalogView) -> Result<Option<ContainerId>, Halt> {
+        if self.open.is_none() {
+            let id = self.sequences.next(ContainerKind::Catalog)?;
+            self.open = Some(CatalogCopies::new(self.containers, id, self.compression));
+        }
+        let copies = self.open.as_mut().expect("opened above");
+        copies.add(catalog);
+        if copies.stored_len() >= self.limits.container_bytes {
+            self.finish()
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Puts the open container, if there is one.
+    pub(crate) fn finish(&mut self) -> Result<Option<ContainerId>, Halt> {
+        let Some(copies) = self.open.take() else {
+            return Ok(None);
+        };
+        let sealed = copies.seal(self.containers).map_err(IngestError::from)?;
+        self.containers.put(&sealed).map_err(IngestError::from)?;
+        self.counters.bytes_stored.add(sealed.stored_bytes_total());
+        Ok(Some(sealed.id()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::SessionId;
+
+    use super::*;
+
+    fn id(kind: ContainerKind, sequence: u32) -> ContainerId {
+        ContainerId {
+            session: SessionId::new(7).unwrap(),
+            kind,
+            sequence: SequenceNumber::new(sequence).unwrap(),
+        }
+    }
+
+    fn sequences(spans: &[ContainerSpan], kind: ContainerKind) -> Vec<u32> {
+        let of_kind = spans.iter().filter(|span| span.kind == kind);
+        of_kind
+            .flat_map(|span| span.first.get()..span.first.get() + span.count)
+            .collect()
+    }
+
+    #[test]
+    fn a_container_that_overtakes_another_does_not_stand_for_it() {
+        let mut ledger = SealedContainers::default();
+        ledger.add(0, id(ContainerKind::Data, 0));
+        ledger.add(2, id(ContainerKind::Data, 2));
+        assert!(ledger.has_all(1));
+        assert!(!ledger.has_all(2), "the second is not put, though two are");
+        ledger.add(1, id(ContainerKind::Recipe, 1));
+        assert!(ledger.has_all(3));
+    }
+
+    #[test]
+    fn an_answer_names_no_nodes_that_were_packed_after_it() {
+        let mut ledger = SealedContainers::default();
+        ledger.add(0, id(ContainerKind::Recipe, 0));
+        ledger.add(1, id(ContainerKind::Recipe, 1));
+        ledger.add(2, id(ContainerKind::Data, 2));
+        let answer = ledger.answer(1);
+        assert_eq!(sequences(&answer, ContainerKind::Recipe), [0]);
+        assert_eq!(sequences(&answer, ContainerKind::Data), [2]);
+        assert_eq!(sequences(&ledger.safe_to_adopt(), ContainerKind::Recipe), [0]);
+        assert_eq!(sequences(&ledger.all(), ContainerKind::Recipe), [0, 1]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Entries that could not be read, as the backup before has them.
+//!
+//! If a backup cannot read a file, an earlier version stays in it, marked as older, until a backup
+//! reads the file again or the file is gone. A part of a file never takes its place. If a backup
+//! cannot read a folder, everything stays that the backup before has below it.
+//!
+//! Names of one inode become names of one again if all of them are kept. For that this module
+//! gathers the first names of all inodes with several names, once, when something cannot be read:
+//! as many as the walk keeps, too (INV-7).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use format::listing::{Content, EntryKind, EntryState, ListingEntry};
+use recipe::{StreamBytes, TreeRoot};
+use tree::{Listed, ListingReader, TreeError};
+use types::ByteRange;
+
+use crate::door::Door;
+use crate::parent::ParentTree;
+use crate::parent_check::ParentCheck;
+use crate::piece::CopyRange;
+
+/// The last version of a file that could be read.
+pub(crate) struct Version {
+    /// Its entry, marked.
+    pub(crate) entry: ListingEntry,
+    /// Its bytes.
+    pub(crate) content: CopyRange,
+}
+
+/// What the backup before has.
+pub(crate) struct UnchangedEntries<'a> {
+    door: &'a Door,
+    listing: TreeRoot,
+    content: Arc<TreeRoot>,
+    sound: ParentCheck<'a>,
+    /// Inodes that have several names, by the first of them; none before they were gathered.
+    first_names: Option<HashMap<Vec<u8>, Listed>>,
+    /// The first name of such an inode in this backup, by that in the one before.
+    instead: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl<'a> UnchangedEntries<'a> {
+    pub(crate) fn new(door: &'a Door, parent: &ParentTree) -> Self {
+        Self {
+            door,
+            listing: parent.listing,
+            content: Arc::new(parent.content),
+            sound: ParentCheck::new(door, parent.content, parent.is_suspect),
+            first_names: None,
+            instead: HashMap::new(),
+        }
+    }
+
+    /// The version of a file that the backup before has, if it has one whose bytes are not known to
+    /// be bad.
+    pub(crate) fn version(&mut self, before: &Listed) -> Option<Version> {
+        let path = before.entry.path.clone();
+        let first = match &before.entry.kind {
+            EntryKind::File { .. } => before.clone(),
+            EntryKind::HardLink { target } => self.first_names().get(target)?.clone(),
+            _ => return None,
+        };
+        let EntryKind::File { len, .. } = first.entry.kind else {
+            return None;
+        };
+        let entry = ListingEntry {
+            path,
+            state: older(first.entry.state),
+            ..first.entry
+        };
+        let range = ByteRange {
+            offset: first.content_offset,
+            len,
+        };
+        self.sound.is_sound(range).then(|| Version {
+            entry,
+            content: CopyRange {
+                root: Arc::clone(&self.content),
+                offset: range.offset,
+                len: range.len,
+            },
+        })
+    }
+
+    /// An entry that the walk did not meet, as it stays. The first kept name of an inode is what
+    /// that is; a file comes with its bytes.
+    pub(crate) fn stays(&mut self, before: &Listed) -> Option<(ListingEntry, Option<CopyRange>)> {
+        let path = &before.entry.path;
+        let as_it_was = |entry: &ListingEntry| ListingEntry {
+            path: path.clone(),
+            state: older(entry.state),
+            ..entry.clone()
+        };
+        let first = match &before.entry.kind {
+            EntryKind::Folder => return Some((as_it_was(&before.entry), None)),
+            EntryKind::HardLink { target } => target,
+            _ => path,
+        };
+        if let Some(target) = self.instead.get(first) {
+            let target = target.clone();
+            let entry = ListingEntry {
+                kind: EntryKind::HardLink { target },
+                ..as_it_was(&before.entry)
+            };
+            return Some((entry, None));
+        }
+        let named = self.first_names().get(first).cloned();
+        let entry = &named.as_ref().unwrap_or(before).entry;
+        let kept = match entry.kind {
+            EntryKind::File { .. } => {
+                let version = self.version(before)?;
+                (version.entry, Some(version.content))
+            }
+            // No listing of ours has a link to such an entry, or to none.
+            EntryKind::HardLink { .. } | EntryKind::Folder => return None,
+            _ => (as_it_was(entry), None),
+        };
+        if named.is_some() {
+            self.instead.insert(first.clone(), path.clone());
+        }
+        Some(kept)
+    }
+
+    fn first_names(&mut self) -> &HashMap<Vec<u8>, Listed> {
+        let (door, listing) = (self.door, &self.listing);
+        // The backup keeps nothing of an unreadable listing. Its comparison with that listing
+        // reports the fault.
+        self.first_names
+            .get_or_insert_with(|| gather(door, listing).unwrap_or_default())
+    }
+}
+
+/// Finds the entries that others are names of: which they are, only the later ones tell.
+fn gather(door: &Door, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, TreeError> {
+    let mut first_names: HashMap<Vec<u8>, Option<Listed>> = HashMap::new();
+    for_each(door, listing, |listed| {
+        if let EntryKind::HardLink { target } = listed.entry.kind {
+            first_names.insert(target, None);
+        }
+    })?;
+    for_each(door, listing, |listed| {
+        if let Some(first) = first_names.get_mut(&listed.entry.path) {
+            *first = Some(listed);
+        }
+    })?;
+    let found = first_names.into_iter();
+    Ok(found.filter_map(|(path, first)| Some((path, first?))).collect())
+}
+
+fn for_each(door: &Door, listing: &TreeRoot, mut each: impl FnMut(Listed)) -> Result<(), TreeError> {
+    let Ok(bytes) = StreamBytes::new(door.nodes(), listing, 0, listing.len) else {
+        return Ok(());
+    };
+    let mut reader = ListingReader::new(bytes);
+    while let Some(listed) = reader.next_entry()? {
+        each(listed);
+    }
+    Ok(())
+}
+
+/// How far an entry of the backup before is what was there, in this one.
+fn older(state: EntryState) -> EntryState {
+    let content = match state.content {
+        Content::Partial { of } => Content::Partial { of },
+        Content::Whole | Content::Changed | Content::Older { .. } => Content::Older { lead: 0 },
+    };
+    EntryState { content, ..state }
+}

@@ -1,0 +1,455 @@
+//! From `condemned/<epoch>` to the end of the epoch: wait, decide, remove, put marks in force.
+//!
+//! Everything here begins from what the storage says, so that a successor does what its predecessor would have done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use format::frame::ObjectKind;
+use format::manifest::Manifest;
+use format::names;
+use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
+use format::session::ARCHIVAL_SERIES;
+use session::{
+    DeathWatch, HeldLease, Life, ManifestList, Manifests, Session, SessionError, SessionInfo, SessionListing,
+    SessionTable,
+};
+use types::{Epoch, ObjectName, Revision, SessionId, UnixNanos};
+
+use crate::context::Context;
+use crate::epochs::{self, Epochs, Found};
+use crate::error::{ReclaimError, Result};
+use crate::final_list::{self, Ground};
+use crate::forward_pins::{self, ForwardPins};
+use crate::heal;
+use crate::hooks::hook_again;
+use crate::in_use::Finder;
+use crate::list;
+use crate::lost_backups;
+use crate::mark_sweep::{self, Plan};
+use crate::marks::InForce;
+use crate::options::{MarkRevisions, PruneOptions, PruneReport};
+use crate::progress::Waiting;
+use crate::remove::{self, Execution};
+use crate::scarce;
+
+/// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
+const COPIES_BYTES_MAX: u64 = 48 << 20;
+/// Sessions are looked at this often while they have not answered.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Creates `condemned/<epoch>`; whether it is ours. Durable, with all that it was computed from.
+pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Result<bool> {
+    let condemned = Condemned {
+        epoch,
+        marks: plan.after.revisions(),
+        slots: plan.condemned.clone(),
+    };
+    let name = names::condemned(epoch);
+    epochs::create(
+        context.sealer,
+        &name,
+        ObjectKind::Condemned,
+        &condemned.to_bytes(),
+    )
+}
+
+/// What who announces an epoch knows.
+pub(crate) struct Announced<'a> {
+    /// The marks that its list names.
+    pub(crate) marks: &'a InForce,
+    /// What they were made from.
+    pub(crate) listing: SessionListing,
+    /// Marks that no longer count when its removed list is there.
+    pub(crate) superseded: Vec<ObjectName>,
+}
+
+/// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from; who found it open reads
+/// the marks that its list names. What comes back is who ran and who had ended when all had answered, where it was this process that asked.
+pub(crate) fn epoch(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+    (epoch, mut announced): (Epoch, Option<Announced<'_>>),
+    report: &mut PruneReport,
+) -> Result<Option<SessionListing>> {
+    // Listed anew, here and below: an epoch below the highest is void.
+    epochs::ensure_highest(context.sealer, epoch)?;
+    let old = announced
+        .as_mut()
+        .map(|announced| std::mem::take(&mut announced.superseded));
+    let (mut refused, mut listing, mut is_again) = (None, None, false);
+    let removed = match epochs::read_removed(context.sealer, epoch)? {
+        Found::Whole(removed) => {
+            // Who created it may have died before it was durable, and it is acted on.
+            context.sealer.barrier()?;
+            is_again = true;
+            removed
+        }
+        Found::Missing => {
+            let Found::Whole(condemned) = epochs::read_condemned(context.sealer, epoch)? else {
+                return Err(ReclaimError::Overtaken);
+            };
+            let decided = wait_and_decide(context, options, session, lease, (&condemned, announced), report);
+            let decided = match decided {
+                Ok((removed, asked)) => {
+                    listing = Some(asked);
+                    removed
+                }
+                // What is in use cannot be told, so all of it stays; with the epoch closed that can be mended.
+                Err(error) if error.is_damage() => {
+                    refused = Some(error);
+                    nothing(context, &condemned)?
+                }
+                Err(error) => return Err(error),
+            };
+            publish(context, decided)?
+        }
+        Found::Damaged(what) => return Err(ReclaimError::Damaged { what }),
+    };
+    // Void, or finished by another: not to be executed from here.
+    epochs::ensure_highest(context.sealer, epoch)?;
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    let listed = heal::ListedDamage::new(context.sealer);
+    let done = remove::execute(
+        context.containers,
+        &removed,
+        &Execution {
+            packing: context.packing,
+            copies_bytes_max: COPIES_BYTES_MAX,
+            gives_up: options.is_full,
+            is_again,
+            damaged: &|id| listed.of(id),
+            progress: context.progress,
+        },
+    )?;
+    report.epochs += 1;
+    report.containers_removed += done.removed;
+    report.containers_compacted += done.compacted;
+    report.containers_trimmed += done.trimmed;
+    report.bytes_deleted += done.freed_bytes;
+    report.bytes_copied += done.copied_bytes;
+    report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
+    report.bytes_stored = removed.stored_bytes;
+    report.mirrors_made += done.mirrors_made;
+    scarce::report(report, &removed, &done.given_up);
+    for (container, error) in &done.damaged {
+        report.damaged.push((container.to_string(), error.to_string()));
+    }
+    // Healing looks for what lists name. So it unites the generations of these, or reports them. On
+    // a full disk they only stay as they are.
+    match heal::want(context.sealer, &done.short) {
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(
+            "there is no room to say which containers have generations to unite: a prune with more room does it",
+        ),
+        other => other?,
+    }
+    // Executing took a while: whoever slept meanwhile puts nobody's marks in force.
+    epochs::ensure_highest(context.sealer, epoch)?;
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    if !done.given_up.is_empty() {
+        scarce::carry_on(context, &removed, &done.given_up)?;
+    }
+    close(context, &removed, old)?;
+    match hook_again(context, session.id(), &done.kept) {
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(&format!(
+            "{error}; what was rewritten is not in the index: `onefold index rebuild` puts it there"
+        )),
+        hooked => hooked?,
+    }
+    refused.map_or(Ok(listing), Err)
+}
+
+/// The end of an epoch that removes nothing of what it condemned.
+fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
+    let epochs = Epochs::list(context.sealer)?;
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let left = condemned.slots.iter().map(|slots| LeftSlots {
+        slots: slots.clone(),
+        dead_bytes: 0,
+        live_bytes: 0,
+    });
+    Ok(Removed {
+        epoch: condemned.epoch,
+        slots: Vec::new(),
+        marks: condemned.marks.clone(),
+        left: left.collect(),
+        gone: list::gone(context, &epochs, condemned.epoch)?,
+        stored_bytes: before.map_or(0, |(before, _)| before.stored_bytes),
+    })
+}
+
+fn wait_and_decide(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    lease: &HeldLease,
+    (condemned, announced): (&Condemned, Option<Announced<'_>>),
+    report: &mut PruneReport,
+) -> Result<(Removed, SessionListing)> {
+    let read;
+    let (named, mut listing) = match announced {
+        Some(announced) => (announced.marks, Some(announced.listing)),
+        None => {
+            read = InForce::named(context.sealer, &condemned.marks, options.marks_bytes_max)?;
+            (&read, None)
+        }
+    };
+    if let Some(known) = &listing
+        && !session.is_alone_since(&known.table)?
+    {
+        listing = None;
+    }
+    let covers = named.covers();
+    let (asked, mut listing) = match listing {
+        // Nobody has begun since who could have something to answer, or have put a manifest.
+        Some(listing) => (Vec::new(), listing),
+        None => answers(context, options, session, (condemned.epoch, &covers), report)?,
+    };
+    if !lease.is_held()? {
+        return Err(ReclaimError::Overtaken);
+    }
+    let containers: BTreeSet<_> = condemned.slots.iter().map(|slots| slots.container).collect();
+    let mut finder = Finder::new(
+        context.manifests,
+        context.nodes,
+        context.progress,
+        named,
+        containers,
+    );
+    // By archival rewrites that run, or by whoever began when the epoch was there.
+    let mut declared = BTreeSet::new();
+    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing. Of
+    // a session whose claim cannot be read nobody knows whether it ran and has committed since.
+    if !asked.is_empty() || !listing.table.damaged.is_empty() {
+        for info in &asked {
+            for checkpoint in SessionTable::checkpoints(context.sealer, info)? {
+                if info.claim.series == ARCHIVAL_SERIES {
+                    declared.extend(checkpoint.parents.iter().map(|(_, parent, _)| *parent));
+                }
+                finder.checkpoint(info.id, &checkpoint)?;
+            }
+        }
+        // What was read is acted on; and only then manifests are listed, once: who committed since is among them.
+        context.sealer.barrier()?;
+        listing = context.manifests.list_sessions(&covers)?;
+    }
+    let list = &listing.manifests;
+    let lost = listing.table.lost.first().copied();
+    lost_backups::ensure_none(lost, options.allow_missing_manifests)?;
+    mark_sweep::ensure_readable(list, &covers, context.manifests, options.allow_missing_manifests)?;
+    declared.extend(forward_pins::forgotten_since(list, &covers));
+    let kept = ForwardPins::of(
+        list,
+        context.manifests,
+        &covers,
+        &declared,
+        options.allow_missing_manifests,
+    )?;
+    finder.manifests(list, &covers, &kept)?;
+    let epochs = Epochs::list(context.sealer)?;
+    let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
+    let live = finder.into_live();
+    let ground = Ground {
+        known: before.as_ref().map_or(&[][..], |(before, _)| &before.left),
+        stored_bytes: stored_bytes(before.as_ref(), list, context.manifests)?,
+        limits: options.limits,
+    };
+    let decided = final_list::decide(context, &condemned.slots, &live, ground)?;
+    let marks = condemned.marks.clone();
+    let removed = list::make(context, condemned.epoch, &epochs, marks, decided)?;
+    Ok((removed, listing))
+}
+
+/// About how many bytes all containers take: as many as the list before said, and what was committed since, by the
+/// storage's clock.
+pub(crate) fn stored_bytes(
+    before: Option<&(Removed, UnixNanos)>,
+    list: &ManifestList,
+    manifests: &Manifests,
+) -> Result<u64> {
+    let mut bytes = before.map_or(0, |(before, _)| before.stored_bytes);
+    for entry in &list.entries {
+        if before.is_some_and(|(_, put_at)| entry.committed_at <= *put_at) {
+            continue;
+        }
+        if let Some((_, backup)) = manifests.last_backup(entry)? {
+            bytes += backup.totals.bytes_stored;
+        }
+    }
+    for known in &list.as_covered {
+        if before.is_some_and(|(_, put_at)| known.committed_at <= *put_at) {
+            continue;
+        }
+        let read = match manifests.read(known.series, known.covered.session, known.covered.revision) {
+            // Its marks say what it reaches, and how much it wrote is no more than an estimate.
+            Err(SessionError::Damaged(_)) => continue,
+            read => read?,
+        };
+        if let Manifest::Commit(backup) | Manifest::Revised(backup) = &read.manifest {
+            bytes += backup.totals.bytes_stored;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Waits until every session that runs has answered or ended; those that run and have answered come back, and the
+/// listings by which that is so.
+fn answers(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    session: &Session,
+    (epoch, covers): (Epoch, &BTreeMap<SessionId, CoveredManifest>),
+    report: &mut PruneReport,
+) -> Result<(Vec<SessionInfo>, SessionListing)> {
+    let env = context.sealer.env();
+    let watch = DeathWatch::new(env.clone(), options.policy);
+    let began = env.clock.monotonic();
+    let mut spoke = began;
+    let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
+    loop {
+        // Anew each time: sessions are listed after the condemned list is there, or one that does not know of it would
+        // be missed.
+        let listing = context.manifests.list_sessions(covers)?;
+        let table = &listing.table;
+        context.ensure_all_can_answer(table)?;
+        let running = || table.running.iter().filter(|info| info.id != session.id());
+        let listed = listed.get_or_insert_with(|| running().map(|info| (info.id, info.clone())).collect());
+        listed.retain(|id, _| table.get(*id).is_some());
+        let (mut is_over, mut waiting) = (true, Vec::new());
+        for info in running() {
+            let Some(known) = listed.get_mut(&info.id) else {
+                continue;
+            };
+            known.clone_from(info);
+            let life = watch.observe(info);
+            let is_dead = matches!(life, Life::Dead(_));
+            if info.has_answered(epoch)
+                && !(is_dead && SessionTable::checkpoints(context.sealer, info).is_err())
+            {
+                continue;
+            }
+            is_over = false;
+            let waited = env.clock.monotonic().saturating_sub(began);
+            let mut left = options.answer_within.saturating_sub(waited);
+            if is_dead || left.is_zero() {
+                session.expire(info)?;
+                report.sessions_expired.push(info.id);
+                continue;
+            }
+            if let Life::Unsure { unmoved } = life {
+                left = left.min(options.policy.unmoved_for.saturating_sub(unmoved));
+            }
+            waiting.push(Waiting::of(info, life, &*env.clock, (waited, left)));
+        }
+        context.progress.waits_for(&waiting);
+        if is_over {
+            return Ok((listed.values().cloned().collect(), listing));
+        }
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+        session.ensure_running()?;
+        // No need to wait for a session that was ended just now.
+        if waiting.is_empty() {
+            continue;
+        }
+        env.clock.sleep(LOOK_EVERY.min(options.policy.heartbeat_every));
+        if env.clock.monotonic().saturating_sub(spoke) >= options.policy.heartbeat_every {
+            spoke = env.clock.monotonic();
+            scarce::ensure_room_to_answer(session)?;
+        }
+    }
+}
+
+/// Creates the removed list, or takes the one that another created for this epoch.
+fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
+    let name = names::removed(removed.epoch);
+    if epochs::create(context.sealer, &name, ObjectKind::Removed, &removed.to_bytes())? {
+        if let Err(error) = epochs::ensure_highest(context.sealer, removed.epoch) {
+            // Ours is void.
+            epochs::delete(context.sealer, &name)?;
+            return Err(error);
+        }
+        return Ok(removed);
+    }
+    context.sealer.barrier()?;
+    match epochs::read_removed(context.sealer, removed.epoch)? {
+        Found::Whole(theirs) => Ok(theirs),
+        Found::Missing => Err(ReclaimError::Overtaken),
+        Found::Damaged(what) => Err(ReclaimError::Damaged { what }),
+    }
+}
+
+/// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished. Waits for no
+/// barrier: should a power cut bring marks back, they are below those that count; should it bring the condemned list
+/// back, the epoch is finished once more.
+///
+/// `old`: marks that go, by whom the epoch was announced. What another has put since, who slept, the next run finds.
+fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>) -> Result<()> {
+    let sealer = context.sealer;
+    let old = if let Some(old) = old {
+        old
+    } else {
+        // Of the groups that the list names nothing has to be read.
+        let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
+        let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
+        superseded(&removed.marks, &removed.marks, &listed)
+    };
+    epochs::delete_all(sealer, &old)?;
+    drop_damage_of_gone(context, removed)?;
+    epochs::delete(sealer, &names::condemned(removed.epoch))?;
+    // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
+    let epochs = Epochs::list(sealer)?;
+    for epoch in epochs.condemned.iter().filter(|epoch| **epoch < removed.epoch) {
+        if let Found::Damaged(_) = epochs::read_removed(sealer, *epoch)? {
+            epochs::delete(sealer, &names::removed(*epoch))?;
+            sealer.barrier()?;
+        }
+        epochs::delete(sealer, &names::condemned(*epoch))?;
+    }
+    Ok(())
+}
+
+/// What is damaged of containers that went whole, by this list or one before it, is absent for ever anyway: removed lists
+/// have their names. Their numbers are never given out again.
+fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
+    let listed = context.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
+    for ((container, number), _) in listed {
+        let at = removed
+            .slots
+            .binary_search_by_key(&container, |slots| slots.container);
+        let is_gone = at.is_ok_and(|at| removed.slots[at].slots.is_none())
+            || removed.gone.iter().any(|run| run.contains(container));
+        if is_gone {
+            epochs::delete(context.sealer, &names::damaged(container, number))?;
+        }
+    }
+    Ok(())
+}
+
+/// Marks below those that are kept, and those of groups that are no more, unless the newest removed list names them: they
+/// would be missed.
+pub(crate) fn superseded(kept: &MarkRevisions, named: &MarkRevisions, listed: &InForce) -> Vec<ObjectName> {
+    let kept: BTreeMap<_, _> = kept.iter().copied().collect();
+    let named: BTreeSet<_> = named.iter().map(|(group, _)| *group).collect();
+    let mut out = Vec::new();
+    for (group, revisions) in &listed.listed {
+        let is_old = |revision: &Revision| match kept.get(group) {
+            Some(in_force) => revision < in_force,
+            // A group that has no backups any more, and not one that came since.
+            None => {
+                let in_force = listed.groups.get(group);
+                !named.contains(group) && in_force.is_none_or(|stored| stored.is_of_no_backup())
+            }
+        };
+        let old = revisions.iter().copied().filter(is_old);
+        out.extend(old.map(|revision| names::marks(*group, revision)));
+    }
+    out
+}

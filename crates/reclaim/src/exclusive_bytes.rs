@@ -1,0 +1,190 @@
+//! What only one backup reaches, of each that is about to be forgotten: for who asks before.
+//!
+//! Walks what would be dead and nothing else: a node that lives reaches what lives. Backups that share something with each
+//! other, and with none that stays, have it all the same, so what they have alone may be less than what goes with all of
+//! them. Each node is read once, however many backups have it, and a catalog of each container that bytes are counted of.
+//! Memory is the slots that would be dead, some times over, and the nodes of one level, however many backups there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use format::reclaim::ContainerSlots;
+use session::{ManifestList, SessionError, StoredManifest};
+use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
+
+use crate::context::Context;
+use crate::error::{ReclaimError, Result};
+use crate::final_list::stored_share;
+use crate::manifests::backup_of;
+use crate::mark::{Below, Walk, WalkError};
+use crate::slots::{SlotMap, SlotSet};
+
+/// The manifests of these backups, those that can be read.
+pub(crate) fn manifests(
+    context: &Context<'_>,
+    list: &ManifestList,
+    backups: &BTreeSet<SessionId>,
+) -> Result<Vec<Arc<StoredManifest>>> {
+    let read = list.backups().filter(|entry| backups.contains(&entry.session()));
+    let mut all: Vec<_> = read.map(|entry| Arc::clone(&entry.stored)).collect();
+    for known in &list.as_covered {
+        let covered = known.covered;
+        if backups.contains(&covered.session) {
+            match context
+                .manifests
+                .read(known.series, covered.session, covered.revision)
+            {
+                Err(SessionError::Damaged(_)) => {}
+                read => all.push(read?),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whose something is: the only one of the backups that reaches it, by its place among them; or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    One(usize),
+    Several,
+}
+
+impl Owner {
+    fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Several }
+    }
+}
+
+/// Which backups reach which dead slots.
+struct Owners {
+    dead: SlotMap,
+    /// A level's nodes are read when all of the level above it were: who reaches them is known then, so each is read once.
+    open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
+    /// What was met that one alone reaches, as far as is known yet.
+    of_one: Vec<SlotMap>,
+    met: SlotMap,
+    several: SlotMap,
+}
+
+impl Owners {
+    fn add(&mut self, below: &Below, owner: Owner) {
+        match *below {
+            Below::Node(at, level) => self.add_node(at, level, owner),
+            Below::Chunks(container, slots) => self.add_chunks(container, slots, owner),
+        }
+    }
+
+    fn add_node(&mut self, at: ChunkLocation, level: Level, owner: Owner) {
+        if self.dead.contains(at.container, at.slot) {
+            let of_level = self.open.entry(level).or_default();
+            let known = of_level.entry(at).or_insert(owner);
+            *known = known.and(owner);
+        }
+    }
+
+    fn add_chunks(&mut self, container: ContainerId, slots: SlotRange, owner: Owner) {
+        let dead = self.dead.get(container).map(|dead| dead.within(slots));
+        if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
+            self.own(container, &dead, owner);
+        }
+    }
+
+    fn own(&mut self, container: ContainerId, slots: &SlotSet, owner: Owner) {
+        let Owner::One(one) = owner else {
+            self.several.add(container, slots);
+            return;
+        };
+        let own = &mut self.of_one[one];
+        if let Some(met) = self.met.get(container) {
+            let of_others = match own.get(container) {
+                Some(own) => slots.common(met).without(own),
+                None => slots.common(met),
+            };
+            self.several.add(container, &of_others);
+        }
+        self.met.add(container, slots);
+        own.add(container, slots);
+    }
+
+    /// Reads all nodes, from the highest level down. Backups one of whose own cannot be read come back: what they reach beyond
+    /// is not known. What is below one that several reach is nobody's alone in any case.
+    fn read(&mut self, walk: &mut Walk<'_>) -> Result<BTreeSet<usize>> {
+        let mut unread = BTreeSet::new();
+        while let Some((level, nodes)) = self.open.pop_last() {
+            for (at, owner) in nodes {
+                self.own(
+                    at.container,
+                    &SlotSet::from_iter([SlotRange::one(at.slot)]),
+                    owner,
+                );
+                match (walk.node(at, level, &mut |below| self.add(&below, owner)), owner) {
+                    (Err(WalkError::Interrupted), _) => return Err(ReclaimError::Interrupted),
+                    (Err(WalkError::Recipe(_)), Owner::One(one)) => _ = unread.insert(one),
+                    (Err(WalkError::Recipe(_)), Owner::Several) | (Ok(()), _) => {}
+                }
+            }
+        }
+        Ok(unread)
+    }
+}
+
+/// The stored bytes, about, that each of these backups alone reaches. `dead` is what nothing
+/// reaches without them.
+pub(crate) fn bytes(
+    context: &Context<'_>,
+    dead: &[ContainerSlots],
+    backups: &[Arc<StoredManifest>],
+) -> Result<BTreeMap<SessionId, u64>> {
+    let mut owners = Owners {
+        dead: all_of(dead),
+        open: BTreeMap::new(),
+        of_one: vec![SlotMap::default(); backups.len()],
+        met: SlotMap::default(),
+        several: SlotMap::default(),
+    };
+    for (one, stored) in backups.iter().enumerate() {
+        for stream in backup_of(&stored.manifest).map_or(&[][..], |backup| &backup.streams) {
+            owners.add_node(stream.location, stream.level, Owner::One(one));
+        }
+    }
+    let unread = owners.read(&mut Walk::new(context.nodes, context.progress))?;
+    let mut bytes = BTreeMap::new();
+    for (one, stored) in backups.iter().enumerate() {
+        if unread.contains(&one) || backup_of(&stored.manifest).is_none() {
+            continue;
+        }
+        let mut sum = 0;
+        for (container, slots) in owners.of_one[one].iter() {
+            let alone = match owners.several.get(container) {
+                Some(several) => slots.without(several),
+                None => slots.clone(),
+            };
+            if !alone.is_empty() {
+                sum += self::stored(context, container, &alone)?;
+            }
+        }
+        bytes.insert(stored.session, sum);
+    }
+    Ok(bytes)
+}
+
+fn all_of(dead: &[ContainerSlots]) -> SlotMap {
+    let mut all = SlotMap::default();
+    for listed in dead {
+        let slots = match &listed.slots {
+            Some(ranges) => ranges.iter().copied().collect(),
+            None => SlotSet::all(),
+        };
+        all.add(listed.container, &slots);
+    }
+    all
+}
+
+/// Of what is damaged nobody knows how much it is.
+fn stored(context: &Context<'_>, container: ContainerId, slots: &SlotSet) -> Result<u64> {
+    match context.containers.catalog(container) {
+        Ok(view) => Ok(stored_share(&view, slots)),
+        Err(error) if error.is_damage() => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}

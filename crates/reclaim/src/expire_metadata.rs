@@ -1,0 +1,305 @@
+//! What is kept for a while and then goes: tombstones, endings of dead sessions, lists of old epochs.
+//!
+//! What must hold: a forgotten manifest goes only when marks in force cover its tombstone and no epoch is open; lower
+//! revisions first, a barrier, the tombstone last; its claim before it, or the number would look like a session that
+//! runs, and never the highest claim (docs/protocol-model.md, 3); a session that runs and may have declared it as its
+//! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6); should somebody have set
+//! that back, what sessions have declared stays all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use container::{ContainerError, Containers};
+use env::StorageError;
+use format::frame::ObjectKind;
+use format::names;
+use format::reclaim::{ContainerSlots, Removed};
+use format::session::ARCHIVAL_SERIES;
+use format::session::Checkpoint;
+use session::{
+    CoveredBackup, EndedBy, HeldLease, ManifestEntry, ManifestList, Session, SessionError, SessionListing,
+    SessionTable,
+};
+use types::{Epoch, SessionId, UnixNanos};
+
+use crate::context::Context;
+use crate::epochs::{self, Epochs};
+use crate::error::Result;
+use crate::in_use::has_ended;
+use crate::marks::InForce;
+use crate::options::PruneOptions;
+use crate::sweep;
+
+/// Drops what is old enough, and what nobody can need any more.
+///
+/// `now`: what this run has listed, and the marks in force. It need not be new. Endings and tombstones are for ever. Who
+/// has begun since has chosen no parent that was forgotten before, and read no catalog from before lists that were
+/// executed then; who has ended since only holds up what goes the next time.
+///
+/// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that lists below it said.
+pub(crate) fn expire(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    (session, lease): (&Session, &HeldLease),
+    now: Option<(SessionListing, InForce)>,
+    replaced: Option<Epoch>,
+) -> Result<()> {
+    // Anew: another may have begun one, to whom the lease went.
+    let epochs = Epochs::list(context.sealer)?;
+    if epochs.open().is_some() || !lease.is_held()? {
+        return Ok(());
+    }
+    let (listing, in_force) = match now {
+        Some((listing, in_force)) => (listing, Some(in_force)),
+        None => (context.manifests.list_sessions(&BTreeMap::new())?, None),
+    };
+    if session.gc_sessions_after(&listing)?.objects > 0 {
+        // Which has waited for a barrier.
+        lease.drop_lower()?;
+    }
+    let mut others = context.running(&listing.table)?;
+    others.remove(&session.id());
+    if others.is_empty() {
+        drop_old_lists(context, &epochs, replaced)?;
+    }
+    let list = &listing.manifests;
+    let now = context
+        .sealer
+        .env()
+        .storage
+        .head(&names::claim(session.id()))?
+        .put_at;
+    let mut old = BTreeSet::new();
+    for entry in list.entries.iter().filter(|entry| entry.backup().is_none()) {
+        if is_older(entry.put_at, now, options.keep_endings_for) {
+            old.insert((entry.session(), entry.put_at));
+        }
+    }
+    if old.is_empty() {
+        return Ok(());
+    }
+    let covers = match in_force {
+        Some(in_force) => in_force.covers(),
+        None => {
+            let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+            if unreadable {
+                return Ok(());
+            }
+            InForce::load(context.sealer, removed.as_ref().map(|(removed, _)| removed), 0)?.covers()
+        }
+    };
+    let eldest = eldest(context, &others)?;
+    let Some(declared) = declared(context, list, &others)? else {
+        return Ok(());
+    };
+    let mut named = named_as_next(context, list, &old)?;
+    let may_be_referred = |id: SessionId| list.get(id).is_some_and(|entry| !entry.is_forgotten());
+    let referred = if old.iter().any(|(id, _)| may_be_referred(*id)) {
+        referred(&context.manifests.list()?)
+    } else {
+        None
+    };
+    let adopters: BTreeSet<SessionId> = list
+        .entries
+        .iter()
+        .filter_map(|entry| match entry.ended_by() {
+            Some(EndedBy::Adopted { by, .. }) => Some(by),
+            _ => None,
+        })
+        .collect();
+    for (id, put_at) in old {
+        let Some(entry) = list.get(id) else { continue };
+        let is_covered = covers.get(&id).is_some_and(|covered| !covered.is_marked());
+        let may_go = if entry.is_forgotten() {
+            is_covered && !declared.contains(&id) && !named.values().any(|next| *next == id)
+        } else {
+            // Nothing is left that it wrote, and nobody rests on its checkpoint.
+            let is_over = match entry.ended_by() {
+                Some(EndedBy::Expired { .. }) => true,
+                Some(EndedBy::Adopted { by, .. }) => has_ended(list, by),
+                _ => false,
+            };
+            is_over
+                && referred.as_ref().is_some_and(|referred| !referred.contains(&id))
+                && sweep::listed(context.containers, id)?.is_empty()
+        };
+        // An adopter goes after what it adopted: without it, it would look like a session that runs.
+        if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
+            drop_manifest(context, session, entry)?;
+            named.remove(&id);
+        }
+    }
+    Ok(())
+}
+
+/// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that says so, whoever follows it must find
+/// one (R2). By the one that says so; looked for among those before what may go.
+fn named_as_next(
+    context: &Context<'_>,
+    list: &ManifestList,
+    old: &BTreeSet<(SessionId, UnixNanos)>,
+) -> Result<BTreeMap<SessionId, SessionId>> {
+    let is_tombstone = |id: &SessionId| list.get(*id).is_some_and(ManifestEntry::is_forgotten);
+    let next = |backup: &CoveredBackup| Some((backup.covered.session, backup.covered.next?));
+    let mut named: BTreeMap<_, _> = list.as_covered.iter().filter_map(next).collect();
+    let Some(last) = old.iter().map(|(id, _)| *id).filter(is_tombstone).max() else {
+        return Ok(named);
+    };
+    for entry in &list.entries {
+        let backup = match entry.backup() {
+            Some(backup) => backup.next,
+            None if entry.is_forgotten() && (entry.session() < last || entry.series() == ARCHIVAL_SERIES) => {
+                context
+                    .manifests
+                    .last_backup(entry)?
+                    .and_then(|(_, backup)| backup.next)
+            }
+            None => None,
+        };
+        named.extend(backup.map(|next| (entry.session(), next)));
+    }
+    Ok(named)
+}
+
+/// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say more.
+fn referred(list: &ManifestList) -> Option<BTreeSet<SessionId>> {
+    let backups = list.entries.iter().filter_map(ManifestEntry::backup);
+    let adopted = backups.flat_map(|backup| backup.adopted.iter().map(|(old, _)| *old));
+    list.damaged.is_empty().then(|| adopted.collect())
+}
+
+/// When the eldest of the other sessions that run began: what was forgotten before that is nobody's parent.
+fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<UnixNanos>> {
+    let mut eldest = None;
+    for id in others {
+        match context.sealer.env().storage.head(&names::claim(*id)) {
+            Ok(meta) => eldest = Some(eldest.map_or(meta.put_at, |time: UnixNanos| time.min(meta.put_at))),
+            // Ended meanwhile, and tidied away.
+            Err(StorageError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(eldest)
+}
+
+/// Parents of the other sessions that run, and of those that they have adopted: the next epoch reads their manifests.
+/// `None` where one cannot be asked.
+fn declared(
+    context: &Context<'_>,
+    list: &ManifestList,
+    others: &BTreeSet<SessionId>,
+) -> Result<Option<BTreeSet<SessionId>>> {
+    // `None`: its claim cannot be read, or it has ended meanwhile; that is for the next run to tell.
+    let of_running = |id: &SessionId| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
+        if let Some(info) = SessionTable::one(context.sealer, *id)? {
+            return SessionTable::checkpoints(context.sealer, &info).map(Some);
+        }
+        match context.sealer.env().storage.head(&names::claim(*id)) {
+            Err(StorageError::NotFound { .. }) => Ok(Some(Vec::new())),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(None),
+        }
+    };
+    let of_adopted = |entry: &ManifestEntry| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
+        let Some(EndedBy::Adopted {
+            by,
+            checkpoint: Some(number),
+        }) = entry.ended_by()
+        else {
+            return Ok(Some(Vec::new()));
+        };
+        if has_ended(list, by) {
+            return Ok(Some(Vec::new()));
+        }
+        let named = SessionTable::adopted_checkpoint(context.sealer, entry.session(), number)?;
+        Ok(Some(named.into_iter().collect()))
+    };
+    let mut declared = BTreeSet::new();
+    let each = others.iter().map(of_running);
+    for checkpoints in each.chain(list.entries.iter().map(of_adopted)) {
+        match checkpoints {
+            Ok(Some(checkpoints)) => {
+                let parents = checkpoints.iter().flat_map(|checkpoint| &checkpoint.parents);
+                declared.extend(parents.map(|(_, parent, _)| *parent));
+            }
+            Ok(None) | Err(SessionError::Damaged(_) | SessionError::Storage(StorageError::Io { .. })) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(declared))
+}
+
+fn is_older(put_at: UnixNanos, now: UnixNanos, than: Duration) -> bool {
+    let age = now.get().saturating_sub(put_at.get());
+    u64::try_from(age).is_ok_and(|age| Duration::from_nanos(age) >= than)
+}
+
+fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry) -> Result<()> {
+    let (series, id) = (entry.series(), entry.session());
+    let last = entry.stored.revision;
+    let sealer = context.sealer;
+    // The claim of the session that does this stays, and is above.
+    if session.id() <= id {
+        return Ok(());
+    }
+    for revision in entry.revisions.iter().filter(|revision| **revision != last) {
+        epochs::delete(sealer, &names::manifest(series, id, *revision))?;
+    }
+    // With its heartbeats and checkpoints, of which an adoption may have kept one.
+    for (object, _) in sealer.list(&names::session_folder(id), names::parse_session_object)? {
+        epochs::delete(sealer, &names::session_object(object.0, object.1))?;
+    }
+    sealer.barrier()?;
+    epochs::delete(sealer, &names::manifest(series, id, last))?;
+    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+    drop(sealer.env().storage.drop_folder(&names::session_folder(id)));
+    Ok(())
+}
+
+/// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest
+/// keeps the names on record. A list stays while something on it still stands; one that has rotted, and may say that of
+/// anything, until a list says all that it said.
+fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
+    for epoch in epochs.finished().skip(1) {
+        let name = names::removed(epoch);
+        let list = match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
+            Ok(list) => list,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) if error.is_damage() => {
+                if Some(epoch) < replaced {
+                    epochs::delete(context.sealer, &name)?;
+                }
+                continue;
+            }
+            // The storage does not give it now, and may again: something on it may still stand.
+            Err(_) => continue,
+        };
+        let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
+        // None is known, and they may be many.
+        let containers = context.containers;
+        let stand = object::several(in_part.len(), |at| {
+            Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
+        });
+        let Ok(stand) = stand;
+        if !stand.contains(&true) {
+            epochs::delete(context.sealer, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a slot of the list does, or may.
+fn still_stands(containers: &Containers, of: &ContainerSlots) -> bool {
+    match containers.catalog(of.container) {
+        Ok(view) => of
+            .slots
+            .iter()
+            .flatten()
+            .flat_map(|range| range.iter())
+            .any(|slot| view.entry(slot).is_some()),
+        Err(ContainerError::Missing { .. }) => false,
+        Err(_) => true,
+    }
+}

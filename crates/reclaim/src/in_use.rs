@@ -1,0 +1,281 @@
+//! What is still in use at the end of an epoch, of what it condemned.
+//!
+//! What must hold (docs/protocol.md, step 5): everything counts that a checkpoint of a listed session names, every
+//! declared parent in the revision in use, every commit that the named marks do not cover, forgotten or not, with
+//! every node that it wrote, and the checkpoint of an adoption whose last adopter has not ended. All of it transitively.
+//! A node that the named marks reach is passed over: what it reaches they reach too, and is not condemned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::manifest::{Backup, ContainerSpan, Manifest};
+use format::names;
+use format::reclaim::CoveredManifest;
+use format::session::Checkpoint;
+use recipe::NodeSource;
+use session::{EndedBy, ManifestEntry, ManifestList, Manifests, SessionTable};
+use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
+
+use crate::error::{ReclaimError, Result};
+use crate::forward_pins::ForwardPins;
+use crate::mark::{self, Visit, Walk};
+use crate::marks::{InForce, covered};
+use crate::progress::Progress;
+use crate::slots::{SlotMap, SlotSet};
+use crate::sweep::holds_nodes;
+
+/// Finds what is in use.
+pub(crate) struct Finder<'a> {
+    manifests: &'a Manifests,
+    nodes: &'a dyn NodeSource,
+    progress: &'a dyn Progress,
+    /// The marks that the epoch was computed from; `None`: their nodes are in `found`.
+    named: Option<&'a InForce>,
+    /// Containers whose nodes were all looked at.
+    seen: BTreeSet<ContainerId>,
+    found: Found,
+}
+
+/// What was come by, and the nodes that need not be.
+struct Found {
+    live: SlotMap,
+    /// Containers that were condemned, in whole or in part: of others nothing is asked.
+    condemned: BTreeSet<ContainerId>,
+    marked: SlotMap,
+}
+
+impl Visit for Found {
+    fn node(&mut self, at: ChunkLocation) -> bool {
+        self.live.insert(at.container, SlotRange::one(at.slot))
+            && !self.marked.contains(at.container, at.slot)
+    }
+
+    fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
+        if self.condemned.contains(&container) {
+            self.live.insert(container, slots);
+        }
+    }
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(
+        manifests: &'a Manifests,
+        nodes: &'a dyn NodeSource,
+        progress: &'a dyn Progress,
+        named: &'a InForce,
+        condemned: BTreeSet<ContainerId>,
+    ) -> Self {
+        let found = Found {
+            live: SlotMap::default(),
+            condemned,
+            marked: SlotMap::default(),
+        };
+        Self {
+            manifests,
+            nodes,
+            progress,
+            named: Some(named),
+            seen: BTreeSet::new(),
+            found,
+        }
+    }
+
+    /// Before the first walk, the marked nodes are looked up: mostly nobody has to walk.
+    fn prepare(&mut self) -> Result<()> {
+        let Some(named) = self.named else { return Ok(()) };
+        for (group, stored) in &named.groups {
+            let live = stored.live(self.manifests.sealer(), *group)?;
+            let mut cursor = live.cursor();
+            while let Some((container, ranges)) = cursor.next() {
+                if holds_nodes(container.kind) {
+                    self.found
+                        .marked
+                        .add(container, &ranges.iter().copied().collect());
+                }
+            }
+        }
+        self.named = None;
+        Ok(())
+    }
+
+    /// The slots found.
+    pub(crate) fn into_live(self) -> SlotMap {
+        self.found.live
+    }
+
+    /// All that a session's checkpoint names.
+    pub(crate) fn checkpoint(&mut self, session: SessionId, checkpoint: &Checkpoint) -> Result<()> {
+        self.written(session, &checkpoint.containers)?;
+        for (container, slots) in &checkpoint.references {
+            self.reference(session, *container, *slots)?;
+        }
+        for (series, parent, revision) in &checkpoint.parents {
+            let read = self.manifests.read(*series, *parent, *revision)?;
+            if let Manifest::Commit(backup) | Manifest::Revised(backup) = &read.manifest {
+                self.roots(*parent, backup)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What manifests, listed now and once, keep beyond the marks that the epoch was computed from.
+    pub(crate) fn manifests(
+        &mut self,
+        list: &ManifestList,
+        covers: &BTreeMap<SessionId, CoveredManifest>,
+        kept: &ForwardPins,
+    ) -> Result<()> {
+        for entry in &list.entries {
+            if covers.get(&entry.session()) == Some(&covered(entry, kept)) {
+                continue;
+            }
+            let last = match kept.backup(entry.session()) {
+                Some(kept) => Some(kept.clone()),
+                None => self.manifests.last_backup(entry)?,
+            };
+            let Some((revision, backup)) = last else {
+                if entry.is_forgotten() && !covers.contains_key(&entry.session()) {
+                    // No revision is left that says what it reached: nobody can have taken anything from it.
+                    continue;
+                }
+                self.adoption(list, entry)?;
+                continue;
+            };
+            let as_covered = covers.get(&entry.session()).is_some_and(|covered| {
+                covered.revision >= revision
+                    && ((!covered.is_marked() && entry.is_forgotten() && !kept.has(entry.session()))
+                        || covered.digest == self.digest(entry, revision))
+            });
+            if as_covered {
+                continue;
+            }
+            self.roots(entry.session(), &backup)?;
+            self.written(entry.session(), &backup.containers)?;
+            for (old, number) in &backup.adopted {
+                let Some(number) = number else { continue };
+                let sealer = self.manifests.sealer().clone();
+                if let Some(checkpoint) = SessionTable::adopted_checkpoint(&sealer, *old, *number)? {
+                    self.written(*old, &checkpoint.containers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The digest by which marks would cover the revision that counts; of a forgotten one its own is enough, for
+    /// covers of a lower number are of the backup itself.
+    fn digest(&self, entry: &ManifestEntry, revision: types::Revision) -> u128 {
+        if entry.stored.revision == revision {
+            return entry.stored.digest;
+        }
+        self.manifests
+            .read(entry.series(), entry.session(), revision)
+            .map_or(0, |stored| stored.digest)
+    }
+
+    /// What an adoption names, while the last adopter has not ended.
+    fn adoption(&mut self, list: &ManifestList, entry: &ManifestEntry) -> Result<()> {
+        let Some(EndedBy::Adopted {
+            by,
+            checkpoint: Some(number),
+        }) = entry.ended_by()
+        else {
+            return Ok(());
+        };
+        if has_ended(list, by) {
+            return Ok(());
+        }
+        let sealer = self.manifests.sealer().clone();
+        let missing = || ReclaimError::Damaged {
+            what: format!(
+                "{}: is missing, and session {by} goes on from it",
+                names::checkpoint(entry.session(), number)
+            ),
+        };
+        let checkpoint =
+            SessionTable::adopted_checkpoint(&sealer, entry.session(), number)?.ok_or_else(missing)?;
+        self.checkpoint(entry.session(), &checkpoint)
+    }
+
+    fn roots(&mut self, of: SessionId, backup: &Backup) -> Result<()> {
+        self.prepare()?;
+        let mut walk = Walk::new(self.nodes, self.progress);
+        mark::backup(&mut walk, backup, &mut self.found).map_err(|error| error.of(of))
+    }
+
+    /// Containers that a session wrote: all slots, and what their nodes reach.
+    fn written(&mut self, session: SessionId, spans: &[ContainerSpan]) -> Result<()> {
+        for id in spans.iter().flat_map(|span| span.ids(session)) {
+            if !self.seen.insert(id) {
+                continue;
+            }
+            if holds_nodes(id.kind) {
+                self.all_nodes(session, id)?;
+            }
+            if self.found.condemned.contains(&id) {
+                self.found.live.add(id, &SlotSet::all());
+            }
+        }
+        Ok(())
+    }
+
+    fn all_nodes(&mut self, session: SessionId, id: ContainerId) -> Result<()> {
+        let catalog = match self.nodes.catalog(id) {
+            Ok(catalog) => catalog,
+            // Removed by an earlier epoch: nobody can be given its nodes.
+            Err(recipe::RecipeError::Container(container::ContainerError::Missing { .. })) => return Ok(()),
+            Err(source) => return Err(unmarkable(session, source)),
+        };
+        for entry in catalog.entries().iter().filter(|entry| entry.level.get() > 0) {
+            let at = ChunkLocation {
+                container: id,
+                slot: entry.slot,
+            };
+            self.node(session, at, entry.level)?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, session: SessionId, at: ChunkLocation, level: Level) -> Result<()> {
+        self.prepare()?;
+        let mut walk = Walk::new(self.nodes, self.progress);
+        walk.from(at, level, &mut self.found)
+            .map_err(|error| error.of(session))
+    }
+
+    fn reference(&mut self, session: SessionId, container: ContainerId, slots: SlotRange) -> Result<()> {
+        if !holds_nodes(container.kind) {
+            self.found.live.insert(container, slots);
+            return Ok(());
+        }
+        let unmarkable = |source| unmarkable(session, source);
+        let catalog = self.nodes.catalog(container).map_err(unmarkable)?;
+        for slot in slots.iter() {
+            let Some(entry) = catalog.entry(slot) else {
+                continue;
+            };
+            let at = ChunkLocation { container, slot };
+            if entry.level.get() > 0 {
+                self.node(session, at, entry.level)?;
+            } else {
+                self.found.live.insert(at.container, SlotRange::one(at.slot));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unmarkable(backup: SessionId, source: recipe::RecipeError) -> ReclaimError {
+    ReclaimError::Unmarkable { backup, source }
+}
+
+/// Whether the last of a chain of adopters, beginning with this one, has ended, by this listing alone.
+pub(crate) fn has_ended(list: &ManifestList, mut adopter: SessionId) -> bool {
+    // Adopters have higher numbers than the adopted: the chain ends.
+    loop {
+        match list.get(adopter).map(ManifestEntry::ended_by) {
+            None => return list.has(adopter),
+            Some(Some(EndedBy::Adopted { by, .. })) if by > adopter => adopter = by,
+            Some(_) => return true,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a run, or who asks what one would do, knows when nothing is open: lists, marks, manifests, sessions.
+
+use std::collections::BTreeSet;
+
+use format::reclaim::{ContainerSlots, Removed};
+use session::{Listing, ManifestList, Session, SessionListing};
+use types::{SessionId, UnixNanos};
+
+use crate::context::Context;
+use crate::epochs::Epochs;
+use crate::error::Result;
+use crate::final_list::{self, Ground};
+use crate::mark_spill::Spill;
+use crate::mark_sweep::{self, Before, Ended, Plan};
+use crate::marks::InForce;
+use crate::options::PruneOptions;
+use crate::plan::{self, Limits};
+use crate::slots::SlotMap;
+
+/// What is known when nothing is open.
+pub(crate) struct Known {
+    pub(crate) epochs: Epochs,
+    pub(crate) removed: Option<(Removed, UnixNanos)>,
+    pub(crate) in_force: InForce,
+    sweep_all: bool,
+    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and that still holds.
+    pub(crate) replaces_lists: bool,
+    pub(crate) listing: SessionListing,
+    /// Those of the session listing that run or may run.
+    running: BTreeSet<SessionId>,
+    /// Whom a run would have ended: known to who only asks what it would do.
+    pub(crate) ended: Ended,
+}
+
+impl Known {
+    /// In this order: marks that are in force cover nothing that is listed after them. `listed`: what was listed when the
+    /// session began, which does as well where nobody else has run since.
+    pub(crate) fn load(
+        context: &Context<'_>,
+        options: &PruneOptions,
+        listed: Option<(&Session, Listing)>,
+    ) -> Result<Self> {
+        Self::of(context, options, Epochs::list(context.sealer)?, listed)
+    }
+
+    /// As [`Self::load`], of these epochs, as they are or will be.
+    pub(crate) fn of(
+        context: &Context<'_>,
+        options: &PruneOptions,
+        epochs: Epochs,
+        listed: Option<(&Session, Listing)>,
+    ) -> Result<Self> {
+        let (removed, unreadable) = epochs.last_removed(context.sealer, context.progress)?;
+        let newest = removed.as_ref().map(|(removed, _)| removed);
+        let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;
+        for group in &in_force.missing {
+            let (series, first) = (group.series, group.first);
+            context.progress.warn(&format!(
+                "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
+            ));
+        }
+        let has_rotten = match newest {
+            Some(newest) => epochs.has_rotten_below(context.sealer, newest.epoch, context.progress)?,
+            None => false,
+        };
+        let replaces_lists = unreadable || has_rotten;
+        // An epoch that is still open here is one whose lists cannot be read.
+        let sweep_all =
+            options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
+        let mut known = Self {
+            epochs,
+            removed,
+            in_force,
+            sweep_all,
+            replaces_lists,
+            listing: SessionListing::default(),
+            running: BTreeSet::new(),
+            ended: Ended::default(),
+        };
+        let listing = match listed {
+            Some((session, listing)) => {
+                let covers = known.in_force.covers();
+                context.manifests.list_sessions_of(session, &listing, &covers)?
+            }
+            None => None,
+        };
+        known.look(context, listing)?;
+        Ok(known)
+    }
+
+    /// Takes this session listing, or a new one.
+    pub(crate) fn look(&mut self, context: &Context<'_>, listing: Option<SessionListing>) -> Result<()> {
+        self.listing = match listing {
+            Some(listing) => listing,
+            None => context.manifests.list_sessions(&self.in_force.covers())?,
+        };
+        self.running = context.running(&self.listing.table)?;
+        Ok(())
+    }
+
+    pub(crate) fn into_listing(self) -> SessionListing {
+        self.listing
+    }
+
+    pub(crate) fn plan(
+        &self,
+        context: &Context<'_>,
+        options: &PruneOptions,
+        list: &ManifestList,
+        spill: Option<&mut Spill<'_>>,
+    ) -> Result<Plan> {
+        let before = Before {
+            in_force: &self.in_force,
+            removed: self.removed.as_ref().map(|(removed, _)| removed),
+            sweep_all: self.sweep_all,
+            running: &self.running,
+            ended: &self.ended,
+            epoch: self.epochs.next(),
+        };
+        mark_sweep::plan(context, options, list, &before, spill)
+    }
+
+    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that reaches what is gone.
+    pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
+        if self.replaces_lists {
+            Limits::NOTHING_STAYS
+        } else {
+            options.limits
+        }
+    }
+
+    /// Whether an epoch has anything to do. `own`: the session that asks.
+    pub(crate) fn is_needed(
+        &self,
+        context: &Context<'_>,
+        options: &PruneOptions,
+        own: Option<SessionId>,
+        plan: &Plan,
+    ) -> Result<bool> {
+        Ok(plan.has_news || plan.has_dropped || self.is_overdue(context, own, self.limits(options), plan)?)
+    }
+
+    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
+    /// decision itself says what can go: that takes no copy, or so small a one as may be made. `plan` has no news.
+    fn is_overdue(
+        &self,
+        context: &Context<'_>,
+        own: Option<SessionId>,
+        limits: Limits,
+        plan: &Plan,
+    ) -> Result<bool> {
+        let Some((removed, _)) = &self.removed else {
+            return Ok(false);
+        };
+        let is_over = |id: &SessionId| Some(*id) == own || self.ended.first.contains(id);
+        let is_alone = self.running.iter().all(is_over);
+        if is_alone && removed.left.iter().any(|left| left.dead_bytes == 0) {
+            return Ok(true);
+        }
+        let dead: u64 = removed.left.iter().map(|left| left.dead_bytes).sum();
+        if !plan::is_above(dead, removed.stored_bytes.max(dead), limits.unused_max) {
+            return Ok(false);
+        }
+        let ground = Ground {
+            known: &removed.left,
+            stored_bytes: removed.stored_bytes,
+            limits,
+        };
+        // What there is to say of any container the epoch says, if there is one.
+        let quiet = Context {
+            progress: &(),
+            ..*context
+        };
+        let of_epoch = |slots: &ContainerSlots| self.ended.by_epoch.contains(&slots.container.session);
+        let condemned = plan.condemned.iter().filter(|slots| !of_epoch(slots));
+        let condemned: Vec<_> = condemned.cloned().collect();
+        let decided = final_list::decide(&quiet, &condemned, &SlotMap::default(), ground)?;
+        Ok(!decided.slots.is_empty())
+    }
+}

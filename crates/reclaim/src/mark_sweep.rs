@@ -1,0 +1,450 @@
+//! Mark what changed, and find what is dead: the first half of an epoch, which removes nothing.
+//!
+//! Groups whose manifests are as their marks cover them are not marked again [Guo 3.3] (G8): backups that came add to
+//! marks, whose bits of nodes tell what was visited; a group that lost one is marked anew, alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use format::manifest::Backup;
+use format::reclaim::{ContainerSlots, CoveredManifest, GroupId, LeftSlots, Marks, Removed};
+use format::session::{ARCHIVAL_SERIES, READ_SERIES};
+use session::{
+    CoveredBackup, EndedBy, ManifestEntry, ManifestList, Manifests, SessionError, SessionTable,
+    StoredManifest,
+};
+use types::{ContainerId, Epoch, Revision, SessionId};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::forward_pins::ForwardPins;
+use crate::in_use::has_ended;
+use crate::lost_backups;
+use crate::manifests::{backup_of, unreadable};
+use crate::mark::{self, Marker, Walk};
+use crate::mark_spill::Spill;
+use crate::marks::{self, Change, InForce, Member, StoredMarks};
+use crate::options::PruneOptions;
+use crate::slots::{SlotSet, entry};
+use crate::sweep;
+
+/// What marking came to.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Groups marked anew, by number of their new marks.
+    pub(crate) marked: Vec<(GroupId, Revision)>,
+    /// All groups' marks as they will be.
+    pub(crate) after: InForce,
+    /// Dead slots, in order of their containers.
+    pub(crate) condemned: Vec<ContainerSlots>,
+    /// Whether any of them was not left in place knowingly by an earlier epoch.
+    pub(crate) has_news: bool,
+    /// Whether marks lost bits, or a group is no more.
+    pub(crate) has_dropped: bool,
+    /// Nodes read.
+    pub(crate) nodes: u64,
+    /// Whether more may be dead of a container whose catalog the storage did not give.
+    pub(crate) is_partial: bool,
+    /// Forgotten backups that are marked all the same, each with one for which it is.
+    pub(crate) kept: BTreeMap<SessionId, SessionId>,
+}
+
+impl Plan {
+    /// Leaves out what is on a list.
+    pub(crate) fn take_out(&mut self, listed: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) {
+        let slots_of = |slots: &ContainerSlots| match &slots.slots {
+            Some(ranges) => ranges.iter().copied().collect(),
+            None => SlotSet::all(),
+        };
+        let on_list = |slots: &ContainerSlots| {
+            let at = listed.binary_search_by_key(&slots.container, |listed| listed.container);
+            at.ok().map(|at| slots_of(&listed[at]))
+        };
+        let condemned = std::mem::take(&mut self.condemned).into_iter();
+        let rest = condemned.filter_map(|slots| match on_list(&slots) {
+            None => Some(slots),
+            Some(listed) => {
+                let rest = slots_of(&slots).without(&listed);
+                (!rest.is_empty()).then(|| entry(slots.container, Some(&rest)))
+            }
+        });
+        self.condemned = rest.collect();
+        self.has_news = self.has_news && is_news(&self.condemned, left, ended);
+    }
+}
+
+/// Whether any of what is dead was not left in place knowingly, and goes whether or not there is an epoch.
+fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
+    let was_left = |slots: &ContainerSlots| {
+        let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
+        at.is_ok_and(|at| left[at].slots == *slots)
+    };
+    let of_epoch = |slots: &ContainerSlots| ended.by_epoch.contains(&slots.container.session);
+    !dead.iter().all(|slots| was_left(slots) || of_epoch(slots))
+}
+
+/// What is known before.
+pub(crate) struct Before<'a> {
+    pub(crate) in_force: &'a InForce,
+    pub(crate) removed: Option<&'a Removed>,
+    /// Whether every container is to be swept.
+    pub(crate) sweep_all: bool,
+    /// Sessions that ran before manifests were listed.
+    pub(crate) running: &'a BTreeSet<SessionId>,
+    /// Sessions that are taken for ended, though no manifest says so.
+    pub(crate) ended: &'a Ended,
+    /// The epoch that the marks are for.
+    pub(crate) epoch: Epoch,
+}
+
+/// Sessions that a run would end: what they left goes with it.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Before it plans.
+    pub(crate) first: BTreeSet<SessionId>,
+    /// When they do not answer an epoch: without one they stay.
+    pub(crate) by_epoch: BTreeSet<SessionId>,
+}
+
+impl Ended {
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.first.contains(&session) || self.by_epoch.contains(&session)
+    }
+}
+
+/// Marks and sweeps. Writes nothing but marks that are more than may be held, where it is told how.
+pub(crate) fn plan(
+    context: &Context<'_>,
+    options: &PruneOptions,
+    list: &ManifestList,
+    before: &Before<'_>,
+    spill: Option<&mut Spill<'_>>,
+) -> Result<Plan> {
+    let covers = before.in_force.covers();
+    ensure_readable(list, &covers, context.manifests, options.allow_missing_manifests)?;
+    let kept = ForwardPins::of(
+        list,
+        context.manifests,
+        &covers,
+        &BTreeSet::new(),
+        options.allow_missing_manifests,
+    )?;
+    let mut planning = Planning {
+        context,
+        options,
+        list,
+        before,
+        spill,
+        covers: covers.into_keys().collect(),
+        kept: &kept,
+        swept: BTreeSet::new(),
+        plan: Plan::default(),
+    };
+    for (group, entries) in marks::members(list, before.in_force, &kept) {
+        planning.group(group, &entries)?;
+    }
+    planning.ended_by_others()?;
+    let plan = planning.sweep()?;
+    Ok(Plan {
+        kept: kept.into_keepers(),
+        ..plan
+    })
+}
+
+/// What manifests that cannot be read would keep alive is not known. But no revision adds reach
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. One that a rewrite made
+/// lets go of what lower ones reach (R2). Nobody acts on one before it is covered by marks, so until then one that is lost for good
+/// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, of a backup
+/// that was rewritten: it would have lost what only it reaches by then.
+pub(crate) fn ensure_readable(
+    list: &ManifestList,
+    covers: &BTreeMap<SessionId, CoveredManifest>,
+    manifests: &Manifests,
+    allow_missing_manifests: bool,
+) -> Result<()> {
+    lost_backups::ensure_no_lower(list, covers, allow_missing_manifests)?;
+    let rewritten = if list.damaged.iter().any(|object| object.is_unread) {
+        manifests.rewritten(list)?
+    } else {
+        BTreeSet::new()
+    };
+    for object in &list.damaged {
+        let parsed = format::names::parse_manifest(&object.name);
+        if !object.is_unread && parsed.is_some_and(|(series, ..)| series == ARCHIVAL_SERIES) {
+            // A rewrite that nobody can read any more becomes nothing.
+            continue;
+        }
+        let session = parsed.map(|(_, session, _)| session);
+        let is_told = session.is_some_and(|session| {
+            let covered = covers.get(&session).filter(|known| known.is_rewritten());
+            let counts = list.get(session).map(|entry| entry.stored.revision);
+            let is_as_covered =
+                covered.is_none_or(|known| counts.is_none_or(|counts| counts >= known.revision));
+            let is_final = list.get(session).is_some_and(ManifestEntry::is_forgotten);
+            let may_come_back = object.is_unread && rewritten.contains(&session);
+            list.has(session) && is_as_covered && (is_final || !may_come_back)
+        });
+        if !is_told {
+            return Err(unreadable(object));
+        }
+    }
+    Ok(())
+}
+
+struct Planning<'a, 's> {
+    context: &'a Context<'a>,
+    options: &'a PruneOptions,
+    list: &'a ManifestList,
+    before: &'a Before<'a>,
+    /// `None`: all marks are held.
+    spill: Option<&'a mut Spill<'s>>,
+    /// Sessions that some marks cover.
+    covers: BTreeSet<SessionId>,
+    kept: &'a ForwardPins,
+    swept: BTreeSet<ContainerId>,
+    plan: Plan,
+}
+
+impl Planning<'_, '_> {
+    fn group(&mut self, group: GroupId, members: &[Member<'_>]) -> Result<()> {
+        let old = self.before.in_force.groups.get(&group);
+        let covered = old.map_or(&[][..], |old| &old.covers);
+        let (mut change, lost) = marks::change(
+            covered,
+            members,
+            &|old, new| self.has_same_reach(old, new),
+            &|session| self.list.has(session),
+        );
+        // A lost rewrite has no effect.
+        let lost = lost.filter(|_| group.series != READ_SERIES);
+        lost_backups::ensure_none(lost, self.options.allow_missing_manifests)?;
+        // What stands there unreadable is replaced, or everything would be swept each time. So is what a process that died
+        // has put for an epoch that never was: deleting it alone would give its number out again, to which that process may
+        // refer should it only have slept.
+        let is_behind = || self.before.in_force.is_behind(group);
+        if self.before.in_force.missing.contains(&group) || old.is_none() || is_behind() {
+            change = change.max(Change::Added);
+        }
+        // Its tombstones were dropped, too. Where the newest removed list names its marks, others say that it is no more
+        // before they go.
+        let is_named = || {
+            let removed = self.before.removed;
+            removed.is_some_and(|removed| removed.marks.iter().any(|(named, _)| *named == group))
+        };
+        let is_over =
+            |old: &Arc<StoredMarks>| old.covers.is_empty() || (old.is_of_no_backup() && !is_named());
+        if members.is_empty() && old.is_none_or(is_over) {
+            return Ok(());
+        }
+        match old {
+            Some(old) if change == Change::None => {
+                self.plan.after.groups.insert(group, Arc::clone(old));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let marks = self.mark(group, old.map(AsRef::as_ref), change, members)?;
+        for entry in members.iter().filter_map(|member| member.read()) {
+            if !self.covers.contains(&entry.session()) {
+                self.first_seen(entry)?;
+            }
+        }
+        let revision = self.before.in_force.next_revision(group);
+        self.plan.marked.push((group, revision));
+        let stored = match &mut self.spill {
+            Some(spill) => spill.hold(&self.before.in_force.budget, group, revision, marks)?,
+            None => StoredMarks::new(revision, marks),
+        };
+        self.plan.after.groups.insert(group, Arc::new(stored));
+        Ok(())
+    }
+
+    /// Whether only words of a manifest have changed: tags, a hold.
+    fn has_same_reach(&self, old: &CoveredManifest, new: &ManifestEntry) -> bool {
+        let before = self
+            .context
+            .manifests
+            .read(new.series(), old.session, old.revision);
+        let before = before.ok().filter(|before| before.digest == old.digest);
+        let before = before.as_ref().and_then(|before| backup_of(&before.manifest));
+        before.zip(new.backup()).is_some_and(|(before, now)| {
+            before.streams == now.streams && before.containers == now.containers && before.next == now.next
+        })
+    }
+
+    /// The manifest of a backup that was as marks cover it: now it is needed.
+    fn read(&self, backup: &CoveredBackup) -> Result<Arc<StoredManifest>> {
+        let CoveredManifest {
+            session, revision, ..
+        } = backup.covered;
+        match self.context.manifests.read(backup.series, session, revision) {
+            // A lower one may refer to what is gone, and what this one has would go.
+            Err(SessionError::Damaged(object)) if backup.covered.is_rewritten() => Err(unreadable(&object)),
+            Err(SessionError::Damaged(object)) => {
+                // A lower revision reaches no less, and nothing that was removed: marks cover both.
+                let list = self.context.manifests.list_series(backup.series)?;
+                let below = list.get(session).filter(|entry| entry.backup().is_some());
+                below
+                    .map(|entry| Arc::clone(&entry.stored))
+                    .ok_or_else(|| unreadable(&object))
+            }
+            read => Ok(read?),
+        }
+    }
+
+    fn mark(
+        &mut self,
+        group: GroupId,
+        old: Option<&StoredMarks>,
+        change: Change,
+        members: &[Member<'_>],
+    ) -> Result<Marks> {
+        let mut marker = Marker::default();
+        let kept = old.filter(|_| change == Change::Added);
+        if let Some(kept) = kept {
+            let before = kept.live(self.context.sealer, group)?;
+            marker.marks.add_list(&before);
+        }
+        let mut walk = Walk::new(self.context.nodes, self.context.progress);
+        for member in members {
+            if kept.is_some_and(|kept| kept.covers.contains(&member.covered())) {
+                continue;
+            }
+            let read;
+            let backup = match member {
+                Member::Read(entry, covered) if covered.kept => {
+                    self.kept.backup(entry.session()).map(|(_, backup)| backup)
+                }
+                Member::Read(entry, _) => entry.backup(),
+                Member::AsCovered(backup) => {
+                    read = self.read(backup)?;
+                    backup_of(&read.manifest)
+                }
+            };
+            if let Some(backup) = backup {
+                mark::backup(&mut walk, backup, &mut marker).map_err(|error| error.of(member.session()))?;
+            }
+        }
+        self.plan.nodes += walk.read;
+        let live = marker.marks.into_list();
+        if let Some(old) = old.filter(|_| change == Change::Dropped) {
+            let before = old.live(self.context.sealer, group)?;
+            self.swept.extend(sweep::lost_bits(&before, &live));
+            self.plan.has_dropped = true;
+        }
+        Ok(Marks {
+            group,
+            epoch: Some(self.before.epoch),
+            covers: members.iter().map(|member| member.covered()).collect(),
+            live,
+        })
+    }
+
+    /// What a backup wrote and does not reach is found when it is marked for the first time.
+    fn first_seen(&mut self, entry: &ManifestEntry) -> Result<()> {
+        let session = entry.session();
+        let Some((_, backup)) = self.context.manifests.last_backup(entry)? else {
+            self.swept
+                .extend(sweep::listed(self.context.containers, session)?);
+            return Ok(());
+        };
+        self.add_written(session, &backup);
+        for (old, _) in &backup.adopted {
+            self.swept.extend(sweep::listed(self.context.containers, *old)?);
+        }
+        Ok(())
+    }
+
+    fn add_written(&mut self, session: SessionId, backup: &Backup) {
+        let spans = backup.containers.iter();
+        self.swept.extend(spans.flat_map(|span| span.ids(session)));
+    }
+
+    /// Sessions that others ended may still have put containers since: they are looked at each time.
+    fn ended_by_others(&mut self) -> Result<()> {
+        for entry in &self.list.entries {
+            let is_over = match entry.ended_by() {
+                Some(EndedBy::Expired { .. }) => true,
+                Some(EndedBy::Adopted { by, .. }) => has_ended(self.list, by),
+                _ => false,
+            };
+            if is_over {
+                self.swept
+                    .extend(sweep::listed(self.context.containers, entry.session())?);
+            }
+        }
+        let ended = self.before.ended;
+        for session in ended.first.iter().chain(&ended.by_epoch) {
+            self.swept
+                .extend(sweep::listed(self.context.containers, *session)?);
+        }
+        Ok(())
+    }
+
+    fn sweep(mut self) -> Result<Plan> {
+        let context = self.context;
+        if self.before.sweep_all {
+            self.swept = sweep::everything(context.containers)?;
+            self.plan.has_dropped = true;
+        }
+        let mut running = if self.before.sweep_all {
+            // Listed anew: sessions that began meanwhile have put containers which were listed just now.
+            context.running(&SessionTable::list(context.sealer)?)?
+        } else {
+            let ended = |id: &SessionId| self.list.has(*id);
+            self.before
+                .running
+                .iter()
+                .copied()
+                .filter(|id| !ended(id))
+                .collect()
+        };
+        running.retain(|id| !self.before.ended.has(*id));
+        self.swept.retain(|id| !running.contains(&id.session));
+        // What stayed knowingly is as dead as it was, but for what later backups have taken since.
+        let left = self.before.removed.map_or(&[][..], |removed| &removed.left);
+        let in_part = |left: &&LeftSlots| left.slots.slots.is_some();
+        let whole = left.iter().filter(|left| !in_part(left));
+        self.swept.extend(whole.map(|left| left.slots.container));
+        let known: Vec<_> = left
+            .iter()
+            .filter(in_part)
+            .filter(|left| !self.swept.contains(&left.slots.container))
+            .collect();
+        let mut asked = self.swept.clone();
+        asked.extend(known.iter().map(|left| left.slots.container));
+        let groups = self.plan.after.groups.iter();
+        let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
+        let merged = sweep::merge(lists, &asked)?;
+        let is_ended = |session: SessionId| !running.contains(&session);
+        let sweep::Swept { mut dead, is_partial } = sweep::dead(
+            context.containers,
+            &self.swept,
+            &merged,
+            &is_ended,
+            context.progress,
+        )?;
+        self.plan.is_partial = is_partial;
+        self.plan.has_news = is_news(&dead, left, self.before.ended);
+        for left in known {
+            let id = left.slots.container;
+            match merged.live.get(id) {
+                None => {
+                    self.plan.has_news = true;
+                    dead.push(entry(id, None));
+                }
+                Some(live) => {
+                    let was: SlotSet = left.slots.slots.clone().unwrap_or_default().into_iter().collect();
+                    let still = was.without(live);
+                    if !still.is_empty() {
+                        dead.push(entry(id, Some(&still)));
+                    }
+                }
+            }
+        }
+        dead.sort_unstable_by_key(|slots| slots.container);
+        dead.dedup_by_key(|slots| slots.container);
+        self.plan.condemned = dead;
+        Ok(self.plan)
+    }
+}

@@ -1,0 +1,69 @@
+//! Backups that have the same bytes elsewhere: a rewrite is for one of them alone.
+//!
+//! A rewrite says by fingerprints whom it is for ([`super::targets`]). So of two backups with the same streams either would get what was made
+//! of the other's; and what one has may be damaged, known or not, where the other is whole: the last good copy would go. Of such backups the
+//! first is rewritten, and the others stay as they are, with what they have. Backups that have the very same roots are no twins.
+
+use std::collections::HashMap;
+
+use format::manifest::StreamRoot;
+use types::Fingerprint;
+
+/// The streams of backups none of which would get what was made of another's.
+#[derive(Default)]
+pub(crate) struct DistinctBackups<'a> {
+    /// What begins with a stream of this fingerprint, of any of the backups.
+    from: HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
+    /// And of these all.
+    all: HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
+}
+
+impl<'a> DistinctBackups<'a> {
+    /// Adds the streams of a backup, unless they, or a part of them, have the bytes of another's and lie elsewhere; whether it did.
+    pub(crate) fn add(&mut self, streams: &'a [StreamRoot]) -> bool {
+        let Some(first) = streams.first() else {
+            return true;
+        };
+        if of(&self.all, first).contains(&streams) {
+            return true;
+        }
+        let mut those = of(&self.from, first).iter();
+        let would_get = those.any(|from| is_elsewhere(streams, from));
+        let would_give = || {
+            (0..streams.len()).any(|at| {
+                let mut those = of(&self.all, &streams[at]).iter();
+                those.any(|all| is_elsewhere(all, &streams[at..]))
+            })
+        };
+        if would_get || would_give() {
+            return false;
+        }
+        for at in 0..streams.len() {
+            let from = self.from.entry(streams[at].fingerprint).or_default();
+            from.push(&streams[at..]);
+        }
+        self.all.entry(first.fingerprint).or_default().push(streams);
+        true
+    }
+}
+
+/// Those that begin as this stream does.
+fn of<'m, 'a>(
+    map: &'m HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
+    root: &StreamRoot,
+) -> &'m [&'a [StreamRoot]] {
+    map.get(&root.fingerprint).map_or(&[], Vec::as_slice)
+}
+
+/// Whether these have the bytes of what others begin with, and lie elsewhere.
+fn is_elsewhere(streams: &[StreamRoot], others: &[StreamRoot]) -> bool {
+    others.get(..streams.len()).is_some_and(|others| {
+        let pairs = || streams.iter().zip(others);
+        pairs().all(|(one, other)| known(one) == known(other)) && streams != others
+    })
+}
+
+/// What says which bytes a stream has.
+pub(super) fn known(root: &StreamRoot) -> impl PartialEq + use<> {
+    (root.role, root.level, root.fingerprint, root.len)
+}

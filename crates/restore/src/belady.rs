@@ -1,0 +1,487 @@
+//! Looking ahead: chunks are kept for the next spot that needs them, which the recipe tells [Lillibridge 5, "future
+//! work"; L9].
+//!
+//! A part of the memory holds references: so much of the stream ahead is known. The rest is a cache of single chunks. When the
+//! spot in front is in need of a chunk that is not kept, its container is read, and every chunk of it that the known references
+//! need soon enough (`Reach`) is kept; where that is too much, those go that are needed last. What is sent at once needs no room
+//! there. No memory is set aside for spots that nothing has filled yet, as the forward assembly area does, and a chunk that many
+//! spots need is held once.
+//!
+//! Pure, as [`crate::plan`] is.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::num::NonZeroU32;
+
+use types::{ChunkLocation, ContainerId};
+
+use crate::plan::{Assembler, ChunkPart, Fill, From, Next, Place, Reference, SPOT_BYTES, Step, Use, Uses};
+
+/// One part in so many of the memory is for known references.
+const REFERENCES_SHARE: u64 = 6;
+/// What a known reference takes on average: `Known`, and its share of the tables.
+pub const REFERENCE_BYTES: u64 = 192;
+/// What a kept chunk takes beside its bytes, here and where it waits.
+pub const KEPT_BYTES: u64 = 192;
+/// So many are always known, and so many spots always sent by one step.
+const KNOWN_MIN: u64 = 256;
+/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever their length. All of a container
+/// of the largest usual size in small chunks are within it, with the default memory: what is not sent at once is kept, a
+/// copy each.
+const RUN_SPOTS_SHARE: u64 = 16;
+
+/// Plans with the known references and a cache of chunks.
+#[derive(Debug)]
+pub struct AheadPlanner<I> {
+    references: I,
+    has_ended: bool,
+    sizes: Sizes,
+    known: VecDeque<Known>,
+    first_spot: u64,
+    /// The last known spot that needs the chunk.
+    last_of_chunk: HashMap<ChunkLocation, u64>,
+    /// The last known spot that needs something of the container.
+    last_of_container: HashMap<ContainerId, u64>,
+    /// Spots that need a kept chunk next.
+    by_next: BTreeSet<u64>,
+    kept_bytes: u64,
+    /// What the next chunk is kept by.
+    next_number: u64,
+    reach: Reach,
+    ready: VecDeque<Next>,
+}
+
+/// How the memory is shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// References that are known.
+    pub(crate) known_max: usize,
+    /// RetainedChunk chunks.
+    pub(crate) cache_bytes: u64,
+    /// Brought by one step, but for a chunk.
+    pub(crate) step_bytes: u64,
+    /// Spots that are sent at once, at most.
+    pub(crate) run_spots: usize,
+}
+
+/// A spot that has not been sent.
+#[derive(Debug)]
+struct Known {
+    reference: Reference,
+    /// How much later a spot comes that needs the same chunk, and something of the same container.
+    to_next_of_chunk: Option<NonZeroU32>,
+    to_next_of_container: Option<NonZeroU32>,
+    role: Role,
+}
+
+/// What a spot is to its chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The first that needs it; whether the chunk is kept.
+    First(Option<RetainedChunk>),
+    /// Another comes before.
+    Later,
+    /// Another reference says something else of what lies at its place. One of them is wrong, and each is judged for itself.
+    Stray,
+}
+
+/// A chunk that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RetainedChunk {
+    number: u64,
+    /// Its container's, when it was read ([`Reach`]).
+    weight: u64,
+}
+
+/// What memory for known references a planner takes of that memory in all, in bytes.
+#[must_use]
+pub fn references_bytes(memory_bytes: u64) -> u64 {
+    let known = memory_bytes / REFERENCES_SHARE / REFERENCE_BYTES;
+    known.max(KNOWN_MIN) * REFERENCE_BYTES
+}
+
+/// What one step found in front.
+#[derive(Default)]
+struct StepFindings {
+    entered: Vec<Reference>,
+    uses: Vec<Use>,
+    /// Uses of chunks that this step brings.
+    of_new: Vec<Use>,
+    /// Spots that need these again.
+    next_of_new: Vec<u64>,
+}
+
+impl<I, E> AheadPlanner<I>
+where
+    I: Iterator<Item = Result<Reference, E>>,
+{
+    /// Plans the restore of a stream with that much memory. A step may bring as much again; `assemble` has room for both.
+    pub fn new(references: I, memory_bytes: u64) -> Self {
+        let references_bytes = references_bytes(memory_bytes);
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        // What a step brings comes before what was kept has left: references and cache are no more than the memory, and a step with
+        // the run's spots as much again.
+        let run_spots_bytes = (memory_bytes / RUN_SPOTS_SHARE).max(KNOWN_MIN * SPOT_BYTES);
+        let sizes = Sizes {
+            known_max: count(references_bytes / REFERENCE_BYTES),
+            cache_bytes: memory_bytes.saturating_sub(references_bytes),
+            step_bytes: memory_bytes.saturating_sub(run_spots_bytes).max(1),
+            run_spots: count(run_spots_bytes / SPOT_BYTES),
+        };
+        Self::with(references, sizes)
+    }
+
+    pub(crate) fn with(references: I, sizes: Sizes) -> Self {
+        Self {
+            references,
+            has_ended: false,
+            sizes,
+            known: VecDeque::new(),
+            first_spot: 0,
+            last_of_chunk: HashMap::new(),
+            last_of_container: HashMap::new(),
+            by_next: BTreeSet::new(),
+            kept_bytes: 0,
+            next_number: 0,
+            reach: Reach::default(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    fn know(&mut self) -> Result<(), E> {
+        while self.known.len() < self.sizes.known_max && !self.has_ended {
+            let Some(reference) = self.references.next().transpose()? else {
+                self.has_ended = true;
+                return Ok(());
+            };
+            let number = self.first_spot + self.known.len() as u64;
+            let role = match &reference.chunk {
+                Some(part) => self.link(number, part),
+                None => Role::Later,
+            };
+            self.known.push_back(Known {
+                reference,
+                to_next_of_chunk: None,
+                to_next_of_container: None,
+                role,
+            });
+        }
+        Ok(())
+    }
+
+    /// Links a new spot to those before it that need the same.
+    fn link(&mut self, number: u64, part: &ChunkPart) -> Role {
+        let first_spot = self.first_spot;
+        let distance = |before: u64| u32::try_from(number - before).ok().and_then(NonZeroU32::new);
+        let role = match self.last_of_chunk.entry(part.location) {
+            Entry::Vacant(entry) => {
+                entry.insert(number);
+                Role::First(None)
+            }
+            Entry::Occupied(mut entry) => {
+                let last = &mut self.known[index(first_spot, *entry.get())];
+                let is_same = last.reference.chunk.is_some_and(|last| {
+                    (last.fingerprint, last.chunk_len) == (part.fingerprint, part.chunk_len)
+                });
+                if !is_same {
+                    return Role::Stray;
+                }
+                last.to_next_of_chunk = distance(*entry.get());
+                entry.insert(number);
+                Role::Later
+            }
+        };
+        if let Some(last) = self.last_of_container.insert(part.location.container, number) {
+            self.known[index(first_spot, last)].to_next_of_container = distance(last);
+        }
+        role
+    }
+
+    fn known_at(&mut self, spot: u64) -> &mut Known {
+        &mut self.known[index(self.first_spot, spot)]
+    }
+
+    /// Keeps what the known spots within reach need of the container of the spot in front, as much as a step brings. Returns which
+    /// spots that were.
+    fn keep(&mut self) -> Vec<u64> {
+        let weight = self.weight_in_front();
+        let most = self.kept_bytes.saturating_add(self.sizes.step_bytes);
+        let mut new = Vec::new();
+        let mut at = Some(self.first_spot);
+        while let Some(spot) = at.filter(|spot| self.reach.includes(spot - self.first_spot, weight)) {
+            if self.kept_bytes >= most {
+                break;
+            }
+            let number = self.next_number;
+            let known = self.known_at(spot);
+            at = later(spot, known.to_next_of_container);
+            if known.role == Role::First(None) {
+                known.role = Role::First(Some(RetainedChunk { number, weight }));
+                let bytes = known.kept_bytes();
+                self.kept_bytes += bytes;
+                self.next_number += 1;
+                self.by_next.insert(spot);
+                new.push(spot);
+            }
+        }
+        new
+    }
+
+    /// What the container of the spot in front weighs: the root of the bytes of its chunks that known spots need.
+    fn weight_in_front(&self) -> u64 {
+        let (mut bytes, mut at) = (0_u64, Some(self.first_spot));
+        while let Some(spot) = at {
+            let known = &self.known[index(self.first_spot, spot)];
+            at = later(spot, known.to_next_of_container);
+            if matches!(known.role, Role::First(_)) {
+                bytes = bytes.saturating_add(known.kept_bytes());
+            }
+        }
+        bytes.isqrt()
+    }
+
+    /// What is needed last goes until the rest fits. Returns what was kept before `new`.
+    fn evict(&mut self, new: u64) -> Vec<u64> {
+        let mut evicted = Vec::new();
+        while self.kept_bytes > self.sizes.cache_bytes
+            && let Some(spot) = self.by_next.pop_last()
+        {
+            let known = self.known_at(spot);
+            let role = std::mem::replace(&mut known.role, Role::First(None));
+            let bytes = known.kept_bytes();
+            self.kept_bytes -= bytes;
+            if let Role::First(Some(kept)) = role
+                && kept.number < new
+            {
+                evicted.push(kept.number);
+                self.reach.evicted(spot - self.first_spot, kept.weight);
+            }
+        }
+        evicted
+    }
+
+    /// Spots whose chunks are kept leave at the front; chunks that no known spot needs any more go with them. This step brings
+    /// chunks from `new` on, of so many bytes; those that several spots of the run need count for each.
+    fn pass(&mut self, new: u64, mut new_bytes: u64) -> StepFindings {
+        let mut run = StepFindings::default();
+        let most = self.sizes.step_bytes.max(new_bytes);
+        while run.entered.len() < self.sizes.run_spots && (new_bytes <= most || run.entered.is_empty()) {
+            let Some(front) = self.known.front() else { break };
+            let spot = self.first_spot;
+            if let Some(part) = front.reference.chunk {
+                let Role::First(Some(kept)) = front.role else {
+                    break;
+                };
+                let number = kept.number;
+                let len = front.reference.len;
+                let next = later(spot, front.to_next_of_chunk);
+                let kept_bytes = front.kept_bytes();
+                if front.to_next_of_container.is_none() {
+                    self.last_of_container.remove(&part.location.container);
+                }
+                self.by_next.remove(&spot);
+                match next {
+                    Some(next) => {
+                        self.known_at(next).role = Role::First(Some(kept));
+                        self.by_next.insert(next);
+                    }
+                    None => {
+                        self.last_of_chunk.remove(&part.location);
+                        self.kept_bytes -= kept_bytes;
+                    }
+                }
+                let one = Use {
+                    spot,
+                    number,
+                    part,
+                    len,
+                    is_last: next.is_none(),
+                };
+                if number < new {
+                    run.uses.push(one);
+                } else {
+                    new_bytes += len;
+                    match next {
+                        Some(next) => run.next_of_new.push(next),
+                        None => new_bytes = new_bytes.saturating_sub(kept_bytes),
+                    }
+                    run.of_new.push(one);
+                }
+            }
+            run.entered
+                .extend(self.known.pop_front().map(|known| known.reference));
+            self.first_spot += 1;
+            self.reach.passed();
+        }
+        run
+    }
+
+    /// Reads a container for the spot in front, sends what there is then, and keeps of the rest what fits.
+    fn read(&mut self, container: ContainerId) {
+        let new = self.next_number;
+        let before = self.kept_bytes;
+        let came = self.keep();
+        let mut run = self.pass(new, self.kept_bytes - before);
+        let evicted = self.evict(new);
+        // A chunk whose first spot was sent is with the next one that needs it.
+        let to_keep = self.kept_for(came.into_iter().chain(run.next_of_new.drain(..)), new);
+        let stays: HashSet<u64> = to_keep.iter().map(|(number, _)| *number).collect();
+        // What does not stay is not kept for the run either.
+        let mut fills = Vec::with_capacity(run.of_new.len() + to_keep.len());
+        for one in run.of_new.drain(..) {
+            if stays.contains(&one.number) {
+                run.uses.push(one);
+            } else {
+                fills.push(Fill {
+                    place: Place::Spot(one.spot),
+                    part: one.part,
+                    len: one.len,
+                });
+            }
+        }
+        fills.extend(to_keep.into_iter().map(|(number, part)| Fill {
+            place: Place::Kept(number),
+            part: ChunkPart { skip: 0, ..part },
+            len: part.chunk_len,
+        }));
+        self.tell(run, evicted);
+        self.ready.push_back(Next::Step(Step {
+            container,
+            from: From::Storage,
+            fills,
+            filled_below: self.first_spot,
+        }));
+    }
+
+    /// Reads a container for the spot in front alone.
+    fn read_stray(&mut self, part: ChunkPart) {
+        let Some(front) = self.known.pop_front() else {
+            return;
+        };
+        let fill = Fill {
+            place: Place::Spot(self.first_spot),
+            part,
+            len: front.reference.len,
+        };
+        self.first_spot += 1;
+        self.ready.push_back(Next::Spots(vec![front.reference]));
+        self.ready.push_back(Next::Step(Step {
+            container: part.location.container,
+            from: From::Storage,
+            fills: vec![fill],
+            filled_below: self.first_spot,
+        }));
+    }
+
+    /// What these spots need next that is kept since `new`, by its numbers.
+    fn kept_for(&mut self, spots: impl Iterator<Item = u64>, new: u64) -> Vec<(u64, ChunkPart)> {
+        let first_spot = self.first_spot;
+        let known = spots.filter(|spot| *spot >= first_spot).map(|spot| {
+            let known = self.known_at(spot);
+            (known.role, known.reference.chunk)
+        });
+        let kept = known.filter_map(|(role, part)| match role {
+            Role::First(Some(kept)) if kept.number >= new => Some((kept.number, part?)),
+            _ => None,
+        });
+        kept.collect()
+    }
+
+    fn tell(&mut self, run: StepFindings, evicted: Vec<u64>) {
+        if !run.entered.is_empty() {
+            self.ready.push_back(Next::Spots(run.entered));
+        }
+        if !(run.uses.is_empty() && evicted.is_empty()) {
+            self.ready.push_back(Next::Uses(Uses {
+                uses: run.uses,
+                evicted,
+            }));
+        }
+    }
+}
+
+/// How far ahead a spot may be for its chunk to be kept.
+///
+/// A container whose chunks are kept for a distance D is read again after it: 1/D reads for each spot of the stream, and memory
+/// for what lies in it of half that distance. The reads of all containers together are fewest, with the same memory, where D is in
+/// inverse proportion to the root of what a stretch of the stream needs of the container: of one that gives little to each
+/// stretch, chunks are worth keeping for longer. So distances count times that root, the weight.
+///
+/// What is needed farther ahead than what was evicted lately would be evicted too, fetched and verified for nothing. So the reach
+/// falls to the weighed distance at which a chunk was evicted, and grows again as spots are sent. Chunks up to three times as far
+/// are kept as well: some of them do stay.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    /// Spots times weight.
+    distance: u64,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self {
+            distance: Self::DISTANCE_MAX,
+        }
+    }
+}
+
+impl Reach {
+    /// More than any memory holds, and far from overflow.
+    const DISTANCE_MAX: u64 = 1 << 60;
+    /// So many times as far chunks are kept.
+    const SLACK: u64 = 3;
+    /// For each spot that is sent it grows by one part in so many.
+    const GROWTH: u64 = 4096;
+
+    const fn includes(self, spots: u64, weight: u64) -> bool {
+        spots.saturating_mul(weight) / Self::SLACK <= self.distance
+    }
+
+    fn evicted(&mut self, spots: u64, weight: u64) {
+        self.distance = self.distance.min(spots.saturating_mul(weight));
+    }
+
+    fn passed(&mut self) {
+        let grown = self.distance + self.distance / Self::GROWTH + 1;
+        self.distance = grown.min(Self::DISTANCE_MAX);
+    }
+}
+
+impl Known {
+    /// What its chunk takes where it is kept.
+    fn kept_bytes(&self) -> u64 {
+        self.reference.chunk.map_or(0, |part| part.chunk_len) + KEPT_BYTES
+    }
+}
+
+fn later(spot: u64, distance: Option<NonZeroU32>) -> Option<u64> {
+    distance.map(|distance| spot + u64::from(distance.get()))
+}
+
+fn index(first_spot: u64, spot: u64) -> usize {
+    usize::try_from(spot - first_spot).expect("a known spot")
+}
+
+impl<I, E> Assembler for AheadPlanner<I>
+where
+    I: Iterator<Item = Result<Reference, E>>,
+{
+    type Error = E;
+
+    fn next_action(&mut self) -> Result<Option<Next>, E> {
+        if self.ready.is_empty() {
+            self.know()?;
+            let Some(front) = self.known.front() else {
+                return Ok(None);
+            };
+            match front.reference.chunk {
+                Some(part) if front.role == Role::Stray => self.read_stray(part),
+                Some(part) if front.role == Role::First(None) => self.read(part.location.container),
+                _ => {
+                    let run = self.pass(u64::MAX, 0);
+                    self.tell(run, Vec::new());
+                }
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+}

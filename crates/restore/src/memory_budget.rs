@@ -1,0 +1,117 @@
+//! How much may be read ahead: a count of bytes that the planning thread takes and the sending one gives back.
+//!
+//! What must hold: the planner never waits while nothing is on its way, so that the two cannot wait for each
+//! other; whoever stops, or dies on a piece, wakes the other. Two threads take and give; any may close.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The room.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    /// More is asked for up to this.
+    asked_bytes_max: u64,
+    /// What comes may take more memory than was asked for, up to this.
+    extra_bytes_max: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held_bytes: u64,
+    most_bytes: u64,
+    /// Pieces that were asked for and not yet dealt with.
+    in_flight: u64,
+    closed: bool,
+}
+
+impl MemoryBudget {
+    /// So much of the budget is for what is asked for.
+    pub(crate) fn new(budget_bytes: u64, asked_bytes_max: u64) -> Self {
+        Self {
+            asked_bytes_max,
+            extra_bytes_max: budget_bytes,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Counts alone, consistent between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many bytes more may be asked for; `false` when nobody wants them any more.
+    pub(crate) fn wait_for(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        let is_full = |state: &State| state.held_bytes.saturating_add(bytes) >= self.asked_bytes_max;
+        while !state.closed && state.in_flight > 0 && is_full(&state) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.closed
+    }
+
+    /// Takes room for `pieces` that bring `bytes`.
+    pub(crate) fn take(&self, bytes: u64, pieces: u64) {
+        let mut state = self.state();
+        state.held_bytes += bytes;
+        state.most_bytes = state.most_bytes.max(state.held_bytes);
+        state.in_flight += pieces;
+    }
+
+    /// MemoryBudget for so many bytes that are held beyond what was taken, as long as the whole budget has it: memory
+    /// that is held with what is wanted in it.
+    pub(crate) fn take_extra(self: &Arc<Self>, bytes: u64) -> Option<Extra> {
+        let mut state = self.state();
+        let held_bytes = state.held_bytes.saturating_add(bytes);
+        if held_bytes > self.extra_bytes_max {
+            return None;
+        }
+        state.held_bytes = held_bytes;
+        state.most_bytes = state.most_bytes.max(held_bytes);
+        Some(Extra {
+            room: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn free(&self, bytes: u64) {
+        let mut state = self.state();
+        state.held_bytes = state.held_bytes.saturating_sub(bytes);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A piece was dealt with: what could be sent of it was.
+    pub(crate) fn dealt_with_piece(&self) {
+        let mut state = self.state();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Nothing further is wanted.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Most bytes ever held.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.state().most_bytes
+    }
+}
+
+/// MemoryBudget that is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    room: Arc<MemoryBudget>,
+    bytes: u64,
+}
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        self.room.free(self.bytes);
+    }
+}

@@ -1,0 +1,191 @@
+//! Reads recipes ahead of the planner: several threads open segments while one plans, in its order.
+//!
+//! To open a segment takes its node and the catalogs of all containers that it names, and each is a request that is waited for: a
+//! seek of a disk, or a round trip. One thread would wait for one after another, and the disks for it. How many segments are opened that nobody has
+//! asked for yet is bounded, and how many bytes of the stream they are, and so is their memory (INV-7): of each its references, 80 bytes for each chunk.
+//!
+//! What must hold: what comes, and in which order, is what [`crate::references()`] gives in one thread. Who has enough drops the
+//! receiving end, and the threads end with what they are at.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use recipe::{NodeCache, TreeRoot};
+use types::ByteRange;
+
+use crate::error::RestoreError;
+use crate::plan::Reference;
+use crate::references::{Opened, Part, Parts, SegmentPart, one_by_one};
+
+/// Opened segments that wait, for each thread.
+const AHEAD_OF_EACH: usize = 2;
+/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the shortest average that a store may have, five MiB
+/// of references.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+
+/// Where the segment that comes next will be, and its bytes.
+type Coming = (Receiver<Opened>, u64);
+
+/// A segment, and who waits for it.
+type Job = (SegmentPart, Sender<Opened>);
+
+/// Bytes of the stream that were handed out and not taken.
+#[derive(Default)]
+struct ReadAheadBytes {
+    bytes: Mutex<u64>,
+    taken: Condvar,
+    /// What is still to be opened is for nobody.
+    is_over: AtomicBool,
+}
+
+impl ReadAheadBytes {
+    fn bytes(&self) -> MutexGuard<'_, u64> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many more may be handed out; `false` when nobody wants them.
+    fn hand_out(&self, len: u64) -> bool {
+        let mut bytes = self.bytes();
+        let is_full = |bytes: u64| bytes > 0 && bytes.saturating_add(len) > AHEAD_BYTES_MAX;
+        while is_full(*bytes) && !self.is_over() {
+            bytes = self.taken.wait(bytes).unwrap_or_else(PoisonError::into_inner);
+        }
+        *bytes = bytes.saturating_add(len);
+        !self.is_over()
+    }
+
+    fn take(&self, len: u64) {
+        let mut bytes = self.bytes();
+        *bytes = bytes.saturating_sub(len);
+        self.taken.notify_one();
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Who takes what is ahead; when it goes it is over.
+struct Taking(Arc<ReadAheadBytes>);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        // Under the lock, or who is about to wait would miss it.
+        let _bytes = self.0.bytes();
+        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.taken.notify_one();
+    }
+}
+
+/// The references of the ranges, by so many threads of the scope; by the one that asks, where that is none or none can be had.
+///
+/// # Errors
+/// Of the items, as [`crate::references()`] has them.
+pub(crate) fn references_by<'scope, 'a: 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    threads: usize,
+    nodes: &'a NodeCache,
+    root: &'a TreeRoot,
+    ranges: &'a [ByteRange],
+) -> Box<dyn Iterator<Item = Result<Reference, RestoreError>> + Send + 'scope> {
+    let (jobs_tx, jobs_rx) = unbounded::<Job>();
+    let (order_tx, order_rx) = bounded::<Coming>(AHEAD_OF_EACH * threads);
+    let ahead = Arc::new(ReadAheadBytes::default());
+    let spawn = |name: String| thread::Builder::new().name(name);
+    let scouts = (0..threads).filter(|number| {
+        let (jobs, ahead) = (jobs_rx.clone(), Arc::clone(&ahead));
+        let scout = move || {
+            for (part, waiting) in jobs {
+                if ahead.is_over() {
+                    return;
+                }
+                // Fails only where it is over meanwhile.
+                drop(waiting.send(part.open(nodes)));
+            }
+        };
+        spawn(format!("scout-{number}"))
+            .spawn_scoped(scope, scout)
+            .is_ok()
+    });
+    let is_scouted = scouts.count() > 0;
+    drop(jobs_rx);
+    let taking = Taking(Arc::clone(&ahead));
+    let lead = move || lead(Parts::new(nodes, root, ranges), &ahead, &order_tx, &jobs_tx);
+    if !is_scouted || spawn("scouts".to_owned()).spawn_scoped(scope, lead).is_err() {
+        return Box::new(crate::references(nodes, root, ranges));
+    }
+    let opened = order_rx.into_iter().map(move |(coming, len)| {
+        let opened = coming.recv().unwrap_or(Err(RestoreError::Internal(
+            "a thread that opens segments has ended before its segment was opened",
+        )));
+        taking.0.take(len);
+        opened
+    });
+    Box::new(one_by_one(opened))
+}
+
+/// Hands the parts out, until there are no more or nobody wants them.
+fn lead(parts: Parts<'_>, ahead: &ReadAheadBytes, order: &Sender<Coming>, jobs: &Sender<Job>) {
+    for part in parts {
+        let len = part.len();
+        if !ahead.hand_out(len) {
+            return;
+        }
+        let (waiting, coming) = bounded(1);
+        if order.send((coming, len)).is_err() {
+            return;
+        }
+        // The other end is there: of the one it was just put into the queue, and scouts end after this.
+        match part {
+            Part::Segment(part) => drop(jobs.send((part, waiting))),
+            Part::Failed(error) => drop(waiting.send(Err(error))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Asks on a thread of its own for so many more, when as many are ahead as may be.
+    fn while_full(then: impl FnOnce(Taking)) -> bool {
+        let taking = Taking(Arc::default());
+        assert!(taking.0.hand_out(AHEAD_BYTES_MAX));
+        let (ahead, (answer, answered)) = (Arc::clone(&taking.0), channel());
+        thread::scope(|scope| {
+            scope.spawn(move || answer.send(ahead.hand_out(1)).unwrap());
+            // It never answers before, so that this cannot fail by chance.
+            assert!(answered.recv_timeout(Duration::from_millis(50)).is_err());
+            then(taking);
+            answered.recv().unwrap()
+        })
+    }
+
+    #[test]
+    fn so_many_bytes_are_ahead_at_most() {
+        let mut kept = None;
+        assert!(while_full(|taking| {
+            taking.0.take(1);
+            kept = Some(taking);
+        }));
+        assert_eq!(*kept.unwrap().0.bytes(), AHEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn who_waits_is_told_that_it_is_over() {
+        assert!(!while_full(drop));
+    }
+
+    #[test]
+    fn one_that_is_longer_goes_alone() {
+        let ahead = ReadAheadBytes::default();
+        assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
+        ahead.take(AHEAD_BYTES_MAX + 1);
+        assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
+    }
+}

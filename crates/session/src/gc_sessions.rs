@@ -1,0 +1,173 @@
+//! Removing what ended sessions left behind.
+//!
+//! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the number.
+//! Kept are the checkpoint that an adoption names, for it says which of the dead session's containers the
+//! adopter's backup rests on, and everything of a session without an ending. Of a read session that ended
+//! itself the claim goes too, and the ending when somebody tidies who finds the claim gone, so that one barrier covers
+//! both; unless it is above the claim of who tidies, for the highest claim is never deleted: numbers are given out above
+//! it. An ending of another series than the claim names is not the session's. Removing twice is nothing; any number of processes may tidy at once.
+//!
+//! A session that ended long ago has nothing left to remove, nearly always. So only read sessions, those that were
+//! begun lately and a few of the others, another few each time, are looked at: the cost follows what came.
+
+use std::collections::BTreeSet;
+
+use env::StorageError;
+use format::manifest::Manifest;
+use format::names;
+use format::session::{Claim, READ_SERIES};
+use object::ObjectError;
+use types::{Revision, SeriesId, SessionId};
+
+use crate::error::{EndedBy, Result, SessionError};
+use crate::listed::{self, endings};
+use crate::objects::{Objects, Read};
+use crate::session::Session;
+use crate::session_listing::SessionListing;
+use crate::session_table::{self, Folder};
+
+/// So many numbers below the own one are looked at every time.
+const RECENT: u64 = 64;
+/// Of the older ones every so manieth is, as a power of two.
+const ROUNDS_LOG2: u32 = 6;
+
+/// What tidying removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CollectedSessions {
+    /// Sessions that had left something.
+    pub sessions: usize,
+    /// Objects removed.
+    pub objects: usize,
+}
+
+impl Session {
+    /// Removes what ended sessions left behind. Costs two listings, and a read for each session that left
+    /// something.
+    ///
+    /// # Errors
+    /// Of the storage; what is left is for the next one.
+    pub fn gc_sessions(&self) -> Result<CollectedSessions> {
+        let listed = listed::list(&self.inner.objects, names::BACKUPS_FOLDER)?;
+        self.gc_sessions_of(&endings(&listed))
+    }
+
+    /// As [`Self::gc_sessions`], of the sessions that had ended then: an ending is for ever.
+    ///
+    /// # Errors
+    /// As [`Self::gc_sessions`].
+    pub fn gc_sessions_after(&self, listing: &SessionListing) -> Result<CollectedSessions> {
+        self.gc_sessions_of(&listing.endings)
+    }
+
+    fn gc_sessions_of(&self, endings: &[(SeriesId, SessionId)]) -> Result<CollectedSessions> {
+        let objects = &self.inner.objects;
+        let own = self.id();
+        let looked_at = endings
+            .iter()
+            .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
+        let looked_at: BTreeSet<(SessionId, SeriesId)> =
+            looked_at.map(|(series, id)| (*id, *series)).collect();
+        let folders = session_table::folders_of(objects, looked_at.iter().map(|(id, _)| *id))?;
+        let mut left = Vec::new();
+        for (id, series) in looked_at {
+            let folder = folders.get(&id).cloned().unwrap_or_default();
+            // The own claim is above.
+            let is_read = series == READ_SERIES && id < own;
+            if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
+                left.push((id, series, folder, is_read));
+            }
+        }
+        let mut tidied = CollectedSessions::default();
+        if left.is_empty() {
+            return Ok(tidied);
+        }
+        // The endings that are acted on, the claims that are gone, and the claim that makes others expendable, must not be
+        // lost.
+        objects.barrier()?;
+        for (id, series, folder, is_read) in left {
+            // The ending of another that has had this number says nothing of who has it now.
+            if folder.claimed && !is_of(objects, id, series)? {
+                continue;
+            }
+            let name = names::manifest(series, id, Revision::FIRST);
+            let ending = match objects.read::<Manifest>(&name) {
+                Ok(Read::Whole(ending)) => ending,
+                // What it says is not known: all stays, and of the others nothing has to.
+                Ok(Read::Missing | Read::Damaged(_))
+                | Err(SessionError::Storage(StorageError::Io { .. })) => {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let keep = match EndedBy::of(&ending) {
+                EndedBy::Adopted { checkpoint, .. } => checkpoint,
+                _ => None,
+            };
+            if folder.claimed && !folder.committed && matches!(ending, Manifest::Commit(_)) {
+                // The session was killed before it put the record itself.
+                record_commit(objects, id)?;
+            }
+            let mut removed = remove(objects, id, &folder, keep)?;
+            if is_read && ending == (Manifest::Expired { by: id }) {
+                // A claim without its ending would be a session that runs, and other traces would be looked for by nobody: the
+                // ending goes when none were listed.
+                if folder.claimed {
+                    objects.delete(&names::claim(id))?;
+                    removed += 1;
+                } else if removed == 0 {
+                    objects.delete(&name)?;
+                    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+                    drop(objects.storage().drop_folder(&names::session_folder(id)));
+                    removed += 1;
+                }
+            }
+            tidied.objects += removed;
+            tidied.sessions += usize::from(removed > 0);
+        }
+        Ok(tidied)
+    }
+}
+
+/// Puts the record of a commit, a copy of the claim.
+fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
+    match objects.read::<Claim>(&names::claim(id)) {
+        Ok(Read::Whole(claim)) => match objects.put(&names::committed(id), &claim) {
+            // Tidying frees space, so it must go on.
+            Err(SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))) => Ok(()),
+            put => put.map(drop),
+        },
+        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the session's claim names the series. One that cannot be read may name any.
+fn is_of(objects: &Objects, id: SessionId, series: SeriesId) -> Result<bool> {
+    match objects.read::<Claim>(&names::claim(id)) {
+        Ok(Read::Whole(claim)) => Ok(claim.series == series),
+        // CollectedSessions away since it was listed.
+        Ok(Read::Missing) => Ok(true),
+        Ok(Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a session that has ended is looked at by the session `own`.
+fn is_in_turn(id: SessionId, own: SessionId) -> bool {
+    let turn = own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROUNDS_LOG2);
+    own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
+}
+
+/// Removes heartbeats and checkpoints, but for the checkpoint `keep`.
+pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Option<u32>) -> Result<usize> {
+    let mut removed = 0;
+    for counter in &folder.heartbeats {
+        objects.delete(&names::heartbeat(id, *counter))?;
+        removed += 1;
+    }
+    for number in folder.checkpoints.iter().filter(|number| Some(**number) != keep) {
+        objects.delete(&names::checkpoint(id, *number))?;
+        removed += 1;
+    }
+    Ok(removed)
+}

@@ -1,0 +1,189 @@
+//! Heartbeats: the session lives, and has answered these epochs.
+//!
+//! Every tick looks whether somebody ended the session, lists epochs and swaps the view when there is a new
+//! one, then writes the next heartbeat and deletes all but the newest two. A read session then answers the new
+//! epoch at once; a backup's checkpoint is its owner's to write. A session that could write none
+//! for a day gives up, by a clock that counts suspended time, asked before and after each write, so that
+//! no sleep goes unnoticed. The caller drives [`Session::tick`], or lets a [`HeartbeatTask`] thread do so.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use format::names;
+use format::session::{ARCHIVAL_SERIES, Heartbeat};
+use types::Epoch;
+
+use crate::epochs::{self, EpochNames};
+use crate::error::{Result, SessionError};
+use crate::objects::Put;
+use crate::session::{Beat, Inner, Session, locked};
+
+/// A stopped pulse is noticed within so long.
+const NAP: Duration = Duration::from_millis(200);
+/// So many heartbeats are kept: one to be read while the next appears.
+const HEARTBEATS_KEPT: usize = 2;
+/// After a storage's outage there is a backlog of numbers that may exist; it goes bit by bit.
+const DELETES_MAX: usize = 16;
+
+/// What a tick found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tick {
+    /// The epoch that look-ups honour from now on, if this tick saw a new one.
+    pub new_epoch: Option<Epoch>,
+    /// Whether an epoch waits for a checkpoint to answer it.
+    pub checkpoint_wanted: bool,
+}
+
+impl Session {
+    /// One round: was the session ended? is there a new epoch? then a heartbeat, and of a read session the
+    /// answer. To be called every [`crate::SessionPolicy::heartbeat_every`].
+    ///
+    /// # Errors
+    /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick tries again;
+    /// the heartbeat is written even where nothing could be read.
+    pub fn tick(&self) -> Result<Tick> {
+        self.inner.ensure_running()?;
+        let looked = self.inner.ensure_not_ended();
+        self.inner.ensure_running()?;
+        let new_epoch = self.inner.see_epochs();
+        self.inner.speak()?;
+        looked?;
+        let new_epoch = new_epoch?;
+        if self.is_read() || self.series() == ARCHIVAL_SERIES {
+            self.answer_reading()?;
+        }
+        Ok(Tick {
+            new_epoch,
+            checkpoint_wanted: self.checkpoint_wanted(),
+        })
+    }
+
+    /// Whether an epoch was seen that no checkpoint has answered yet.
+    #[must_use]
+    pub fn checkpoint_wanted(&self) -> bool {
+        let seen = self.inner.gate.view().newest_epoch();
+        seen > locked(&self.inner.beat).answered
+    }
+
+    /// Starts a thread that ticks until the returned value, or the last handle of the session, is dropped.
+    ///
+    /// # Errors
+    /// `Thread` where the system gives none.
+    pub fn start_pulse(&self) -> Result<HeartbeatTask> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let inner = Arc::downgrade(&self.inner);
+        let stopped = Arc::clone(&stop);
+        let clock = Arc::clone(self.inner.objects.clock());
+        let every = self.inner.policy.heartbeat_every;
+        let mut spoke = clock.monotonic();
+        let body = move || {
+            while !stopped.load(Ordering::Acquire) {
+                clock.sleep(NAP.min(every));
+                if clock.monotonic().saturating_sub(spoke) < every {
+                    continue;
+                }
+                spoke = clock.monotonic();
+                if !beat(&inner) {
+                    return;
+                }
+            }
+        };
+        start("pulse", body).map_err(|source| SessionError::Thread { source })?;
+        Ok(HeartbeatTask { stop })
+    }
+}
+
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+/// Whether to go on.
+fn beat(inner: &Weak<Inner>) -> bool {
+    let Some(inner) = inner.upgrade() else {
+        return false;
+    };
+    let session = Session { inner };
+    // A storage that fails is tried again at the next beat; whether the session is over, every call of its
+    // owner finds by itself.
+    session.tick().is_ok() || session.ensure_running().is_ok()
+}
+
+/// A thread that ticks. Dropping it stops the thread, which may finish the tick it is at.
+#[derive(Debug)]
+pub struct HeartbeatTask {
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for HeartbeatTask {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+impl Inner {
+    /// Lists epochs; if they have changed, look-ups honour them from now on.
+    pub(crate) fn see_epochs(&self) -> Result<Option<Epoch>> {
+        let mut beat = locked(&self.beat);
+        if EpochNames::list(&self.objects)? == beat.epochs {
+            return Ok(None);
+        }
+        let (listed, view) = epochs::load(&self.objects, self.id)?;
+        let (before, now) = (self.gate.view().newest_epoch(), view.newest_epoch());
+        self.gate.swap(view);
+        beat.epochs = listed;
+        Ok(if now > before { now } else { None })
+    }
+
+    /// Writes the next heartbeat.
+    pub(crate) fn speak(&self) -> Result<()> {
+        self.speak_with(&mut locked(&self.beat))
+    }
+
+    /// Says at once, and from now on, that checkpoint `number` answers `epoch`, if that is news.
+    pub(crate) fn answer(&self, epoch: Epoch, number: u32) -> Result<()> {
+        let mut beat = locked(&self.beat);
+        if beat.answered >= Some(epoch) {
+            return Ok(());
+        }
+        beat.answered = Some(epoch);
+        beat.checkpoint = Some(number);
+        self.speak_with(&mut beat)
+    }
+
+    fn speak_with(&self, beat: &mut Beat) -> Result<()> {
+        self.ensure_running()?;
+        let begun_at = self.objects.clock().monotonic_with_suspend();
+        let heartbeat = Heartbeat {
+            counter: beat.next_counter,
+            answered: beat.answered,
+            checkpoint: beat.checkpoint,
+        };
+        // Also a put that fails may have created the object: its number is not used again.
+        beat.written.push(beat.next_counter);
+        beat.next_counter += 1;
+        match self
+            .objects
+            .put(&names::heartbeat(self.id, heartbeat.counter), &heartbeat)?
+        {
+            Put::Created => {}
+            Put::Taken => {
+                let rule = "another process writes heartbeats under this number";
+                return Err(SessionError::Misuse {
+                    session: self.id,
+                    rule,
+                });
+            }
+        }
+        // The write itself may have outlasted a sleep of days.
+        self.ensure_running()?;
+        self.spoke(begun_at);
+        for _ in 0..DELETES_MAX.min(beat.written.len().saturating_sub(HEARTBEATS_KEPT)) {
+            self.objects.delete(&names::heartbeat(self.id, beat.written[0]))?;
+            beat.written.remove(0);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! One look at the store's sessions: who has ended and how, and who runs.
+//!
+//! Listing is what grows with a store's age, and several of the reclaimer's steps ask the same; so they are given one
+//! answer as long as it need not be new (docs/protocol.md, "What is listed anew").
+
+use std::collections::BTreeMap;
+
+use format::names;
+use format::reclaim::CoveredManifest;
+use types::{SeriesId, SessionId};
+
+use crate::error::Result;
+use crate::list::ManifestList;
+use crate::listed::{self, Listed, endings};
+use crate::manifests::{LISTINGS_MAX, Manifests, contended};
+use crate::session::Session;
+use crate::session_table::{SessionTable, numbers};
+
+/// The sessions at one moment: each has its ending among the manifests, or is in the session table, or began later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionListing {
+    /// All manifests.
+    pub manifests: ManifestList,
+    /// Who had no ending among them.
+    pub table: SessionTable,
+    /// Who had one, read sessions too.
+    pub(crate) endings: Vec<(SeriesId, SessionId)>,
+}
+
+/// What was listed when a session began, and a session listing can be made of later.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// Before its claim was put.
+    pub(crate) manifests: Vec<Listed>,
+    /// The numbers of sessions, after.
+    pub(crate) numbers: Vec<SessionId>,
+}
+
+impl Manifests {
+    /// One listing of manifests, and one of sessions after it. Backups are not read again that `covers` has in the revision
+    /// that was listed as the highest, or as a tombstone that was listed: nothing is ever stored under a name a second time.
+    ///
+    /// # Errors
+    /// As [`Self::list`], and [`SessionTable::list`].
+    pub fn list_sessions(&self, covers: &BTreeMap<SessionId, CoveredManifest>) -> Result<SessionListing> {
+        for _ in 0..LISTINGS_MAX {
+            let listed = listed::list(self.objects(), names::BACKUPS_FOLDER)?;
+            let table = SessionTable::after(self.objects(), &listed)?;
+            if let Some(listing) = self.listing_by(&listed, table, covers)? {
+                return Ok(listing);
+            }
+        }
+        Err(contended(names::BACKUPS_FOLDER))
+    }
+
+    /// As [`Self::list_sessions`], of the manifests that were listed before the session's claim was put. `None` where that is not as
+    /// good as a new one: another runs, or has begun since, or a manifest has vanished.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn list_sessions_of(
+        &self,
+        session: &Session,
+        listing: &Listing,
+        covers: &BTreeMap<SessionId, CoveredManifest>,
+    ) -> Result<Option<SessionListing>> {
+        // Of what is there after the own claim: of a claim that is being put nothing may show but an empty folder, by
+        // which the own number was found.
+        let table = SessionTable::among(self.objects(), &listing.manifests, &listing.numbers)?;
+        if session.is_alone_since(&table)? {
+            self.listing_by(&listing.manifests, table, covers)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn listing_by(
+        &self,
+        listed: &[Listed],
+        mut table: SessionTable,
+        covers: &BTreeMap<SessionId, CoveredManifest>,
+    ) -> Result<Option<SessionListing>> {
+        let endings = endings(listed);
+        let manifests = self.read_listed(listed, covers)?;
+        Ok(manifests.map(|manifests| {
+            self.remember(&manifests);
+            table.take_out_lost(&manifests, |id| covers.contains_key(&id));
+            SessionListing {
+                manifests,
+                table,
+                endings,
+            }
+        }))
+    }
+}
+
+impl Session {
+    /// Whether manifests that were listed, and then a session table, after the own claim, are as good as new ones: nobody else ran, and
+    /// nobody has begun since. That costs a listing of names; docs/protocol.md, "What is listed anew", says why it is so.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn is_alone_since(&self, table: &SessionTable) -> Result<bool> {
+        let was_alone = table.damaged.is_empty() && table.running.iter().all(|info| info.id == self.id());
+        Ok(was_alone && numbers(&self.inner.objects)?.last() == Some(&self.id()))
+    }
+}
