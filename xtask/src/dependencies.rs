@@ -1,4 +1,5 @@
-//! Every crate that a manifest names has its line in docs/dependencies.md, and is wanted by somebody.
+//! Every crate that a manifest names has its line in docs/dependencies.md, and is wanted by
+//! somebody.
 
 use std::collections::BTreeSet;
 use std::fs;

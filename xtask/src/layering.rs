@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-/// Every crate with its floor, as in docs/architecture.md. A crate that is not here fails the check.
+/// Every crate with its floor, as in docs/architecture.md. A crate that is not here fails the
+/// check.
 const FLOORS: &[(&str, u32)] = &[
     ("types", 1),
     ("format", 2),

@@ -1,11 +1,12 @@
-//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask circles`, `cargo xtask tidy`,
-//! `cargo xtask chaos`.
+//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask circles`,
+//! `cargo xtask tidy`, `cargo xtask chaos`.
 
 mod chaos;
 mod circles;
 mod dependencies;
 mod layering;
 mod tidy;
+mod width;
 
 use anyhow::{Result, bail};
 

@@ -1,5 +1,5 @@
-//! Habits that a reader relies on: files of one idea, none of them endless, every module opened by a word
-//! on what it is.
+//! Habits that a reader relies on: files of one idea, none of them endless, every module opened by
+//! a word on what it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,14 @@ pub(crate) fn check() -> Result<()> {
         .context("xtask lies in the workspace")?;
     let mut files = Vec::new();
     for folder in ["crates", "model", "testfs", "xtask", "fuzz", "bench"] {
-        collect(&root.join(folder), &mut files)?;
+        collect(&root.join(folder), "rs", &mut files)?;
     }
     let mut faults = Vec::new();
+    check_pages(root, &mut faults)?;
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        crate::width::check_comments(&shown, &text, &mut faults);
         let is_test = shown.contains("test") || shown.contains("bench");
         let limit = if is_test { TEST_LINES_MAX } else { LINES_MAX };
         let lines = text.lines().count();
@@ -53,17 +55,33 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Checks every Markdown page, of all folders.
+fn check_pages(root: &Path, faults: &mut Vec<String>) -> Result<()> {
+    let mut pages = Vec::new();
+    collect(root, "md", &mut pages)?;
+    for page in pages {
+        let text = fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
+        let shown = page.strip_prefix(root).unwrap_or(&page).display().to_string();
+        crate::width::check_page(&shown, &text, faults);
+    }
+    Ok(())
+}
+
+/// Finds the files below a folder whose name ends with an extension, but for those of builds.
+fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(());
     };
     for entry in entries {
         let path = entry?.path();
         if path.is_dir() {
-            if path.file_name().is_some_and(|name| name != "target") {
-                collect(&path, files)?;
+            if path
+                .file_name()
+                .is_some_and(|name| name != "target" && name != ".git")
+            {
+                collect(&path, extension, files)?;
             }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|of_file| of_file == extension) {
             files.push(path);
         }
     }
