@@ -1,4 +1,5 @@
-//! Feeds `format::probe::container_tail`; the same function runs on pseudo-random bytes in the crate's tests.
+//! Feeds `format::probe::container_tail`; the same function runs on pseudo-random bytes in the
+//! crate's tests.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| format::probe::container_tail(bytes));

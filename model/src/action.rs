@@ -1,10 +1,10 @@
-//! The steps of the model. Each is one operation on the store, or a few that nothing can come between
-//! with a different result.
+//! The steps of the model. Each is one operation on the store, or a few that nothing can come
+//! between with a different result.
 
 use crate::slots::{Numbers, Slots};
 
-/// One step; `session` and `by` are numbers of processes. Of two reclaimers the numbers mean nothing:
-/// they are ordered by what they know.
+/// One step; `session` and `by` are numbers of processes. Of two reclaimers the numbers mean
+/// nothing: they are ordered by what they know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields are named alike in every step")]
 #[rustfmt::skip]
@@ -13,7 +13,8 @@ pub enum Action {
     CreateSession { session: usize },
     /// A session lists epochs and treats as absent what they name.
     ListEpochs { session: usize },
-    /// A heartbeat with a checkpoint: it answers every epoch seen, and may declare the parent chosen.
+    /// A heartbeat with a checkpoint: it answers every epoch seen, and may declare the parent
+    /// chosen.
     Checkpoint { session: usize, declares: bool },
     /// A session gives up a reference that it does not use.
     Release { session: usize, slot: Slots },
@@ -43,7 +44,8 @@ pub enum Action {
     SpliceParent { session: usize },
     /// An adopter reads the number and the content of the old session's newest checkpoint, k.
     ReadForAdoption { session: usize, old: usize },
-    /// It creates the old session's ending, "adopted by me, at checkpoint k", and takes what k names.
+    /// It creates the old session's ending, "adopted by me, at checkpoint k", and takes what k
+    /// names.
     WinAdoption { session: usize, old: usize },
     /// The old session had its ending already.
     LoseAdoption { session: usize, old: usize },

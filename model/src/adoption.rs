@@ -6,7 +6,8 @@ use crate::scenario::Scenario;
 use crate::session::{Successors, end};
 use crate::state::{Ending, SESSIONS, State};
 
-/// Steps of session `i` towards an adoption: it reads checkpoint k, then creates the ending that names it.
+/// Steps of session `i` towards an adoption: it reads checkpoint k, then creates the ending that
+/// names it.
 ///
 /// Whatever the old session had adopted itself comes along, whether or not its checkpoint says so.
 pub(crate) fn adopt(scenario: &Scenario, rules: Rules, state: &State, i: usize, out: &mut Successors) {

@@ -1,7 +1,8 @@
 //! Archival revisions: a backup that refers forward to a later one, and what is kept for it.
 //!
-//! A forward names a backup and no slot: it is read through what that backup's manifest says now. What is kept for
-//! it is decided by manifests alone: each names the backup that its nodes refer forward to, its *next*.
+//! A forward names a backup and no slot: it is read through what that backup's manifest says now.
+//! What is kept for it is decided by manifests alone: each names the backup that its nodes refer
+//! forward to, its *next*.
 
 use crate::rules::{Rule, Rules};
 use crate::scenario::Scenario;
@@ -25,8 +26,8 @@ pub enum Task {
         /// Slots of the backup that stay as they are.
         keeps: Slots,
     },
-    /// Rewrites a backup that refers forward, as one that is held or whose next is forgotten: forwards become what they
-    /// led to.
+    /// Rewrites a backup that refers forward, as one that is held or whose next is forgotten:
+    /// forwards become what they led to.
     MakeDirect {
         /// The backup.
         of: usize,
@@ -121,7 +122,8 @@ impl Scenario {
         )
     }
 
-    /// The next that a manifest names. Backups of sessions that look up name none, whatever nodes they reach.
+    /// The next that a manifest names. Backups of sessions that look up name none, whatever nodes
+    /// they reach.
     #[must_use]
     pub fn next(&self, state: &State, backup: usize, number: u8) -> Option<usize> {
         let names = number > 0 || backup < self.backups.len() || self.tasks[backup].is_some();
@@ -129,7 +131,8 @@ impl Scenario {
         Some(usize::from(forward.to))
     }
 
-    /// What of `wanted` is not found from `backup` on, each backup read at the revision that `at` names.
+    /// What of `wanted` is not found from `backup` on, each backup read at the revision that `at`
+    /// names.
     pub fn missing(
         &self,
         state: &State,
@@ -191,7 +194,8 @@ fn behind(scenario: &Scenario, state: &State, list: &List, backup: usize) -> Vec
     found
 }
 
-/// What a manifest that no marks cover keeps besides its own: its next, where that is forgotten, and so on.
+/// What a manifest that no marks cover keeps besides its own: its next, where that is forgotten,
+/// and so on.
 pub(crate) fn behind_live(
     scenario: &Scenario,
     rules: Rules,
@@ -233,7 +237,8 @@ pub(crate) fn nexts_live(scenario: &Scenario, state: &State, nexts: Numbers) -> 
     })
 }
 
-/// Whether housekeeping may drop the manifests of a forgotten backup, by who refers forward to it or has declared it.
+/// Whether housekeeping may drop the manifests of a forgotten backup, by who refers forward to it
+/// or has declared it.
 pub(crate) fn may_drop(scenario: &Scenario, rules: Rules, state: &State, backup: usize) -> bool {
     let list = List::now(state);
     let refers = |b: usize| scenario.next(state, b, list.revisions.get(b)) == Some(backup);
@@ -248,8 +253,9 @@ pub(crate) fn may_drop(scenario: &Scenario, rules: Rules, state: &State, backup:
     !is_next && !is_pinned
 }
 
-/// Whether a session that runs does not find what it reads: through the revisions that it has chosen, or, of
-/// backups that it has not chosen yet, through those that count now. Who has rewritten reads no more.
+/// Whether a session that runs does not find what it reads: through the revisions that it has
+/// chosen, or, of backups that it has not chosen yet, through those that count now. Who has
+/// rewritten reads no more.
 #[must_use]
 pub fn reads_what_is_gone(scenario: &Scenario, state: &State, i: usize) -> bool {
     let me = &state.sessions[i];

@@ -45,11 +45,12 @@ const fn redundant(rule: Rule, scenario: &'static str) -> Case {
 
 /// Rules whose work another rule does in full, so that no case finds a violation.
 ///
-/// A stale `condemned/<epoch>` does harm only through the `removed/<epoch>` that follows from it, and its
-/// creator finds that one void. The rule saves a useless wait, and stays as a second line.
+/// A stale `condemned/<epoch>` does harm only through the `removed/<epoch>` that follows from it,
+/// and its creator finds that one void. The rule saves a useless wait, and stays as a second line.
 ///
-/// That a rewriting session's manifest, and then the revision, are durable before what follows: what they reach is
-/// durable before they are put, and a reclaimer makes durable what it has read before it acts on it.
+/// That a rewriting session's manifest, and then the revision, are durable before what follows:
+/// what they reach is durable before they are put, and a reclaimer makes durable what it has read
+/// before it acts on it.
 pub const IMPLIED: &[Rule] = &[
     Rule::LowerCondemnedVoid,
     Rule::RewriterSettled,

@@ -1,4 +1,5 @@
-//! What happens to the store from outside the protocol: forgetting, power cuts, late writers, restarts.
+//! What happens to the store from outside the protocol: forgetting, power cuts, late writers,
+//! restarts.
 
 use crate::action::Action;
 use crate::archival;
@@ -168,7 +169,8 @@ fn power_cuts(state: &State, out: &mut Successors) {
     }
 }
 
-/// What is left when the slots in doubt are there that `kept` has, and these endings, tombstones and revisions are not.
+/// What is left when the slots in doubt are there that `kept` has, and these endings, tombstones
+/// and revisions are not.
 fn power_cut(
     state: &State,
     (kept, endings_lost, tombs_lost, revisions_lost): (Slots, Numbers, Numbers, Numbers),
@@ -211,7 +213,8 @@ fn power_cut(
     (action, next)
 }
 
-/// What is true of every state: without power cuts all bytes are durable; equal processes have no order.
+/// What is true of every state: without power cuts all bytes are durable; equal processes have no
+/// order.
 pub fn normalise(scenario: &Scenario, state: &mut State) {
     if !scenario.loses() {
         state.durable = state.live;

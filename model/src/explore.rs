@@ -1,7 +1,8 @@
 //! Breadth-first exploration of every state, with a shortest trace to the first violation.
 //!
-//! A state is remembered by a 64-bit digest; with some 10^8 states the chance that two share one, so that
-//! one of them is passed over, is below 10^-3, and another seed makes another choice of which.
+//! A state is remembered by a 64-bit digest; with some 10^8 states the chance that two share one,
+//! so that one of them is passed over, is below 10^-3, and another seed makes another choice of
+//! which.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};

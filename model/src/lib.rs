@@ -1,7 +1,8 @@
 //! Explicit-state model of the protocol between sessions and reclamation.
 //!
-//! Every state within a scenario's bounds is visited. With all rules on no property may be violated; with
-//! a rule off, its scenario must show why the rule is there. `docs/protocol-model.md` has the tables.
+//! Every state within a scenario's bounds is visited. With all rules on no property may be
+//! violated; with a rule off, its scenario must show why the rule is there.
+//! `docs/protocol-model.md` has the tables.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What a reclaimer computes: the dead slots of an epoch, what is live at its end, the marks after it.
+//! What a reclaimer computes: the dead slots of an epoch, what is live at its end, the marks after
+//! it.
 
 use crate::archival::{List, behind_live, kept};
 use crate::rules::{Rule, Rules};

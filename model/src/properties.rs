@@ -23,7 +23,8 @@ pub enum Violation {
     Inv3Adoption,
     /// INV-9: a look-up can return a node that reaches something that is gone.
     Inv9LookUp,
-    /// INV-9: a node that a committed manifest names stands in the store and reaches something gone.
+    /// INV-9: a node that a committed manifest names stands in the store and reaches something
+    /// gone.
     Inv9Standing,
     /// A session got a second ending.
     SecondEnding,
@@ -56,13 +57,15 @@ pub enum Witness {
     ForgottenUncovered,
     /// A power cut has happened.
     PowerCut,
-    /// A backup refers forward to one that is forgotten, and that a finished epoch's marks have kept.
+    /// A backup refers forward to one that is forgotten, and that a finished epoch's marks have
+    /// kept.
     KeptForNext,
     /// A backup that referred forward to one that is forgotten does so no more.
     MadeDirect,
     /// Marks in force let go of what a backup had before it was rewritten.
     OldRootGone,
-    /// A revision was published by who found that of a session which had died, or another was quicker.
+    /// A revision was published by who found that of a session which had died, or another was
+    /// quicker.
     RevisionLost,
     /// Everything is forgotten, and nothing is left.
     AllGone,

@@ -1,7 +1,7 @@
 //! A reclaimer's half: mark, condemn, wait, decide, remove.
 //!
-//! No lease is modelled: any reclaimer may take any step at any time, also long after another has taken
-//! the epoch over. What holds here holds whatever the lease does.
+//! No lease is modelled: any reclaimer may take any step at any time, also long after another has
+//! taken the epoch over. What holds here holds whatever the lease does.
 
 use crate::action::Action;
 use crate::archival;

@@ -41,7 +41,8 @@ fn lacks(scenario: &Scenario, state: &State, pins: Counts) -> Option<usize> {
         .find(|&next| pins.get(next) == 0)
 }
 
-/// Chooses, from one listing, the backup that is read or rewritten with all that it refers forward to.
+/// Chooses, from one listing, the backup that is read or rewritten with all that it refers forward
+/// to.
 fn choose(scenario: &Scenario, rules: Rules, state: &State, i: usize, task: Task, out: &mut Successors) {
     let list = List::now(state);
     let there = |b: usize| list.commits.has(b) && !list.forgotten.has(b);
@@ -155,8 +156,8 @@ fn rewrites(scenario: &Scenario, state: &State, i: usize) -> Option<usize> {
     Some(of)
 }
 
-/// Whether the backup has gone on without what session `i` has made of it: for good, for no revision brings back
-/// a root that another has replaced, and a tombstone is final.
+/// Whether the backup has gone on without what session `i` has made of it: for good, for no
+/// revision brings back a root that another has replaced, and a tombstone is final.
 fn is_lost(scenario: &Scenario, state: &State, i: usize, of: usize) -> bool {
     let Some(read) = state.made_from.get(i).checked_sub(1) else {
         return false;
@@ -165,13 +166,15 @@ fn is_lost(scenario: &Scenario, state: &State, i: usize, of: usize) -> bool {
     state.tombs.has(of) || state.dropped.has(of) || has_other_roots
 }
 
-/// Whether it is the manifest of a session whose rewritten root nobody will publish: it is read by nobody.
+/// Whether it is the manifest of a session whose rewritten root nobody will publish: it is read by
+/// nobody.
 #[must_use]
 pub fn is_void(scenario: &Scenario, state: &State, i: usize) -> bool {
     rewrites(scenario, state, i).is_some_and(|of| is_lost(scenario, state, i, of))
 }
 
-/// Whoever finds a session's rewritten root, that session or another: publishes it, and forgets the session.
+/// Whoever finds a session's rewritten root, that session or another: publishes it, and forgets the
+/// session.
 pub(crate) fn publish(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
     for i in 0..SESSIONS {
         let Some(of) = rewrites(scenario, state, i) else {

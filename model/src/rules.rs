@@ -1,7 +1,8 @@
 //! The rules of the protocol that can be switched off, one by one.
 //!
-//! With all of them on, the model is the design. A rule that can be switched off without a violation
-//! in any scenario is either redundant or not expressed; `docs/protocol-model.md` says which.
+//! With all of them on, the model is the design. A rule that can be switched off without a
+//! violation in any scenario is either redundant or not expressed; `docs/protocol-model.md` says
+//! which.
 
 /// One clause of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -16,12 +17,13 @@ pub enum Rule {
     SweepExpired,
     /// Sweep list: containers of the sessions that a swept session adopted.
     SweepAdopted,
-    /// Containers of an adopted session are swept in every epoch once its last adopter has ended, for as
-    /// long as it could wake and put another.
+    /// Containers of an adopted session are swept in every epoch once its last adopter has ended,
+    /// for as long as it could wake and put another.
     SweepLatePuts,
     /// Sweep list: whatever an earlier epoch condemned and did not remove.
     SweepLeftovers,
-    /// Slots found unreached at a backup's first mark stay on the sweep list until an epoch condemns them.
+    /// Slots found unreached at a backup's first mark stay on the sweep list until an epoch
+    /// condemns them.
     FirstMarkOwed,
     /// "Covered" means by the marks that `condemned/<epoch>` names, whoever finishes the epoch.
     CoveredByNamedMarks,
@@ -37,7 +39,8 @@ pub enum Rule {
     HighestEpochKept,
     /// `condemned/<epoch>` created below the highest is void; its creator lists after creating.
     LowerCondemnedVoid,
-    /// The same for `removed/<epoch>`: its creator lists after creating, before it removes anything.
+    /// The same for `removed/<epoch>`: its creator lists after creating, before it removes
+    /// anything.
     LowerRemovedVoid,
     /// A session drains look-ups begun before it saw an epoch, then answers.
     Drain,
@@ -47,7 +50,8 @@ pub enum Rule {
     ParentsListedAfter,
     /// Parents are declared before anything of theirs is used.
     ParentsDeclared,
-    /// An answer declares every parent chosen so far; a parent chosen and not declared does not outlive it.
+    /// An answer declares every parent chosen so far; a parent chosen and not declared does not
+    /// outlive it.
     AnswerDeclaresChosen,
     /// The declared revision of a parent is what is marked.
     ParentRevisionMarked,
@@ -61,7 +65,8 @@ pub enum Rule {
     UncoveredAdoptedNodes,
     /// The checkpoint named by every adoption whose adopter has not ended is marked.
     AdoptionMarked,
-    /// Whether an adoption still counts is decided by its last adopter, through a chain of adoptions.
+    /// Whether an adoption still counts is decided by its last adopter, through a chain of
+    /// adoptions.
     LastAdopter,
     /// Dead slots that stay in place are not on the removed list.
     StaysNotListed,
@@ -105,9 +110,11 @@ pub enum Rule {
     KeepNext,
     /// ... and so is the next of a forgotten backup that is kept.
     KeepNextOfKept,
-    /// Whether a forgotten backup is kept is decided for each epoch anew: marks cover a tombstone as dead or as kept.
+    /// Whether a forgotten backup is kept is decided for each epoch anew: marks cover a tombstone
+    /// as dead or as kept.
     KeptAnew,
-    /// A commit or a revision that no marks cover is live with the forgotten backups that it refers forward to.
+    /// A commit or a revision that no marks cover is live with the forgotten backups that it refers
+    /// forward to.
     UncoveredNext,
     /// A reader declares every backup that the one it reads refers forward to.
     ReaderPinsChain,
@@ -117,8 +124,8 @@ pub enum Rule {
     RewriterPinsRewritten,
     /// ... and those that the new root, or the old one, refers forward to.
     RewriterPinsNext,
-    /// What a session that rewrites has declared, besides the backup that it rewrites, is live in its last revision too,
-    /// with the forgotten backups behind it.
+    /// What a session that rewrites has declared, besides the backup that it rewrites, is live in
+    /// its last revision too, with the forgotten backups behind it.
     DeclaredNextKept,
     /// Manifests of a forgotten backup that is kept are not dropped.
     NextManifestStays,

@@ -63,7 +63,8 @@ pub struct Scenario {
     pub slow_marks: bool,
     /// Manifests are listed for the decision in two steps, the later sessions' first.
     pub slow_decisions: bool,
-    /// The session that rewrites; where there is none, a rewrite copies into containers of its own at once.
+    /// The session that rewrites; where there is none, a rewrite copies into containers of its own
+    /// at once.
     pub rewriter: Option<usize>,
     /// Slots removed by compaction: their container stays, so no name goes on record.
     pub compacted: Slots,
@@ -85,12 +86,13 @@ pub struct Scenario {
     pub plain_roots: bool,
     /// A new node reaches all data that its session holds, not any part of it.
     pub full_nodes: bool,
-    /// Whether an epoch begun while no session runs must condemn all that nothing reaches. Off where a
-    /// shorter leak would hide the loss that the scenario is about.
+    /// Whether an epoch begun while no session runs must condemn all that nothing reaches. Off
+    /// where a shorter leak would hide the loss that the scenario is about.
     pub judges_leaks: bool,
     /// Faults that may happen.
     pub budget: Budget,
-    /// Properties of the kind "sometimes" that must be witnessed, so that the scenario is not vacuous.
+    /// Properties of the kind "sometimes" that must be witnessed, so that the scenario is not
+    /// vacuous.
     pub witnesses: Vec<Witness>,
 }
 

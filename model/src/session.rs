@@ -1,7 +1,8 @@
-//! A session's half of the protocol: one process that looks up, writes, splices, adopts and commits.
+//! A session's half of the protocol: one process that looks up, writes, splices, adopts and
+//! commits.
 //!
-//! A crash or a pause is a process that takes no further step, and needs no step of its own: expiry and
-//! adoption may befall any session at any time.
+//! A crash or a pause is a process that takes no further step, and needs no step of its own: expiry
+//! and adoption may befall any session at any time.
 
 use crate::action::Action;
 use crate::adoption::adopt;

@@ -1,6 +1,7 @@
 //! What the store holds and what each process knows: one state of the model.
 //!
-//! Everything is a byte or a few, so that some hundred million states can be told apart in a few GiB.
+//! Everything is a byte or a few, so that some hundred million states can be told apart in a few
+//! GiB.
 
 use crate::archival::{Forward, Intent};
 use crate::slots::{Counts, NODES, Numbers, Slots};
@@ -194,7 +195,8 @@ pub struct Reclaimer {
     pub list: Slots,
     /// Slots on the list that stay in place all the same: only with `StaysNotListed` off.
     pub skip: Slots,
-    /// No session has run since it listed manifests, up to when it listed sessions: it does not list manifests again.
+    /// No session has run since it listed manifests, up to when it listed sessions: it does not
+    /// list manifests again.
     pub alone: bool,
     /// No session ran when it read marks, and yet it found less than all that nothing reaches.
     pub leaks: bool,
@@ -227,7 +229,8 @@ pub struct State {
     pub revised: [[Slots; REVISIONS]; SESSIONS],
     /// What each node refers forward to.
     pub forwards: [Option<Forward>; NODES],
-    /// Of a session that rewrites: the number of the revision that it read, and one, as its manifest says.
+    /// Of a session that rewrites: the number of the revision that it read, and one, as its
+    /// manifest says.
     pub made_from: Counts,
     /// Processes that have listed manifests and are about to publish a revision.
     pub revisers: [Option<Intent>; REVISERS],
@@ -314,7 +317,8 @@ impl State {
         })
     }
 
-    /// The highest revision of each backup that the storage gives, or that the newest marks cover, which is not read.
+    /// The highest revision of each backup that the storage gives, or that the newest marks cover,
+    /// which is not read.
     #[must_use]
     pub fn readable_revisions(&self) -> Counts {
         let mut readable = self.revisions;

@@ -1,4 +1,5 @@
-//! The document says for each step of the model which functions it stands for, and there are such functions.
+//! The document says for each step of the model which functions it stands for, and there are such
+//! functions.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

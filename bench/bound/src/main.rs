@@ -1,8 +1,10 @@
-//! The bound for re-reading known data: reads a file, cuts it into chunks and takes their fingerprints, on as
-//! many threads as the machine has cores, and does nothing else. `bound FILE`; the caller takes the time.
+//! The bound for re-reading known data: reads a file, cuts it into chunks and takes their
+//! fingerprints, on as many threads as the machine has cores, and does nothing else. `bound FILE`;
+//! the caller takes the time.
 //!
-//! Each thread has one equal section of the file and one buffer. The code that cuts and fingerprints is the engine's.
-//! A section's first and last chunk are cut at its ends. Any error ends the program.
+//! Each thread has one equal section of the file and one buffer. The code that cuts and
+//! fingerprints is the engine's. A section's first and last chunk are cut at its ends. Any error
+//! ends the program.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

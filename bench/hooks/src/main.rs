@@ -1,8 +1,8 @@
 //! Fills an index in memory until R = 1/4 and prints what that took, and what look-ups take then.
 //!
-//! `cargo run --release --manifest-path bench/hooks/Cargo.toml -- MIB`: the budget. Times are those that the one
-//! thread was on a processor, so that others at work disturb them little. Containers have 4,096 chunks; "the step" is
-//! the adding of a container whole.
+//! `cargo run --release --manifest-path bench/hooks/Cargo.toml -- MIB`: the budget. Times are those
+//! that the one thread was on a processor, so that others at work disturb them little. Containers
+//! have 4,096 chunks; "the step" is the adding of a container whole.
 
 use std::time::Duration;
 

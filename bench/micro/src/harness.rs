@@ -1,10 +1,12 @@
-//! Cases that are compared, measured in turn on one core, so that what disturbs one disturbs all. The time is the
-//! thread's on the processor: what else runs on the core is not in it, but what it did to caches and clocks is.
+//! Cases that are compared, measured in turn on one core, so that what disturbs one disturbs all.
+//! The time is the thread's on the processor: what else runs on the core is not in it, but what it
+//! did to caches and clocks is.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-/// The least that a case runs each time its turn comes: long beside the clock, short beside a disturbance.
+/// The least that a case runs each time its turn comes: long beside the clock, short beside a
+/// disturbance.
 const TURN: Duration = Duration::from_millis(25);
 
 /// What a case is counted in.

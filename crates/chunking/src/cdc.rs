@@ -1,21 +1,23 @@
 //! Content-defined chunks by the gear hash.
 //!
-//! What must hold: whether a boundary *may* stand after a byte (a candidate) depends on the 64 bytes that end
-//! with it, on the gear table and on the threshold, and on nothing else: not on where the chunk began. The
-//! shortest length only ignores candidates. So candidates can be looked for in any order and in parallel.
+//! What must hold: whether a boundary *may* stand after a byte (a candidate) depends on the 64
+//! bytes that end with it, on the gear table and on the threshold, and on nothing else: not on
+//! where the chunk began. The shortest length only ignores candidates. So candidates can be looked
+//! for in any order and in parallel.
 //!
-//! Since no boundary is looked for within the first `min >= 64` bytes of a chunk, the 64 bytes always lie in
-//! the chunk itself, and hashing starts at `min - 64`: with the default sizes half of all bytes are never
-//! looked at.
+//! Since no boundary is looked for within the first `min >= 64` bytes of a chunk, the 64 bytes
+//! always lie in the chunk itself, and hashing starts at `min - 64`: with the default sizes half of
+//! all bytes are never looked at.
 //!
-//! The threshold: of random bytes each position is a candidate with probability `q = threshold / 2^32`. The
-//! first possible boundary is at `min`; the number of positions passed over before one is hit is geometric with
-//! mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg` gives `q = 1 / (avg - min + 1)`. The cut at `max`
-//! shortens the mean by a part of `e^-((max - min) / (avg - min))` of `avg - min`: 3 in 10 million for
-//! min = avg / 2, max = 8 avg, and so left out.
+//! The threshold: of random bytes each position is a candidate with probability
+//! `q = threshold / 2^32`. The first possible boundary is at `min`; the number of positions passed
+//! over before one is hit is geometric with mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg`
+//! gives `q = 1 / (avg - min + 1)`. The cut at `max` shortens the mean by a part of
+//! `e^-((max - min) / (avg - min))` of `avg - min`: 3 in 10 million for min = avg / 2, max = 8 avg,
+//! and so left out.
 //!
-//! A plain threshold with a minimum of half the average deduplicates better than normalised chunking at equal
-//! average and minimum.
+//! A plain threshold with a minimum of half the average deduplicates better than normalised
+//! chunking at equal average and minimum.
 
 use crate::chunker::{CHUNK_BYTES_MAX, Chunker};
 use crate::error::ChunkingError;
@@ -67,8 +69,8 @@ impl Default for CdcSizes {
     }
 }
 
-/// Content-defined chunks. The gear table comes from the domain key, so that lengths tell nothing about
-/// content to who has not got it.
+/// Content-defined chunks. The gear table comes from the domain key, so that lengths tell nothing
+/// about content to who has not got it.
 #[derive(Clone)]
 pub struct Cdc {
     min: usize,
@@ -89,7 +91,8 @@ impl std::fmt::Debug for Cdc {
 }
 
 impl Cdc {
-    /// A chunker of these lengths with the domain's gear table, by the fastest instructions there are.
+    /// A chunker of these lengths with the domain's gear table, by the fastest instructions there
+    /// are.
     ///
     /// # Errors
     /// [`ChunkingError::Sizes`] says which rule the lengths break.

@@ -1,7 +1,8 @@
 //! Where a node of a recipe ends, told from its children's fingerprints alone.
 //!
-//! What must hold: whether a node ends after a child depends on the fingerprints since the last end, and on
-//! nothing else. So a tree can be taken up at any node that the rule ended, and goes on as it would have.
+//! What must hold: whether a node ends after a child depends on the fingerprints since the last
+//! end, and on nothing else. So a tree can be taken up at any node that the rule ended, and goes on
+//! as it would have.
 
 use types::Fingerprint;
 
@@ -13,9 +14,10 @@ pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 14;
 
 /// The cut rule of one level: a segment's or higher node's end [RevDedup 2.2.2].
 ///
-/// After at least `avg / 2` children, a node ends after a child whose `node_bits` are a multiple of `avg / 2`;
-/// at the latest after `2 * avg` children. On random fingerprints the mean is `avg / 2` plus that of a
-/// geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large averages.
+/// After at least `avg / 2` children, a node ends after a child whose `node_bits` are a multiple of
+/// `avg / 2`; at the latest after `2 * avg` children. On random fingerprints the mean is `avg / 2`
+/// plus that of a geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large
+/// averages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCutter {
     min: u32,
@@ -28,8 +30,8 @@ impl NodeCutter {
     /// The rule for an average of `avg` children.
     ///
     /// # Panics
-    /// When `avg` is not a power of two within [`NODE_AVG_CHILDREN_MIN`] and [`NODE_AVG_CHILDREN_MAX`];
-    /// whoever decodes the store's settings checks that.
+    /// When `avg` is not a power of two within [`NODE_AVG_CHILDREN_MIN`] and
+    /// [`NODE_AVG_CHILDREN_MAX`]; whoever decodes the store's settings checks that.
     #[must_use]
     pub const fn new(avg: u32) -> Self {
         assert!(

@@ -1,8 +1,9 @@
-//! Memory for regions: as they were read, opened in place, and what had to be decompressed beside them.
+//! Memory for regions: as they were read, opened in place, and what had to be decompressed beside
+//! them.
 //!
-//! What must hold: a [`RegionBuffer`] gives out bytes of regions alone that were opened whole; after an error
-//! it gives out none. Its memory stays for the next use: fresh pages cost the system more than to fill them.
-//! One thread fills it; then any number may read it.
+//! What must hold: a [`RegionBuffer`] gives out bytes of regions alone that were opened whole;
+//! after an error it gives out none. Its memory stays for the next use: fresh pages cost the system
+//! more than to fill them. One thread fills it; then any number may read it.
 
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ use types::{RegionIndex, Slot};
 
 use crate::view::CatalogView;
 
-/// Some regions' plain bytes, authentic; not yet compared with fingerprints. Raw regions stand where
-/// they were read, compressed ones where they were decompressed.
+/// Some regions' plain bytes, authentic; not yet compared with fingerprints. Raw regions stand
+/// where they were read, compressed ones where they were decompressed.
 #[derive(Debug)]
 pub struct RegionBuffer {
     pub(crate) stored: AlignedBuffer,
@@ -101,8 +102,8 @@ impl RegionBuffer {
         (self.stored, self.plain)
     }
 
-    /// Takes away the memory in which no region stands: what was read into, where all were compressed, and what
-    /// was decompressed into, where none was.
+    /// Takes away the memory in which no region stands: what was read into, where all were
+    /// compressed, and what was decompressed into, where none was.
     pub fn take_unused(&mut self) -> (Option<AlignedBuffer>, Option<PlainBuffer>) {
         let is_used = |half| self.regions.iter().any(|(_, at)| at.half == half);
         let (stored, plain) = (is_used(Half::Stored), is_used(Half::Plain));
@@ -146,7 +147,8 @@ impl RegionBuffer {
         self.regions.iter().map(|(index, at)| (*index, self.bytes(at)))
     }
 
-    /// What a region was decompressed from, authentic; `None` where it was not compressed, or that is not here any more.
+    /// What a region was decompressed from, authentic; `None` where it was not compressed, or that
+    /// is not here any more.
     #[must_use]
     pub fn packed(&self, region: RegionIndex) -> Option<&[u8]> {
         let found = self.packed.binary_search_by_key(&region, |(index, _)| *index);
@@ -179,7 +181,8 @@ impl RegionBuffer {
     }
 }
 
-/// Bytes added one after another to memory that is never cleared: what regions are decompressed into.
+/// Bytes added one after another to memory that is never cleared: what regions are decompressed
+/// into.
 #[derive(Debug, Default)]
 pub struct PlainBuffer {
     memory: Vec<u8>,

@@ -1,9 +1,10 @@
 //! Packing: compressed regions and their entries in, one sealed object out.
 //!
-//! What must hold: the object's bytes are collected once, in one aligned buffer of the target size, with
-//! room for each region's tag, so that sealing encrypts in place, disks write from there and nothing is
-//! copied. Whoever packs many containers brings buffers that were used before. The salt is drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing is heavy
-//! computation, meant for a writer thread. Nothing touches the storage here.
+//! What must hold: the object's bytes are collected once, in one aligned buffer of the target size,
+//! with room for each region's tag, so that sealing encrypts in place, disks write from there and
+//! nothing is copied. Whoever packs many containers brings buffers that were used before. The salt
+//! is drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing
+//! is heavy computation, meant for a writer thread. Nothing touches the storage here.
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
@@ -53,7 +54,8 @@ impl PendingEntry {
         }
     }
 
-    /// The entry of a node, which is encoded to the end of its region's plain bytes; `None`: it is longer than an entry can say.
+    /// The entry of a node, which is encoded to the end of its region's plain bytes; `None`: it is
+    /// longer than an entry can say.
     #[must_use]
     pub fn node(fingerprint: Fingerprint, node: &Node, plain: &mut Vec<u8>) -> Option<Self> {
         let before = plain.len();
@@ -197,13 +199,13 @@ impl ContainerBuilder {
         counted.stored_len()
     }
 
-    /// Adds a region whose plain bytes are the entries' in order; their slots are consecutive, and the
-    /// first comes back.
+    /// Adds a region whose plain bytes are the entries' in order; their slots are consecutive, and
+    /// the first comes back.
     ///
     /// # Panics
-    /// When there are no entries, their lengths are not the region's, or the container has no room for
-    /// them ([`Self::has_room_for`]): the caller's counting is broken, and sealing would write what
-    /// cannot be read.
+    /// When there are no entries, their lengths are not the region's, or the container has no room
+    /// for them ([`Self::has_room_for`]): the caller's counting is broken, and sealing would write
+    /// what cannot be read.
     pub fn append(&mut self, region: CompressedRegion, entries: &[PendingEntry]) -> Slot {
         let first = self.list(entries);
         let plain_len = entries.iter().map(|entry| u64::from(entry.len)).sum();

@@ -66,7 +66,8 @@ impl CatalogCache {
         }
     }
 
-    /// The state stays consistent between statements, so a panic elsewhere under the lock harms nothing.
+    /// The state stays consistent between statements, so a panic elsewhere under the lock harms
+    /// nothing.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! Single chunks: read with their regions, compared with their fingerprints.
 //!
-//! What must hold: a chunk whose bytes leave here has the fingerprint that its catalog gives (INV-5). Reads
-//! follow newer generations at the same slots (INV-2). Any number of threads.
+//! What must hold: a chunk whose bytes leave here has the fingerprint that its catalog gives
+//! (INV-5). Reads follow newer generations at the same slots (INV-2). Any number of threads.
 
 use format::container::CatalogEntry;
 use types::{ChunkLocation, Fingerprint, RegionIndex, Slot};
@@ -11,8 +11,8 @@ use crate::error::ContainerError;
 use crate::view::CatalogView;
 
 impl Containers {
-    /// One chunk's bytes, compared with its fingerprint; or one encoded node's, whose fingerprint is its
-    /// reader's to compute. Reads its whole region; follows newer generations by itself.
+    /// One chunk's bytes, compared with its fingerprint; or one encoded node's, whose fingerprint
+    /// is its reader's to compute. Reads its whole region; follows newer generations by itself.
     ///
     /// # Errors
     /// `NoSlot`; `FingerprintMismatch`; as [`Self::catalog`] and [`Self::read_region`].

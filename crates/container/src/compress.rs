@@ -1,8 +1,9 @@
 //! From a region's plain bytes to what will be encrypted: zstd, or the bytes themselves.
 //!
-//! Pure computation, meant for worker threads: each thread keeps one zstd context and its buffers, which are
-//! reused (nothing is allocated a region once warm, but for what comes out). A region that
-//! does not shrink is kept raw, so that stored bytes never exceed plain bytes by more than the seal.
+//! Pure computation, meant for worker threads: each thread keeps one zstd context and its buffers,
+//! which are reused (nothing is allocated a region once warm, but for what comes out). A region
+//! that does not shrink is kept raw, so that stored bytes never exceed plain bytes by more than the
+//! seal.
 
 use std::cell::RefCell;
 
@@ -25,14 +26,15 @@ const PROBE_LEVEL: i32 = 1;
 pub enum Compression {
     /// Every region raw.
     Off,
-    /// As [`Compression::Level`], but a region is left raw without trying the whole of it where a sample of
-    /// its bytes has each value as often as the others and its middle does not repeat itself: media and
-    /// archives cost a seventh of the time.
+    /// As [`Compression::Level`], but a region is left raw without trying the whole of it where a
+    /// sample of its bytes has each value as often as the others and its middle does not repeat
+    /// itself: media and archives cost a seventh of the time.
     Auto {
         /// zstd's level for what is compressed.
         level: i32,
     },
-    /// Every region at this zstd level (1 to 22; negative: faster). zstd clamps what it does not know.
+    /// Every region at this zstd level (1 to 22; negative: faster). zstd clamps what it does not
+    /// know.
     Level(i32),
 }
 
@@ -98,8 +100,8 @@ struct RegionCompressor {
 }
 
 impl RegionCompressor {
-    /// Compresses into the spare buffer; `None` when zstd will not (out of memory), and the region is
-    /// then stored raw.
+    /// Compresses into the spare buffer; `None` when zstd will not (out of memory), and the region
+    /// is then stored raw.
     fn attempt(&mut self, plain: &[u8], level: i32) -> Option<usize> {
         self.zstd
             .set_parameter(CParameter::CompressionLevel(level))
@@ -137,11 +139,13 @@ impl RegionCompressor {
     }
 }
 
-/// Whether all byte values are about as frequent: coding each byte by its frequency would gain nothing.
+/// Whether all byte values are about as frequent: coding each byte by its frequency would gain
+/// nothing.
 ///
-/// By the sum of squares of their counts, which of n random bytes is `n + n (n - 1) / 256` and deviates by
-/// `n sqrt(2 / 256)`: 18,424 and 181 for 2,048. The limit is six deviations above. Of bytes that could be
-/// stored in a thirty-second less by their frequencies it is some 24,100 or more.
+/// By the sum of squares of their counts, which of n random bytes is `n + n (n - 1) / 256` and
+/// deviates by `n sqrt(2 / 256)`: 18,424 and 181 for 2,048. The limit is six deviations above. Of
+/// bytes that could be stored in a thirty-second less by their frequencies it is some 24,100 or
+/// more.
 fn is_even(plain: &[u8]) -> bool {
     const SQUARES_MAX: u32 = 19_500;
     let mut counts = [[0u16; 256]; 2];
@@ -168,16 +172,16 @@ thread_local! {
         RefCell::new(RegionCompressor { zstd: Compressor::default(), spare: Vec::new(), gathered: Vec::new() });
 }
 
-/// Compresses one region's plain bytes with this thread's context, or leaves them raw where they do not
-/// shrink.
+/// Compresses one region's plain bytes with this thread's context, or leaves them raw where they do
+/// not shrink.
 #[must_use]
 pub fn compress_region(plain: Vec<u8>, compression: Compression) -> CompressedRegion {
     let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(&plain, compression));
     compressed.unwrap_or_else(|| CompressedRegion::raw(plain))
 }
 
-/// As [`compress_region`], of bytes that lie in pieces; `None` where they are to be stored as they are. They are
-/// gathered only when there is more than one.
+/// As [`compress_region`], of bytes that lie in pieces; `None` where they are to be stored as they
+/// are. They are gathered only when there is more than one.
 #[must_use]
 pub fn compress_pieces<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,

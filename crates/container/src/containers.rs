@@ -93,8 +93,8 @@ impl Containers {
         self.inner.counters.snapshot()
     }
 
-    /// Who is told of every read that a mirror copy had to serve; the first one set stays. Called on the
-    /// reading thread.
+    /// Who is told of every read that a mirror copy had to serve; the first one set stays. Called
+    /// on the reading thread.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&MirrorRead) + Send + Sync + 'static) {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
     }
@@ -153,8 +153,8 @@ impl Containers {
     /// The catalog of a container: cached, or loaded with one read if the container is neither
     /// compacted nor damaged.
     ///
-    /// The generation may be one that a newer has replaced: while it exists, its slots hold what they
-    /// always held (INV-2). Who must have the newest asks [`Self::newer`].
+    /// The generation may be one that a newer has replaced: while it exists, its slots hold what
+    /// they always held (INV-2). Who must have the newest asks [`Self::newer`].
     ///
     /// # Errors
     /// `Missing`, or the error of the last copy that was tried.
@@ -209,8 +209,8 @@ impl Containers {
         self.inner.cache.bytes()
     }
 
-    /// After an error with `view`: the catalog of a newer generation, where there is one. A reader goes
-    /// on with it at the same slots. Costs a listing.
+    /// After an error with `view`: the catalog of a newer generation, where there is one. A reader
+    /// goes on with it at the same slots. Costs a listing.
     ///
     /// # Errors
     /// Of the storage, or what is wrong with the newer generation.
@@ -229,12 +229,12 @@ impl Containers {
         Ok(Some(fresh))
     }
 
-    /// Writes a sealed generation, and its mirror copy where its kind has one; caches its catalog. Not
-    /// durable before the storage's next barrier.
+    /// Writes a sealed generation, and its mirror copy where its kind has one; caches its catalog.
+    /// Not durable before the storage's next barrier.
     ///
     /// # Errors
-    /// `AlreadyExists` when a rival wrote this generation first: start again from the winner's. After any
-    /// other error the object may exist or not, whole.
+    /// `AlreadyExists` when a rival wrote this generation first: start again from the winner's.
+    /// After any other error the object may exist or not, whole.
     pub fn put(&self, sealed: &SealedContainer) -> Result<(), ContainerError> {
         let (container, generation) = (sealed.id(), sealed.generation());
         let storage = &self.inner.env.storage;
@@ -257,8 +257,8 @@ impl Containers {
         Ok(())
     }
 
-    /// Whoever won the main name owns the mirror's: what stands there is left of an attempt whose main
-    /// copy a crash undid, and no reader has a use for it.
+    /// Whoever won the main name owns the mirror's: what stands there is left of an attempt whose
+    /// main copy a crash undid, and no reader has a use for it.
     fn put_mirror(&self, mirror: Identity, sealed: &SealedContainer) -> Result<(), ContainerError> {
         let storage = &self.inner.env.storage;
         let name = mirror.name();

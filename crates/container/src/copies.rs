@@ -1,7 +1,9 @@
-//! Copies of data catalogs: what a lost container held can still be told, and an index rebuilt from them.
+//! Copies of data catalogs: what a lost container held can still be told, and an index rebuilt from
+//! them.
 //!
-//! A copy is one chunk of a container of kind `catalog`: slots, 16-byte fingerprints and lengths. Written
-//! after the containers they describe; rebuildable from those (INV-4). A builder belongs to one thread.
+//! A copy is one chunk of a container of kind `catalog`: slots, 16-byte fingerprints and lengths.
+//! Written after the containers they describe; rebuildable from those (INV-4). A builder belongs to
+//! one thread.
 
 use format::container::{CatalogCopy, CatalogCopyEntry};
 use types::{ContainerId, ContainerKind, Generation, Slot};
@@ -100,8 +102,9 @@ impl CatalogCopies {
 }
 
 impl Containers {
-    /// The copies that a container of kind `catalog` holds, in order, one region in memory at a time.
-    /// Each is compared with its fingerprint; the first error ends what `each` is called with.
+    /// The copies that a container of kind `catalog` holds, in order, one region in memory at a
+    /// time. Each is compared with its fingerprint; the first error ends what `each` is called
+    /// with.
     ///
     /// # Errors
     /// As [`Self::catalog`] and [`Self::read_region`]; `BadCatalogCopy`.

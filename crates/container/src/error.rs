@@ -88,8 +88,8 @@ pub enum ContainerError {
         /// The container.
         container: ContainerId,
     },
-    /// The generation that a view describes is gone; ask for the catalog again and go on at the same
-    /// slots (INV-2).
+    /// The generation that a view describes is gone; ask for the catalog again and go on at the
+    /// same slots (INV-2).
     #[error("container {container}: generation {generation} has been replaced")]
     Vanished {
         /// The container.
@@ -97,7 +97,8 @@ pub enum ContainerError {
         /// The generation that is gone.
         generation: Generation,
     },
-    /// Of a trimmed container nothing is left but where its chunks were: the object that they are in is gone.
+    /// Of a trimmed container nothing is left but where its chunks were: the object that they are
+    /// in is gone.
     #[error(
         "container {container} generation {generation}: {body}, the object that its chunks are in, is missing from the \
          store; bring it back from a copy of the store, or run `onefold check`, which names the files that are lost with \
@@ -231,8 +232,9 @@ pub enum ContainerError {
 }
 
 impl ContainerError {
-    /// Whether another copy or a newer generation may still have what this one does not. A sector that the
-    /// disk no longer gives is damage as rot is; a storage that refuses or has gone is not.
+    /// Whether another copy or a newer generation may still have what this one does not. A sector
+    /// that the disk no longer gives is damage as rot is; a storage that refuses or has gone is
+    /// not.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -251,8 +253,9 @@ impl ContainerError {
         )
     }
 
-    /// Whether what was asked for is damaged, or was pruned: nobody had pinned it, and who referred to it was rewritten or forgotten
-    /// meanwhile, or a revision that rewrote it has rotted. Otherwise the storage is to be asked again.
+    /// Whether what was asked for is damaged, or was pruned: nobody had pinned it, and who referred
+    /// to it was rewritten or forgotten meanwhile, or a revision that rewrote it has rotted.
+    /// Otherwise the storage is to be asked again.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_damage() || matches!(self, Self::NoSlot { .. })

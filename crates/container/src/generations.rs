@@ -1,8 +1,9 @@
 //! Which generation of a container to read.
 //!
-//! Reading must not cost a listing per container, so the first guess is the generation remembered from
-//! before, else 0: nearly every container has never been rewritten. Only when that is gone is the
-//! session's folder listed, once, and what the listing says of *all* its containers is remembered.
+//! Reading must not cost a listing per container, so the first guess is the generation remembered
+//! from before, else 0: nearly every container has never been rewritten. Only when that is gone is
+//! the session's folder listed, once, and what the listing says of *all* its containers is
+//! remembered.
 //!
 //! Why a guess that still exists is good enough, though a newer generation may exist beside it: a
 //! generation never changes, its surviving slots are those of every other one (INV-2), and it is
@@ -27,8 +28,8 @@ use crate::view::Contents;
 const TRIES_MAX: u32 = 8;
 
 impl Containers {
-    /// The generations listed for one container's copies, ascending. Everything else that the listing
-    /// told is remembered.
+    /// The generations listed for one container's copies, ascending. Everything else that the
+    /// listing told is remembered.
     pub(crate) fn list_generations(
         &self,
         id: ContainerId,
@@ -68,8 +69,8 @@ impl Containers {
         Ok(own)
     }
 
-    /// Loads a generation that can be read: the guess; else the highest that can be, from its mirror copy
-    /// where that is the good one.
+    /// Loads a generation that can be read: the guess; else the highest that can be, from its
+    /// mirror copy where that is the good one.
     pub(crate) fn load_contents(&self, id: ContainerId) -> Result<Contents, ContainerError> {
         let guess = Identity::main(id, self.known_generations().guess(id));
         let error = match self.load_copy(guess) {
@@ -103,8 +104,8 @@ impl Containers {
         self.load_mirror(id, first_damage)
     }
 
-    /// The main copy, else the mirror copy of the same generation. `None` when neither can be read; damage
-    /// of the main copy is noted, the first one seen.
+    /// The main copy, else the mirror copy of the same generation. `None` when neither can be read;
+    /// damage of the main copy is noted, the first one seen.
     fn load_either(
         &self,
         main: Identity,
@@ -132,7 +133,8 @@ impl Containers {
         Ok(contents)
     }
 
-    /// The highest mirror copy that can be read, of a container whose main copies are all gone or bad.
+    /// The highest mirror copy that can be read, of a container whose main copies are all gone or
+    /// bad.
     fn load_mirror(
         &self,
         id: ContainerId,
@@ -170,7 +172,8 @@ impl Containers {
     }
 }
 
-/// The container that an object under `mirror/` is a copy of. `None`: it has rotted, or was torn, and does not tell its kind.
+/// The container that an object under `mirror/` is a copy of. `None`: it has rotted, or was torn,
+/// and does not tell its kind.
 ///
 /// # Errors
 /// Of the storage: it is gone, or cannot be read now.

@@ -17,7 +17,8 @@ pub enum CopyOf {
     Main,
     /// The identical object under `mirror/`, for kinds that have one.
     Mirror,
-    /// What a generation was, for the regions of a trimmed one; under its former name where a crash came between.
+    /// What a generation was, for the regions of a trimmed one; under its former name where a crash
+    /// came between.
     Body,
 }
 
@@ -79,8 +80,8 @@ impl Identity {
         mirror.unwrap_or_else(|| names::container(self.id, self.generation))
     }
 
-    /// The names under which its bytes are looked for, in order. A body gets its name a moment after its former one is
-    /// referred to, so that one is asked for in between.
+    /// The names under which its bytes are looked for, in order. A body gets its name a moment
+    /// after its former one is referred to, so that one is asked for in between.
     pub(crate) fn names(self) -> impl Iterator<Item = ObjectName> {
         let former = (self.copy == CopyOf::Body).then(|| Self::main(self.id, self.generation).name());
         let again = former.is_some().then(|| self.name());

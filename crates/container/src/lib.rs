@@ -1,13 +1,14 @@
 //! Containers: packer, reader, generations, catalog cache [Guo 3.1, Lillibridge 3.1] (G1, G2, L2).
 //!
 //! A container is one object: regions of some 128 KiB, compressed and encrypted together, a sealed
-//! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and puts
-//! them, [`CatalogView`] says what lies where.
+//! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and
+//! puts them, [`CatalogView`] says what lies where.
 //!
 //! What must hold:
-//! - A sealed generation never changes, but for regions that a trimmed one gives back; slots keep their meaning in all of them (INV-2).
-//! - Nothing read is used before digest, identity and seal are checked; any bytes under any name give
-//!   an error at worst (INV-8), never a wrong byte (INV-5).
+//! - A sealed generation never changes, but for regions that a trimmed one gives back; slots keep
+//!   their meaning in all of them (INV-2).
+//! - Nothing read is used before digest, identity and seal are checked; any bytes under any name
+//!   give an error at worst (INV-8), never a wrong byte (INV-5).
 //! - Catalogs in memory stay within their budget (INV-7) and can be dropped at any time (INV-4).
 //!
 //! Everything may be used from many threads at once.

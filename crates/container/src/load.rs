@@ -1,9 +1,9 @@
 //! From the end of an object to a checked catalog.
 //!
 //! What must hold: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
-//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made from the one
-//! before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries), two otherwise;
-//! where a sector before the trailer cannot be read, no more than the trailer is.
+//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made from the
+//! one before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries),
+//! two otherwise; where a sector before the trailer cannot be read, no more than the trailer is.
 
 use crypto::EncryptionKey;
 use env::Storage;
@@ -26,7 +26,8 @@ pub(crate) struct TailBytes {
     object_len: u64,
 }
 
-/// A trailer that its digest vouches for, under the name that it belongs to. Its seals are unopened.
+/// A trailer that its digest vouches for, under the name that it belongs to. Its seals are
+/// unopened.
 pub(crate) struct Trailer {
     pub(crate) header: ContainerHeader,
     pub(crate) footer: ContainerFooter,
@@ -37,7 +38,8 @@ pub(crate) struct Trailer {
 }
 
 impl TailBytes {
-    /// Reads as much of the object's end as its trailer takes; calls back with the length of each read.
+    /// Reads as much of the object's end as its trailer takes; calls back with the length of each
+    /// read.
     pub(crate) fn read(
         storage: &dyn Storage,
         at: Identity,

@@ -1,7 +1,7 @@
 //! A catalog's two tables: slot to entry, fingerprint to entries.
 //!
-//! Built once when a catalog is loaded, read without locks. Both are arrays of entry positions, so that
-//! a catalog of 2,000 entries pays some 12 bytes each for finding them at once.
+//! Built once when a catalog is loaded, read without locks. Both are arrays of entry positions, so
+//! that a catalog of 2,000 entries pays some 12 bytes each for finding them at once.
 
 use format::container::CatalogEntry;
 use types::{Fingerprint, Slot};
@@ -53,8 +53,8 @@ impl SlotTable {
 
 const EMPTY: u32 = u32::MAX;
 
-/// From fingerprint to positions: open addressing by the bits kept for indexes, at most half full, so
-/// that the usual answer (not here) costs one or two probes.
+/// From fingerprint to positions: open addressing by the bits kept for indexes, at most half full,
+/// so that the usual answer (not here) costs one or two probes.
 #[derive(Debug)]
 pub struct FingerprintTable {
     positions: Vec<u32>,
@@ -83,8 +83,8 @@ impl FingerprintTable {
         usize::try_from(fingerprint.index_bits() >> self.shift).expect("fewer bits than the table's size")
     }
 
-    /// The positions that may have the fingerprint, and all that do among them, those in ascending order: whoever asks
-    /// compares.
+    /// The positions that may have the fingerprint, and all that do among them, those in ascending
+    /// order: whoever asks compares.
     pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
         let mask = self.positions.len() - 1;
         let home = self.home(fingerprint);

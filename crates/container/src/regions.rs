@@ -1,11 +1,12 @@
 //! Reading regions: one ranged read, seal, decompression; mirror copies where the main one fails.
 //!
-//! The seal vouches for every byte. The digest, which says without a key what rotted, is looked at here
-//! only to tell rot from malice when a seal is broken: it would cost a sixth of a restore's computing.
+//! The seal vouches for every byte. The digest, which says without a key what rotted, is looked at
+//! here only to tell rot from malice when a seal is broken: it would cost a sixth of a restore's
+//! computing.
 //!
 //! What must hold: no byte leaves here that was not sealed by this store as this region of this
-//! generation (INV-5 goes on from there: chunks are compared with their fingerprints). A region's plain
-//! length is bounded by its entries before anything is allocated (INV-8).
+//! generation (INV-5 goes on from there: chunks are compared with their fingerprints). A region's
+//! plain length is bounded by its entries before anything is allocated (INV-8).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -95,8 +96,9 @@ impl Containers {
     /// One region's plain bytes.
     ///
     /// # Errors
-    /// `Vanished` when the generation was replaced (ask [`Self::newer`] and go on at the same slots), and so it may be with
-    /// `BodyMissing`; `NoRegion`; `DigestMismatch`, `Forged`, `Decompress` and others when no copy is good.
+    /// `Vanished` when the generation was replaced (ask [`Self::newer`] and go on at the same
+    /// slots), and so it may be with `BodyMissing`; `NoRegion`; `DigestMismatch`, `Forged`,
+    /// `Decompress` and others when no copy is good.
     pub fn read_region(
         &self,
         view: &CatalogView,
@@ -135,9 +137,9 @@ impl Containers {
         Ok(buffer.regions().map(plain).collect())
     }
 
-    /// The plain bytes of some regions, in ascending order, by one read, into memory that is used again and
-    /// again; nothing is copied but what the storage cannot give otherwise, and what is compressed. What lies
-    /// between them is read and not opened.
+    /// The plain bytes of some regions, in ascending order, by one read, into memory that is used
+    /// again and again; nothing is copied but what the storage cannot give otherwise, and what is
+    /// compressed. What lies between them is read and not opened.
     ///
     /// # Errors
     /// As [`Self::read_region`]; the buffer holds no region then.
@@ -277,8 +279,8 @@ impl Containers {
         }
     }
 
-    /// Whether it was rot that broke a seal: opening in place has left nothing to tell from, so the region is
-    /// read once more.
+    /// Whether it was rot that broke a seal: opening in place has left nothing to tell from, so the
+    /// region is read once more.
     fn explain(
         &self,
         view: &CatalogView,
@@ -303,7 +305,8 @@ impl Containers {
         }
     }
 
-    /// One damaged region from the other copy of its generation; the first error where that has none.
+    /// One damaged region from the other copy of its generation; the first error where that has
+    /// none.
     fn reread_elsewhere(
         &self,
         view: &CatalogView,
@@ -344,7 +347,8 @@ impl Containers {
         }
     }
 
-    /// Seal, decompression, length. Where the bytes went to `plain`, what they were decompressed from stands where it was read.
+    /// Seal, decompression, length. Where the bytes went to `plain`, what they were decompressed
+    /// from stands where it was read.
     pub(crate) fn open_region(
         &self,
         view: &CatalogView,

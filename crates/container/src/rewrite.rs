@@ -12,8 +12,8 @@ use crate::identity::Identity;
 use crate::view::CatalogView;
 
 impl Containers {
-    /// The catalog of exactly this generation, read now, from its mirror copy where the main one cannot be
-    /// read. Nothing is cached.
+    /// The catalog of exactly this generation, read now, from its mirror copy where the main one
+    /// cannot be read. Nothing is cached.
     ///
     /// # Errors
     /// `Vanished` when no copy of it exists; else what is wrong with its main copy.
@@ -42,8 +42,8 @@ impl Containers {
         })
     }
 
-    /// Drops what is cached and remembered of a container whose objects were deleted, or made again. A catalog that is
-    /// pinned stays.
+    /// Drops what is cached and remembered of a container whose objects were deleted, or made
+    /// again. A catalog that is pinned stays.
     pub fn forget(&self, container: ContainerId) {
         self.cache().forget_id(container);
         self.known_generations().forget(container);

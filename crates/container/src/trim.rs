@@ -1,7 +1,8 @@
 //! Trimmed generations: what is dead in whole regions goes without the rest being copied.
 //!
-//! What must hold: a trimmed generation lists no slot of a region that it gives back, and every other slot of the one
-//! before it stands where it stood, under the same number (INV-2). Pure: nothing is read or put here.
+//! What must hold: a trimmed generation lists no slot of a region that it gives back, and every
+//! other slot of the one before it stands where it stood, under the same number (INV-2). Pure:
+//! nothing is read or put here.
 
 use env::AlignedBuffer;
 use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, RegionRow};
@@ -28,7 +29,8 @@ impl CatalogView {
             .filter(is_whole)
     }
 
-    /// Of a trimmed generation: the bytes of its body that nothing refers to any longer, its former trailer included.
+    /// Of a trimmed generation: the bytes of its body that nothing refers to any longer, its former
+    /// trailer included.
     #[must_use]
     pub fn given_back(&self) -> Vec<ByteRange> {
         let Some(body) = self.contents().body() else {
@@ -54,9 +56,9 @@ impl CatalogView {
 }
 
 impl Containers {
-    /// A generation of `view` without the dead slots whose regions stay where they are; `None` where dead slots share
-    /// a region with others, nothing is left, nothing is dead, or there is a second copy that would have to be trimmed
-    /// too.
+    /// A generation of `view` without the dead slots whose regions stay where they are; `None`
+    /// where dead slots share a region with others, nothing is left, nothing is dead, or there is a
+    /// second copy that would have to be trimmed too.
     ///
     /// # Errors
     /// `Inconsistent` when the catalog breaks a rule of the format.

@@ -1,9 +1,9 @@
-//! Deep checks: every copy of a container, every region, every damage named; and the same by digests
-//! alone, which needs no key.
+//! Deep checks: every copy of a container, every region, every damage named; and the same by
+//! digests alone, which needs no key.
 //!
 //! Reads whole objects in windows of some MiB, so that memory is bounded whatever the object's size
-//! (INV-7). A damage is a finding, not an error, and so is a sector that cannot be read; an error is a storage
-//! that refuses or has gone.
+//! (INV-7). A damage is a finding, not an error, and so is a sector that cannot be read; an error
+//! is a storage that refuses or has gone.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -35,7 +35,8 @@ const GENERATIONS_MAX: u32 = 4;
 /// Stored bytes read at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// What a thread reads and opens into; fresh memory for every container would cost as much as reading it.
+/// What a thread reads and opens into; fresh memory for every container would cost as much as
+/// reading it.
 struct Scratch {
     stored: AlignedBuffer,
     plain: PlainBuffer,
@@ -51,7 +52,8 @@ thread_local! {
 pub enum Depth {
     /// Digests of all stored bytes: finds rot.
     Digests,
-    /// Seals, decompression and every chunk's fingerprint as well: finds malice and our own mistakes.
+    /// Seals, decompression and every chunk's fingerprint as well: finds malice and our own
+    /// mistakes.
     Full,
 }
 
@@ -96,8 +98,8 @@ impl Verified {
 }
 
 impl Containers {
-    /// Checks the newest generation of a container, all copies of it. One that was replaced while it was read is no
-    /// damage: then the newer one is checked.
+    /// Checks the newest generation of a container, all copies of it. One that was replaced while
+    /// it was read is no damage: then the newer one is checked.
     ///
     /// # Errors
     /// Of the storage alone; what is wrong with the container is in [`Verified::damages`].
@@ -300,8 +302,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Checks some consecutive regions; where not all can be read at once, each by itself, so that what is
-    /// whole counts as whole.
+    /// Checks some consecutive regions; where not all can be read at once, each by itself, so that
+    /// what is whole counts as whole.
     fn window(
         &mut self,
         rows: &[RegionRow],

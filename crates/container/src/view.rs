@@ -1,9 +1,9 @@
 //! A container's catalog, checked and ready for look-ups.
 //!
-//! What must hold: a [`CatalogView`] exists only of a trailer whose digest was right, a catalog whose
-//! seal was ours, and rows and entries that fit each other; whoever holds one need not check again.
-//! Immutable and shared by `Arc` between threads. It describes one generation: slots stay valid for
-//! ever (INV-2), regions only while that generation exists.
+//! What must hold: a [`CatalogView`] exists only of a trailer whose digest was right, a catalog
+//! whose seal was ours, and rows and entries that fit each other; whoever holds one need not check
+//! again. Immutable and shared by `Arc` between threads. It describes one generation: slots stay
+//! valid for ever (INV-2), regions only while that generation exists.
 
 use std::ops::Range;
 
@@ -156,7 +156,8 @@ impl CatalogView {
     /// Reading a region of it is an error.
     ///
     /// # Errors
-    /// The rule of the format that the entries break: a slot listed twice, a chunk with two lengths.
+    /// The rule of the format that the entries break: a slot listed twice, a chunk with two
+    /// lengths.
     pub fn from_entries(
         id: ContainerId,
         generation: Generation,
@@ -201,7 +202,8 @@ impl CatalogView {
         Some(self.contents.body()?.generation)
     }
 
-    /// Stored bytes of one copy of this generation: of a trimmed one, with what is left of its body.
+    /// Stored bytes of one copy of this generation: of a trimmed one, with what is left of its
+    /// body.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         let kept = self.rows().iter().filter(|row| row.entry_count > 0);

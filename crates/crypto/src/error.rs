@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CryptoError {
-    /// Sealed bytes do not open: the key is another one, or the bytes, their name or their place were
-    /// changed. AES-GCM cannot tell these apart.
+    /// Sealed bytes do not open: the key is another one, or the bytes, their name or their place
+    /// were changed. AES-GCM cannot tell these apart.
     #[error("the sealed bytes do not open under this key: they were changed, or sealed under another key")]
     NotAuthentic,
     /// The password does not open this key slot.
     #[error("the password does not open this key slot")]
     WrongPassword,
-    /// A slot that takes a password was tried without one, or the reverse. A slot without a password is
-    /// opened only by who asks for it: otherwise whoever can write to the storage could plant keys of
-    /// their own, and the next backup would be sealed for them.
+    /// A slot that takes a password was tried without one, or the reverse. A slot without a
+    /// password is opened only by who asks for it: otherwise whoever can write to the storage could
+    /// plant keys of their own, and the next backup would be sealed for them.
     #[error("the key slot does not take this kind of credential")]
     OtherCredential,
     /// A cost parameter of Argon2id is outside what this program computes.

@@ -1,8 +1,8 @@
 //! Fingerprints of chunks, zero runs and nodes [Guo 2.1], and the gear table.
 //!
-//! All depend on the domain key alone, so that stores of one domain agree and a reader of fingerprints who
-//! lacks it cannot test for known content. Each use has a derived key of its own: a chunk whose bytes are
-//! those of an encoded child list never has a node's fingerprint.
+//! All depend on the domain key alone, so that stores of one domain agree and a reader of
+//! fingerprints who lacks it cannot test for known content. Each use has a derived key of its own:
+//! a chunk whose bytes are those of an encoded child list never has a node's fingerprint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,17 +43,19 @@ impl Fingerprinter {
 
     /// The fingerprint of a chunk's plaintext.
     ///
-    /// One whole-slice keyed hash: the slice form has none of the incremental hasher's 1.9 KiB of state to
-    /// set up. Allocates nothing. Where there are several chunks, [`Self::chunks`] is faster.
+    /// One whole-slice keyed hash: the slice form has none of the incremental hasher's 1.9 KiB of
+    /// state to set up. Allocates nothing. Where there are several chunks, [`Self::chunks`] is
+    /// faster.
     #[inline]
     #[must_use]
     pub fn chunk(&self, plain: &[u8]) -> Fingerprint {
         Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.chunk, plain).as_bytes())
     }
 
-    /// The fingerprints of many chunks, in order: as [`Self::chunk`] of each, in some two thirds of the time
-    /// for chunks around 8 KiB and less than half around 4 KiB, where the processor has AVX-512. Worth it from some
-    /// 16 KiB in all; a MiB is plenty. Allocates some 50 bytes for each KiB of the chunks.
+    /// The fingerprints of many chunks, in order: as [`Self::chunk`] of each, in some two thirds of
+    /// the time for chunks around 8 KiB and less than half around 4 KiB, where the processor has
+    /// AVX-512. Worth it from some 16 KiB in all; a MiB is plenty. Allocates some 50 bytes for each
+    /// KiB of the chunks.
     pub fn chunks(&self, plain: &[&[u8]], out: &mut Vec<Fingerprint>) {
         out.reserve(plain.len());
         keyed_hashes(LaneWidth::widest(), &self.0.chunk, plain, |hash| {
@@ -61,7 +63,8 @@ impl Fingerprinter {
         });
     }
 
-    /// The fingerprint of a run of `len` zero bytes, which is neither stored nor read [RevDedup 3.3].
+    /// The fingerprint of a run of `len` zero bytes, which is neither stored nor read [RevDedup
+    /// 3.3].
     #[must_use]
     pub fn zeros(&self, len: u64) -> Fingerprint {
         Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.zeros, &len.to_le_bytes()).as_bytes())
@@ -75,8 +78,8 @@ impl Fingerprinter {
         NodeHasher(hasher)
     }
 
-    /// The domain's random words for the gear hash: a reader of chunk lengths who lacks the key cannot
-    /// compute where known content would be cut.
+    /// The domain's random words for the gear hash: a reader of chunk lengths who lacks the key
+    /// cannot compute where known content would be cut.
     #[must_use]
     pub fn gear_table(&self) -> [u16; GEAR_TABLE_WORDS] {
         let mut stream = blake3::Hasher::new_keyed(&self.0.gear).finalize_xof();
@@ -96,10 +99,11 @@ impl fmt::Debug for Fingerprinter {
     }
 }
 
-/// A node's fingerprint in the making: BLAKE3, keyed for nodes, over the level (u8) and 40 bytes a child.
+/// A node's fingerprint in the making: BLAKE3, keyed for nodes, over the level (u8) and 40 bytes a
+/// child.
 ///
-/// Over content only, never over where it lies, so that equal streams have equal trees in every store of
-/// the domain.
+/// Over content only, never over where it lies, so that equal streams have equal trees in every
+/// store of the domain.
 pub struct NodeHasher(blake3::Hasher);
 
 impl NodeHasher {

@@ -1,8 +1,8 @@
 //! The two keys of a store, and how every other key follows from them.
 //!
-//! Derivation is one BLAKE3 keyed hash of the purpose (with its length, so that no purpose runs into its
-//! salt) and a 32-byte salt. Keys are wiped on drop; the copies that a move leaves on the stack are not,
-//! which the threat model says.
+//! Derivation is one BLAKE3 keyed hash of the purpose (with its length, so that no purpose runs
+//! into its salt) and a 32-byte salt. Keys are wiped on drop; the copies that a move leaves on the
+//! stack are not, which the threat model says.
 
 use std::fmt;
 
@@ -49,7 +49,8 @@ macro_rules! key {
 }
 
 key!(
-    /// Decides fingerprints and chunk boundaries. Stores that share it (a domain) can exchange references.
+    /// Decides fingerprints and chunk boundaries. Stores that share it (a domain) can exchange
+    /// references.
     DomainKey
 );
 key!(
@@ -73,7 +74,8 @@ impl EncryptionKey {
         SealKey::new(&derive(&self.0, purpose, salt))
     }
 
-    /// The folder of a series: a keyed hash of its encoded name, so that names do not show in the storage.
+    /// The folder of a series: a keyed hash of its encoded name, so that names do not show in the
+    /// storage.
     #[must_use]
     pub fn series_id(&self, name: &[u8]) -> SeriesId {
         let key = derive(&self.0, "series", &[0; SALT_BYTES]);
@@ -84,8 +86,8 @@ impl EncryptionKey {
     }
 }
 
-/// The key for `purpose` under `key`: BLAKE3 keyed with `key`, over the purpose's length (u64 LE), the
-/// purpose, and the salt.
+/// The key for `purpose` under `key`: BLAKE3 keyed with `key`, over the purpose's length (u64 LE),
+/// the purpose, and the salt.
 pub(crate) fn derive(
     key: &[u8; KEY_BYTES],
     purpose: &str,

@@ -1,13 +1,13 @@
 //! Fingerprints, sealing and key slots.
 //!
-//! Pure functions of their arguments: no I/O, no clock, and no randomness (salts are arguments, so that
-//! all of it enters through `env`). Everything here may be used from many threads at once.
+//! Pure functions of their arguments: no I/O, no clock, and no randomness (salts are arguments, so
+//! that all of it enters through `env`). Everything here may be used from many threads at once.
 //!
 //! What must hold:
-//! - A key never serves two purposes: whatever is computed goes through a key derived for that purpose
-//!   alone ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
-//! - A seal key is made from a salt that is fresh for every write attempt, so no pair of key and nonce is
-//!   used for two plaintexts.
+//! - A key never serves two purposes: whatever is computed goes through a key derived for that
+//!   purpose alone ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
+//! - A seal key is made from a salt that is fresh for every write attempt, so no pair of key and
+//!   nonce is used for two plaintexts.
 //! - Keys are wiped when dropped and never printed.
 
 mod error;

@@ -1,9 +1,9 @@
 //! Key slots: a store's two keys, wrapped under a password.
 //!
-//! A password becomes a 32-byte key by Argon2id (RFC 9106, version 0x13) over the slot's own salt; the
-//! store's keys are sealed under it with what the caller binds them to (store and slot) as associated
-//! data. Nothing a hostile slot says makes this panic, overflow, or use more than the limits below; it can
-//! at worst make one attempt slow.
+//! A password becomes a 32-byte key by Argon2id (RFC 9106, version 0x13) over the slot's own salt;
+//! the store's keys are sealed under it with what the caller binds them to (store and slot) as
+//! associated data. Nothing a hostile slot says makes this panic, overflow, or use more than the
+//! limits below; it can at worst make one attempt slow.
 
 use std::num::NonZero;
 use std::thread;
@@ -17,14 +17,15 @@ use crate::seal::KEY_BYTES;
 use crate::seal::TAG_BYTES;
 use crate::{CryptoError, DomainKey, EncryptionKey, MasterKeys, SealKey};
 
-/// Memory of a new slot, in KiB: 64 MiB, RFC 9106's second recommended option (section 4) and over three
-/// times OWASP's least for two passes.
+/// Memory of a new slot, in KiB: 64 MiB, RFC 9106's second recommended option (section 4) and over
+/// three times OWASP's least for two passes.
 pub const MEMORY_KIB_DEFAULT: u32 = 64 * 1024;
 
 /// Passes of a new slot: RFC 9106's for this memory.
 pub const PASSES_DEFAULT: u32 = 3;
 
-/// Lanes of a new slot: RFC 9106's for this memory. They are computed at once, on as many processors as there are.
+/// Lanes of a new slot: RFC 9106's for this memory. They are computed at once, on as many
+/// processors as there are.
 pub const LANES_DEFAULT: u32 = 4;
 
 /// The most memory that a slot may ask for, in KiB: 4 GiB.
@@ -114,7 +115,8 @@ pub enum SlotDerivation {
 pub enum Credential<'a> {
     /// A password.
     Password(&'a [u8]),
-    /// The wish to open a store that has none. Said explicitly: see [`CryptoError::OtherCredential`].
+    /// The wish to open a store that has none. Said explicitly: see
+    /// [`CryptoError::OtherCredential`].
     NoPassword,
 }
 
@@ -151,8 +153,9 @@ pub fn wrap(
 /// Unwraps a slot's keys. Takes as long as [`wrap`], whether the password is right or not.
 ///
 /// # Errors
-/// [`CryptoError::WrongPassword`] also when the slot was damaged or changed, which cannot be told from it;
-/// `OtherCredential` before any work is done; `CostOutOfRange`, `OutOfMemory`, `PasswordTooLong`.
+/// [`CryptoError::WrongPassword`] also when the slot was damaged or changed, which cannot be told
+/// from it; `OtherCredential` before any work is done; `CostOutOfRange`, `OutOfMemory`,
+/// `PasswordTooLong`.
 pub fn unwrap(
     credential: Credential<'_>,
     derivation: &SlotDerivation,
@@ -212,9 +215,9 @@ fn pool_of(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
     ThreadPoolBuilder::new().num_threads(threads).build()
 }
 
-/// Does what computes so many lanes, on no more threads than lanes and processors, which end with it. On the caller's
-/// alone where one is enough, or where the system has no more to give. Left to itself `rayon` starts a thread for
-/// every processor, which stay, and panics where it cannot.
+/// Does what computes so many lanes, on no more threads than lanes and processors, which end with
+/// it. On the caller's alone where one is enough, or where the system has no more to give. Left to
+/// itself `rayon` starts a thread for every processor, which stay, and panics where it cannot.
 pub(crate) fn on_threads<T: Send>(
     lanes: u32,
     pool_of: impl FnOnce(usize) -> Result<ThreadPool, ThreadPoolBuildError>,

@@ -39,8 +39,8 @@ fn slot() -> SlotDerivation {
     }
 }
 
-/// Every stored byte depends on these: a change of one of them is a new format version.
-/// Computed a second time by another implementation of BLAKE3, AES-GCM and Argon2id (but for the long chunk
+/// Every stored byte depends on these: a change of one of them is a new format version. Computed a
+/// second time by another implementation of BLAKE3, AES-GCM and Argon2id (but for the long chunk
 /// and the gear table).
 #[test]
 fn known_answers_do_not_change() {
@@ -77,7 +77,8 @@ fn known_answers_do_not_change() {
     }
 }
 
-/// Every way to come by threads gives the same keys, again and again on one thread and on threads of their own.
+/// Every way to come by threads gives the same keys, again and again on one thread and on threads
+/// of their own.
 #[test]
 fn lanes_are_the_same_on_many_threads_on_one_and_where_there_are_none_to_be_had() {
     use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};

@@ -1,22 +1,26 @@
 //! Buffers that disks read and write without a copy, and a pool that keeps them for the next use.
 //!
-//! What must hold: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of [`ALIGN_BYTES`], and
-//! so stand in whole blocks; all its memory is initialised. A buffer is used by one thread at a time; a pool
-//! by any number. Memory that was touched is worth keeping: to get fresh pages from the system costs more
-//! than to fill them. Nothing here fails but for want of memory.
+//! What must hold: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of
+//! [`ALIGN_BYTES`], and so stand in whole blocks; all its memory is initialised. A buffer is used
+//! by one thread at a time; a pool by any number. Memory that was touched is worth keeping: to get
+//! fresh pages from the system costs more than to fill them. Nothing here fails but for want of
+//! memory.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What addresses, lengths and offsets of direct reads and writes are multiples of. No disk's block is larger
-/// on the systems that we know; where one is, the system refuses, and the storage takes the usual way.
+/// What addresses, lengths and offsets of direct reads and writes are multiples of. No disk's block
+/// is larger on the systems that we know; where one is, the system refuses, and the storage takes
+/// the usual way.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// Buffers of as much or more begin at multiples of this, a huge page of the usual processors (decision 17).
+/// Buffers of as much or more begin at multiples of this, a huge page of the usual processors
+/// (decision 17).
 const HUGE_BYTES: usize = 2 << 20;
 
-/// A growing run of bytes in aligned memory. Goes back to its pool, if it has one, when it is dropped.
+/// A growing run of bytes in aligned memory. Goes back to its pool, if it has one, when it is
+/// dropped.
 pub struct AlignedBuffer {
     memory: Vec<u8>,
     /// Where the bytes begin in `memory`.
@@ -85,7 +89,8 @@ impl AlignedBuffer {
     }
 }
 
-/// Zeroed memory in which `bytes`, rounded up to whole blocks, fit at an aligned `start`: whole blocks to its end.
+/// Zeroed memory in which `bytes`, rounded up to whole blocks, fit at an aligned `start`: whole
+/// blocks to its end.
 fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     let room = bytes.next_multiple_of(ALIGN_BYTES);
     if room == 0 {
@@ -107,8 +112,9 @@ fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     memory
 }
 
-/// Asks for pages of 2 MiB where the system has such. A disk's request takes so many stretches of memory and no
-/// more (254 of a virtual disk): of small pages that is 1 MiB, each page pinned by itself.
+/// Asks for pages of 2 MiB where the system has such. A disk's request takes so many stretches of
+/// memory and no more (254 of a virtual disk): of small pages that is 1 MiB, each page pinned by
+/// itself.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "advice about memory takes an address")]
 fn ask_for_huge_pages(memory: &mut [u8]) {
@@ -174,8 +180,8 @@ struct Shelf {
 }
 
 impl AlignedPool {
-    /// A pool of buffers with room for `capacity` bytes, which keeps at most `spare_max` that nobody uses. How
-    /// many are lent is the borrowers' business.
+    /// A pool of buffers with room for `capacity` bytes, which keeps at most `spare_max` that
+    /// nobody uses. How many are lent is the borrowers' business.
     #[must_use]
     pub fn new(capacity: usize, spare_max: usize) -> Self {
         Self {

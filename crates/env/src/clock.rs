@@ -1,7 +1,7 @@
 //! Time. Nothing else in the workspace asks the system what time it is.
 //!
-//! [`SystemClock`] asks the system; [`ManualClock`] is a test's, and moves when it is told to or slept on.
-//! Both may be used from many threads at once and never fail.
+//! [`SystemClock`] asks the system; [`ManualClock`] is a test's, and moves when it is told to or
+//! slept on. Both may be used from many threads at once and never fail.
 
 mod manual;
 mod system;
@@ -21,7 +21,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The wall clock. Shown to people; nothing is decided by it (INV-6).
     fn wall(&self) -> UnixNanos;
 
-    /// Time since some fixed moment; never goes back; may stand still while the system is suspended.
+    /// Time since some fixed moment; never goes back; may stand still while the system is
+    /// suspended.
     fn monotonic(&self) -> Duration;
 
     /// As [`Clock::monotonic`], but counts suspended time too.

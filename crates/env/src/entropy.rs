@@ -1,7 +1,7 @@
 //! Randomness: salts, ids, keys.
 //!
-//! [`SystemEntropy`] is the system's generator; [`SeededEntropy`] repeats itself with its seed and is for
-//! tests and generators of test data alone. Both may be used from many threads at once.
+//! [`SystemEntropy`] is the system's generator; [`SeededEntropy`] repeats itself with its seed and
+//! is for tests and generators of test data alone. Both may be used from many threads at once.
 
 mod seeded;
 mod system;

@@ -75,8 +75,8 @@ impl Env {
         Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
     }
 
-    /// A test's: this storage, time that stands still until it is moved, and randomness that repeats with
-    /// its seed. The clock is returned too, to be moved.
+    /// A test's: this storage, time that stands still until it is moved, and randomness that
+    /// repeats with its seed. The clock is returned too, to be moved.
     #[must_use]
     pub fn simulated(storage: Arc<dyn Storage>, seed: u64) -> (Self, ManualClock) {
         let clock = ManualClock::default();

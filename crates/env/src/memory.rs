@@ -1,9 +1,9 @@
 //! A storage in memory, for tests and for throw-away stores.
 //!
-//! What must hold: the contract of [`Storage`], but for durability, which memory does not have: `barrier`
-//! does nothing. Objects are shared, so that a read by [`Storage::map`] copies nothing. May be called from
-//! many threads at once; a put or delete excludes others for the moment of a map's insertion. Locks are
-//! held against all users of the same value, in this process.
+//! What must hold: the contract of [`Storage`], but for durability, which memory does not have:
+//! `barrier` does nothing. Objects are shared, so that a read by [`Storage::map`] copies nothing.
+//! May be called from many threads at once; a put or delete excludes others for the moment of a
+//! map's insertion. Locks are held against all users of the same value, in this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -211,7 +211,8 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// Frees what it holds when dropped; a lock forgotten meanwhile has no name left to be asked for by.
+/// Frees what it holds when dropped; a lock forgotten meanwhile has no name left to be asked for
+/// by.
 #[derive(Debug)]
 struct MemoryLock(Arc<AtomicBool>);
 

@@ -9,8 +9,8 @@ use crate::StorageError;
 
 /// What all names in the folder begin with: `""`, or the folder and a slash.
 ///
-/// A folder that no object's name could begin with is a caller's mistake; taken for an empty one, it
-/// would pass for "nothing there".
+/// A folder that no object's name could begin with is a caller's mistake; taken for an empty one,
+/// it would pass for "nothing there".
 pub(crate) fn folder_prefix(folder: &str) -> Result<String, StorageError> {
     if folder.is_empty() {
         return Ok(String::new());

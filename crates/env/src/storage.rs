@@ -1,14 +1,14 @@
 //! The create-only object interface that everything stored goes through.
 //!
 //! What must hold for every implementation (the public suite in [`crate::conformance`] checks it):
-//! an object is created once and never overwritten (but [`Storage::trim`] may take bytes away that nobody reads any
-//! more); of any number of creators of one name exactly one
-//! wins; what was put is listed and read at once by everybody; nothing is promised to survive a crash
-//! until a [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
-//! listed* before: what one acted on is durable before what follows from it. That an object is missing, or
-//! that a name was taken when one tried to put it, is read, too. After a crash an object
-//! under its final name is whole or recognisably torn (its own digests tell). All methods may be called
-//! from many threads at once.
+//! an object is created once and never overwritten (but [`Storage::trim`] may take bytes away that
+//! nobody reads any more); of any number of creators of one name exactly one wins; what was put is
+//! listed and read at once by everybody; nothing is promised to survive a crash until a
+//! [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
+//! listed* before: what one acted on is durable before what follows from it. That an object is
+//! missing, or that a name was taken when one tried to put it, is read, too. After a crash an
+//! object under its final name is whole or recognisably torn (its own digests tell). All methods
+//! may be called from many threads at once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +30,8 @@ pub struct ObjectMeta {
     pub name: ObjectName,
     /// Its length in bytes.
     pub len: u64,
-    /// Bytes that it takes: less than its length where some were given back ([`Storage::trim`]), or the storage packs them.
+    /// Bytes that it takes: less than its length where some were given back ([`Storage::trim`]), or
+    /// the storage packs them.
     pub space: u64,
     /// When it was put, by the storage's own clock (INV-6).
     pub put_at: UnixNanos,
@@ -82,15 +83,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Creates the object from the parts' bytes in order. May return before they are durable.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken, now or by a rival at the same moment; `NoSpace`; others.
-    /// After any error but `AlreadyExists` the object may exist or not, whole, never under another's bytes.
+    /// `AlreadyExists` when the name is taken, now or by a rival at the same moment; `NoSpace`;
+    /// others. After any error but `AlreadyExists` the object may exist or not, whole, never under
+    /// another's bytes.
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError>;
 
     /// Returns when all this handle has put, deleted, read or listed before is durable.
     ///
     /// # Errors
-    /// Any error means that nothing since the last barrier may be counted on, whatever a later one says; a
-    /// storage may fail all later ones. A handle opened anew tells what is there.
+    /// Any error means that nothing since the last barrier may be counted on, whatever a later one
+    /// says; a storage may fail all later ones. A handle opened anew tells what is there.
     fn barrier(&self) -> Result<(), StorageError>;
 
     /// The whole object.
@@ -105,9 +107,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// `NotFound`; `PastEnd` when the object ends before the range does; others.
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError>;
 
-    /// As [`Storage::get_range`], into memory that is used again and again, past the page cache where the
-    /// storage has one and the bytes are not in it. Replaces what `into` held; answers where in it the
-    /// bytes stand, what is around them being of no meaning.
+    /// As [`Storage::get_range`], into memory that is used again and again, past the page cache
+    /// where the storage has one and the bytes are not in it. Replaces what `into` held; answers
+    /// where in it the bytes stand, what is around them being of no meaning.
     ///
     /// # Errors
     /// As [`Storage::get_range`].
@@ -143,15 +145,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// `NotFound`; others.
     fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError>;
 
-    /// All objects whose names begin with `folder` followed by `/` (with `""`: all), sorted by name.
-    /// A folder that does not exist is empty.
+    /// All objects whose names begin with `folder` followed by `/` (with `""`: all), sorted by
+    /// name. A folder that does not exist is empty.
     ///
     /// # Errors
     /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
-    /// As [`Storage::list`], and sorted as that, of these immediate sub-folders of `folder` alone; their names have no
-    /// slashes. It is no word on the others: a barrier need not cover what is in them.
+    /// As [`Storage::list`], and sorted as that, of these immediate sub-folders of `folder` alone;
+    /// their names have no slashes. It is no word on the others: a barrier need not cover what is
+    /// in them.
     ///
     /// # Errors
     /// As [`Storage::list`], of `folder` and of each.
@@ -172,9 +175,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Ok(listed)
     }
 
-    /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is in
-    /// them. A sub-folder without any object may be left out or not. This is no listing of objects: a
-    /// barrier need not cover what was seen here.
+    /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is
+    /// in them. A sub-folder without any object may be left out or not. This is no listing of
+    /// objects: a barrier need not cover what was seen here.
     ///
     /// # Errors
     /// As [`Storage::list`].
@@ -186,8 +189,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// `NotFound`; others.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
 
-    /// Whether [`Storage::trim`] is to be had for this object: parts of it can be given back without copying the rest, and
-    /// nobody else holds its bytes by another name.
+    /// Whether [`Storage::trim`] is to be had for this object: parts of it can be given back
+    /// without copying the rest, and nobody else holds its bytes by another name.
     ///
     /// # Errors
     /// `NotFound`; others.
@@ -195,16 +198,18 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.head(name).map(|_| false)
     }
 
-    /// Gives an object another name, and the bytes of `ranges`, which lie in it, back. Where the other name is taken, that is
-    /// the object, renamed before: nothing is renamed, what stands under the first name is left alone, and the ranges are
-    /// those of the other. What of the ranges is given back is the storage's to say: bytes in them are zeros from then on, or
-    /// as they were. True where some of it was.
+    /// Gives an object another name, and the bytes of `ranges`, which lie in it, back. Where the
+    /// other name is taken, that is the object, renamed before: nothing is renamed, what stands
+    /// under the first name is left alone, and the ranges are those of the other. What of the
+    /// ranges is given back is the storage's to say: bytes in them are zeros from then on, or as
+    /// they were. True where some of it was.
     ///
-    /// Durable after the next barrier; a crash before that leaves it under one of the names, with or without the ranges.
+    /// Durable after the next barrier; a crash before that leaves it under one of the names, with
+    /// or without the ranges.
     ///
     /// # Errors
-    /// `NotFound` when neither name is there; others. After an error the object is under one of the names, whole but for the
-    /// ranges.
+    /// `NotFound` when neither name is there; others. After an error the object is under one of the
+    /// names, whole but for the ranges.
     fn trim(&self, from: &ObjectName, to: &ObjectName, _ranges: &[ByteRange]) -> Result<bool, StorageError> {
         // Nothing is given back: the object has its other name all the same.
         match self.head(to) {
@@ -224,8 +229,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that listings need not look into
-    /// it for ever. Where there are objects in it, or the storage has no folders, does nothing.
+    /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that
+    /// listings need not look into it for ever. Where there are objects in it, or the storage has
+    /// no folders, does nothing.
     ///
     /// # Errors
     /// Of the storage; `Io` when `folder` is no name that an object could have.

@@ -1,12 +1,14 @@
-//! The fingerprint cache: all fingerprints of the catalogs prefetched last, in one table [Guo 3.2.1] (G3, G5).
+//! The fingerprint cache: all fingerprints of the catalogs prefetched last, in one table [Guo
+//! 3.2.1] (G3, G5).
 //!
-//! A hit on a hook brings a whole catalog here, and the chunks that follow in the stream are answered without
-//! the index. The table is of fixed size: buckets of 16 places, two buckets a fingerprint, no pointers, 42
-//! bytes a place. One tag of 16 bits a place says nearly always that a new chunk is in neither bucket.
+//! A hit on a hook brings a whole catalog here, and the chunks that follow in the stream are
+//! answered without the index. The table is of fixed size: buckets of 16 places, two buckets a
+//! fingerprint, no pointers, 42 bytes a place. One tag of 16 bits a place says nearly always that a
+//! new chunk is in neither bucket.
 //!
-//! What must hold: what is found was added with just this fingerprint, whole, and not evicted since; memory
-//! stays within the budget whatever is added (INV-7); what is found depends on the calls alone, never on
-//! their timing. For one thread.
+//! What must hold: what is found was added with just this fingerprint, whole, and not evicted
+//! since; memory stays within the budget whatever is added (INV-7); what is found depends on the
+//! calls alone, never on their timing. For one thread.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -29,8 +31,9 @@ const BUCKETS_MIN: u64 = 4;
 pub enum Eviction {
     /// All of the catalog used least recently, of those in the way. Loses least.
     ContainerLru,
-    /// The bucket alone; a catalog counts as evicted, and a hook may bring it again, once more than this
-    /// share of its fingerprints has gone, in percent. The others of them are found until they go too.
+    /// The bucket alone; a catalog counts as evicted, and a hook may bring it again, once more than
+    /// this share of its fingerprints has gone, in percent. The others of them are found until they
+    /// go too.
     Threshold(u8),
     /// The bucket alone, and each catalog that had a fingerprint in it counts as evicted.
     Immediate,
@@ -132,8 +135,8 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.tags.len() as u64 * PLACE_BYTES + (self.holders.capacity() * holder) as u64
     }
 
-    /// Whether the holder counts as prefetched: what of it is not found is not in it, or was pushed out by
-    /// equal fingerprints.
+    /// Whether the holder counts as prefetched: what of it is not found is not in it, or was pushed
+    /// out by equal fingerprints.
     #[must_use]
     pub fn contains(&self, key: K) -> bool {
         self.numbers
@@ -312,8 +315,8 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         }
     }
 
-    /// Makes room for a fingerprint of holder `number` whose places are all taken; false when all of them
-    /// are its own.
+    /// Makes room for a fingerprint of holder `number` whose places are all taken; false when all
+    /// of them are its own.
     fn make_room(&mut self, number: u32, home: Home) -> bool {
         match self.eviction {
             Eviction::ContainerLru => {

@@ -212,7 +212,8 @@ proptest! {
     }
 }
 
-/// One holder's equal fingerprints are as old as each other: which goes must not depend on where they lie.
+/// One holder's equal fingerprints are as old as each other: which goes must not depend on where
+/// they lie.
 #[test]
 fn of_one_holders_equal_fingerprints_the_least_value_goes() {
     for values in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {

@@ -11,7 +11,8 @@ pub fn age_order(id: ContainerId) -> u64 {
     (id.session.get() << 27) | (u64::from(id.sequence.get()) << 3) | u64::from(id.kind.number())
 }
 
-/// What an index found, as its answer: without a session's own, newest first, each once, and not too many.
+/// What an index found, as its answer: without a session's own, newest first, each once, and not
+/// too many.
 pub(crate) fn chosen_of(found: &mut Vec<ContainerId>, apart: Option<SessionId>) {
     found.retain(|id| Some(id.session) != apart);
     found.sort_unstable_by_key(|id| std::cmp::Reverse(age_order(*id)));

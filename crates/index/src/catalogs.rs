@@ -1,4 +1,5 @@
-//! Where the catalogs come from that hooks lead to: a store's containers, or whoever stands in for them.
+//! Where the catalogs come from that hooks lead to: a store's containers, or whoever stands in for
+//! them.
 
 use std::sync::Arc;
 

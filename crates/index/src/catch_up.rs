@@ -1,7 +1,8 @@
 //! Adding hooks from catalogs: of sessions that no run covers, and of the whole store.
 //!
-//! A catalog that the storage does not give now is remembered ([`crate::unindexed`]), and its session is covered all the
-//! same: whoever catches up asks for that one catalog again, seldom, and not for the others.
+//! A catalog that the storage does not give now is remembered ([`crate::unindexed`]), and its
+//! session is covered all the same: whoever catches up asks for that one catalog again, seldom, and
+//! not for the others.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +24,14 @@ struct Before {
 }
 
 impl Index {
-    /// Adds those of the given committed sessions that no run covers, from their containers' catalogs, as
-    /// one run, and what could not be read the last time and now can. Returns how many containers were read. After a
-    /// crash between a commit and its hooks this costs a little time and nothing else.
+    /// Adds those of the given committed sessions that no run covers, from their containers'
+    /// catalogs, as one run, and what could not be read the last time and now can. Returns how many
+    /// containers were read. After a crash between a commit and its hooks this costs a little time
+    /// and nothing else.
     ///
     /// # Errors
-    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`], once.
+    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`],
+    /// once.
     pub fn catch_up(
         &self,
         containers: &Containers,
@@ -49,8 +52,8 @@ impl Index {
         self.add_from_catalogs(containers, (&missing, &due), &before, |writer| writer)
     }
 
-    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the old one: but for
-    /// what another process is writing at this moment.
+    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the
+    /// old one: but for what another process is writing at this moment.
     ///
     /// # Errors
     /// As [`Self::catch_up`]; every catalog that cannot be read is a warning.
@@ -195,9 +198,9 @@ fn warning_of(container: ContainerId, error: &ContainerError) -> Warning {
     }
 }
 
-/// Whether an error of reading a container's catalog is the storage's as a whole, so that trying the next one
-/// would not help. A sector that the disk does not give is damage of the container that it is in, as long as the
-/// storage answers: it is asked.
+/// Whether an error of reading a container's catalog is the storage's as a whole, so that trying
+/// the next one would not help. A sector that the disk does not give is damage of the container
+/// that it is in, as long as the storage answers: it is asked.
 pub(crate) fn stops(containers: &Containers, id: ContainerId, error: &ContainerError) -> bool {
     match error {
         ContainerError::Storage(StorageError::NotFound { .. }) => false,

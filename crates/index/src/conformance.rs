@@ -94,7 +94,8 @@ fn sample(count: u32, containers: u32) -> Vec<Hook> {
     with_anchors((0..count).map(|n| sample_hook(n, n % containers)).collect())
 }
 
-/// The hooks of whole containers, with the [`Standing`](crate::sampling::Standing) that each has there.
+/// The hooks of whole containers, with the [`Standing`](crate::sampling::Standing) that each has
+/// there.
 #[must_use]
 pub fn with_anchors(hooks: Vec<Hook>) -> Vec<Hook> {
     let mut anchors: BTreeMap<ContainerId, Anchors> = BTreeMap::new();

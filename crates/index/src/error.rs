@@ -4,8 +4,8 @@ use container::ContainerError;
 use env::StorageError;
 use types::ObjectName;
 
-/// An operation of the index that did not succeed. Damage of the index itself is not among these: it is
-/// a [`Warning`], and costs only time or deduplication.
+/// An operation of the index that did not succeed. Damage of the index itself is not among these:
+/// it is a [`Warning`], and costs only time or deduplication.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -34,21 +34,24 @@ pub enum Warning {
         /// What is wrong with it.
         why: String,
     },
-    /// A container's catalog could not be read while its hooks were added; its chunks are not found.
+    /// A container's catalog could not be read while its hooks were added; its chunks are not
+    /// found.
     BadCatalog {
         /// The container.
         container: types::ContainerId,
         /// What is wrong with it.
         why: String,
     },
-    /// The storage did not give a container's catalog. It is remembered: whoever catches up asks again, now and then.
+    /// The storage did not give a container's catalog. It is remembered: whoever catches up asks
+    /// again, now and then.
     UnreadCatalog {
         /// The container.
         container: types::ContainerId,
         /// What the storage says.
         why: String,
     },
-    /// A container that a manifest names is not there: reclaimed, as a rule, since no backup reached it.
+    /// A container that a manifest names is not there: reclaimed, as a rule, since no backup
+    /// reached it.
     MissingContainer {
         /// The container.
         container: types::ContainerId,

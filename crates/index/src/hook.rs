@@ -44,8 +44,8 @@ impl Hook {
     }
 }
 
-/// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1), each with its
-/// [`Standing`]. Archive and catalog containers are never looked into.
+/// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1), each
+/// with its [`Standing`]. Archive and catalog containers are never looked into.
 pub fn hooks_of(view: &CatalogView) -> impl Iterator<Item = Hook> {
     let container = view.id();
     let hooked = !matches!(container.kind, ContainerKind::Archive | ContainerKind::Catalog);
@@ -64,7 +64,8 @@ fn kind_of(entry: &CatalogEntry) -> HookKind {
     }
 }
 
-/// Whose catalog should be loaded for a fingerprint. May forget and may lie; the catalog has the truth.
+/// Whose catalog should be loaded for a fingerprint. May forget and may lie; the catalog has the
+/// truth.
 ///
 /// Every implementation passes [`crate::conformance`].
 pub trait HookIndex: Send + Sync {
@@ -83,13 +84,14 @@ pub trait HookIndex: Send + Sync {
         out: &mut Vec<ContainerId>,
     );
 
-    /// How many look-ups are worth making together, though not all of their answers may be needed: at least one, and more only
-    /// where most of a look-up is waiting for memory.
+    /// How many look-ups are worth making together, though not all of their answers may be needed:
+    /// at least one, and more only where most of a look-up is waiting for memory.
     fn lookups_together(&self) -> usize {
         1
     }
 
-    /// As [`Self::candidates_without`] for each of these, in their order: made together, look-ups wait for memory together.
+    /// As [`Self::candidates_without`] for each of these, in their order: made together, look-ups
+    /// wait for memory together.
     fn candidates_together(
         &self,
         apart: Option<SessionId>,

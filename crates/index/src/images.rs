@@ -10,9 +10,9 @@ use crate::index::Index;
 use crate::resident::{IMAGE_SHARE, entries, images};
 
 impl Index {
-    /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes older ones.
-    /// Says whether it did. The next process that holds the index in memory, with the same budget, then reads
-    /// the image, and runs only as far as they are younger.
+    /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes
+    /// older ones. Says whether it did. The next process that holds the index in memory, with the
+    /// same budget, then reads the image, and runs only as far as they are younger.
     ///
     /// # Errors
     /// Of the storage. Images are rebuilt from runs (INV-4).
@@ -31,7 +31,8 @@ impl Index {
             .and_then(names::parse_index_image)
             .map_or(0, |last| last.wrapping_add(1));
         let name = names::index_image(number);
-        // Noted before the entries are read: what comes in between is added once more, which changes nothing.
+        // Noted before the entries are read: what comes in between is added once more, which
+        // changes nothing.
         let filled: Vec<IndexRunName> = held.filled().iter().copied().collect();
         match held
             .memory()

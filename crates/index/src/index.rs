@@ -1,15 +1,17 @@
-//! The index on disk: memory-mapped runs, sampled as a budget allows, and what this process has sealed since.
+//! The index on disk: memory-mapped runs, sampled as a budget allows, and what this process has
+//! sealed since.
 //!
-//! What must hold: opening reads the fronts of runs alone; a look-up reads a resident summary and at most one
-//! leaf of each run; all runs together fit the budget once they are merged, and every run is written at the
-//! rates in force; anything wrong with a run makes it ignored, never an error (INV-4). Runs
-//! are immutable: readers keep the mapping of a run that a merge deleted, and lose nothing. All methods may
-//! be called from many threads; the list of runs is locked only while it is read or swapped.
+//! What must hold: opening reads the fronts of runs alone; a look-up reads a resident summary and
+//! at most one leaf of each run; all runs together fit the budget once they are merged, and every
+//! run is written at the rates in force; anything wrong with a run makes it ignored, never an error
+//! (INV-4). Runs are immutable: readers keep the mapping of a run that a merge deleted, and lose
+//! nothing. All methods may be called from many threads; the list of runs is locked only while it
+//! is read or swapped.
 //!
 //! With a budget of memory for it, look-ups go to [`ResidentHooks`] instead of the runs.
 //!
-//! Its storage is the store's on local disks. Where the store is remote, it is a local cache folder: mapping
-//! a remote object reads it whole.
+//! Its storage is the store's on local disks. Where the store is remote, it is a local cache
+//! folder: mapping a remote object reads it whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,16 +41,17 @@ use crate::writer::{PART_ENTRIES_MAX, RunId};
 /// How the index uses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// Memory for hooks not yet in a run, of each session and of a rebuild, in bytes. Beyond it they are
-    /// written as a run early.
+    /// Memory for hooks not yet in a run, of each session and of a rebuild, in bytes. Beyond it
+    /// they are written as a run early.
     pub pending_bytes_max: usize,
-    /// Bytes of all runs together, on disk (M). Beyond it R halves. Of them a quarter is resident once
-    /// it was used: the filter, 11 bits a hook; a hook takes some 6 bytes in all.
+    /// Bytes of all runs together, on disk (M). Beyond it R halves. Of them a quarter is resident
+    /// once it was used: the filter, 11 bits a hook; a hook takes some 6 bytes in all.
     pub bytes_max: u64,
     /// Entries of one object of a run at most; at most 1 Mi.
     pub part_entries_max: usize,
-    /// Where the hooks of all runs are held in memory: its budget, in bytes. Look-ups then read no run, and
-    /// opening reads all of them, or an image of that memory. `None`: they are read where they lie.
+    /// Where the hooks of all runs are held in memory: its budget, in bytes. Look-ups then read no
+    /// run, and opening reads all of them, or an image of that memory. `None`: they are read where
+    /// they lie.
     pub memory_bytes_max: Option<usize>,
 }
 
@@ -82,7 +85,8 @@ struct Inner {
     runs: RwLock<Vec<Arc<Run>>>,
     /// The hooks of these runs in memory, where that is wanted.
     held: Option<ResidentHooks>,
-    /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the truth.
+    /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the
+    /// truth.
     changes: AtomicU64,
     /// Hooks to chunks of running sessions of this process.
     pending: RwLock<Vec<Arc<RwLock<MemoryHooks>>>>,
@@ -163,7 +167,8 @@ impl Index {
             .collect();
         let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
         let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
-        // Who writes a run puts whole parts: one that is not is of no run that somebody still writes.
+        // Who writes a run puts whole parts: one that is not is of no run that somebody still
+        // writes.
         let mut broken = BTreeSet::new();
         let listed = self.inner.storage.list(names::INDEX_FOLDER)?;
         let mut each = listed.iter();
@@ -272,8 +277,8 @@ impl Index {
             .any(|run| session_ranges::holds(run.covered(), session))
     }
 
-    /// The sessions whose hooks are not all in sound runs, in the order given: written before a crash, or
-    /// lost with a bad run. [`Self::catch_up`] adds them.
+    /// The sessions whose hooks are not all in sound runs, in the order given: written before a
+    /// crash, or lost with a bad run. [`Self::catch_up`] adds them.
     #[must_use]
     pub fn uncovered(&self, committed: impl IntoIterator<Item = SessionId>) -> Vec<SessionId> {
         let covered = session_ranges::join(self.runs().iter().flat_map(|run| run.covered().iter().copied()));
@@ -289,7 +294,8 @@ impl Index {
         self.rates_of(&self.runs())
     }
 
-    /// The rates at which look-ups find hooks: those of memory, where it holds them all, else [`Self::rates`].
+    /// The rates at which look-ups find hooks: those of memory, where it holds them all, else
+    /// [`Self::rates`].
     #[must_use]
     pub fn rates_of_answers(&self) -> SamplingRates {
         let held = self.held().map(|held| held.memory().rates());
@@ -349,8 +355,9 @@ impl Index {
         self.inner.bad.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a run into use in place of others. Memory gets the hooks of those that cover something: what a
-    /// session writes early is in the run that it publishes, and when it does so must not matter to look-ups.
+    /// Takes a run into use in place of others. Memory gets the hooks of those that cover
+    /// something: what a session writes early is in the run that it publishes, and when it does so
+    /// must not matter to look-ups.
     pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
         if let Some(held) = self.held() {
             if let Some(run) = new.as_ref().filter(|run| !run.covered().is_empty()) {

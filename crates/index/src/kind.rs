@@ -1,6 +1,7 @@
 //! The kinds of hooks.
 
-/// What a hook leads to. The two never mix: a look-up of one kind never gives the other's containers.
+/// What a hook leads to. The two never mix: a look-up of one kind never gives the other's
+/// containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HookKind {
     /// A chunk. May be published before its session commits.

@@ -1,13 +1,14 @@
 //! The candidates of several look-ups that were made together.
 //!
-//! What must hold: there are as many lists as look-ups, in their order, each as one look-up alone would have it.
+//! What must hold: there are as many lists as look-ups, in their order, each as one look-up alone
+//! would have it.
 
 use types::{ContainerId, SessionId};
 
 use crate::candidates::chosen_of;
 
-/// What [`HookIndex::candidates_together`](crate::HookIndex::candidates_together) found: a list of containers for each look-up.
-/// Keeps its memory for the next time.
+/// What [`HookIndex::candidates_together`](crate::HookIndex::candidates_together) found: a list of
+/// containers for each look-up. Keeps its memory for the next time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CandidateLists {
     all: Vec<ContainerId>,
@@ -54,7 +55,8 @@ impl CandidateLists {
         &self.all[begin..self.ends[number]]
     }
 
-    /// Has the lists of so many look-ups: of what each found, in their order, an answer is [chosen](chosen_of).
+    /// Has the lists of so many look-ups: of what each found, in their order, an answer is
+    /// [chosen](chosen_of).
     pub(crate) fn fill(&mut self, count: usize, apart: Option<SessionId>, found: Vec<(usize, ContainerId)>) {
         self.clear();
         let mut found = found.into_iter().peekable();

@@ -9,7 +9,8 @@ use crate::hook::Hook;
 use crate::kind::HookKind;
 use crate::sampling::Standing;
 
-/// Bytes that one entry takes: key, container, standing, control byte, at seven eighths full or less.
+/// Bytes that one entry takes: key, container, standing, control byte, at seven eighths full or
+/// less.
 pub(crate) const ENTRY_BYTES_IN_MEMORY: usize = 40;
 
 /// A container and the hook's standing in it.

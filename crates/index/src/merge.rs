@@ -1,8 +1,8 @@
 //! Merging runs: which (a pure plan), and how (streamed, within the memory of one part).
 //!
-//! Whoever holds the index lease merges; losing it midway does no harm, since runs are only ever deleted
-//! after the run that replaces them is durable, and two mergers at worst leave a run twice. No process
-//! waits for a merge.
+//! Whoever holds the index lease merges; losing it midway does no harm, since runs are only ever
+//! deleted after the run that replaces them is durable, and two mergers at worst leave a run twice.
+//! No process waits for a merge.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,9 +50,9 @@ pub struct Merged {
     pub deleted: usize,
 }
 
-/// Which runs to merge, by their sizes: none while there are at most `runs_max`; else the smallest, as
-/// many as bring the count down to half of that, and each further one that is not larger than twice what
-/// is merged already. So a run is rewritten a number of times logarithmic in the index.
+/// Which runs to merge, by their sizes: none while there are at most `runs_max`; else the smallest,
+/// as many as bring the count down to half of that, and each further one that is not larger than
+/// twice what is merged already. So a run is rewritten a number of times logarithmic in the index.
 pub(crate) fn plan(sizes: &[u64], runs_max: usize) -> Vec<usize> {
     if sizes.len() <= runs_max {
         return Vec::new();
@@ -81,8 +81,8 @@ pub(crate) struct MergedHooks<'a> {
 struct Head(Hook, usize);
 
 impl Head {
-    /// Of equal hooks an anchor comes first and so is the one that is kept: a container that was rewritten has
-    /// another anchor than its older runs know.
+    /// Of equal hooks an anchor comes first and so is the one that is kept: a container that was
+    /// rewritten has another anchor than its older runs know.
     fn key(&self) -> Reverse<(HookOrder, bool, usize)> {
         Reverse((self.0.order(), !self.0.standing.is_anchor, self.1))
     }
@@ -143,8 +143,8 @@ pub(crate) struct Wanted<'w> {
 }
 
 impl Index {
-    /// Writes what the sources hold as one run, under the first free number. `sources` is asked for anew
-    /// for each number tried.
+    /// Writes what the sources hold as one run, under the first free number. `sources` is asked for
+    /// anew for each number tried.
     pub(crate) fn write_run<'a>(
         &self,
         wanted: &Wanted<'_>,
@@ -204,10 +204,10 @@ impl Index {
         Err(IndexError::TooManyRuns { name })
     }
 
-    /// Merges runs while there are more than [`RUNS_MAX`], writes those anew that were written at higher
-    /// rates when all together exceed the budget, and deletes bad ones. Hooks that do not stay at the rates
-    /// in force are dropped, and those of containers for which `keep` is false. What another process is
-    /// writing at this moment is left to it, and does not count.
+    /// Merges runs while there are more than [`RUNS_MAX`], writes those anew that were written at
+    /// higher rates when all together exceed the budget, and deletes bad ones. Hooks that do not
+    /// stay at the rates in force are dropped, and those of containers for which `keep` is false.
+    /// What another process is writing at this moment is left to it, and does not count.
     ///
     /// # Errors
     /// Of the storage. What is left behind is whole: at worst a run is there twice.
@@ -241,7 +241,8 @@ impl Index {
         Ok(out)
     }
 
-    /// Writes the runs as one, or sets one aside that is damaged; the plan is made again in any case.
+    /// Writes the runs as one, or sets one aside that is damaged; the plan is made again in any
+    /// case.
     fn merge_runs(
         &self,
         chosen: &[Arc<Run>],

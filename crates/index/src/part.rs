@@ -1,9 +1,9 @@
 //! Reading one part of a run where it lies.
 //!
-//! Opening checks the front alone; each block is checked when it is first read. A part that turns out
-//! damaged is not used again, and no longer counts as covering its sessions. Immutable but for that flag,
-//! for what was checked, and for counts; may be read from many threads. Keeps its mapping when the object
-//! is deleted.
+//! Opening checks the front alone; each block is checked when it is first read. A part that turns
+//! out damaged is not used again, and no longer counts as covering its sessions. Immutable but for
+//! that flag, for what was checked, and for counts; may be read from many threads. Keeps its
+//! mapping when the object is deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,9 @@
 //! Feeds any bytes to what reads runs, for fuzzing and for tests on spoilt runs.
 //!
-//! Panics only where the code is wrong: where a reader panics, or hands on hooks that are out of order, or
-//! where what was accepted cannot be written anew (INV-8). Where digests guard a structure, their places are
-//! also filled with the right ones, so that what lies behind is reached.
+//! Panics only where the code is wrong: where a reader panics, or hands on hooks that are out of
+//! order, or where what was accepted cannot be written anew (INV-8). Where digests guard a
+//! structure, their places are also filled with the right ones, so that what lies behind is
+//! reached.
 
 use std::sync::Arc;
 
@@ -87,7 +88,8 @@ pub fn part(bytes: &[u8]) {
     }
 }
 
-/// A list of unread catalogs, with its digest as it is and as it should be, of the store that it says.
+/// A list of unread catalogs, with its digest as it is and as it should be, of the store that it
+/// says.
 pub fn unread(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if let Some(end) = bytes.len().checked_sub(DIGEST_BYTES) {

@@ -1,8 +1,8 @@
 //! Progressive sampling of what is on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
 //!
-//! What must hold: the rates follow from the runs that exist and the budget alone, so that every process
-//! with the same budget writes its session's run at the same rates; they never rise but by a rebuild; one
-//! hook of each container and kind is counted on to stay at every rate.
+//! What must hold: the rates follow from the runs that exist and the budget alone, so that every
+//! process with the same budget writes its session's run at the same rates; they never rise but by
+//! a rebuild; one hook of each container and kind is counted on to stay at every rate.
 
 use crate::kind::HookKind;
 use crate::sampling::{SamplingRate, SamplingRates};
@@ -10,7 +10,8 @@ use crate::sampling::{SamplingRate, SamplingRates};
 /// What a run takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Load {
-    /// Of its hooks. What ends of blocks leave free, up to 28 KiB a run, does not count: R does not change it.
+    /// Of its hooks. What ends of blocks leave free, up to 28 KiB a run, does not count: R does not
+    /// change it.
     pub(crate) bytes: u64,
     /// At which it was written.
     pub(crate) rates: SamplingRates,
@@ -42,8 +43,8 @@ impl Load {
     }
 }
 
-/// The lowest rates of any run, halved until the runs together fit the budget, or nothing but one hook a
-/// container is left to drop.
+/// The lowest rates of any run, halved until the runs together fit the budget, or nothing but one
+/// hook a container is left to drop.
 pub(crate) fn in_force(runs: &[Load], budget_bytes: u64) -> SamplingRates {
     let lowest = runs.iter().map(|run| run.rates).reduce(SamplingRates::min);
     let mut rates = lowest.unwrap_or_default();
@@ -57,8 +58,8 @@ pub(crate) fn in_force(runs: &[Load], budget_bytes: u64) -> SamplingRates {
     rates
 }
 
-/// The runs that must be written anew at the rates in force because all together exceed the budget: those
-/// that were written at higher ones.
+/// The runs that must be written anew at the rates in force because all together exceed the budget:
+/// those that were written at higher ones.
 pub(crate) fn too_large(runs: &[Load], rates: SamplingRates, budget_bytes: u64) -> Vec<usize> {
     if runs.iter().map(|run| run.bytes).sum::<u64>() <= budget_bytes {
         return Vec::new();

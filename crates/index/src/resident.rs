@@ -1,12 +1,13 @@
-//! The hooks of all runs, held in memory: what a server looks up in, and who is given the memory for it.
+//! The hooks of all runs, held in memory: what a server looks up in, and who is given the memory
+//! for it.
 //!
-//! Runs stay what is durable and what other processes see; this is filled from them, and from what sessions
-//! of this process publish. An image of it (`index/image.<number>`) spares the next process reading the runs
-//! that it was filled from.
+//! Runs stay what is durable and what other processes see; this is filled from them, and from what
+//! sessions of this process publish. An image of it (`index/image.<number>`) spares the next
+//! process reading the runs that it was filled from.
 //!
-//! What must hold: hooks come from runs alone, so that no node is here before it may be seen (INV-9); a run
-//! whose every part is noted as filled is wholly here, as far as the rates allow. May be used from many
-//! threads; two that fill from the same run do the same twice.
+//! What must hold: hooks come from runs alone, so that no node is here before it may be seen
+//! (INV-9); a run whose every part is noted as filled is wholly here, as far as the rates allow.
+//! May be used from many threads; two that fill from the same run do the same twice.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,8 +134,8 @@ impl ResidentHooks {
             .extend(run.parts.iter().map(|part| part.meta().name));
     }
 
-    /// Forgets that these were filled from: they are in use no more, and none will bear their names again. Their
-    /// hooks stay.
+    /// Forgets that these were filled from: they are in use no more, and none will bear their names
+    /// again. Their hooks stay.
     pub(crate) fn forget_runs(&self, old: &[RunId]) {
         self.filled().retain(|name| !old.contains(&RunId::of(*name).0));
     }

@@ -1,11 +1,13 @@
-//! From a fingerprint to the places of its bytes [Guo 3.2.1]: catalogs prefetched first, then the index (G3).
+//! From a fingerprint to the places of its bytes [Guo 3.2.1]: catalogs prefetched first, then the
+//! index (G3).
 //!
-//! A stream's chunks lie together, so the catalog that a hook led to answers for its neighbours: most chunks of
-//! a known stream cost no index read, and with a sampled index they have no hook of their own. What must hold:
-//! only the full fingerprint of a checked catalog decides, never a hook; nothing is returned for which the
-//! caller's `is_absent` is true (condemned, damaged, or a node of an uncommitted session: INV-9). Damage of a
-//! container costs its deduplication, never the backup. The answers follow from the questions and the index
-//! alone: nobody else's catalogs are looked at. For one thread; memory is the cache's budget (INV-7).
+//! A stream's chunks lie together, so the catalog that a hook led to answers for its neighbours:
+//! most chunks of a known stream cost no index read, and with a sampled index they have no hook of
+//! their own. What must hold: only the full fingerprint of a checked catalog decides, never a hook;
+//! nothing is returned for which the caller's `is_absent` is true (condemned, damaged, or a node of
+//! an uncommitted session: INV-9). Damage of a container costs its deduplication, never the backup.
+//! The answers follow from the questions and the index alone: nobody else's catalogs are looked at.
+//! For one thread; memory is the cache's budget (INV-7).
 
 use std::collections::HashSet;
 
@@ -66,7 +68,8 @@ impl ResolverStats {
     }
 }
 
-/// Look-ups of one kind through hooks and catalogs. One a session keeps the sessions' localities apart.
+/// Look-ups of one kind through hooks and catalogs. One a session keeps the sessions' localities
+/// apart.
 #[derive(Debug)]
 pub struct Resolver<I, C = Containers> {
     index: I,
@@ -98,15 +101,16 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         }
     }
 
-    /// Leaves out what a running session has sealed: it knows its own chunks, and when a container of its own
-    /// gets sealed must not matter.
+    /// Leaves out what a running session has sealed: it knows its own chunks, and when a container
+    /// of its own gets sealed must not matter.
     #[must_use]
     pub fn without(mut self, session: SessionId) -> Self {
         self.apart = Some(session);
         self
     }
 
-    /// The same look-ups over other catalogs: what was prefetched stays, and its memory. Counts begin anew.
+    /// The same look-ups over other catalogs: what was prefetched stays, and its memory. Counts
+    /// begin anew.
     #[must_use]
     pub fn over<D: CatalogSource>(self, catalogs: D) -> Resolver<I, D> {
         Resolver {
@@ -134,9 +138,10 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         &self.index
     }
 
-    /// Where the chunk or node is, the preferred containers first and of others the newest. Only prefetched
-    /// catalogs answer if one can; else up to [`LOADS_MAX`] catalogs that the index names are prefetched until
-    /// one has it. Nothing in `out`, which is cleared first, means: store it.
+    /// Where the chunk or node is, the preferred containers first and of others the newest. Only
+    /// prefetched catalogs answer if one can; else up to [`LOADS_MAX`] catalogs that the index
+    /// names are prefetched until one has it. Nothing in `out`, which is cleared first, means:
+    /// store it.
     ///
     /// # Errors
     /// When the storage does not answer.
@@ -196,8 +201,8 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self.stats.hits_cached += u64::from(out.len() > before);
     }
 
-    /// The containers that the index names and whose catalogs are not prefetched, newest first; `out` is
-    /// cleared first. Reads no catalog.
+    /// The containers that the index names and whose catalogs are not prefetched, newest first;
+    /// `out` is cleared first. Reads no catalog.
     pub fn hinted(&mut self, fingerprint: &Fingerprint, out: &mut Vec<ContainerId>) {
         self.ask(std::slice::from_ref(fingerprint));
         self.hinted_of(0, out);
@@ -209,13 +214,15 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self.index.lookups_together()
     }
 
-    /// Asks the index for several fingerprints together; [`Self::hinted_of`] has what it said, until it is asked again.
+    /// Asks the index for several fingerprints together; [`Self::hinted_of`] has what it said,
+    /// until it is asked again.
     pub fn ask(&mut self, fingerprints: &[Fingerprint]) {
         self.index
             .candidates_together(self.apart, fingerprints, self.kind, &mut self.asked);
     }
 
-    /// As [`Self::hinted`], of the fingerprint of this number among those last [asked](Self::ask) for.
+    /// As [`Self::hinted`], of the fingerprint of this number among those last [asked](Self::ask)
+    /// for.
     ///
     /// # Panics
     /// There were fewer.
@@ -233,8 +240,8 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self.cache.contains(id)
     }
 
-    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing, damaged, or on a bad
-    /// sector.
+    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing, damaged,
+    /// or on a bad sector.
     ///
     /// # Errors
     /// When the storage does not answer.

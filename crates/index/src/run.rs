@@ -15,8 +15,8 @@ use crate::writer::RunId;
 /// Runs that a look-up may have to read; beyond it they are merged.
 pub const RUNS_MAX: usize = 8;
 
-/// Time between two parts of a run that is being written, at most: one takes seconds to fill and put. Where it
-/// takes longer after all, time is lost and nothing else.
+/// Time between two parts of a run that is being written, at most: one takes seconds to fill and
+/// put. Where it takes longer after all, time is lost and nothing else.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
 /// All parts of a run that could be opened.
@@ -46,16 +46,17 @@ impl Run {
         }
     }
 
-    /// With what the storage's times tell: whether something was put long after the run's newest part. A run
-    /// with an end is under way no more, and one without was given up, or cut short by a crash.
+    /// With what the storage's times tell: whether something was put long after the run's newest
+    /// part. A run with an end is under way no more, and one without was given up, or cut short by
+    /// a crash.
     pub(crate) fn put_within(mut self, idle: Duration) -> Self {
         let ends = self.parts.last().is_some_and(|part| part.meta().is_last);
         self.is_under_way = !ends && idle < IDLE_MAX;
         self
     }
 
-    /// Whether the run may be merged and deleted. Of one that is under way, its writer would be left with parts
-    /// that make no run, and its sessions would be read again.
+    /// Whether the run may be merged and deleted. Of one that is under way, its writer would be
+    /// left with parts that make no run, and its sessions would be read again.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_under_way
     }

@@ -1,20 +1,22 @@
-//! What the index keeps when it cannot keep all: the sampling rate R, and who stays at it [Guo 3.2] (G3, G4).
+//! What the index keeps when it cannot keep all: the sampling rate R, and who stays at it [Guo 3.2]
+//! (G3, G4).
 //!
-//! R is a power of two, `2^-k`: a fingerprint samples when the lowest k of its sample bits are zero. Those
-//! bits serve nothing else ([`Fingerprint::sample_bits`]), so that what stays is spread evenly over the
-//! buckets of every index. Hooks to chunks and to nodes have each their own R; that of nodes falls last.
+//! R is a power of two, `2^-k`: a fingerprint samples when the lowest k of its sample bits are
+//! zero. Those bits serve nothing else ([`Fingerprint::sample_bits`]), so that what stays is spread
+//! evenly over the buckets of every index. Hooks to chunks and to nodes have each their own R; that
+//! of nodes falls last.
 //!
-//! What must hold: a hook that stays at some R stays at every greater one, so halving only ever drops; who
-//! stays is told by the fingerprint, and by the catalog of its container, alone, so that every process and
-//! every rebuild decides alike; of each container one hook of each kind that it holds stays at every R, its
-//! [anchor](Anchors). Values only; nothing here fails.
+//! What must hold: a hook that stays at some R stays at every greater one, so halving only ever
+//! drops; who stays is told by the fingerprint, and by the catalog of its container, alone, so that
+//! every process and every rebuild decides alike; of each container one hook of each kind that it
+//! holds stays at every R, its [anchor](Anchors). Values only; nothing here fails.
 
 use types::Fingerprint;
 
 use crate::kind::HookKind;
 
-/// How often R can be halved, from 1, before a fingerprint no longer samples: its lowest sample bits that
-/// are zero. Of all fingerprints half have level 0, a quarter level 1, and so on.
+/// How often R can be halved, from 1, before a fingerprint no longer samples: its lowest sample
+/// bits that are zero. Of all fingerprints half have level 0, a quarter level 1, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleLevel(u8);
 
@@ -102,7 +104,8 @@ impl std::fmt::Display for SamplingRate {
     }
 }
 
-/// How long a hook stays while R falls: its level, and whether it is its container's anchor. Six bits.
+/// How long a hook stays while R falls: its level, and whether it is its container's anchor. Six
+/// bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Standing {
     /// Of its fingerprint.
@@ -138,9 +141,9 @@ impl Standing {
     }
 }
 
-/// Finds a container's anchors, one of each kind: the fingerprint whose sample bits, read from the lowest,
-/// are the smallest. It is among those of the highest level, so it is mostly a hook anyway, and the one
-/// that R would drop last.
+/// Finds a container's anchors, one of each kind: the fingerprint whose sample bits, read from the
+/// lowest, are the smallest. It is among those of the highest level, so it is mostly a hook anyway,
+/// and the one that R would drop last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Anchors([Option<(u32, Fingerprint)>; 2]);
 
@@ -210,9 +213,9 @@ impl SamplingRates {
         }
     }
 
-    /// The next rates, when an index of so many hooks of each kind that are not anchors has to shrink, and
-    /// the kind whose hooks it drops. A hook to a node stands for some 500 chunks, so hooks to chunks go
-    /// first, until they are fewer. `None` when nothing but anchors is left.
+    /// The next rates, when an index of so many hooks of each kind that are not anchors has to
+    /// shrink, and the kind whose hooks it drops. A hook to a node stands for some 500 chunks, so
+    /// hooks to chunks go first, until they are fewer. `None` when nothing but anchors is left.
     #[must_use]
     pub fn halved(self, spare_data: u64, spare_nodes: u64) -> Option<(Self, HookKind)> {
         let data = || {
@@ -231,18 +234,18 @@ impl SamplingRates {
     }
 }
 
-/// The rate at which so much memory indexes so much data, at most 1: `R = M S / (E C)` [Guo, equation 1].
-/// All in bytes: `memory` M, `entry` E, `chunk` S, `stored` C.
+/// The rate at which so much memory indexes so much data, at most 1: `R = M S / (E C)` [Guo,
+/// equation 1]. All in bytes: `memory` M, `entry` E, `chunk` S, `stored` C.
 #[must_use]
 pub fn rate_that_fits(memory: f64, entry: f64, chunk: f64, stored: f64) -> f64 {
     let rate = memory * chunk / (entry * stored);
     if rate < 1.0 { rate } else { 1.0 }
 }
 
-/// The share of duplicates that are found when one fingerprint in `period` is a hook and a container holds
-/// `container_chunks` of them: `1 - (T - 1) / Tmin` [Guo, equation 2]. It counts on one loss of each
-/// container's catalog from the cache, after which what lies before the next hook is missed, and on
-/// streams that repeat in the order in which they were stored. 0 to 1.
+/// The share of duplicates that are found when one fingerprint in `period` is a hook and a
+/// container holds `container_chunks` of them: `1 - (T - 1) / Tmin` [Guo, equation 2]. It counts on
+/// one loss of each container's catalog from the cache, after which what lies before the next hook
+/// is missed, and on streams that repeat in the order in which they were stored. 0 to 1.
 #[must_use]
 pub fn predicted_efficiency(period: f64, container_chunks: f64) -> f64 {
     // At least one hook of a container stays: no more than all but one are missed.
@@ -254,8 +257,9 @@ pub fn predicted_efficiency(period: f64, container_chunks: f64) -> f64 {
     }
 }
 
-/// [`predicted_efficiency`] of an index of so many hooks to chunks, in so many containers. A container's
-/// anchor is the hook that would be dropped last: where a container keeps more than one, it samples, too.
+/// [`predicted_efficiency`] of an index of so many hooks to chunks, in so many containers. A
+/// container's anchor is the hook that would be dropped last: where a container keeps more than
+/// one, it samples, too.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a share of a few figures")]
 pub fn efficiency_of(rate: SamplingRate, hooks: u64, containers: u64) -> f64 {
@@ -263,7 +267,8 @@ pub fn efficiency_of(rate: SamplingRate, hooks: u64, containers: u64) -> f64 {
     predicted_efficiency(period, hooks as f64 * period / containers.max(1) as f64)
 }
 
-/// The longest period that finds this share of duplicates: `T = Tmin (1 - f) + 1` [Guo, equation 2].
+/// The longest period that finds this share of duplicates: `T = Tmin (1 - f) + 1` [Guo, equation
+/// 2].
 #[must_use]
 pub fn period_for(efficiency: f64, container_chunks: f64) -> f64 {
     container_chunks * (1.0 - efficiency.clamp(0.0, 1.0)) + 1.0

@@ -1,8 +1,8 @@
 //! Reading hooks in order, from runs and from memory, for merging.
 //!
-//! Parts are read through the storage in pieces, not through their mapping: what a merge reads once must
-//! not stay in this process' memory (INV-7). A part whose object was deleted meanwhile is read through its
-//! mapping. Every block's digest is checked. Used by one thread at a time.
+//! Parts are read through the storage in pieces, not through their mapping: what a merge reads once
+//! must not stay in this process' memory (INV-7). A part whose object was deleted meanwhile is read
+//! through its mapping. Every block's digest is checked. Used by one thread at a time.
 
 use std::collections::VecDeque;
 
@@ -190,8 +190,8 @@ impl<'a> Source<'a> {
     /// The containers of all its hooks of a kind, and perhaps more.
     pub(crate) fn containers(&self, kind: HookKind) -> Result<Spans, Fault<'a>> {
         match self {
-            // All parts have the same table. Each container has a hook, so more are a lie that would cost
-            // time (INV-8).
+            // All parts have the same table. Each container has a hook, so more are a lie that
+            // would cost time (INV-8).
             Self::Run { run, .. } => match run.parts.first() {
                 None => Ok(Spans::default()),
                 Some(part) => {

@@ -1,8 +1,9 @@
 //! Adding hooks: of a running session, of what reclamation rewrote, and from whatever source.
 //!
-//! Hooks gather in memory up to the budget and then go to the storage as a run that covers nothing yet (an
-//! external sort); publishing merges those into the one run that names the sessions it covers. A run that
-//! covers a session has all its hooks, so who opens the store later reads no catalog of it again.
+//! Hooks gather in memory up to the budget and then go to the storage as a run that covers nothing
+//! yet (an external sort); publishing merges those into the one run that names the sessions it
+//! covers. A run that covers a session has all its hooks, so who opens the store later reads no
+//! catalog of it again.
 
 use std::sync::{Arc, RwLock};
 
@@ -32,8 +33,8 @@ enum Nodes {
     AtOnce,
 }
 
-/// Adds the hooks of one or more sessions. Used by one thread at a time. Dropped unpublished, its sessions
-/// stay uncovered, and what it had written early is merged away later.
+/// Adds the hooks of one or more sessions. Used by one thread at a time. Dropped unpublished, its
+/// sessions stay uncovered, and what it had written early is merged away later.
 #[derive(Debug)]
 pub struct HookWriter {
     index: Index,
@@ -58,8 +59,8 @@ pub struct SessionContainers {
 }
 
 impl Index {
-    /// For a running session: its chunks are found as soon as their catalogs are added, its nodes once
-    /// [`HookWriter::publish`] is called, which the caller does after the manifest (INV-9).
+    /// For a running session: its chunks are found as soon as their catalogs are added, its nodes
+    /// once [`HookWriter::publish`] is called, which the caller does after the manifest (INV-9).
     #[must_use]
     pub fn session(&self, session: SessionId) -> HookWriter {
         HookWriter::new(self, (session, session), Nodes::WhenPublished)
@@ -81,10 +82,10 @@ impl Index {
         writer.publish(&[session])
     }
 
-    /// Publishes the hooks of containers that were rewritten, as a run that covers the session of the process
-    /// that rewrote them. Of a container that lost its anchor another fingerprint is one now, and none of its
-    /// older hooks may be left at the rates in force. The nodes in them are those of committed sessions, as
-    /// they were (INV-9).
+    /// Publishes the hooks of containers that were rewritten, as a run that covers the session of
+    /// the process that rewrote them. Of a container that lost its anchor another fingerprint is
+    /// one now, and none of its older hooks may be left at the rates in force. The nodes in them
+    /// are those of committed sessions, as they were (INV-9).
     ///
     /// # Errors
     /// Of the storage; what was not published is found again by [`Self::rebuild`].
@@ -100,8 +101,8 @@ impl Index {
         writer.publish(&[by])
     }
 
-    /// As [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`] of catalogs'
-    /// copies. Memory is bounded by the options, whatever their number.
+    /// As [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`] of
+    /// catalogs' copies. Memory is bounded by the options, whatever their number.
     ///
     /// # Errors
     /// Of the storage.
@@ -196,8 +197,8 @@ impl HookWriter {
         Ok(())
     }
 
-    /// Writes what is in memory as a run that covers nothing. Nodes of a session that has not committed
-    /// stay in memory: a run would show them. They are one in some 500 hooks.
+    /// Writes what is in memory as a run that covers nothing. Nodes of a session that has not
+    /// committed stay in memory: a run would show them. They are one in some 500 hooks.
     fn write_early(&mut self) -> Result<(), IndexError> {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         if self.nodes_seen == Nodes::AtOnce {
@@ -275,8 +276,8 @@ impl HookWriter {
         Ok(())
     }
 
-    /// Publishes all that was added as the run that covers `sessions`: the own one, and those that it
-    /// adopted. They have committed manifests, durably (INV-9).
+    /// Publishes all that was added as the run that covers `sessions`: the own one, and those that
+    /// it adopted. They have committed manifests, durably (INV-9).
     ///
     /// # Errors
     /// Of the storage; the sessions then stay uncovered, and whoever opens the store catches up.

@@ -1,8 +1,8 @@
 //! The containers of a section as spans: ordinals of 32 bits or fewer stand for ids of 64.
 //!
-//! A session's containers are numbered in sequence, and of each at least one hook stays in a run, so a
-//! run's containers are a span a session and kind. Ordinals count them in the order of their ids. All parts
-//! of a run have the same table, in blocks of rows that are searched where they lie:
+//! A session's containers are numbered in sequence, and of each at least one hook stays in a run,
+//! so a run's containers are a span a session and kind. Ordinals count them in the order of their
+//! ids. All parts of a run have the same table, in blocks of rows that are searched where they lie:
 //!
 //! ```text
 //! 0    u16 rows, 1 to 339

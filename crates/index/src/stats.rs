@@ -25,10 +25,11 @@ pub struct IndexStats {
     pub rates: SamplingRates,
     /// Hooks still in memory.
     pub pending_entries: u64,
-    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from what the index
-    /// that is asked holds.
+    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from
+    /// what the index that is asked holds.
     pub false_loads_per_gib: f64,
-    /// Share of duplicates found, if streams repeat in order [Guo, equation 2]: by the index that is asked.
+    /// Share of duplicates found, if streams repeat in order [Guo, equation 2]: by the index that
+    /// is asked.
     pub predicted_efficiency: f64,
     /// Look-ups, with those that were made together with others and whose answers were not needed.
     pub lookups: u64,

@@ -1,11 +1,11 @@
 //! The summary of a section: what is resident of it, and its filter [Guo 3.2, SSD indexing] (G6).
 //!
-//! Keys are cut into a quotient (the upper bits), a remainder of 8 bits, and low bits that stand in the
-//! leaves. A summary block has the quotients of some 3,000 keys as unary counts of how many keys each
-//! quotient has, from the block's first quotient on, and the remainders, a byte each: some 11 bits a key. A
-//! look-up finds the quotient's keys by counting bits and compares remainders, so that of the keys that
-//! are absent all but one in some 250 read no leaf; what is found is the key's position, and with it its
-//! leaf: no other fences are needed.
+//! Keys are cut into a quotient (the upper bits), a remainder of 8 bits, and low bits that stand in
+//! the leaves. A summary block has the quotients of some 3,000 keys as unary counts of how many
+//! keys each quotient has, from the block's first quotient on, and the remainders, a byte each:
+//! some 11 bits a key. A look-up finds the quotient's keys by counting bits and compares
+//! remainders, so that of the keys that are absent all but one in some 250 read no leaf; what is
+//! found is the key's position, and with it its leaf: no other fences are needed.
 //!
 //! ```text
 //! 0   u16 keys        2   u16 quotients passed (zeros)        4   u32 position of the first key
@@ -24,7 +24,8 @@ use format::wire::Writer;
 use crate::block::{BODY_BYTES, Block, close_block};
 
 /// Bits of a key: the upper ones of [`crate::Hook::bits`]. With n keys in an index, one look-up in
-/// 2^48 / n finds a key that is not its own: one in 2^22 with 64 Mi hooks, of 131,072 new chunks a GiB.
+/// 2^48 / n finds a key that is not its own: one in 2^22 with 64 Mi hooks, of 131,072 new chunks a
+/// GiB.
 pub(crate) const KEY_BITS: u32 = 48;
 /// Bits of a key that the summary has beside the quotient.
 pub(crate) const REMAINDER_BITS: u32 = 8;

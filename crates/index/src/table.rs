@@ -1,15 +1,17 @@
-//! The index in memory: hooks in some 7 bytes each under a byte budget, by progressive sampling [Guo 3.2] (G3,
-//! G4, G5).
+//! The index in memory: hooks in some 7 bytes each under a byte budget, by progressive sampling
+//! [Guo 3.2] (G3, G4, G5).
 //!
-//! Everything stands in pages of one pool, by number and without pointers: a table of entries for each kind,
-//! and the containers that entries name by ordinal. When the pool is used up, R halves and what no longer
-//! samples is dropped; when only anchors are left and the budget is still too small, the oldest containers
-//! are forgotten whole, and [counted](MemoryStats::forgotten_containers).
+//! Everything stands in pages of one pool, by number and without pointers: a table of entries for
+//! each kind, and the containers that entries name by ordinal. When the pool is used up, R halves
+//! and what no longer samples is dropped; when only anchors are left and the budget is still too
+//! small, the oldest containers are forgotten whole, and
+//! [counted](MemoryStats::forgotten_containers).
 //!
-//! What must hold: allocated bytes stay within the budget (INV-7), but for a moment's few
-//! 100 KiB while a segment is packed anew, and 24 bytes a container while these are dealt new ordinals; a hook that stays at the rates in force is found, or its container
-//! is forgotten; what was not added is found once a GiB of new data at most ([`MemoryStats`] says how often).
-//! Many threads may ask while one adds. Nothing fails: an index may forget.
+//! What must hold: allocated bytes stay within the budget (INV-7), but for a moment's few 100 KiB
+//! while a segment is packed anew, and 24 bytes a container while these are dealt new ordinals; a
+//! hook that stays at the rates in force is found, or its container is forgotten; what was not
+//! added is found once a GiB of new data at most ([`MemoryStats`] says how often). Many threads may
+//! ask while one adds. Nothing fails: an index may forget.
 
 mod batched_lookup;
 pub(crate) mod directory;
@@ -59,7 +61,8 @@ pub struct MemoryStats {
     pub load: f64,
     /// Bytes allocated, as a share of the entries: pages, containers and all.
     pub bytes_per_entry: f64,
-    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from the entries.
+    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from the
+    /// entries.
     pub false_loads_per_gib: f64,
     /// Share of duplicates found, if streams repeat in order [Guo, equation 2].
     pub predicted_efficiency: f64,
@@ -126,7 +129,8 @@ impl MemoryIndex {
         self.read().find(kind, fingerprint.index_bits(), rank, out);
     }
 
-    /// As [`Self::find`] for each fingerprint: which of them, and a container, in the order of fingerprints.
+    /// As [`Self::find`] for each fingerprint: which of them, and a container, in the order of
+    /// fingerprints.
     pub(crate) fn find_together(
         &self,
         fingerprints: &[Fingerprint],
@@ -182,9 +186,9 @@ impl MemoryIndex {
         }
     }
 
-    /// Writes all of it as one object that [`Self::restore`] takes back: without a copy in memory, in one
-    /// sequential write. `filled` are the parts of runs that it was filled from. Whoever loses it loses time
-    /// (INV-4).
+    /// Writes all of it as one object that [`Self::restore`] takes back: without a copy in memory,
+    /// in one sequential write. `filled` are the parts of runs that it was filled from. Whoever
+    /// loses it loses time (INV-4).
     ///
     /// # Errors
     /// Of the storage.
@@ -198,8 +202,8 @@ impl MemoryIndex {
         image::write(&self.read(), storage, store, name, filled)
     }
 
-    /// Takes back what [`Self::checkpoint`] wrote, and what it was filled from; `None` when it was written
-    /// with another budget.
+    /// Takes back what [`Self::checkpoint`] wrote, and what it was filled from; `None` when it was
+    /// written with another budget.
     ///
     /// # Errors
     /// What is wrong with it, as a sentence: not a byte is other than as it was written.

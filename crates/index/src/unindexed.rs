@@ -1,13 +1,15 @@
-//! Containers whose catalogs the storage did not give when they were to be hooked: `index/unread.<number>`.
+//! Containers whose catalogs the storage did not give when they were to be hooked:
+//! `index/unread.<number>`.
 //!
-//! Their sessions are covered all the same. Else every backup would read those sessions again, fail at the same sector,
-//! and publish again what it can read. A catalog that is named here is asked for by the next backup, then when twice as
-//! many sessions have come since it was first asked for, and every [`SESSIONS_MAX`] at last; when it can be read, from
-//! whichever copy, it is hooked, and named no more.
+//! Their sessions are covered all the same. Else every backup would read those sessions again, fail
+//! at the same sector, and publish again what it can read. A catalog that is named here is asked
+//! for by the next backup, then when twice as many sessions have come since it was first asked for,
+//! and every [`SESSIONS_MAX`] at last; when it can be read, from whichever copy, it is hooked, and
+//! named no more.
 //!
-//! The highest number counts; who puts the next deletes the others, and who loses a number reads again. Where it is
-//! deleted or cannot be read, what it named is hooked by `index rebuild` (INV-4). Not sealed: it names containers and
-//! sessions, which names of objects do, too.
+//! The highest number counts; who puts the next deletes the others, and who loses a number reads
+//! again. Where it is deleted or cannot be read, what it named is hooked by `index rebuild`
+//! (INV-4). Not sealed: it names containers and sessions, which names of objects do, too.
 //!
 //! ```text
 //! head and meta: see `head`; digest over all before
@@ -138,7 +140,8 @@ impl Unread {
 }
 
 impl Index {
-    /// What is remembered. Nothing is asked of the storage where a listing of runs has shown that there is none.
+    /// What is remembered. Nothing is asked of the storage where a listing of runs has shown that
+    /// there is none.
     pub(crate) fn unread(&self) -> Result<Unread, IndexError> {
         if !self.has_unread() {
             return Ok(Unread::default());
@@ -175,7 +178,8 @@ impl Index {
         Ok((numbers, unread))
     }
 
-    /// Notes what was asked for when `now` was the newest session, and for which of them that is over.
+    /// Notes what was asked for when `now` was the newest session, and for which of them that is
+    /// over.
     pub(crate) fn note_unread(
         &self,
         now: SessionId,

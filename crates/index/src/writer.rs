@@ -1,8 +1,8 @@
 //! Writing a run: hooks in order, in parts of bounded size.
 //!
 //! A storage takes an object's bytes at once, so a run of any size is written as parts of at most
-//! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says so; a run that ends
-//! without it was cut short and covers nothing.
+//! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says so; a run that
+//! ends without it was cut short and covers nothing.
 
 use env::{Storage, StorageError};
 use format::names::{self, IndexRunName};
@@ -97,8 +97,9 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Adds a hook, if it stays; they come in order of kind, key, and the newer container first. Of equal
-    /// ones the first is kept, of one key the newest. One whose container is in no table is left out.
+    /// Adds a hook, if it stays; they come in order of kind, key, and the newer container first. Of
+    /// equal ones the first is kept, of one key the newest. One whose container is in no table is
+    /// left out.
     pub(crate) fn push(&mut self, hook: Hook) -> Result<(), IndexError> {
         let kind = hook.kind.number();
         if !hook.standing.stays_at(self.plan.rates.of(hook.kind)) {

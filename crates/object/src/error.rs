@@ -16,7 +16,8 @@ pub enum ObjectError {
     /// [`ObjectError::is_already_exists`].
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The stored bytes are not those that were written: rot, or a write cut short. Found without a key.
+    /// The stored bytes are not those that were written: rot, or a write cut short. Found without a
+    /// key.
     #[error(
         "{name}: the stored bytes are damaged: {source}; \
          run `check` to see what it touches, and check the disk"
@@ -54,8 +55,8 @@ pub enum ObjectError {
         /// What is newer.
         source: FormatError,
     },
-    /// The object opens, but what it holds breaks the rules of its encoding: a defect of the program that
-    /// wrote it.
+    /// The object opens, but what it holds breaks the rules of its encoding: a defect of the
+    /// program that wrote it.
     #[error("{name}: opens, but its content is not valid: {source}; please report this as a bug")]
     Content {
         /// The object.
@@ -109,8 +110,8 @@ pub enum ObjectError {
         /// What is wrong with it.
         source: FormatError,
     },
-    /// The config opens with a right password but was not sealed with these key slots by a holder of the
-    /// store's keys.
+    /// The config opens with a right password but was not sealed with these key slots by a holder
+    /// of the store's keys.
     #[error(
         "config revision {revision} was changed by somebody without the store's keys; restore `config/` \
          from a copy of the storage, and find out who can write to it"
@@ -156,8 +157,8 @@ pub enum ObjectError {
     /// The store has passwords, and none was given.
     #[error("the store needs a password")]
     PasswordNeeded,
-    /// A password was given, and the store has none. It is not opened without being told so: whoever can
-    /// write to the storage could have planted a store of their own.
+    /// A password was given, and the store has none. It is not opened without being told so:
+    /// whoever can write to the storage could have planted a store of their own.
     #[error("the store has no password; if that is intended, say so with `--insecure-no-password`")]
     PasswordNotTaken,
     /// No slot opened, and this one could not be tried.

@@ -1,14 +1,14 @@
 //! Sealed small objects by name, revisions of them, and the store's config.
 //!
-//! - [`Sealer`] puts and gets one object: a frame whose digest finds rot without a key, and whose tag
-//!   binds it to its store, kind and name.
+//! - [`Sealer`] puts and gets one object: a frame whose digest finds rot without a key, and whose
+//!   tag binds it to its store, kind and name.
 //! - [`Revisions`] creates the next of a numbered series, settled by who creates first.
 //! - [`several`] reads many of them at once.
 //! - [`config`] is what precedes every key: it makes a store, opens it, and changes its passwords.
 //!
-//! What must hold: nothing is overwritten, so whatever is lost to a rival or a crash is lost whole; bytes
-//! from the storage never panic (INV-8). Everything here may be called from many threads and processes at
-//! once. An error says which object, what was found, and what to do next.
+//! What must hold: nothing is overwritten, so whatever is lost to a rival or a crash is lost whole;
+//! bytes from the storage never panic (INV-8). Everything here may be called from many threads and
+//! processes at once. An error says which object, what was found, and what to do next.
 
 pub mod config;
 mod error;

@@ -1,13 +1,13 @@
 //! The next of a numbered series of objects: manifests, lease claims, lists of damaged slots.
 //!
-//! Nothing is overwritten, so what changes is created anew under the next number. Create-only put settles
-//! who gets a number; who loses it reads the winner's and decides again. Lower numbers may be deleted by
-//! whoever has made a higher one, never the highest: so a slow creator may get a number that had been used
-//! and deleted. It finds the higher one by listing after creating, and decides again too. Hence what
-//! `decide` asks for must be safe to find done already.
+//! Nothing is overwritten, so what changes is created anew under the next number. Create-only put
+//! settles who gets a number; who loses it reads the winner's and decides again. Lower numbers may
+//! be deleted by whoever has made a higher one, never the highest: so a slow creator may get a
+//! number that had been used and deleted. It finds the higher one by listing after creating, and
+//! decides again too. Hence what `decide` asks for must be safe to find done already.
 //!
-//! Any number of processes may do this at once. A crash leaves the new revision whole, torn or absent;
-//! nothing is durable before the caller's barrier.
+//! Any number of processes may do this at once. A crash leaves the new revision whole, torn or
+//! absent; nothing is durable before the caller's barrier.
 
 use env::StorageError;
 use format::frame::ObjectKind;
@@ -35,9 +35,9 @@ pub struct Revisions<'a> {
 pub struct Head {
     /// Its number.
     pub revision: Revision,
-    /// What it holds, or how it is damaged ([`ObjectError::is_damage`] or `Newer`). Whether a torn one
-    /// counts is for the caller to decide: it may be all that a crash left of an unfinished write, or rot
-    /// of what was acknowledged long ago.
+    /// What it holds, or how it is damaged ([`ObjectError::is_damage`] or `Newer`). Whether a torn
+    /// one counts is for the caller to decide: it may be all that a crash left of an unfinished
+    /// write, or rot of what was acknowledged long ago.
     pub plain: Result<Vec<u8>, ObjectError>,
 }
 
@@ -108,9 +108,10 @@ impl<'a> Revisions<'a> {
 
     /// Creates the revision that follows the highest, as `decide` wants it after seeing that one.
     ///
-    /// `decide` is asked again whenever a rival was first, and also when a rival has gone on from the
-    /// revision just created (which looks the same as having created a void one): it must recognise that
-    /// what it wanted is done, and stop. Not durable before a barrier, stopped or not.
+    /// `decide` is asked again whenever a rival was first, and also when a rival has gone on from
+    /// the revision just created (which looks the same as having created a void one): it must
+    /// recognise that what it wanted is done, and stop. Not durable before a barrier, stopped or
+    /// not.
     ///
     /// # Errors
     /// Whatever `decide` returns; of the storage; `Contended`; `Exhausted`.
@@ -144,7 +145,8 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// The number after the highest; names come from the storage, so the last number is an error, no panic.
+/// The number after the highest; names come from the storage, so the last number is an error, no
+/// panic.
 pub(crate) fn next_number(highest: Option<Revision>, what: &str) -> Result<Revision, ObjectError> {
     let Some(highest) = highest else {
         return Ok(Revision::FIRST);

@@ -1,10 +1,10 @@
 //! One sealed object by name.
 //!
-//! What must hold: an object that opens was put by a holder of the store's keys, in this store, as this
-//! kind, under this name. The order of checks tells what happened: the digest first, which needs no key and
-//! finds rot and torn writes; then the tag, which finds malice. Clones share all state; everything may be
-//! called from many threads at once. A failed put leaves the object whole or absent, as the storage
-//! promises; a failed get changes nothing.
+//! What must hold: an object that opens was put by a holder of the store's keys, in this store, as
+//! this kind, under this name. The order of checks tells what happened: the digest first, which
+//! needs no key and finds rot and torn writes; then the tag, which finds malice. Clones share all
+//! state; everything may be called from many threads at once. A failed put leaves the object whole
+//! or absent, as the storage promises; a failed get changes nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Sealer {
 
     /// Seals and creates an object. May return before it is durable.
     ///
-    /// When the name is found taken, the object there is compared with ours: a storage that asked again
-    /// after a lost answer may have met its own write.
+    /// When the name is found taken, the object there is compared with ours: a storage that asked
+    /// again after a lost answer may have met its own write.
     ///
     /// # Errors
     /// Of the storage; [`ObjectError::is_already_exists`] when a rival took the name.
@@ -163,8 +163,8 @@ impl Sealer {
         Ok(self.0.env.storage.barrier()?)
     }
 
-    /// The objects of a folder whose names parse, in the order of their names. Foreign names are passed
-    /// over.
+    /// The objects of a folder whose names parse, in the order of their names. Foreign names are
+    /// passed over.
     ///
     /// # Errors
     /// Of the storage.
@@ -185,8 +185,8 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// The objects of a folder whose names parse, in the order of their names; needs no key. Foreign names are
-/// passed over.
+/// The objects of a folder whose names parse, in the order of their names; needs no key. Foreign
+/// names are passed over.
 ///
 /// # Errors
 /// Of the storage.

@@ -1,5 +1,5 @@
-//! Many small requests at once: on a remote storage each takes as long as a thousand of them would. Whether they may come in any
-//! order is for the caller to say.
+//! Many small requests at once: on a remote storage each takes as long as a thousand of them would.
+//! Whether they may come in any order is for the caller to say.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,7 +9,8 @@ const THREADS_MAX: usize = 8;
 /// Below so many a thread, threads cost more than they save.
 const A_THREAD_MIN: usize = 8;
 
-/// `one` of each number below `count`, several at once where they are many; what comes of them is in order.
+/// `one` of each number below `count`, several at once where they are many; what comes of them is
+/// in order.
 ///
 /// # Errors
 /// That of the lowest number that was come to.
@@ -81,7 +82,8 @@ mod tests {
                     return Err(at);
                 }
                 if at > 2 {
-                    // As reads do, so that the error comes while nearly all are still to be asked for.
+                    // As reads do, so that the error comes while nearly all are still to be asked
+                    // for.
                     thread::park_timeout(Duration::from_millis(1));
                 }
                 Ok(())

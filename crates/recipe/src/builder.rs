@@ -1,8 +1,9 @@
 //! Builds a stream's tree from its children, or from whole nodes of another tree.
 //!
-//! What must hold: the tree depends on the sequence of children alone. Zeros are held back until something
-//! else follows, so that a run is one child however it arrived; each level is cut by its own [`NodeCutter`];
-//! a whole node is taken only where a cut at every level below it has just been made.
+//! What must hold: the tree depends on the sequence of children alone. Zeros are held back until
+//! something else follows, so that a run is one child however it arrived; each level is cut by its
+//! own [`NodeCutter`]; a whole node is taken only where a cut at every level below it has just been
+//! made.
 //!
 //! Memory: at most one open node a level. One thread. After an error the builder is of no use.
 
@@ -63,8 +64,8 @@ impl TreeBuilder {
         self.len == 0
     }
 
-    /// Adds a chunk or a run of zeros. Runs of zeros join; their fingerprint is computed here, so that of the
-    /// child is not looked at.
+    /// Adds a chunk or a run of zeros. Runs of zeros join; their fingerprint is computed here, so
+    /// that of the child is not looked at.
     ///
     /// # Errors
     /// [`RecipeError::TooLong`], and what the sink fails with.
@@ -100,8 +101,8 @@ impl TreeBuilder {
         self.zeros > 0
     }
 
-    /// Ends the run of zeros that is held back: the caller knows that no zeros follow, and would like to be
-    /// aligned.
+    /// Ends the run of zeros that is held back: the caller knows that no zeros follow, and would
+    /// like to be aligned.
     ///
     /// # Errors
     /// [`RecipeError::TooLong`], and what the sink fails with.
@@ -112,13 +113,14 @@ impl TreeBuilder {
         }
     }
 
-    /// The children of nodes that are still open, lower levels first: what no stored node refers to yet, and a
-    /// checkpoint has to name. Zeros that are held back are not among them.
+    /// The children of nodes that are still open, lower levels first: what no stored node refers to
+    /// yet, and a checkpoint has to name. Zeros that are held back are not among them.
     pub fn pending(&self) -> impl Iterator<Item = &Child> {
         self.open.iter().flat_map(|open| &open.children)
     }
 
-    /// The highest level of which a whole node may follow; 0 when none may, since something below is open.
+    /// The highest level of which a whole node may follow; 0 when none may, since something below
+    /// is open.
     #[must_use]
     pub fn aligned_level(&self) -> Level {
         if self.has_open_zeros() {
@@ -146,9 +148,9 @@ impl TreeBuilder {
 
     /// Adds a whole node of another tree, with all that is below it.
     ///
-    /// The caller vouches for two things, as [`crate::RangeWalker`] does for the nodes that it returns: the
-    /// cut rule has ended the node (it was not its stream's last); and if its last child is zeros, no zeros
-    /// follow it.
+    /// The caller vouches for two things, as [`crate::RangeWalker`] does for the nodes that it
+    /// returns: the cut rule has ended the node (it was not its stream's last); and if its last
+    /// child is zeros, no zeros follow it.
     ///
     /// # Errors
     /// [`RecipeError::TooLong`], and what the sink fails with.

@@ -1,8 +1,8 @@
 //! The bytes of a stream, read one after another: for listings and other small streams.
 //!
-//! Verified like any restore (INV-5): references through their nodes, chunks by their fingerprints. Keeps
-//! one region, so a stream that was written in order reads every region once. For streams of gigabytes
-//! there is the planner of the `restore` crate.
+//! Verified like any restore (INV-5): references through their nodes, chunks by their fingerprints.
+//! Keeps one region, so a stream that was written in order reads every region once. For streams of
+//! gigabytes there is the planner of the `restore` crate.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -88,7 +88,8 @@ impl<'a> StreamBytes<'a> {
         let bytes = region
             .slot_bytes(view, at.slot)
             .ok_or_else(|| no_slot(view, at))?;
-        // The catalog may be another generation's than the one that the recipe was verified against.
+        // The catalog may be another generation's than the one that the recipe was verified
+        // against.
         let vouched = view.entry(at.slot).is_some_and(|entry| {
             entry.fingerprint == reference.fingerprint && u64::from(entry.len) == reference.chunk_len
         });

@@ -1,7 +1,7 @@
 //! Decoded nodes of a store, within a byte budget.
 //!
-//! A miss reads one region and decodes every node in it: nodes are written in the order in which they are
-//! walked, so the neighbours are asked for next. Least recently used goes first.
+//! A miss reads one region and decodes every node in it: nodes are written in the order in which
+//! they are walked, so the neighbours are asked for next. Least recently used goes first.
 //!
 //! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be
 //! dropped at any time (INV-4). Shared between threads: when several miss nodes of one region, one
@@ -129,7 +129,8 @@ impl NodeCache {
             if let Some(node) = held.get(location) {
                 return Ok(node);
             }
-            // Who waited for nothing, for the node is malformed or memory is short, waits for nobody else.
+            // Who waited for nothing, for the node is malformed or memory is short, waits for
+            // nobody else.
             if has_waited {
                 return Err(None);
             }

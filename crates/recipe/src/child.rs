@@ -47,7 +47,8 @@ pub struct Child {
     pub level: Level,
     /// Where it lies.
     pub place: Place,
-    /// For a node its own bound on the distinct data containers below it; 1 for a chunk, 0 for zeros.
+    /// For a node its own bound on the distinct data containers below it; 1 for a chunk, 0 for
+    /// zeros.
     pub containers_max: u32,
 }
 
@@ -86,13 +87,14 @@ impl Child {
     }
 }
 
-/// The node of these children, which are all of one level. Consecutive slots of one container become one run:
-/// the number of entries is the fragmentation.
+/// The node of these children, which are all of one level. Consecutive slots of one container
+/// become one run: the number of entries is the fragmentation.
 ///
 /// No children give the root of the empty stream, at level 1.
 ///
 /// # Panics
-/// When the children are of the highest level, or too long for 64 bits together: the builder has checked both.
+/// When the children are of the highest level, or too long for 64 bits together: the builder has
+/// checked both.
 #[must_use]
 pub fn segment_node(children: &[Child]) -> Node {
     let below = children.first().map_or(CHUNK_LEVEL, |child| child.level);

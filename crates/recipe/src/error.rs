@@ -6,8 +6,8 @@ use types::{ByteRange, ChunkLocation, Fingerprint, Level};
 
 use crate::stream::StreamName;
 
-/// An error of this crate. Those that name a node mean damage or malice; the node is of no use, other nodes
-/// are not touched by it.
+/// An error of this crate. Those that name a node mean damage or malice; the node is of no use,
+/// other nodes are not touched by it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
@@ -135,7 +135,8 @@ pub enum RecipeError {
 }
 
 impl RecipeError {
-    /// Whether what is wrong is of what was read, not of the storage: [`ContainerError::is_gone`], or nodes that are not as they should be.
+    /// Whether what is wrong is of what was read, not of the storage: [`ContainerError::is_gone`],
+    /// or nodes that are not as they should be.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {

@@ -1,14 +1,17 @@
-//! Follows references forward: what an archival recipe says of the bytes that a later backup of its series has too
-//! [RevDedup 2.4] (R2).
+//! Follows references forward: what an archival recipe says of the bytes that a later backup of its
+//! series has too [RevDedup 2.4] (R2).
 //!
-//! The later backup may be archival itself, and refer forward in turn: the chain is followed to its end, where chunks lie. Nodes
-//! on the way are not checked against fingerprints. The node that refers forward is: what is found must have the
-//! fingerprints of the chunks that it had itself before, so that its own is still the one that the manifest vouches for (INV-5).
+//! The later backup may be archival itself, and refer forward in turn: the chain is followed to its
+//! end, where chunks lie. Nodes on the way are not checked against fingerprints. The node that
+//! refers forward is: what is found must have the fingerprints of the chunks that it had itself
+//! before, so that its own is still the one that the manifest vouches for (INV-5).
 //!
-//! What must hold: following ends, whatever stands in nodes. Each reference on the way leads to a later backup than the one
-//! before, levels fall below a root, and parts are no longer than what they are parts of.
+//! What must hold: following ends, whatever stands in nodes. Each reference on the way leads to a
+//! later backup than the one before, levels fall below a root, and parts are no longer than what
+//! they are parts of.
 //!
-//! Memory: the children of one node a level for each backup of the chain that is under way; no path of the stack.
+//! Memory: the children of one node a level for each backup of the chain that is under way; no path
+//! of the stack.
 
 use format::node::NodeEntry;
 use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot, SlotRange};
@@ -18,12 +21,13 @@ use crate::error::RecipeError;
 use crate::source::NodeSource;
 use crate::stream::StreamName;
 
-/// Hands out the chunks, and runs of zeros, that a range of a later backup's stream consists of; gives the number of backups that were
-/// followed one after another, at most.
+/// Hands out the chunks, and runs of zeros, that a range of a later backup's stream consists of;
+/// gives the number of backups that were followed one after another, at most.
 ///
 /// # Errors
-/// Those of nodes, catalogs and streams; [`RecipeError::BrokenForward`] where the range cuts a chunk or a run of zeros, a reference
-/// leads to no later backup, or beyond the end of its stream; whatever `each` returns.
+/// Those of nodes, catalogs and streams; [`RecipeError::BrokenForward`] where the range cuts a
+/// chunk or a run of zeros, a reference leads to no later backup, or beyond the end of its stream;
+/// whatever `each` returns.
 pub(crate) fn follow<S: NodeSource + ?Sized>(
     source: &S,
     node: ChunkLocation,

@@ -1,10 +1,10 @@
-//! How a stream lies in its containers: fragmentation and speed factor [Lillibridge 3.1] (L1), from recipes
-//! and catalogs alone.
+//! How a stream lies in its containers: fragmentation and speed factor [Lillibridge 3.1] (L1), from
+//! recipes and catalogs alone.
 //!
-//! Reads are those of a rolling forward assembly area [Lillibridge 3.3]: when the area's first missing chunk
-//! needs a container, the container is read once and fills every place of the area that it can. So a
-//! container is read again exactly when it is needed at a place that was beyond the area at its last read;
-//! one look-up a reference tells, and no chunk is kept.
+//! Reads are those of a rolling forward assembly area [Lillibridge 3.3]: when the area's first
+//! missing chunk needs a container, the container is read once and fills every place of the area
+//! that it can. So a container is read again exactly when it is needed at a place that was beyond
+//! the area at its last read; one look-up a reference tells, and no chunk is kept.
 //!
 //! Memory: some 24 bytes a distinct container.
 
@@ -28,7 +28,8 @@ pub struct StreamLayout {
     pub zero_bytes: u64,
     /// References to chunks.
     pub chunks: u64,
-    /// Runs of references to consecutive slots: 1 for a stream that lies as it was written in one container.
+    /// Runs of references to consecutive slots: 1 for a stream that lies as it was written in one
+    /// container.
     pub runs: u64,
     /// Distinct containers referred to.
     pub containers: u64,
@@ -39,7 +40,8 @@ pub struct StreamLayout {
 }
 
 impl StreamLayout {
-    /// MiB restored a container read, zeros included [Lillibridge 3.1]; infinite if nothing needs reading.
+    /// MiB restored a container read, zeros included [Lillibridge 3.1]; infinite if nothing needs
+    /// reading.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn speed_factor(&self) -> f64 {
@@ -49,8 +51,9 @@ impl StreamLayout {
         self.bytes as f64 / MIB / self.container_reads as f64
     }
 
-    /// The share of what is read that is used: 1.0 when every container read is used whole and once. Above 1.0
-    /// where a stream repeats itself within the assembly area. 1.0 if nothing needs reading.
+    /// The share of what is read that is used: 1.0 when every container read is used whole and
+    /// once. Above 1.0 where a stream repeats itself within the assembly area. 1.0 if nothing needs
+    /// reading.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn used_share(&self) -> f64 {

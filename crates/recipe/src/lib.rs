@@ -1,18 +1,21 @@
 //! Recipes: nodes, trees, splicing.
 //!
-//! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher node lists
-//! nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte ranges of them
-//! ([`RangeWalker`], [`ChunkRefs`]), splices ranges of one into another ([`Splice`], the virtual synthetics of
-//! DD Boost III) and measures how a stream lies in its containers ([`StreamLayout`]). None of that reads a data
-//! container: references come from nodes, fingerprints and lengths from catalogs. [`StreamBytes`] reads small
-//! streams, such as listings, in order.
+//! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher
+//! node lists nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte
+//! ranges of them ([`RangeWalker`], [`ChunkRefs`]), splices ranges of one into another ([`Splice`],
+//! the virtual synthetics of DD Boost III) and measures how a stream lies in its containers
+//! ([`StreamLayout`]). None of that reads a data container: references come from nodes,
+//! fingerprints and lengths from catalogs. [`StreamBytes`] reads small streams, such as listings,
+//! in order.
 //!
 //! What must hold:
-//! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as far as
-//!   possible over the whole stream. Splicing gives the identical tree as building from scratch.
-//! - A node that is opened has been checked against its fingerprint, top down from the root: every reference
-//!   handed out is vouched for by the manifest (INV-5).
-//! - Nodes and catalogs may be anyone's: a wrong one is an error that names container and slot (INV-8).
+//! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
+//!   far as possible over the whole stream. Splicing gives the identical tree as building from
+//!   scratch.
+//! - A node that is opened has been checked against its fingerprint, top down from the root: every
+//!   reference handed out is vouched for by the manifest (INV-5).
+//! - Nodes and catalogs may be anyone's: a wrong one is an error that names container and slot
+//!   (INV-8).
 //!
 //! Builders and walkers belong to one thread each; sources and caches are shared.
 

@@ -1,8 +1,10 @@
-//! Opens a node: resolves its entries to children, and checks them against what vouches for the node.
+//! Opens a node: resolves its entries to children, and checks them against what vouches for the
+//! node.
 //!
-//! What must hold: the children returned have together the fingerprint and the length that were expected, are
-//! all of the level below and none is empty. So a walk from a root that opens every node on its way hands out
-//! nothing that the root does not vouch for, and always ends: levels fall, and lengths add up.
+//! What must hold: the children returned have together the fingerprint and the length that were
+//! expected, are all of the level below and none is empty. So a walk from a root that opens every
+//! node on its way hands out nothing that the root does not vouch for, and always ends: levels
+//! fall, and lengths add up.
 //!
 //! Memory: at most [`NODE_CHILDREN_MAX`] children, whatever the node claims.
 
@@ -41,7 +43,8 @@ pub(crate) fn read_node<S: NodeSource + ?Sized>(
     Ok(node)
 }
 
-/// The nodes below the node that is referred to, whose level is at least 2; checked like every opened node.
+/// The nodes below the node that is referred to, whose level is at least 2; checked like every
+/// opened node.
 ///
 /// # Errors
 /// Every error of this crate that names a node.
@@ -61,8 +64,9 @@ pub fn child_nodes<S: NodeSource + ?Sized>(
     Ok(open_node(source, reference)?.into_iter().filter_map(of).collect())
 }
 
-/// The children of the node that is referred to, in stream order, checked. A node child's `containers_max` is not known yet,
-/// and 0. Of a node that refers forward, the children are those that it leads to.
+/// The children of the node that is referred to, in stream order, checked. A node child's
+/// `containers_max` is not known yet, and 0. Of a node that refers forward, the children are those
+/// that it leads to.
 ///
 /// # Errors
 /// Every error of this crate that names a node.
@@ -152,7 +156,8 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
         }
     }
 
-    /// What is elsewhere stands between chunks: zeros, which might join those beside it, are the node's own.
+    /// What is elsewhere stands between chunks: zeros, which might join those beside it, are the
+    /// node's own.
     fn forward(&mut self, name: StreamName, range: ByteRange) -> Result<(), RecipeError> {
         let (source, node, first) = (self.source, self.at, self.children.len());
         follow(source, node, name, range, &mut |child| self.add(child))?;

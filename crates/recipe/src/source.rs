@@ -13,7 +13,8 @@ use crate::stream::StreamName;
 
 /// Reads nodes and catalogs. Shared between threads; [`crate::NodeCache`] is the one over a store.
 pub trait NodeSource {
-    /// The node at a place. Decoded, but not checked against anything: whoever follows a reference does.
+    /// The node at a place. Decoded, but not checked against anything: whoever follows a reference
+    /// does.
     ///
     /// # Errors
     /// [`RecipeError::Container`], [`RecipeError::Malformed`], or [`RecipeError::MissingSlot`].
@@ -48,7 +49,8 @@ pub trait StreamRoots: fmt::Debug + Send + Sync {
 pub struct KnownNode {
     /// Where it lies.
     pub location: ChunkLocation,
-    /// Its own bound on the distinct data containers below it: equal content may lie in other containers.
+    /// Its own bound on the distinct data containers below it: equal content may lie in other
+    /// containers.
     pub containers_max: u32,
 }
 

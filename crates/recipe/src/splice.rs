@@ -1,9 +1,9 @@
-//! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III, B3),
-//! unchanged files, snapshots of volumes.
+//! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III,
+//! B3), unchanged files, snapshots of volumes.
 //!
-//! What must hold: the builder ends up with the tree that pushing the range's chunks and zeros one by one
-//! would have given. Whole nodes are taken at the highest level at which builder and stream are both aligned;
-//! only the edges are cut again. No data container is read.
+//! What must hold: the builder ends up with the tree that pushing the range's chunks and zeros one
+//! by one would have given. Whole nodes are taken at the highest level at which builder and stream
+//! are both aligned; only the edges are cut again. No data container is read.
 
 use crate::builder::TreeBuilder;
 use crate::child::Child;
@@ -11,8 +11,8 @@ use crate::error::RecipeError;
 use crate::source::{NodeSink, NodeSource, TreeRoot};
 use crate::walker::{Piece, RangeWalker};
 
-/// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of their own and
-/// pushes those (or zeros, if that is what they are) before it goes on.
+/// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of
+/// their own and pushes those (or zeros, if that is what they are) before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOfChunk {
     /// The chunk.
@@ -56,8 +56,8 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         })
     }
 
-    /// Copies until the range's end (`None`), or until an edge that the caller must push the bytes of before
-    /// it calls again. There are at most two edges.
+    /// Copies until the range's end (`None`), or until an edge that the caller must push the bytes
+    /// of before it calls again. There are at most two edges.
     ///
     /// # Errors
     /// Those of the walk and those of the builder; both are of no use afterwards.
@@ -67,7 +67,8 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         sink: &mut dyn NodeSink,
     ) -> Result<Option<PartOfChunk>, RecipeError> {
         loop {
-            // Zeros held back keep the builder from being aligned; here it is known that none follow.
+            // Zeros held back keep the builder from being aligned; here it is known that none
+            // follow.
             if builder.has_open_zeros() && self.walker.next_is_chunk()? {
                 builder.close_zeros(sink)?;
             }

@@ -1,9 +1,9 @@
 //! Walks a byte range of a stream, in pieces as large as the caller can use.
 //!
-//! What must hold: the pieces together are exactly the range; every node on the way down was checked against
-//! its fingerprint (INV-5); a whole node is returned only where pushing it gives the tree that its children
-//! would give: the cut rule ended it, and no zeros can follow its last zeros. The first piece costs one node
-//! a level, whatever the offset.
+//! What must hold: the pieces together are exactly the range; every node on the way down was
+//! checked against its fingerprint (INV-5); a whole node is returned only where pushing it gives
+//! the tree that its children would give: the cut rule ended it, and no zeros can follow its last
+//! zeros. The first piece costs one node a level, whatever the offset.
 //!
 //! Memory: the children of one node a level. One thread. After an error the walker is of no use.
 
@@ -101,7 +101,8 @@ pub struct RangeWalker<'a, S: ?Sized> {
     frames: Vec<Frame>,
     at: u64,
     end: u64,
-    /// Where the range's last stored bytes could join with zeros of what follows: see [`Self::seam`].
+    /// Where the range's last stored bytes could join with zeros of what follows: see
+    /// [`Self::seam`].
     seam: Option<u64>,
 }
 
@@ -139,8 +140,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         self.at >= self.end
     }
 
-    /// The next piece: a whole segment where the caller is aligned and the walk is, else a chunk, zeros or an
-    /// edge. `None` at the range's end.
+    /// The next piece: a whole segment where the caller is aligned and the walk is, else a chunk,
+    /// zeros or an edge. `None` at the range's end.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -173,8 +174,9 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// The segment that holds the next byte, unopened, with where it begins in the stream; the walk goes on behind it.
-    /// Nodes above segments alone are read. A walk by segments is by segments alone: none must have been opened by [`Self::next_up_to`].
+    /// The segment that holds the next byte, unopened, with where it begins in the stream; the walk
+    /// goes on behind it. Nodes above segments alone are read. A walk by segments is by segments
+    /// alone: none must have been opened by [`Self::next_up_to`].
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -197,7 +199,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// Whether the next leaf is a whole chunk of the range: then no zeros follow what came before it.
+    /// Whether the next leaf is a whole chunk of the range: then no zeros follow what came before
+    /// it.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -251,8 +254,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Whether the node lies in the range, was ended by the cut rule, and does not end in zeros that might
-    /// have to join others.
+    /// Whether the node lies in the range, was ended by the cut rule, and does not end in zeros
+    /// that might have to join others.
     fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
         let end = node.end();
         if end > self.end || end >= self.root.len {
@@ -267,8 +270,9 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
 
     /// Where the range ends, or where the chunk begins that its end cuts.
     ///
-    /// What follows there is not of this stream, and may begin with zeros: a part of a chunk can be zeros
-    /// although the chunk is not. Everywhere else in the range, zeros are followed by a whole chunk.
+    /// What follows there is not of this stream, and may begin with zeros: a part of a chunk can be
+    /// zeros although the chunk is not. Everywhere else in the range, zeros are followed by a whole
+    /// chunk.
     fn seam(&mut self) -> Result<u64, RecipeError> {
         if let Some(seam) = self.seam {
             return Ok(seam);

@@ -1,13 +1,13 @@
 //! Adoption: carrying on from a dead session's last checkpoint.
 //!
-//! Order: the dead session's newest readable checkpoint k is read; barrier; its `.0` is created as "adopted
-//! by me, at k", which ends it, should it wake; k is read again, and nothing later; then epochs are listed,
-//! and what of k's references they condemn or remove is left out. Reclamation keeps what any checkpoint of a
-//! session without an ending names, and then what k names, so an adopter that sleeps between reading k and
-//! winning finds it all; leaving references out is for what rot or an early reader may have hidden from it.
-//! Only lower numbers of the same series are adopted, so chains of adoption end. Sessions that the dead one
-//! had adopted come with it: the manifests tell which, not its checkpoint, which it may not have lived to
-//! write.
+//! Order: the dead session's newest readable checkpoint k is read; barrier; its `.0` is created as
+//! "adopted by me, at k", which ends it, should it wake; k is read again, and nothing later; then
+//! epochs are listed, and what of k's references they condemn or remove is left out. Reclamation
+//! keeps what any checkpoint of a session without an ending names, and then what k names, so an
+//! adopter that sleeps between reading k and winning finds it all; leaving references out is for
+//! what rot or an early reader may have hidden from it. Only lower numbers of the same series are
+//! adopted, so chains of adoption end. Sessions that the dead one had adopted come with it: the
+//! manifests tell which, not its checkpoint, which it may not have lived to write.
 
 use std::collections::BTreeSet;
 
@@ -50,8 +50,8 @@ pub struct Adopted {
 }
 
 impl Session {
-    /// Dead sessions of this series with lower numbers, the newest first. Where no lock tells that a
-    /// session is dead, its heartbeat must not have moved between calls for `T`.
+    /// Dead sessions of this series with lower numbers, the newest first. Where no lock tells that
+    /// a session is dead, its heartbeat must not have moved between calls for `T`.
     ///
     /// # Errors
     /// As [`Session::ensure_running`]; of the storage.
@@ -72,8 +72,9 @@ impl Session {
     /// Takes over a dead session. Durable on return; the next checkpoint and the manifest name it.
     ///
     /// # Errors
-    /// `NotAdoptable` where it has ended otherwise meanwhile; `EndedElsewhere`, `GaveUp` for this session;
-    /// `Damaged` where it may have adopted one whose ending the storage does not give; of the storage.
+    /// `NotAdoptable` where it has ended otherwise meanwhile; `EndedElsewhere`, `GaveUp` for this
+    /// session; `Damaged` where it may have adopted one whose ending the storage does not give; of
+    /// the storage.
     pub fn adopt(&self, dead: &Adoptable) -> Result<Adopted> {
         let inner = &self.inner;
         let old = dead.session();
@@ -146,7 +147,8 @@ fn newest_readable(session: &Session, old: SessionId) -> Result<Option<Checkpoin
     Ok(None)
 }
 
-/// The dead session and all that it had adopted, and so on down: by what the manifests of the series say.
+/// The dead session and all that it had adopted, and so on down: by what the manifests of the
+/// series say.
 fn with_those_it_adopted(
     session: &Session,
     old: SessionId,
@@ -164,7 +166,8 @@ fn with_those_it_adopted(
     }
     let mut all = vec![(old, checkpoint)];
     let mut adopters = BTreeSet::from([old]);
-    // Adopters have higher numbers than what they adopted: one pass from the highest down finds chains.
+    // Adopters have higher numbers than what they adopted: one pass from the highest down finds
+    // chains.
     for entry in list.entries.iter().rev() {
         if let Some(EndedBy::Adopted { by, checkpoint }) = entry.ended_by()
             && entry.session() != old

@@ -1,7 +1,9 @@
-//! The chain of an archival backup: what it refers forward to, and that in turn [RevDedup 2.4.1, figure 2] (R2).
+//! The chain of an archival backup: what it refers forward to, and that in turn [RevDedup 2.4.1,
+//! figure 2] (R2).
 //!
-//! What must hold: each link is a later backup than the one before, so a chain ends. A forgotten backup is a link as long as one
-//! before it is not: by its highest revision that is no tombstone, which reclamation keeps for it.
+//! What must hold: each link is a later backup than the one before, so a chain ends. A forgotten
+//! backup is a link as long as one before it is not: by its highest revision that is no tombstone,
+//! which reclamation keeps for it.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +28,9 @@ pub struct ChainLink {
 }
 
 impl Manifests {
-    /// What backups refer forward to, and that in turn: each link once. Nothing for those that are not archival. A chain ends where
-    /// nothing can be read of the next: who follows references there finds that out.
+    /// What backups refer forward to, and that in turn: each link once. Nothing for those that are
+    /// not archival. A chain ends where nothing can be read of the next: who follows references
+    /// there finds that out.
     ///
     /// # Errors
     /// Of the storage.

@@ -1,13 +1,13 @@
 //! Checkpoints: what is durable and referred to.
 //!
-//! A checkpoint serves two readers. Reclamation keeps what it names; a later session carries on from it.
-//! When an epoch is to be answered the order is: the view was swapped; look-ups begun before end
-//! ([`Session::begin_checkpoint`] waits for them); the caller collects what it refers to; barrier, so that
-//! what the checkpoint names is durable; the checkpoint; barrier; a heartbeat that names epoch and
-//! checkpoint. What a session already referred to when it was condemned is in the checkpoint and so kept.
-//! What one checkpoint named as a container every later one names too; references may be let go of. No
-//! checkpoint is deleted while the session has no ending: an adopter may be about to name an old one, and
-//! reclamation keeps what any of them names.
+//! A checkpoint serves two readers. Reclamation keeps what it names; a later session carries on
+//! from it. When an epoch is to be answered the order is: the view was swapped; look-ups begun
+//! before end ([`Session::begin_checkpoint`] waits for them); the caller collects what it refers
+//! to; barrier, so that what the checkpoint names is durable; the checkpoint; barrier; a heartbeat
+//! that names epoch and checkpoint. What a session already referred to when it was condemned is in
+//! the checkpoint and so kept. What one checkpoint named as a container every later one names too;
+//! references may be let go of. No checkpoint is deleted while the session has no ending: an
+//! adopter may be about to name an old one, and reclamation keeps what any of them names.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -27,15 +27,15 @@ const NUMBERS_MAX: usize = 64;
 /// What the caller has collected: all that it refers to, and that no manifest names yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// Sealed containers that this session has put, and that refer to nothing in an open one. What an earlier
-    /// draft named need not be repeated.
+    /// Sealed containers that this session has put, and that refer to nothing in an open one. What
+    /// an earlier draft named need not be repeated.
     pub containers: Vec<ContainerSpan>,
     /// What nodes in memory and in open containers refer to, in sealed containers of any session.
     pub references: Vec<(ContainerId, SlotRange)>,
 }
 
-/// The right to write the next checkpoint: every look-up by an older view has ended. What is collected
-/// between taking it and writing honours the epoch that it will answer.
+/// The right to write the next checkpoint: every look-up by an older view has ended. What is
+/// collected between taking it and writing honours the epoch that it will answer.
 pub struct CheckpointTurn<'a> {
     inner: &'a Inner,
     answers: Option<Epoch>,
@@ -43,8 +43,8 @@ pub struct CheckpointTurn<'a> {
 }
 
 impl Session {
-    /// Waits until look-ups begun before the present view was swapped in have ended. The calling thread
-    /// must hold no permit. Collect the draft after this returns, not before.
+    /// Waits until look-ups begun before the present view was swapped in have ended. The calling
+    /// thread must hold no permit. Collect the draft after this returns, not before.
     ///
     /// # Errors
     /// As [`Session::ensure_running`].
@@ -74,18 +74,19 @@ impl CheckpointTurn<'_> {
         self.answers
     }
 
-    /// Writes the checkpoint and, where it answers an epoch, says so at once. What the draft names must
-    /// have been put through the same storage handle. Durable on return; returns its number.
+    /// Writes the checkpoint and, where it answers an epoch, says so at once. What the draft names
+    /// must have been put through the same storage handle. Durable on return; returns its number.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`]; `Format` where the draft cannot be stored; of the storage (call again:
-    /// a new number is used).
+    /// As [`Session::ensure_running`]; `Format` where the draft cannot be stored; of the storage
+    /// (call again: a new number is used).
     pub fn write(self, draft: Draft) -> Result<u32> {
         let inner = self.inner;
         let mut record = locked(&inner.record);
         let answered = self.answers.max(record.answered);
         let number = inner.write_checkpoint(&mut record, answered, draft)?;
-        // The record stays locked: no parent is chosen between the checkpoint and the answer it gives.
+        // The record stays locked: no parent is chosen between the checkpoint and the answer it
+        // gives.
         if let Some(epoch) = answered {
             inner.answer(epoch, number)?;
         }
@@ -140,7 +141,8 @@ impl Inner {
     }
 }
 
-/// Whether every container of `part` is one of `whole`. By span, not by container: there may be millions.
+/// Whether every container of `part` is one of `whole`. By span, not by container: there may be
+/// millions.
 pub(crate) fn covers(whole: &[ContainerSpan], part: &[ContainerSpan]) -> bool {
     let (whole, part) = (joined(whole), joined(part));
     part.iter().all(|(kind, range)| {

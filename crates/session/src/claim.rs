@@ -89,8 +89,8 @@ impl Session {
         }
     }
 
-    /// Begins a session that reads only: what it declares as parents is kept while it runs. It ends by
-    /// [`Session::end`].
+    /// Begins a session that reads only: what it declares as parents is kept while it runs. It ends
+    /// by [`Session::end`].
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -107,8 +107,8 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a session listing
-    /// ([`Manifests::list_sessions_of`]).
+    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a session
+    /// listing ([`Manifests::list_sessions_of`]).
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -221,8 +221,8 @@ fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
     // The claim is not the highest, and it named nothing. If the deletion fails or is undone, a
     // session stays that never spoke.
     objects.delete(&names::claim(id))?;
-    // Otherwise every session table would read the folder, because no ending makes that needless. An error
-    // here does no harm.
+    // Otherwise every session table would read the folder, because no ending makes that needless.
+    // An error here does no harm.
     drop(objects.storage().drop_folder(&names::session_folder(id)));
     Ok(None)
 }

@@ -8,9 +8,9 @@
 //! no barrier waits for it. A storage that does not answer that second question is asked again for
 //! a while: the manifest is durable, and all that is left is to say so. What fails once the
 //! manifest may be there is told as just that. A process that dies after the manifest leaves a
-//! backup and some small objects, which [`Session::gc_sessions`] of any later session removes. An epoch
-//! that was seen and not answered needs no answer: the reclaimer lists manifests after everybody
-//! answered or ended.
+//! backup and some small objects, which [`Session::gc_sessions`] of any later session removes. An
+//! epoch that was seen and not answered needs no answer: the reclaimer lists manifests after
+//! everybody answered or ended.
 
 use std::time::Duration;
 
@@ -38,14 +38,15 @@ pub struct Committed {
     pub session: SessionId,
     /// Its manifest.
     pub manifest: ObjectName,
-    /// What went wrong after the backup was safe: small objects stay behind until a later session tidies.
+    /// What went wrong after the backup was safe: small objects stay behind until a later session
+    /// tidies.
     pub warnings: Option<SessionError>,
 }
 
 impl Session {
-    /// Makes the session a backup. Every container must have been put through the same storage handle, and
-    /// every look-up's permit given back. Parents and adoptions are filled in from what was declared.
-    /// Durable on return. After an error of the storage the call may be made again.
+    /// Makes the session a backup. Every container must have been put through the same storage
+    /// handle, and every look-up's permit given back. Parents and adoptions are filled in from what
+    /// was declared. Durable on return. After an error of the storage the call may be made again.
     ///
     /// # Errors
     /// `EndedElsewhere` where another ended the session: nothing was stored by this call; `GaveUp`;
@@ -72,7 +73,8 @@ impl Session {
         inner.objects.barrier()?;
         inner.ensure_running()?;
         if !inner.is_claimed()? {
-            // By this ending is swept what was put since then. Where an earlier call has put the manifest, that is taken back.
+            // By this ending is swept what was put since then. Where an earlier call has put the
+            // manifest, that is taken back.
             let ending = Manifest::Expired { by: inner.id };
             if inner.objects.put_durably(&name, &ending)? == Put::Taken
                 && let Read::Whole(Manifest::Commit(_)) = inner.objects.read::<Manifest>(&name)?
@@ -88,7 +90,8 @@ impl Session {
         let durable = inner.objects.barrier();
         durable.map_err(|error| inner.unconfirmed(error))?;
         inner.awake_all_along()?;
-        // The first end stands: a pulse in another thread may have seen the manifest before this line.
+        // The first end stands: a pulse in another thread may have seen the manifest before this
+        // line.
         drop(inner.end(End::Closed));
         // Without the record the traces stay, so that tidying makes the record.
         let unlocked = inner.unlock();
@@ -131,7 +134,8 @@ impl Inner {
     }
 
     /// A process that slept for days inside the commit may have been expired, swept, and its ending
-    /// dropped: what it then created is taken back. So it is where the clocks do not tell, and the claim is gone.
+    /// dropped: what it then created is taken back. So it is where the clocks do not tell, and the
+    /// claim is gone.
     fn awake_all_along(&self) -> Result<()> {
         let over = match self.ensure_running() {
             Err(silent @ SessionError::GaveUp { .. }) => silent,
@@ -155,7 +159,8 @@ impl Inner {
         })
     }
 
-    /// Whether the claim is there, asked when the backup is durable: a storage that fails for a moment is waited for.
+    /// Whether the claim is there, asked when the backup is durable: a storage that fails for a
+    /// moment is waited for.
     fn is_claimed_still(&self) -> Result<bool> {
         let mut wait = LOOK_AGAIN_AFTER;
         for _ in 1..LOOKS_MAX {
@@ -177,7 +182,8 @@ impl Inner {
         }
     }
 
-    /// The same of a put of the manifest: a refusal stores nothing, but the answer to one that succeeded may be lost.
+    /// The same of a put of the manifest: a refusal stores nothing, but the answer to one that
+    /// succeeded may be lost.
     fn unless_refused(&self, error: SessionError) -> SessionError {
         let is_lost = matches!(
             error,
@@ -187,8 +193,9 @@ impl Inner {
         if is_lost { self.unconfirmed(error) } else { error }
     }
 
-    /// Whether the claim is there. An ending may be dropped while its session still lives, by clocks that are wrong, and the
-    /// claim goes before it, durably: without a claim, that the name of the ending is free says nothing.
+    /// Whether the claim is there. An ending may be dropped while its session still lives, by
+    /// clocks that are wrong, and the claim goes before it, durably: without a claim, that the name
+    /// of the ending is free says nothing.
     fn is_claimed(&self) -> Result<bool> {
         self.objects.exists(&names::claim(self.id))
     }

@@ -12,8 +12,8 @@ pub struct DamagedObject {
     pub name: ObjectName,
     /// What was found, and where, in words.
     pub why: String,
-    /// The storage did not give its bytes, for this moment or for good: nobody knows what it says, and it is
-    /// neither torn nor absent.
+    /// The storage did not give its bytes, for this moment or for good: nobody knows what it says,
+    /// and it is neither torn nor absent.
     pub is_unread: bool,
 }
 

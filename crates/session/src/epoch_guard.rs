@@ -1,10 +1,10 @@
 //! Look-ups against a view that may be swapped beneath them.
 //!
-//! A look-up holds a permit from before it asks the index until what it found is recorded where the next
-//! checkpoint is collected from. When an epoch appears the view is swapped at once; an answer then waits
-//! until every permit of an older view is given back (the drain rule). The lock is held for an instant,
-//! once a look-up of a whole window. A permit that is never given back holds up the answer and nothing
-//! else; reclamation expires a session that does not answer.
+//! A look-up holds a permit from before it asks the index until what it found is recorded where the
+//! next checkpoint is collected from. When an epoch appears the view is swapped at once; an answer
+//! then waits until every permit of an older view is given back (the drain rule). The lock is held
+//! for an instant, once a look-up of a whole window. A permit that is never given back holds up the
+//! answer and nothing else; reclamation expires a session that does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

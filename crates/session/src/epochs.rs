@@ -1,8 +1,8 @@
 //! Listing epochs and reading what they condemned and removed.
 //!
-//! Condemned lists are listed before removed ones: a condemned list is dropped only after its removed list
-//! exists, so neither is missed. A list that vanishes between listing and reading was dropped, and what
-//! took its place is found by listing again. Stateless.
+//! Condemned lists are listed before removed ones: a condemned list is dropped only after its
+//! removed list exists, so neither is missed. A list that vanishes between listing and reading was
+//! dropped, and what took its place is found by listing again. Stateless.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,8 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
                 Listed::Unreadable => {}
             }
         }
-        // What is removed was condemned before: the longer list stands in for one that cannot be read.
+        // What is removed was condemned before: the longer list stands in for one that cannot be
+        // read.
         if !known && listed.condemned.contains(&epoch) {
             match list::<Condemned>(objects, &names::condemned(epoch), &mut view)? {
                 Listed::Gone => return Ok(None),

@@ -1,9 +1,10 @@
 //! Ending a session that is dead, or that does not answer.
 //!
-//! The ending is created like any other, so that of all who try one wins, and the session itself, should it
-//! wake, finds it. Whether a session is dead is the caller's to know ([`crate::DeathWatch`], or no answer
-//! for T'); being wrong costs a backup that must start again, and nothing stored. An expired session is
-//! promised nothing. May be called by several maintainers at once.
+//! The ending is created like any other, so that of all who try one wins, and the session itself,
+//! should it wake, finds it. Whether a session is dead is the caller's to know
+//! ([`crate::DeathWatch`], or no answer for T'); being wrong costs a backup that must start again,
+//! and nothing stored. An expired session is promised nothing. May be called by several maintainers
+//! at once.
 
 use format::manifest::Manifest;
 use format::names;
@@ -15,8 +16,8 @@ use crate::session::Session;
 use crate::session_table::SessionInfo;
 
 impl Session {
-    /// Ends another session as expired; durable on return. Returns how it has ended: by this call, or as
-    /// somebody (itself, perhaps) was quicker to say.
+    /// Ends another session as expired; durable on return. Returns how it has ended: by this call,
+    /// or as somebody (itself, perhaps) was quicker to say.
     ///
     /// # Errors
     /// As [`Session::ensure_running`]; of the storage.

@@ -1,14 +1,17 @@
 //! Removing what ended sessions left behind.
 //!
-//! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the number.
-//! Kept are the checkpoint that an adoption names, for it says which of the dead session's containers the
-//! adopter's backup rests on, and everything of a session without an ending. Of a read session that ended
-//! itself the claim goes too, and the ending when somebody tidies who finds the claim gone, so that one barrier covers
-//! both; unless it is above the claim of who tidies, for the highest claim is never deleted: numbers are given out above
-//! it. An ending of another series than the claim names is not the session's. Removing twice is nothing; any number of processes may tidy at once.
+//! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the
+//! number. Kept are the checkpoint that an adoption names, for it says which of the dead session's
+//! containers the adopter's backup rests on, and everything of a session without an ending. Of a
+//! read session that ended itself the claim goes too, and the ending when somebody tidies who finds
+//! the claim gone, so that one barrier covers both; unless it is above the claim of who tidies, for
+//! the highest claim is never deleted: numbers are given out above it. An ending of another series
+//! than the claim names is not the session's. Removing twice is nothing; any number of processes
+//! may tidy at once.
 //!
-//! A session that ended long ago has nothing left to remove, nearly always. So only read sessions, those that were
-//! begun lately and a few of the others, another few each time, are looked at: the cost follows what came.
+//! A session that ended long ago has nothing left to remove, nearly always. So only read sessions,
+//! those that were begun lately and a few of the others, another few each time, are looked at: the
+//! cost follows what came.
 
 use std::collections::BTreeSet;
 
@@ -41,8 +44,8 @@ pub struct CollectedSessions {
 }
 
 impl Session {
-    /// Removes what ended sessions left behind. Costs two listings, and a read for each session that left
-    /// something.
+    /// Removes what ended sessions left behind. Costs two listings, and a read for each session
+    /// that left something.
     ///
     /// # Errors
     /// Of the storage; what is left is for the next one.
@@ -81,8 +84,8 @@ impl Session {
         if left.is_empty() {
             return Ok(tidied);
         }
-        // The endings that are acted on, the claims that are gone, and the claim that makes others expendable, must not be
-        // lost.
+        // The endings that are acted on, the claims that are gone, and the claim that makes others
+        // expendable, must not be lost.
         objects.barrier()?;
         for (id, series, folder, is_read) in left {
             // The ending of another that has had this number says nothing of who has it now.
@@ -109,14 +112,15 @@ impl Session {
             }
             let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
-                // A claim without its ending would be a session that runs, and other traces would be looked for by nobody: the
-                // ending goes when none were listed.
+                // A claim without its ending would be a session that runs, and other traces would
+                // be looked for by nobody: the ending goes when none were listed.
                 if folder.claimed {
                     objects.delete(&names::claim(id))?;
                     removed += 1;
                 } else if removed == 0 {
                     objects.delete(&name)?;
-                    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+                    // It holds nothing any more, and costs listings a look at most: whatever comes
+                    // of it.
                     drop(objects.storage().drop_folder(&names::session_folder(id)));
                     removed += 1;
                 }

@@ -1,10 +1,11 @@
 //! Heartbeats: the session lives, and has answered these epochs.
 //!
-//! Every tick looks whether somebody ended the session, lists epochs and swaps the view when there is a new
-//! one, then writes the next heartbeat and deletes all but the newest two. A read session then answers the new
-//! epoch at once; a backup's checkpoint is its owner's to write. A session that could write none
-//! for a day gives up, by a clock that counts suspended time, asked before and after each write, so that
-//! no sleep goes unnoticed. The caller drives [`Session::tick`], or lets a [`HeartbeatTask`] thread do so.
+//! Every tick looks whether somebody ended the session, lists epochs and swaps the view when there
+//! is a new one, then writes the next heartbeat and deletes all but the newest two. A read session
+//! then answers the new epoch at once; a backup's checkpoint is its owner's to write. A session
+//! that could write none for a day gives up, by a clock that counts suspended time, asked before
+//! and after each write, so that no sleep goes unnoticed. The caller drives [`Session::tick`], or
+//! lets a [`HeartbeatTask`] thread do so.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,12 +39,12 @@ pub struct Tick {
 }
 
 impl Session {
-    /// One round: was the session ended? is there a new epoch? then a heartbeat, and of a read session the
-    /// answer. To be called every [`crate::SessionPolicy::heartbeat_every`].
+    /// One round: was the session ended? is there a new epoch? then a heartbeat, and of a read
+    /// session the answer. To be called every [`crate::SessionPolicy::heartbeat_every`].
     ///
     /// # Errors
-    /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick tries again;
-    /// the heartbeat is written even where nothing could be read.
+    /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick
+    /// tries again; the heartbeat is written even where nothing could be read.
     pub fn tick(&self) -> Result<Tick> {
         self.inner.ensure_running()?;
         let looked = self.inner.ensure_not_ended();
@@ -68,7 +69,8 @@ impl Session {
         seen > locked(&self.inner.beat).answered
     }
 
-    /// Starts a thread that ticks until the returned value, or the last handle of the session, is dropped.
+    /// Starts a thread that ticks until the returned value, or the last handle of the session, is
+    /// dropped.
     ///
     /// # Errors
     /// `Thread` where the system gives none.
@@ -106,8 +108,8 @@ fn beat(inner: &Weak<Inner>) -> bool {
         return false;
     };
     let session = Session { inner };
-    // A storage that fails is tried again at the next beat; whether the session is over, every call of its
-    // owner finds by itself.
+    // A storage that fails is tried again at the next beat; whether the session is over, every call
+    // of its owner finds by itself.
     session.tick().is_ok() || session.ensure_running().is_ok()
 }
 

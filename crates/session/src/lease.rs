@@ -1,10 +1,11 @@
 //! Leases: who does what one process should do at a time.
 //!
-//! `lease/<role>.<n>`: the highest claim counts and is never deleted; who finds a higher one gives its own
-//! up. A lease saves work, never data: what is done under it must be safe when two do it. So claiming and releasing wait
-//! for no barrier, and lower claims go when a barrier that the holder needed anyway has covered its own: a power cut
-//! may bring back a lease as it was before, never one without claims. A holder that has ended or is dead is superseded.
-//! May be called from many threads.
+//! `lease/<role>.<n>`: the highest claim counts and is never deleted; who finds a higher one gives
+//! its own up. A lease saves work, never data: what is done under it must be safe when two do it.
+//! So claiming and releasing wait for no barrier, and lower claims go when a barrier that the
+//! holder needed anyway has covered its own: a power cut may bring back a lease as it was before,
+//! never one without claims. A holder that has ended or is dead is superseded. May be called from
+//! many threads.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ use crate::watch::Life;
 /// A claim that keeps being lost is tried so often.
 const CLAIMS_MAX: usize = 16;
 
-/// A lease, as long as nobody claims higher. Dropping it gives nothing back: [`HeldLease::release`] does,
-/// and otherwise the end of the session.
+/// A lease, as long as nobody claims higher. Dropping it gives nothing back: [`HeldLease::release`]
+/// does, and otherwise the end of the session.
 #[derive(Debug)]
 pub struct HeldLease {
     session: Session,
@@ -34,8 +35,9 @@ impl Session {
     /// Claims a lease.
     ///
     /// # Errors
-    /// `LeaseTaken` where a session that may be alive holds it (call again later: whether it is alive may
-    /// take until then to show); as [`Session::ensure_running`]; `Contended`; of the storage.
+    /// `LeaseTaken` where a session that may be alive holds it (call again later: whether it is
+    /// alive may take until then to show); as [`Session::ensure_running`]; `Contended`; of the
+    /// storage.
     pub fn acquire_lease(&self, role: LeaseRole) -> Result<HeldLease> {
         self.ensure_running()?;
         for _ in 0..CLAIMS_MAX {
@@ -79,8 +81,8 @@ impl Session {
         })
     }
 
-    /// Who holds this lease and may be alive. A claim that cannot be read is nobody's: its writer's crash
-    /// tore it.
+    /// Who holds this lease and may be alive. A claim that cannot be read is nobody's: its writer's
+    /// crash tore it.
     fn holds(&self, lease: Option<&Lease>) -> Result<Option<SessionId>> {
         let Some(lease) = lease.filter(|lease| !lease.released) else {
             return Ok(None);
@@ -97,7 +99,8 @@ impl Session {
 }
 
 impl HeldLease {
-    /// Whether nobody has claimed higher. To be asked before each step that others should not repeat.
+    /// Whether nobody has claimed higher. To be asked before each step that others should not
+    /// repeat.
     ///
     /// # Errors
     /// As [`Session::ensure_running`]; of the storage.
@@ -106,8 +109,8 @@ impl HeldLease {
         Ok(highest_number(&self.session, self.role)? == Some(self.number))
     }
 
-    /// Gives the lease back. Where another has taken it meanwhile, does nothing. A power cut may undo it; who held it
-    /// has ended then, or is found dead.
+    /// Gives the lease back. Where another has taken it meanwhile, does nothing. A power cut may
+    /// undo it; who held it has ended then, or is found dead.
     ///
     /// # Errors
     /// Of the storage; the end of the session then gives it back.
@@ -130,8 +133,8 @@ impl HeldLease {
         self.role
     }
 
-    /// Deletes claims below this one. To be called when a barrier has passed since it was acquired: the highest claim
-    /// that is durable never goes.
+    /// Deletes claims below this one. To be called when a barrier has passed since it was acquired:
+    /// the highest claim that is durable never goes.
     ///
     /// # Errors
     /// Of the storage; they are harmless, and for the next holder.

@@ -1,8 +1,8 @@
-//! What the manifests of a store come to: an entry a session, of which the highest revision counts, and a tombstone
-//! before all.
+//! What the manifests of a store come to: an entry a session, of which the highest revision counts,
+//! and a tombstone before all.
 //!
-//! Values alone; [`crate::Manifests`] reads them. What could not be read is named beside the entries, and an entry says
-//! what that leaves in doubt.
+//! Values alone; [`crate::Manifests`] reads them. What could not be read is named beside the
+//! entries, and an entry says what that leaves in doubt.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -44,14 +44,16 @@ pub struct ManifestEntry {
     pub stored: Arc<StoredManifest>,
     /// All revisions that exist, in order.
     pub revisions: Vec<Revision>,
-    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept (INV-6).
+    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept
+    /// (INV-6).
     pub committed_at: UnixNanos,
     /// When the revision that counts was put, by the same clock.
     pub put_at: UnixNanos,
-    /// A revision above the one that counts exists and cannot be read: it may have been a tombstone.
-    /// Restoring is right, removing would not be.
+    /// A revision above the one that counts exists and cannot be read: it may have been a
+    /// tombstone. Restoring is right, removing would not be.
     pub newer_unreadable: bool,
-    /// A revision that cannot be read is of a tombstone's length, which is final: what stands above it makes nothing certain.
+    /// A revision that cannot be read is of a tombstone's length, which is final: what stands above
+    /// it makes nothing certain.
     pub may_be_forgotten: bool,
 }
 
@@ -83,7 +85,8 @@ impl ManifestEntry {
         self.stored.manifest == Manifest::Forgotten
     }
 
-    /// Whether what cannot be read of it may say that it is forgotten: then its nodes may be going, or gone.
+    /// Whether what cannot be read of it may say that it is forgotten: then its nodes may be going,
+    /// or gone.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.newer_unreadable || self.may_be_forgotten
@@ -104,13 +107,15 @@ impl ManifestEntry {
 pub struct ManifestList {
     /// By session number.
     pub entries: Vec<ManifestEntry>,
-    /// Backups that were not read, since who listed knows them: only in a [`crate::SessionListing`]. By session number.
+    /// Backups that were not read, since who listed knows them: only in a
+    /// [`crate::SessionListing`]. By session number.
     pub as_covered: Vec<CoveredBackup>,
     /// Revisions that exist and cannot be read.
     pub damaged: Vec<DamagedObject>,
 }
 
-/// A backup whose highest revision is one that the caller knows: what it says need not be read again.
+/// A backup whose highest revision is one that the caller knows: what it says need not be read
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoveredBackup {
     /// The series.
@@ -122,21 +127,24 @@ pub struct CoveredBackup {
 }
 
 impl ManifestList {
-    /// The backups that are not forgotten, by session number. What is to become a revision of one is none.
+    /// The backups that are not forgotten, by session number. What is to become a revision of one
+    /// is none.
     pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
         let is_backup =
             |entry: &&ManifestEntry| entry.backup().is_some() && entry.series() != ARCHIVAL_SERIES;
         self.entries.iter().filter(is_backup)
     }
 
-    /// Archival rewrites that are to become a revision of the backup that they rewrite (R2), by session number.
+    /// Archival rewrites that are to become a revision of the backup that they rewrite (R2), by
+    /// session number.
     pub fn rewrites(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
         let is_rewrite =
             |entry: &&ManifestEntry| entry.backup().is_some() && entry.series() == ARCHIVAL_SERIES;
         self.entries.iter().filter(is_rewrite)
     }
 
-    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a backup.
+    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a
+    /// backup.
     ///
     /// # Errors
     /// `Damaged` when a revision exists that cannot be read.
@@ -147,8 +155,8 @@ impl ManifestList {
         }
     }
 
-    /// Takes up backups of which nothing is listed but the revision that is known: of nearly all, in an old store. What is
-    /// listed of others comes back.
+    /// Takes up backups of which nothing is listed but the revision that is known: of nearly all,
+    /// in an old store. What is listed of others comes back.
     pub(crate) fn cover_alone(&mut self, listed: &[Listed], covers: &Covers) -> Vec<Listed> {
         let mut rest = Vec::new();
         // By name, so those of one session lie together.
@@ -200,7 +208,8 @@ impl ManifestList {
         });
     }
 
-    /// Takes these backups for forgotten, for who asks what would be. No object says so: their digests are none.
+    /// Takes these backups for forgotten, for who asks what would be. No object says so: their
+    /// digests are none.
     pub fn forget(&mut self, sessions: &BTreeSet<SessionId>) {
         for entry in &mut self.entries {
             if sessions.contains(&entry.session()) && entry.backup().is_some() {

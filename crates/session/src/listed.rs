@@ -1,6 +1,7 @@
 //! What a listing says of manifests: whose they are, and what the storage knows of them.
 //!
-//! Old stores have many, and several steps ask the same of one listing; so names are read once, and not kept.
+//! Old stores have many, and several steps ask the same of one listing; so names are read once, and
+//! not kept.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::objects::Objects;
 
-/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so much.
+/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so
+/// much.
 const TOMBSTONE_SLACK_BYTES: u64 = 16;
 
 /// A manifest that was listed.
@@ -72,8 +74,9 @@ pub(crate) fn endings(listed: &[Listed]) -> Vec<(SeriesId, SessionId)> {
     first.map(|one| (one.series, one.session)).collect()
 }
 
-/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a power cut left of something that nobody
-/// had made durable, and so was neither told nor acted on: rot leaves lengths as they were.
+/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a
+/// power cut left of something that nobody had made durable, and so was neither told nor acted on:
+/// rot leaves lengths as they were.
 pub(crate) fn is_short(revision: Revision, stored: &Stored) -> bool {
     let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
     let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;

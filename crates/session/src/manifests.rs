@@ -1,10 +1,10 @@
 //! Manifest revisions: listing and reading.
 //!
-//! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final whatever
-//! follows. A listing costs one listing and one read a backup, several at a time; what was read is kept, for
-//! an object never changes. A manifest that cannot be read, be it that the disk does not give its sectors, is
-//! named and hides no other; who decides what is live asks for [`ManifestList::whole`]. Cheap to clone; may be
-//! used from many threads.
+//! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final
+//! whatever follows. A listing costs one listing and one read a backup, several at a time; what was
+//! read is kept, for an object never changes. A manifest that cannot be read, be it that the disk
+//! does not give its sectors, is named and hides no other; who decides what is live asks for
+//! [`ManifestList::whole`]. Cheap to clone; may be used from many threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,12 +52,12 @@ impl Manifests {
         &self.objects
     }
 
-    /// Every session that has ended: backups, forgotten ones, and those that others ended; but for read
-    /// sessions.
+    /// Every session that has ended: backups, forgotten ones, and those that others ended; but for
+    /// read sessions.
     ///
     /// # Errors
-    /// Of the storage. An unreadable manifest is none, and one that fails to be read is neither: they are in
-    /// the list's `damaged`.
+    /// Of the storage. An unreadable manifest is none, and one that fails to be read is neither:
+    /// they are in the list's `damaged`.
     pub fn list(&self) -> Result<ManifestList> {
         let list = self.list_folder(names::BACKUPS_FOLDER)?;
         self.remember(&list);

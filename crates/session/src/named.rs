@@ -1,8 +1,9 @@
 //! Which containers a committed manifest names: only from those may a look-up return a node.
 //!
-//! Nodes in other containers were written by sessions that died, or have not ended; reclamation does not
-//! keep what such nodes reach. A backup names its own containers and those in the checkpoints that it
-//! adopted; forgotten ones count. A session adds its own and what it adopted itself. Plain value.
+//! Nodes in other containers were written by sessions that died, or have not ended; reclamation
+//! does not keep what such nodes reach. A backup names its own containers and those in the
+//! checkpoints that it adopted; forgotten ones count. A session adds its own and what it adopted
+//! itself. Plain value.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,9 @@ pub struct NamedContainers {
 }
 
 impl NamedContainers {
-    /// Those that the list's backups name. Of a forgotten backup a lower revision is read, and of an
-    /// adoption the checkpoint; one that cannot be read names nothing, which costs deduplication only.
+    /// Those that the list's backups name. Of a forgotten backup a lower revision is read, and of
+    /// an adoption the checkpoint; one that cannot be read names nothing, which costs deduplication
+    /// only.
     ///
     /// # Errors
     /// Of the storage.
@@ -76,8 +78,9 @@ impl NamedContainers {
 }
 
 impl Manifests {
-    /// What the entry's highest readable revision that is no tombstone says, and which that is: what the backup
-    /// reached until it was forgotten. `None` where the session became no backup, or no such revision is left.
+    /// What the entry's highest readable revision that is no tombstone says, and which that is:
+    /// what the backup reached until it was forgotten. `None` where the session became no backup,
+    /// or no such revision is left.
     ///
     /// # Errors
     /// Of the storage.
@@ -96,8 +99,8 @@ impl Manifests {
         Ok(None)
     }
 
-    /// As [`Self::last_backup`], for who acts on it: a revision above that the storage does not give now, and may give again, is
-    /// not passed over.
+    /// As [`Self::last_backup`], for who acts on it: a revision above that the storage does not
+    /// give now, and may give again, is not passed over.
     ///
     /// # Errors
     /// `Damaged` names that revision; of the storage.

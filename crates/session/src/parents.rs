@@ -1,12 +1,13 @@
 //! Parents: backups whose nodes a session takes by reference, or, in a read session, reads.
 //!
-//! They are chosen from manifests listed after the session has listed epochs, and declared with their
-//! revision in a checkpoint before anything of theirs is used; that revision is what reclamation keeps,
-//! though forgotten. A choice does not outlive an answer that does not declare it: an epoch answered
-//! between listing and declaring makes the session list and choose again.
+//! They are chosen from manifests listed after the session has listed epochs, and declared with
+//! their revision in a checkpoint before anything of theirs is used; that revision is what
+//! reclamation keeps, though forgotten. A choice does not outlive an answer that does not declare
+//! it: an epoch answered between listing and declaring makes the session list and choose again.
 //!
-//! With an archival backup goes its whole chain, by the same list: each backup that the one before it refers forward to, in the
-//! revision that counts (R2). Whoever reads the archival one reads those too, and they may be rewritten meanwhile.
+//! With an archival backup goes its whole chain, by the same list: each backup that the one before
+//! it refers forward to, in the revision that counts (R2). Whoever reads the archival one reads
+//! those too, and they may be rewritten meanwhile.
 
 use types::{Revision, SessionId};
 
@@ -19,9 +20,10 @@ use crate::session::{Session, locked};
 const CHOICES_MAX: usize = 64;
 
 impl Session {
-    /// Lists manifests, lets `choose` name backups of the list, and declares them, durably. Their nodes may
-    /// be used once this returns. May be called again for more; every declared parent stays declared. What those refer forward
-    /// to is declared with them ([`crate::Manifests::chains`]).
+    /// Lists manifests, lets `choose` name backups of the list, and declares them, durably. Their
+    /// nodes may be used once this returns. May be called again for more; every declared parent
+    /// stays declared. What those refer forward to is declared with them
+    /// ([`crate::Manifests::chains`]).
     ///
     /// # Errors
     /// `NoBackup` where `choose` names what is no un-forgotten backup of the list; as

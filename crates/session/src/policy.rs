@@ -12,8 +12,8 @@ pub struct SessionPolicy {
     /// A session that could write no heartbeat for so long, by a clock that counts suspended time,
     /// gives up. Far shorter than the time for which its ending is kept (30 days).
     pub silence_max: Duration,
-    /// `T`: a heartbeat counter that has not moved for so long, as watched by the caller's own clock,
-    /// is that of a dead session, where no lock tells.
+    /// `T`: a heartbeat counter that has not moved for so long, as watched by the caller's own
+    /// clock, is that of a dead session, where no lock tells.
     pub unmoved_for: Duration,
 }
 

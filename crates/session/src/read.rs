@@ -1,16 +1,18 @@
 //! Ending a session that becomes no backup: a read session, or a backup that is given up for good.
 //!
-//! The ending is the same object as for everybody: `.0` says "expired", by the session itself. That marks
-//! a session which knows that it has ended and will never wake, so [`Session::gc_sessions`] may remove the marker
-//! of a read session together with its claim. A backup that failed and may be resumed is *not* ended:
-//! dropping its handle leaves it to be adopted.
+//! The ending is the same object as for everybody: `.0` says "expired", by the session itself. That
+//! marks a session which knows that it has ended and will never wake, so [`Session::gc_sessions`]
+//! may remove the marker of a read session together with its claim. A backup that failed and may be
+//! resumed is *not* ended: dropping its handle leaves it to be adopted.
 //!
-//! A read session's ending waits for no barrier: after a restore that would write back all that was restored.
-//! Until it is durable, what the session leaves is what a killed one leaves, but for its lock: whoever meets
-//! it after a power cut ends it. So its heartbeats and checkpoints stay, for [`Session::gc_sessions`].
+//! A read session's ending waits for no barrier: after a restore that would write back all that was
+//! restored. Until it is durable, what the session leaves is what a killed one leaves, but for its
+//! lock: whoever meets it after a power cut ends it. So its heartbeats and checkpoints stay, for
+//! [`Session::gc_sessions`].
 //!
-//! What a read session refers to is what it has declared, so it answers epochs by itself. So does an archival rewrite (R2): what
-//! it refers to its parents reach, or it has put it itself; reclamation leaves what a session that runs has put.
+//! What a read session refers to is what it has declared, so it answers epochs by itself. So does
+//! an archival rewrite (R2): what it refers to its parents reach, or it has put it itself;
+//! reclamation leaves what a session that runs has put.
 
 use format::manifest::Manifest;
 use format::names;
@@ -31,8 +33,8 @@ pub enum ReadEnd {
 }
 
 impl Session {
-    /// Ends the session without a backup. What it declared is no longer kept for it. Durable on return, but
-    /// for a read session's.
+    /// Ends the session without a backup. What it declared is no longer kept for it. Durable on
+    /// return, but for a read session's.
     ///
     /// # Errors
     /// `Closed` where it has ended itself before; of the storage.
@@ -62,8 +64,8 @@ impl Session {
         }
         drop(inner.end(End::Closed));
         if self.is_read() {
-            // A heartbeat that is on its way now arrives before: later, whoever tidies might have looked already, and nobody
-            // would look again.
+            // A heartbeat that is on its way now arrives before: later, whoever tidies might have
+            // looked already, and nobody would look again.
             drop(locked(&inner.beat));
             inner.unlock()?;
         } else {
@@ -72,8 +74,8 @@ impl Session {
         Ok(ReadEnd::Clean)
     }
 
-    /// Answers the epochs that this session has seen, one that looks nothing up, by a checkpoint of what it has declared. Does
-    /// nothing while a look-up is under way: the next beat tries again.
+    /// Answers the epochs that this session has seen, one that looks nothing up, by a checkpoint of
+    /// what it has declared. Does nothing while a look-up is under way: the next beat tries again.
     pub(crate) fn answer_reading(&self) -> Result<()> {
         if !self.checkpoint_wanted() || !self.is_drained() {
             return Ok(());

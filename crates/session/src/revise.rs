@@ -2,8 +2,8 @@
 //!
 //! Nothing is overwritten: tags, holds and archival rewrites are new revisions, and forgetting is a
 //! tombstone, which is final. Whoever loses a number reads again before trying the next. Durable on
-//! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number of
-//! processes may do this at once.
+//! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number
+//! of processes may do this at once.
 
 mod together;
 
@@ -55,13 +55,14 @@ pub struct Present<'a> {
     pub backup: &'a Backup,
     /// The highest revision of all cannot be read: it may say otherwise, until one is put above it.
     pub is_in_doubt: bool,
-    /// A revision that the storage does not give now, and may give again. What it says of tags and holds would be
-    /// undone by a new revision; and it may be a tombstone, which is final.
+    /// A revision that the storage does not give now, and may give again. What it says of tags and
+    /// holds would be undone by a new revision; and it may be a tombstone, which is final.
     pub unread: Option<&'a DamagedObject>,
     /// A revision that cannot be read may be a tombstone, which no revision above it undoes.
     pub may_be_forgotten: bool,
-    /// A revision that cannot be read, in a store where backups are rewritten as archival ones (R2): it may have roots whose like no
-    /// lower one has, and what the lower ones reach may be gone. No revision with their roots goes above it.
+    /// A revision that cannot be read, in a store where backups are rewritten as archival ones
+    /// (R2): it may have roots whose like no lower one has, and what the lower ones reach may be
+    /// gone. No revision with their roots goes above it.
     pub may_be_archival: Option<&'a DamagedObject>,
 }
 
@@ -97,16 +98,17 @@ enum Standing {
 }
 
 impl Manifests {
-    /// Creates the next revision of a backup from what the present one says. It must reach nothing that the
-    /// present one does not: an archival rewrite first commits its new root as a backup of its own session,
-    /// where an expired rewriter loses. `change` is asked again
-    /// whenever somebody else was quicker, and may answer `None` when there is nothing left to do; it is told of
-    /// what cannot be read, and whether to go ahead is for it to say. Durable
-    /// on return. Returns the entry's revision after the call.
+    /// Creates the next revision of a backup from what the present one says. It must reach nothing
+    /// that the present one does not: an archival rewrite first commits its new root as a backup of
+    /// its own session, where an expired rewriter loses. `change` is asked again whenever somebody
+    /// else was quicker, and may answer `None` when there is nothing left to do; it is told of what
+    /// cannot be read, and whether to go ahead is for it to say. Durable on return. Returns the
+    /// entry's revision after the call.
     ///
     /// # Errors
-    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where no revision can be read, or where what is
-    /// there could not be read again afterwards, `Contended`, whatever `change` returns, or of the storage.
+    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where no revision can be read, or
+    /// where what is there could not be read again afterwards, `Contended`, whatever `change`
+    /// returns, or of the storage.
     pub fn revise(
         &self,
         series: SeriesId,
@@ -151,7 +153,8 @@ impl Manifests {
         Ok(Next::Put(above(highest), Box::new(next)))
     }
 
-    /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has, forgotten ones too.
+    /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has,
+    /// forgotten ones too.
     ///
     /// # Errors
     /// Of the storage.
@@ -175,7 +178,8 @@ impl Manifests {
         Ok(all)
     }
 
-    /// Whether this backup may have been rewritten: others of its series are; or it was lately; or marks say so.
+    /// Whether this backup may have been rewritten: others of its series are; or it was lately; or
+    /// marks say so.
     fn may_be_rewritten(&self, of: SeriesId, series: &ManifestList, session: SessionId) -> Result<bool> {
         let is_rewritten = |entry: &ManifestEntry| {
             let backup = entry.backup();
@@ -188,8 +192,8 @@ impl Manifests {
         Ok(rewritten.contains(&session) || self.is_marked_as_rewritten(of, session)?)
     }
 
-    /// Whether marks say that a backup was rewritten: an archival one has some of its own, others are among those of their series. They are
-    /// there before what tells of the rewrite goes.
+    /// Whether marks say that a backup was rewritten: an archival one has some of its own, others
+    /// are among those of their series. They are there before what tells of the rewrite goes.
     fn is_marked_as_rewritten(&self, series: SeriesId, session: SessionId) -> Result<bool> {
         for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
             if group.series == ARCHIVAL_SERIES && group.first == session {
@@ -215,12 +219,12 @@ impl Manifests {
         Ok(false)
     }
 
-    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what is
-    /// forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
+    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what
+    /// is forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
     ///
     /// # Errors
-    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of the
-    /// storage.
+    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of
+    /// the storage.
     pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let at = match self.before_tombstone(series, session)? {
@@ -234,9 +238,10 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// As [`Self::forget`], of a backup whose highest revision, readable or not, is still the one that the
-    /// decision to forget it was made from: who holds or tags it meanwhile is not overruled, and one that
-    /// was given up as unreadable and can be read after all is to be looked at again.
+    /// As [`Self::forget`], of a backup whose highest revision, readable or not, is still the one
+    /// that the decision to forget it was made from: who holds or tags it meanwhile is not
+    /// overruled, and one that was given up as unreadable and can be read after all is to be looked
+    /// at again.
     ///
     /// # Errors
     /// As [`Self::forget`].
@@ -256,8 +261,8 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// As [`Self::forget_as_seen`], for who forgets many and waits once for all of them: a barrier before the first covers
-    /// what was seen, and one after the last makes the tombstones durable.
+    /// As [`Self::forget_as_seen`], for who forgets many and waits once for all of them: a barrier
+    /// before the first covers what was seen, and one after the last makes the tombstones durable.
     ///
     /// # Errors
     /// As [`Self::forget`].
@@ -298,9 +303,9 @@ impl Manifests {
         }
     }
 
-    /// A creator that slept for long may have got a number above a backup that was forgotten, dropped and
-    /// swept meanwhile: what it created must not bring that back. Only a listing without the revisions below
-    /// says so, made since; that they cannot be read says nothing.
+    /// A creator that slept for long may have got a number above a backup that was forgotten,
+    /// dropped and swept meanwhile: what it created must not bring that back. Only a listing
+    /// without the revisions below says so, made since; that they cannot be read says nothing.
     fn revised(
         &self,
         list: &ManifestList,

@@ -1,8 +1,8 @@
 //! Which backup a user means: an id, or the latest of those that a filter lets through.
 //!
-//! "Latest" is the highest session number: numbers are given out in order, and no clock has a say in it
-//! (INV-6). Where a manifest that cannot be read may be of a later backup, nobody is given an older one for it: it
-//! is named. Not one that was cut short, which nobody was ever told of.
+//! "Latest" is the highest session number: numbers are given out in order, and no clock has a say
+//! in it (INV-6). Where a manifest that cannot be read may be of a later backup, nobody is given an
+//! older one for it: it is named. Not one that was cut short, which nobody was ever told of.
 
 use format::manifest::Backup;
 use format::names::{self, SessionObject};
@@ -21,7 +21,8 @@ pub struct Filter {
     pub hosts: Vec<Vec<u8>>,
     /// Only those whose series has all of these paths.
     pub paths: Vec<Vec<u8>>,
-    /// Only those that bear all tags of one of these lists, as [`bears`] says; whatever tags where there is no list.
+    /// Only those that bear all tags of one of these lists, as [`bears`] says; whatever tags where
+    /// there is no list.
     pub tags: Vec<Vec<String>>,
 }
 
@@ -56,7 +57,8 @@ impl Filter {
     }
 }
 
-/// Whether a backup with these tags bears all that are `wanted`; with none wanted, whether it has none.
+/// Whether a backup with these tags bears all that are `wanted`; with none wanted, whether it has
+/// none.
 #[must_use]
 pub fn bears(tags: &[String], wanted: &[String]) -> bool {
     if wanted.is_empty() {
@@ -74,8 +76,9 @@ impl ManifestList {
             .find(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
     }
 
-    /// Manifests that cannot be read, of sessions after `after` that may be backups which the filter lets through:
-    /// not of a series of which it lets nothing else through. The latest first.
+    /// Manifests that cannot be read, of sessions after `after` that may be backups which the
+    /// filter lets through: not of a series of which it lets nothing else through. The latest
+    /// first.
     fn may_be_later(&self, after: Option<SessionId>, filter: &Filter) -> Vec<&DamagedObject> {
         let is_later = |object: &&DamagedObject| {
             let Some((series, session, _)) = names::parse_manifest(&object.name) else {
@@ -102,8 +105,8 @@ impl ManifestList {
     /// The backup of that number.
     ///
     /// # Errors
-    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup; `Damaged`
-    /// where its manifest cannot be read.
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no
+    /// backup; `Damaged` where its manifest cannot be read.
     fn numbered(&self, text: &str) -> Result<&ManifestEntry> {
         let missing = || SessionError::NoBackup {
             asked: text.to_owned(),
@@ -135,13 +138,13 @@ impl ManifestList {
 }
 
 impl Manifests {
-    /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id, whatever
-    /// the filter. Of a list that was made here.
+    /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id,
+    /// whatever the filter. Of a list that was made here.
     ///
     /// # Errors
-    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no backup;
-    /// `Damaged` where its manifest cannot be read; `LatestInDoubt` where one cannot be read that may be of a later
-    /// backup; of the storage.
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no
+    /// backup; `Damaged` where its manifest cannot be read; `LatestInDoubt` where one cannot be
+    /// read that may be of a later backup; of the storage.
     pub fn resolve<'a>(
         &self,
         list: &'a ManifestList,
@@ -190,9 +193,10 @@ impl Manifests {
         Ok(None)
     }
 
-    /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody was told:
-    /// only when its ending is durable does a session delete its heartbeats, and nobody else does while that cannot be
-    /// read. That it stored no container tells nothing: all that a backup has may have been there before it.
+    /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody
+    /// was told: only when its ending is durable does a session delete its heartbeats, and nobody
+    /// else does while that cannot be read. That it stored no container tells nothing: all that a
+    /// backup has may have been there before it.
     ///
     /// # Errors
     /// Of the storage.

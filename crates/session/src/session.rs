@@ -1,11 +1,12 @@
 //! A session: the handle that everything below works on, and what it remembers.
 //!
-//! Cheap to clone; all methods may be called from many threads. Three locks, always taken in this order:
-//! `turn` (one checkpoint at a time, held while the caller collects it), `record` (what the session refers
-//! to, held while that is written), `beat` (heartbeats, held while one is written); `state` is taken for an
-//! instant under any of them. Once the session has ended, in whichever way, every call fails with the
-//! reason, and no object of it is written any more. Dropping the last handle without an end leaves the
-//! session as a crash would: a later session of the series may carry on from its last checkpoint.
+//! Cheap to clone; all methods may be called from many threads. Three locks, always taken in this
+//! order: `turn` (one checkpoint at a time, held while the caller collects it), `record` (what the
+//! session refers to, held while that is written), `beat` (heartbeats, held while one is written);
+//! `state` is taken for an instant under any of them. Once the session has ended, in whichever way,
+//! every call fails with the reason, and no object of it is written any more. Dropping the last
+//! handle without an end leaves the session as a crash would: a later session of the series may
+//! carry on from its last checkpoint.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,14 +169,16 @@ impl Session {
         self.inner.objects.sealer()
     }
 
-    /// The store's manifests. For choosing parents use [`Session::choose_parents`], which lists anew.
+    /// The store's manifests. For choosing parents use [`Session::choose_parents`], which lists
+    /// anew.
     #[must_use]
     pub fn manifests(&self) -> &Manifests {
         &self.inner.manifests
     }
 
-    /// Begins a look-up: take the permit before asking the index, treat as absent what its view says, and
-    /// keep it until what was found is recorded where the next checkpoint is collected from.
+    /// Begins a look-up: take the permit before asking the index, treat as absent what its view
+    /// says, and keep it until what was found is recorded where the next checkpoint is collected
+    /// from.
     #[must_use]
     pub fn look_up(&self) -> EpochGuard {
         self.inner.gate.enter()

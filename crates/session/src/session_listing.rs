@@ -1,7 +1,8 @@
 //! One look at the store's sessions: who has ended and how, and who runs.
 //!
-//! Listing is what grows with a store's age, and several of the reclaimer's steps ask the same; so they are given one
-//! answer as long as it need not be new (docs/protocol.md, "What is listed anew").
+//! Listing is what grows with a store's age, and several of the reclaimer's steps ask the same; so
+//! they are given one answer as long as it need not be new (docs/protocol.md, "What is listed
+//! anew").
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use crate::manifests::{LISTINGS_MAX, Manifests, contended};
 use crate::session::Session;
 use crate::session_table::{SessionTable, numbers};
 
-/// The sessions at one moment: each has its ending among the manifests, or is in the session table, or began later.
+/// The sessions at one moment: each has its ending among the manifests, or is in the session table,
+/// or began later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionListing {
     /// All manifests.
@@ -37,8 +39,9 @@ pub struct Listing {
 }
 
 impl Manifests {
-    /// One listing of manifests, and one of sessions after it. Backups are not read again that `covers` has in the revision
-    /// that was listed as the highest, or as a tombstone that was listed: nothing is ever stored under a name a second time.
+    /// One listing of manifests, and one of sessions after it. Backups are not read again that
+    /// `covers` has in the revision that was listed as the highest, or as a tombstone that was
+    /// listed: nothing is ever stored under a name a second time.
     ///
     /// # Errors
     /// As [`Self::list`], and [`SessionTable::list`].
@@ -53,8 +56,9 @@ impl Manifests {
         Err(contended(names::BACKUPS_FOLDER))
     }
 
-    /// As [`Self::list_sessions`], of the manifests that were listed before the session's claim was put. `None` where that is not as
-    /// good as a new one: another runs, or has begun since, or a manifest has vanished.
+    /// As [`Self::list_sessions`], of the manifests that were listed before the session's claim was
+    /// put. `None` where that is not as good as a new one: another runs, or has begun since, or a
+    /// manifest has vanished.
     ///
     /// # Errors
     /// Of the storage.
@@ -64,8 +68,8 @@ impl Manifests {
         listing: &Listing,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<SessionListing>> {
-        // Of what is there after the own claim: of a claim that is being put nothing may show but an empty folder, by
-        // which the own number was found.
+        // Of what is there after the own claim: of a claim that is being put nothing may show but
+        // an empty folder, by which the own number was found.
         let table = SessionTable::among(self.objects(), &listing.manifests, &listing.numbers)?;
         if session.is_alone_since(&table)? {
             self.listing_by(&listing.manifests, table, covers)
@@ -95,8 +99,9 @@ impl Manifests {
 }
 
 impl Session {
-    /// Whether manifests that were listed, and then a session table, after the own claim, are as good as new ones: nobody else ran, and
-    /// nobody has begun since. That costs a listing of names; docs/protocol.md, "What is listed anew", says why it is so.
+    /// Whether manifests that were listed, and then a session table, after the own claim, are as
+    /// good as new ones: nobody else ran, and nobody has begun since. That costs a listing of
+    /// names; docs/protocol.md, "What is listed anew", says why it is so.
     ///
     /// # Errors
     /// Of the storage.

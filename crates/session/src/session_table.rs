@@ -1,11 +1,13 @@
-//! Who is at work in the store: the running sessions, how far they have answered, what they refer to.
+//! Who is at work in the store: the running sessions, how far they have answered, what they refer
+//! to.
 //!
-//! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name that
-//! can end it is free. Manifests are listed before sessions, and only the folders of sessions that have none are looked
-//! into, and those of read sessions, until they are tidied away: of the many that ended long ago a session table costs a name. So whoever ends in between counts as running, which
-//! nobody is harmed by, and whoever the session table leaves out has ended by that very listing of manifests, or began after it.
-//! Readers race with writers that delete their older objects: what vanished is listed again.
-//! Stateless; may be called from many threads.
+//! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name
+//! that can end it is free. Manifests are listed before sessions, and only the folders of sessions
+//! that have none are looked into, and those of read sessions, until they are tidied away: of the
+//! many that ended long ago a session table costs a name. So whoever ends in between counts as
+//! running, which nobody is harmed by, and whoever the session table leaves out has ended by that
+//! very listing of manifests, or began after it. Readers race with writers that delete their older
+//! objects: what vanished is listed again. Stateless; may be called from many threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -57,9 +59,9 @@ impl SessionInfo {
 pub struct SessionTable {
     /// By number.
     pub running: Vec<SessionInfo>,
-    /// Claims and heartbeats that cannot be read. A session with an unreadable claim and a heartbeat may
-    /// run and cannot be ended: nothing may be removed beside it. One without any heartbeat never used
-    /// its number: its crash tore the claim.
+    /// Claims and heartbeats that cannot be read. A session with an unreadable claim and a
+    /// heartbeat may run and cannot be ended: nothing may be removed beside it. One without any
+    /// heartbeat never used its number: its crash tore the claim.
     pub damaged: Vec<DamagedObject>,
     /// Committed backups that have no manifest and were not forgotten ([`crate::LostBackup`]). By
     /// number.
@@ -98,14 +100,14 @@ impl SessionTable {
         self.running.iter().find(|info| info.id == session)
     }
 
-    /// All checkpoints of a session, by number. What any of them names is to be kept while the session has no
-    /// ending: an adopter may name any. Unreadable ones are left out, for nobody can adopt them. Empty: it has
-    /// written none, and what it will refer to honours all epochs it has answered; or it has ended
-    /// meanwhile, which manifests listed after this tell.
+    /// All checkpoints of a session, by number. What any of them names is to be kept while the
+    /// session has no ending: an adopter may name any. Unreadable ones are left out, for nobody can
+    /// adopt them. Empty: it has written none, and what it will refer to honours all epochs it has
+    /// answered; or it has ended meanwhile, which manifests listed after this tell.
     ///
     /// # Errors
-    /// `Damaged` when the checkpoint that answers and all later ones cannot be read: older ones must not
-    /// stand in for it, and the epoch must not go on. Of the storage.
+    /// `Damaged` when the checkpoint that answers and all later ones cannot be read: older ones
+    /// must not stand in for it, and the epoch must not go on. Of the storage.
     pub fn checkpoints(sealer: &Sealer, info: &SessionInfo) -> Result<Vec<Checkpoint>> {
         all_checkpoints(&Objects::new(sealer), info)
     }
@@ -159,9 +161,9 @@ impl SessionTable {
     }
 }
 
-/// Which sessions have a manifest, and in which series. An ending is that of the series which the claim names, and of no
-/// other session that has its number, should there ever be one: numbers of read sessions are the ones that are given back
-/// (`Session::gc_sessions`).
+/// Which sessions have a manifest, and in which series. An ending is that of the series which the
+/// claim names, and of no other session that has its number, should there ever be one: numbers of
+/// read sessions are the ones that are given back (`Session::gc_sessions`).
 struct Endings {
     of: HashMap<SessionId, Vec<SeriesId>>,
 }
@@ -189,8 +191,8 @@ impl Endings {
         }
     }
 
-    /// Whether to look into the session's folder: claims of those that ended as backups, of which there are many, are not
-    /// read again.
+    /// Whether to look into the session's folder: claims of those that ended as backups, of which
+    /// there are many, are not read again.
     fn may_run(&self, id: SessionId) -> bool {
         let of = self.of.get(&id).map_or(&[][..], Vec::as_slice);
         !matches!(of, [series] if *series != READ_SERIES)

@@ -1,4 +1,5 @@
-//! Tests of sessions on a storage that loses what was not under a barrier, with clocks moved by hand.
+//! Tests of sessions on a storage that loses what was not under a barrier, with clocks moved by
+//! hand.
 
 mod adoption;
 mod claims;

@@ -1,10 +1,11 @@
 //! What a look-up must treat as absent.
 //!
-//! Built from every removed list that is kept and the names on record in it, every condemned list whose epoch has no removed list yet
-//! (what an epoch condemned and then left in place is kept, and may be found again), and the lists of
-//! damaged slots. An epoch with a list that cannot be read blinds the view: everything but the session's
-//! own containers is absent, which is safe and costs deduplication only, until reclamation closes that
-//! epoch. Never changes once built; asked from many threads, two binary searches a question.
+//! Built from every removed list that is kept and the names on record in it, every condemned list
+//! whose epoch has no removed list yet (what an epoch condemned and then left in place is kept, and
+//! may be found again), and the lists of damaged slots. An epoch with a list that cannot be read
+//! blinds the view: everything but the session's own containers is absent, which is safe and costs
+//! deduplication only, until reclamation closes that epoch. Never changes once built; asked from
+//! many threads, two binary searches a question.
 
 use std::collections::HashMap;
 
@@ -31,8 +32,8 @@ impl ReclaimView {
         self.newest
     }
 
-    /// The oldest epoch that is kept. Caches, runs and nodes stamped with an older one are to be dropped:
-    /// what was removed from compacted containers before it is on no list any more.
+    /// The oldest epoch that is kept. Caches, runs and nodes stamped with an older one are to be
+    /// dropped: what was removed from compacted containers before it is on no list any more.
     #[must_use]
     pub fn oldest_epoch(&self) -> Option<Epoch> {
         self.oldest

@@ -1,10 +1,10 @@
 //! Telling a dead session from a quiet one.
 //!
-//! Where this host holds the session's lock file, the lock tells at once. Elsewhere the caller watches the
-//! heartbeat counter with its own monotonic clock, which may stand still while the machine sleeps and so
-//! errs towards waiting; clocks of two hosts are never compared. A wrong verdict does no harm to the store
-//! (one ending wins, and the other party finds it), only to a backup that must start again. May be asked
-//! from many threads.
+//! Where this host holds the session's lock file, the lock tells at once. Elsewhere the caller
+//! watches the heartbeat counter with its own monotonic clock, which may stand still while the
+//! machine sleeps and so errs towards waiting; clocks of two hosts are never compared. A wrong
+//! verdict does no harm to the store (one ending wins, and the other party finds it), only to a
+//! backup that must start again. May be asked from many threads.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -106,7 +106,8 @@ impl DeathWatch {
         now.saturating_sub(sighting.since)
     }
 
-    /// Forgets sessions that are not among the running ones, so that memory follows the store's present.
+    /// Forgets sessions that are not among the running ones, so that memory follows the store's
+    /// present.
     pub(crate) fn keep_only(&self, running: &[SessionInfo]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.retain(|id, _| running.iter().any(|info| info.id == *id));

@@ -1,8 +1,8 @@
 //! Ids and units of Onefold as newtypes; no I/O.
 //!
 //! Every id, count and length that crosses a function boundary is one of these, so that a slot is
-//! never taken for a sequence number. The words are those of `docs/glossary.md`. All types are plain
-//! values: `Copy` where small, ordered by number, safe to share.
+//! never taken for a sequence number. The words are those of `docs/glossary.md`. All types are
+//! plain values: `Copy` where small, ordered by number, safe to share.
 
 mod fingerprint;
 mod ids;

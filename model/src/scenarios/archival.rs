@@ -1,6 +1,7 @@
 //! Backups that refer forward to later ones, and sessions that make them do so.
 //!
-//! Contents have numbers: `X` is in several backups, `Y` in the oldest alone, `Z` in the next one alone.
+//! Contents have numbers: `X` is in several backups, `Y` in the oldest alone, `Z` in the next one
+//! alone.
 
 use super::{by_session, numbers};
 use crate::archival::{Forward, Task};
@@ -125,7 +126,8 @@ pub(super) fn neighbours_dropped() -> Scenario {
     }
 }
 
-/// Backup 0 refers forward to backup 1, which session 3 rewrites against backup 2, while session 4 reads backup 0.
+/// Backup 0 refers forward to backup 1, which session 3 rewrites against backup 2, while session 4
+/// reads backup 0.
 pub(super) fn archival_chain() -> Scenario {
     Scenario {
         backups: vec![
@@ -160,7 +162,8 @@ pub(super) fn archival_chain() -> Scenario {
     }
 }
 
-/// Backup 0 refers forward to backup 1, which may be forgotten: then session 2 makes its references direct.
+/// Backup 0 refers forward to backup 1, which may be forgotten: then session 2 makes its references
+/// direct.
 pub(super) fn forgotten_middle() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0), Backup::covered(D0.with(D1), NONE)],
@@ -194,7 +197,8 @@ pub(super) fn forgotten_middle() -> Scenario {
     }
 }
 
-/// A chain of three, of which the later two may be forgotten: the first is made to refer past the second, then direct.
+/// A chain of three, of which the later two may be forgotten: the first is made to refer past the
+/// second, then direct.
 pub(super) fn forgotten_chain() -> Scenario {
     Scenario {
         backups: vec![
@@ -230,7 +234,8 @@ pub(super) fn forgotten_chain() -> Scenario {
     }
 }
 
-/// As `optimizing`, with forgotten manifests that are dropped; what only backup 0 has stays where it is.
+/// As `optimizing`, with forgotten manifests that are dropped; what only backup 0 has stays where
+/// it is.
 pub(super) fn archival_housekeeping() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0.with(D2), NONE), Backup::covered(D1, NONE)],
@@ -266,7 +271,8 @@ pub(super) fn archival_look_ups() -> Scenario {
     }
 }
 
-/// The manifests from which an epoch is computed are listed in two steps, that of the rewritten backup first.
+/// The manifests from which an epoch is computed are listed in two steps, that of the rewritten
+/// backup first.
 pub(super) fn archival_marks() -> Scenario {
     Scenario {
         slow_marks: true,
@@ -280,7 +286,8 @@ pub(super) fn archival_marks() -> Scenario {
     }
 }
 
-/// The manifests from which an epoch is decided are listed in two steps, that of the rewriting session first.
+/// The manifests from which an epoch is decided are listed in two steps, that of the rewriting
+/// session first.
 pub(super) fn archival_decisions() -> Scenario {
     Scenario {
         slow_marks: false,

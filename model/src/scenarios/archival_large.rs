@@ -112,7 +112,8 @@ fn archival_chain_direct() -> Scenario {
     }
 }
 
-/// A chain of which the later two are forgotten, over two epochs, with manifests that are dropped and a reader.
+/// A chain of which the later two are forgotten, over two epochs, with manifests that are dropped
+/// and a reader.
 fn forgotten_chain_two_epochs() -> Scenario {
     Scenario {
         running: numbers(&[3, 4, 5]),

@@ -13,7 +13,8 @@ const N0: Slots = Slots::node(0);
 const N1: Slots = Slots::node(1);
 const NONE: Slots = Slots::NONE;
 
-/// A dead node stays in place in the first epoch; in the second its data's container loses another bit.
+/// A dead node stays in place in the first epoch; in the second its data's container loses another
+/// bit.
 pub(super) fn leftovers() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0), Backup::covered(D1, NONE)],
@@ -33,7 +34,8 @@ pub(super) fn leftovers() -> Scenario {
     }
 }
 
-/// Marks are extended while an epoch is open, and its reclaimer may be another than the one that began.
+/// Marks are extended while an epoch is open, and its reclaimer may be another than the one that
+/// began.
 pub(super) fn marks() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],

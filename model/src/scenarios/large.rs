@@ -38,7 +38,8 @@ pub(super) fn large() -> Vec<Scenario> {
     ]
 }
 
-/// Two sessions, two reclaimers, two epochs: data alone, slow look-ups, slots left in place, restarts.
+/// Two sessions, two reclaimers, two epochs: data alone, slow look-ups, slots left in place,
+/// restarts.
 pub(super) fn two_epochs() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
@@ -292,7 +293,8 @@ fn three_epochs_two_reclaimers() -> Scenario {
     }
 }
 
-/// Look-ups, nodes, a parent, an adoption, late processes, extended marks and dropped epochs together.
+/// Look-ups, nodes, a parent, an adoption, late processes, extended marks and dropped epochs
+/// together.
 fn two_epochs_everything() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(N0, N0)],

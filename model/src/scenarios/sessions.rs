@@ -11,7 +11,8 @@ const N0: Slots = Slots::node(0);
 const N1: Slots = Slots::node(1);
 const NONE: Slots = Slots::NONE;
 
-/// One old backup whose one slot two sessions look up, in two steps, while it is forgotten and reclaimed.
+/// One old backup whose one slot two sessions look up, in two steps, while it is forgotten and
+/// reclaimed.
 pub(super) fn look_ups() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE)],
@@ -133,7 +134,8 @@ pub(super) fn parents() -> Scenario {
     }
 }
 
-/// A session rewrites backup 0 with what only backup 1 reaches, which is forgotten; then it is expired.
+/// A session rewrites backup 0 with what only backup 1 reaches, which is forgotten; then it is
+/// expired.
 pub(super) fn rewriting() -> Scenario {
     Scenario {
         backups: vec![Backup::covered(D0, NONE), Backup::covered(D1, NONE)],

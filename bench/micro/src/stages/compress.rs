@@ -1,4 +1,5 @@
-//! A region's plain bytes to what is stored: zstd by level, what is left raw, and regions of several sizes.
+//! A region's plain bytes to what is stored: zstd by level, what is left raw, and regions of
+//! several sizes.
 
 use container::{Compression, compress_region};
 

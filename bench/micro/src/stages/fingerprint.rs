@@ -1,4 +1,5 @@
-//! Fingerprints of chunks: one at a time and together, beside BLAKE3 of long input, which fills every lane.
+//! Fingerprints of chunks: one at a time and together, beside BLAKE3 of long input, which fills
+//! every lane.
 
 use crypto::{DomainKey, Fingerprinter};
 

@@ -1,6 +1,7 @@
 //! The gear hash with AVX2: 32 bytes at once.
 //!
-//! What each operation must do is said in [`super::kernel`] and with those of the widest set, AVX-512.
+//! What each operation must do is said in [`super::kernel`] and with those of the widest set,
+//! AVX-512.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

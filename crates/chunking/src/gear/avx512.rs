@@ -1,7 +1,8 @@
 //! The gear hash with AVX-512 (F, BW and VBMI, as since Ice Lake and Zen 4): 64 bytes at once.
 //!
-//! The operations below, with those of the sibling modules, are what [`super::kernel`] is made of; every module has the
-//! same. Only [`load`] and [`table`] touch memory, each through a reference to all that it reads.
+//! The operations below, with those of the sibling modules, are what [`super::kernel`] is made of;
+//! every module has the same. Only [`load`] and [`table`] touch memory, each through a reference to
+//! all that it reads.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{
@@ -49,8 +50,8 @@ fn halves(x: Vector) -> (Vector, Vector) {
     (x, _mm512_srli_epi16::<4>(x))
 }
 
-/// For each byte of `at` the table's byte that its last four bits number. The table is there four times: the
-/// instruction looks at six.
+/// For each byte of `at` the table's byte that its last four bits number. The table is there four
+/// times: the instruction looks at six.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn look_up(table: Vector, at: Vector) -> Vector {

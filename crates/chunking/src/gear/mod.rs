@@ -1,20 +1,21 @@
 //! The gear hash: what every 64 bytes say about a boundary after them.
 //!
-//! A byte becomes a word of 16 bits by a table of the domain's, one word for its low and one for its high
-//! half: `gear[b] = low[b % 16] ^ high[b / 16]`. The hash of the 64 bytes that end with byte `i` is `S64[i]`,
-//! made by doubling with the domain's odd multipliers:
+//! A byte becomes a word of 16 bits by a table of the domain's, one word for its low and one for
+//! its high half: `gear[b] = low[b % 16] ^ high[b / 16]`. The hash of the 64 bytes that end with
+//! byte `i` is `S64[i]`, made by doubling with the domain's odd multipliers:
 //!
 //! ```text
 //! S1[i] = gear[byte i]        S2n[i] = Sn[i] + k(n) * Sn[i - n]   mod 2^16, for n = 1, 2, 4, 8, 16, 32
 //! ```
 //!
-//! so that the byte `d` back counts with the product of the `k(n)` of the bits of `d`: a word of 16 bits that
-//! differs for every distance. All this is plain arithmetic on lanes of 16 bits and look-ups in 16 entries, which any SIMD unit
-//! does on 8 to 64 positions at once; a table of 256 words needs gathers, which are slow where there are any.
+//! so that the byte `d` back counts with the product of the `k(n)` of the bits of `d`: a word of 16
+//! bits that differs for every distance. All this is plain arithmetic on lanes of 16 bits and
+//! look-ups in 16 entries, which any SIMD unit does on 8 to 64 positions at once; a table of 256
+//! words needs gathers, which are slow where there are any.
 //!
-//! Position `i` is a *candidate* where `(high << 16 | low) < threshold`: two such hashes with tables of their
-//! own. The second decides one in 65,536 positions, where the first equals the threshold's upper half, and
-//! is computed there alone.
+//! Position `i` is a *candidate* where `(high << 16 | low) < threshold`: two such hashes with
+//! tables of their own. The second decides one in 65,536 positions, where the first equals the
+//! threshold's upper half, and is computed there alone.
 //!
 //! What must hold: [`Gear::first`] gives the same on every machine, whatever the instructions; each
 //! way is tested against the definition. Pure functions, safe from any thread; nothing fails.
@@ -45,8 +46,9 @@ const LEVELS: usize = WINDOW.ilog2() as usize;
 /// Words of one hash: of low halves, of high halves, multipliers.
 const HASH_WORDS: usize = 16 + 16 + LEVELS;
 
-/// Words of a domain's gear table: of the upper hash, then of the lower one; each the 16 words of low
-/// halves, the 16 of high halves, and the 6 multipliers, for distances of 1, 2, 4, 8, 16 and 32.
+/// Words of a domain's gear table: of the upper hash, then of the lower one; each the 16 words of
+/// low halves, the 16 of high halves, and the 6 multipliers, for distances of 1, 2, 4, 8, 16
+/// and 32.
 pub const GEAR_TABLE_WORDS: usize = 2 * HASH_WORDS;
 
 /// One of the two hashes.
@@ -59,9 +61,9 @@ struct Hash {
 
 impl Hash {
     fn new(table: &[u16; HASH_WORDS]) -> Self {
-        // Of the form 8n + 5: odd, so that no bit of a distant byte is lost; and not near 1 or -1, by which
-        // bytes would cancel or change places unseen. One more than it halves only once: a run of
-        // one byte keeps ten bits of its own.
+        // Of the form 8n + 5: odd, so that no bit of a distant byte is lost; and not near 1 or -1,
+        // by which bytes would cancel or change places unseen. One more than it halves only once: a
+        // run of one byte keeps ten bits of its own.
         let multipliers = std::array::from_fn(|level| (table[32 + level] & !7) | 5);
         let words = std::array::from_fn(|byte| table[byte % 16] ^ table[16 + byte / 16]);
         Self { words, multipliers }
@@ -85,12 +87,13 @@ impl Hash {
 pub(crate) struct Gear {
     high: Hash,
     low: Hash,
-    /// The words of `high` as bytes, for look-ups of bytes: of low halves, their low and their high bytes;
-    /// of high halves, the same.
+    /// The words of `high` as bytes, for look-ups of bytes: of low halves, their low and their high
+    /// bytes; of high halves, the same.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     planes: [[u8; 16]; 4],
     threshold: u32,
-    /// How far from a candidate the search for the next goes on at most, in bytes: what to fetch in advance.
+    /// How far from a candidate the search for the next goes on at most, in bytes: what to fetch in
+    /// advance.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     ahead: usize,
 }
@@ -140,16 +143,17 @@ impl Gear {
         isa.scan(self, bytes, from)
     }
 
-    /// Whether the position is a candidate, given that the upper hash equals the threshold's upper half.
+    /// Whether the position is a candidate, given that the upper hash equals the threshold's upper
+    /// half.
     #[cold]
     fn decide(&self, bytes: &[u8], end: usize) -> bool {
         let window = bytes[..end].last_chunk().expect("a candidate has 64 bytes");
         u32::from(self.low.of(window)) < self.threshold & 0xffff
     }
 
-    /// Of positions side by side, bit 0 being that of the byte at `start`: the first candidate whose end
-    /// is within `from` and the bytes. `possible` has the bits where the upper hash is at most the threshold's
-    /// upper half, `certain` those where it is less.
+    /// Of positions side by side, bit 0 being that of the byte at `start`: the first candidate
+    /// whose end is within `from` and the bytes. `possible` has the bits where the upper hash is at
+    /// most the threshold's upper half, `certain` those where it is less.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn pick(
         &self,

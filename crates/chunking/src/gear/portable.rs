@@ -1,4 +1,5 @@
-//! The gear hash without instructions of its own: loops that a compiler turns into what SIMD there is.
+//! The gear hash without instructions of its own: loops that a compiler turns into what SIMD there
+//! is.
 
 use super::{Gear, WINDOW};
 

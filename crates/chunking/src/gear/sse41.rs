@@ -1,6 +1,8 @@
-//! The gear hash with SSE4.1, which every x86-64 processor of the last fifteen years has: 16 bytes at once.
+//! The gear hash with SSE4.1, which every x86-64 processor of the last fifteen years has: 16 bytes
+//! at once.
 //!
-//! What each operation must do is said in [`super::kernel`] and with those of the widest set, AVX-512.
+//! What each operation must do is said in [`super::kernel`] and with those of the widest set,
+//! AVX-512.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

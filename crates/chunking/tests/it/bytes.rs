@@ -1,4 +1,5 @@
-//! Boundaries of bytes: the same whatever the buffers, found again after an edit, within the lengths.
+//! Boundaries of bytes: the same whatever the buffers, found again after an edit, within the
+//! lengths.
 
 use crate::common::{Definition, gear, noise};
 use chunking::{Cdc, CdcSizes, Chunker, ChunkingError, Fixed, Isa, is_zero};
@@ -112,7 +113,8 @@ proptest! {
         };
         let (old, new) = (from_end(&before), from_end(&after));
         let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-        // 20 000 bytes follow the edit; the boundaries of all but the first few of its chunks return.
+        // 20 000 bytes follow the edit; the boundaries of all but the first few of its chunks
+        // return.
         prop_assert!(same > 60, "only {} of {} boundaries returned", same, old.len());
     }
 

@@ -1,4 +1,5 @@
-//! Any byte changed, any length cut, any object swapped: an error or the right bytes, never a wrong one.
+//! Any byte changed, any length cut, any object swapped: an error or the right bytes, never a wrong
+//! one.
 
 use container::{Compression, ContainerError, Part};
 use env::Storage;

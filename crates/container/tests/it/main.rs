@@ -1,4 +1,5 @@
-//! Containers as their users see them: round trips, damage, generations, mirrors, cache, I/O counts.
+//! Containers as their users see them: round trips, damage, generations, mirrors, cache, I/O
+//! counts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

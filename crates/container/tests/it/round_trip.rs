@@ -111,7 +111,8 @@ fn one_place_that_shrinks_is_enough_for_auto() {
     );
 }
 
-/// Bytes that are as frequent as each other, but repeat; and that never repeat, but of which some are missing.
+/// Bytes that are as frequent as each other, but repeat; and that never repeat, but of which some
+/// are missing.
 #[test]
 fn auto_sees_repetition_and_unevenness() {
     let auto = Compression::Auto { level: 3 };

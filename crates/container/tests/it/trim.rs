@@ -1,5 +1,5 @@
-//! Trimmed generations: what stays is read where it stood, what went is in no catalog, and a body that is missing or rotten
-//! is noticed.
+//! Trimmed generations: what stays is read where it stood, what went is in no catalog, and a body
+//! that is missing or rotten is noticed.
 
 use std::collections::BTreeSet;
 
@@ -211,7 +211,8 @@ fn a_missing_or_rotten_body_is_noticed() {
     }
 }
 
-/// Whoever knows a trimmed generation that has been replaced finds its body gone, and goes on in the newer one.
+/// Whoever knows a trimmed generation that has been replaced finds its body gone, and goes on in
+/// the newer one.
 #[test]
 fn a_body_that_went_with_its_generation_is_not_missed() {
     let (store, data, chunks) = filled();

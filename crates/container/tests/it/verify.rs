@@ -47,7 +47,8 @@ fn all_damages_are_listed_not_only_the_first() {
     assert_eq!(keyless.damages.len(), 3);
 }
 
-/// Seals and digests are right, the fingerprints are another domain's: each chunk is a finding of its own.
+/// Seals and digests are right, the fingerprints are another domain's: each chunk is a finding of
+/// its own.
 #[test]
 fn a_deep_check_compares_every_chunk_with_its_fingerprint() {
     let storage = FaultStorage::new();

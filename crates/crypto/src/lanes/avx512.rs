@@ -1,7 +1,8 @@
 //! Sixteen lanes with AVX-512 F.
 //!
-//! The operations below, with those of the sibling module, are what [`super::kernel`] is made of. Only [`load`], [`store`]
-//! and [`rows`] touch memory, each through references to all that it reads or writes.
+//! The operations below, with those of the sibling module, are what [`super::kernel`] is made of.
+//! Only [`load`], [`store`] and [`rows`] touch memory, each through references to all that it reads
+//! or writes.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

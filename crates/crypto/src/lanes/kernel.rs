@@ -1,8 +1,9 @@
 //! BLAKE3's compression on lanes, written once for every instruction set.
 //!
-//! Word `i` of every lane's state stands in vector `i`. An instruction set is a module with `LANES`, `Vector`, and the
-//! operations that the code below names, each a function under its `target_feature`; what they do is said
-//! with the AVX-512 ones. Source: the BLAKE3 paper, 2.2 to 2.5.
+//! Word `i` of every lane's state stands in vector `i`. An instruction set is a module with
+//! `LANES`, `Vector`, and the operations that the code below names, each a function under its
+//! `target_feature`; what they do is said with the AVX-512 ones. Source: the BLAKE3 paper, 2.2 to
+//! 2.5.
 
 /// What the first words of a state's second half begin with: that of SHA-256.
 pub(super) const IV: [u32; 4] = [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a];
@@ -13,7 +14,8 @@ pub(super) const PARENT: u32 = 4;
 pub(super) const ROOT: u32 = 8;
 pub(super) const KEYED_HASH: u32 = 16;
 
-/// Which word of the message each place takes, round by round: one permutation, applied again and again.
+/// Which word of the message each place takes, round by round: one permutation, applied again and
+/// again.
 pub(super) const SCHEDULE: [[usize; 16]; 7] = {
     const PERMUTATION: [usize; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
     let mut rounds = [[0; 16]; 7];

@@ -1,7 +1,7 @@
 //! How many inputs are hashed side by side, chosen at run time.
 //!
-//! What must hold: a value of [`LaneWidth`] exists only for what the running processor has; that is what makes
-//! calling into it sound.
+//! What must hold: a value of [`LaneWidth`] exists only for what the running processor has; that is
+//! what makes calling into it sound.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(
@@ -13,7 +13,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::node::{Cv, Leaf, Pair};
 
-/// A number of lanes that the running processor has: 1 (all is left to BLAKE3's own library), 8 or 16.
+/// A number of lanes that the running processor has: 1 (all is left to BLAKE3's own library), 8
+/// or 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LaneWidth(Kind);
 

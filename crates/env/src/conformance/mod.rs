@@ -1,12 +1,13 @@
 //! The suite that every storage passes, ours or not.
 //!
-//! [`check`] runs all of [`CASES`] on one storage, each in a folder of its own, so that a bucket or a
-//! folder will do; the storage should be empty, and is left with what the cases made. [`check_operations`]
-//! runs a sequence of operations beside a plain map, and [`random_operations`] makes one from a seed; a
-//! property test brings its own.
+//! [`check`] runs all of [`CASES`] on one storage, each in a folder of its own, so that a bucket or
+//! a folder will do; the storage should be empty, and is left with what the cases made.
+//! [`check_operations`] runs a sequence of operations beside a plain map, and [`random_operations`]
+//! makes one from a seed; a property test brings its own.
 //!
-//! Where the storage does not do what [`Storage`] says, these functions panic, as a test's assertion does:
-//! they are for tests alone. Durability is not looked at: nothing here can cut the power.
+//! Where the storage does not do what [`Storage`] says, these functions panic, as a test's
+//! assertion does: they are for tests alone. Durability is not looked at: nothing here can cut the
+//! power.
 
 mod listings;
 mod model;

@@ -17,7 +17,8 @@ const FOLDERS: [&str; 6] = ["", "c", "c/d", "c-d", "a.b", "none"];
 /// One operation. Names and folders are chosen by number, whatever the number is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Put an object of `len` bytes that begins with `first` and counts on, in parts of `part` bytes.
+    /// Put an object of `len` bytes that begins with `first` and counts on, in parts of `part`
+    /// bytes.
     Put {
         /// The object.
         name: u8,
@@ -99,8 +100,8 @@ fn random_operation([kind, name, a, b, c, d, first, short]: [u8; 8]) -> Op {
     }
 }
 
-/// Runs the operations on names in the folder, which must be empty, and compares every answer with that
-/// of a map.
+/// Runs the operations on names in the folder, which must be empty, and compares every answer with
+/// that of a map.
 ///
 /// # Panics
 /// Where they differ.

@@ -10,7 +10,8 @@ use super::Entropy;
 
 /// The same bytes for the same seed: for tests, and for generators of test data. Never for keys.
 ///
-/// The bytes are the stream of ChaCha20 under the seed, so a test's recorded values stay what they are.
+/// The bytes are the stream of ChaCha20 under the seed, so a test's recorded values stay what they
+/// are.
 pub struct SeededEntropy(Mutex<ChaCha20Rng>);
 
 impl SeededEntropy {

@@ -7,19 +7,19 @@ use rand_core::{Rng, SeedableRng};
 
 use super::history::{History, Version};
 
-/// Which un-barriered changes survive a power loss. Each object is decided on its own: a later put may
-/// survive where an earlier one did not.
+/// Which un-barriered changes survive a power loss. Each object is decided on its own: a later put
+/// may survive where an earlier one did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPolicy {
     /// All changes survive, as if the disk had been quick.
     KeepAll,
     /// None does: what was put is gone, what was deleted is back.
     DropAll,
-    /// What was put is there but torn, every other one cut in half, the rest with zeros from the middle
-    /// on; what was deleted is back.
+    /// What was put is there but torn, every other one cut in half, the rest with zeros from the
+    /// middle on; what was deleted is back.
     TearAll,
-    /// By the seed, for each object: any of the states that it was in since the last barrier over it, and
-    /// what was put is whole or torn at any point.
+    /// By the seed, for each object: any of the states that it was in since the last barrier over
+    /// it, and what was put is whole or torn at any point.
     Seeded(u64),
 }
 

@@ -27,8 +27,8 @@ pub(super) struct State {
     pub(super) version: Option<Version>,
 }
 
-/// The states that a power loss may leave: the first is durable, the last is live, and those between
-/// were live once and may have reached the disk by chance.
+/// The states that a power loss may leave: the first is durable, the last is live, and those
+/// between were live once and may have reached the disk by chance.
 #[derive(Debug, Clone)]
 pub(super) struct History {
     states: Vec<State>,

@@ -2,26 +2,28 @@
 //!
 //! # The fault model
 //!
-//! One *machine* keeps objects in memory, the *live* state apart from the *durable* one. Any number of
-//! *processes* use it, each by a handle of its own ([`FaultStorage::handle`]); clones of a handle are
-//! threads of the same process.
+//! One *machine* keeps objects in memory, the *live* state apart from the *durable* one. Any number
+//! of *processes* use it, each by a handle of its own ([`FaultStorage::handle`]); clones of a
+//! handle are threads of the same process.
 //!
 //! - Readers see the live state at once, whoever made it.
-//! - A barrier makes durable what **its own process** has put, deleted, read, listed, or found missing
-//!   since its last barrier, as it was then; and nothing else. What another process did later stays
-//!   undurable.
-//! - [`FaultStorage::crash`] gives the machine after a power loss. Each object is decided on its own: what
-//!   was not under a barrier is kept, dropped or torn as the [`CrashPolicy`] says; un-barriered deletes may
-//!   come back, and un-barriered trims be undone (the two names of one as one). Several policies can be tried on one and the same moment.
-//! - A [`Fault`] stops the machine at the n-th operation, kills a process there, makes an operation fail,
-//!   or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
-//! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`], by a fault
-//!   or because its last handle was dropped.
-//! - Objects do not rot by themselves; [`FaultStorage::damage`] and [`FaultStorage::lose`] do that, and
-//!   [`FaultStorage::make_unreadable`] takes sectors away: every read that touches them fails.
+//! - A barrier makes durable what **its own process** has put, deleted, read, listed, or found
+//!   missing since its last barrier, as it was then; and nothing else. What another process did
+//!   later stays undurable.
+//! - [`FaultStorage::crash`] gives the machine after a power loss. Each object is decided on its
+//!   own: what was not under a barrier is kept, dropped or torn as the [`CrashPolicy`] says;
+//!   un-barriered deletes may come back, and un-barriered trims be undone (the two names of one as
+//!   one). Several policies can be tried on one and the same moment.
+//! - A [`Fault`] stops the machine at the n-th operation, kills a process there, makes an operation
+//!   fail, or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
+//! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`],
+//!   by a fault or because its last handle was dropped.
+//! - Objects do not rot by themselves; [`FaultStorage::damage`] and [`FaultStorage::lose`] do that,
+//!   and [`FaultStorage::make_unreadable`] takes sectors away: every read that touches them fails.
 //!
-//! Everything is deterministic as long as the callers are: with one thread, the n-th operation is the same
-//! one in every run. All methods may be called from many threads; then which one is the n-th is a race.
+//! Everything is deterministic as long as the callers are: with one thread, the n-th operation is
+//! the same one in every run. All methods may be called from many threads; then which one is the
+//! n-th is a race.
 //!
 //! # A crash at every operation
 //!
@@ -145,12 +147,14 @@ impl FaultStorage {
         self.join(|_| None)
     }
 
-    /// `kill -9` of this process: what is live stays, its locks are freed, all its later calls fail.
+    /// `kill -9` of this process: what is live stays, its locks are freed, all its later calls
+    /// fail.
     pub fn kill(&self) {
         self.world().end(self.process.id);
     }
 
-    /// The power fails: all later calls of all processes fail. What is left is told by [`Self::crash`].
+    /// The power fails: all later calls of all processes fail. What is left is told by
+    /// [`Self::crash`].
     pub fn stop(&self) {
         self.world().stop();
     }
@@ -161,8 +165,9 @@ impl FaultStorage {
         self.world().is_gone(self.process.id)
     }
 
-    /// A new machine with what a power loss at this moment would leave, and a first process on it, on
-    /// the same host; no faults, all counters zero. A lock that was held is free, or its file lost. This machine is left as it is.
+    /// A new machine with what a power loss at this moment would leave, and a first process on it,
+    /// on the same host; no faults, all counters zero. A lock that was held is free, or its file
+    /// lost. This machine is left as it is.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
         let world = self.world();
@@ -214,14 +219,14 @@ impl FaultStorage {
         self.world().take_trace()
     }
 
-    /// Changes an object's bytes on the disk, durably and behind everybody's back: rot, or an attacker.
-    /// False when there is no such object.
+    /// Changes an object's bytes on the disk, durably and behind everybody's back: rot, or an
+    /// attacker. False when there is no such object.
     pub fn damage(&self, name: &ObjectName, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.world().damage(name, damage)
     }
 
-    /// Makes every read fail that touches these bytes of the object, as a bad sector does, until the machine
-    /// has crashed; what was marked before of the same object is readable again.
+    /// Makes every read fail that touches these bytes of the object, as a bad sector does, until
+    /// the machine has crashed; what was marked before of the same object is readable again.
     pub fn make_unreadable(&self, name: &ObjectName, range: ByteRange) {
         self.world().make_unreadable(name, range);
     }

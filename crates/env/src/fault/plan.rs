@@ -83,22 +83,22 @@ impl Fault {
         }
     }
 
-    /// The machine stops before the n-th mutating operation: that one and all later ones are not carried
-    /// out and fail with [`StorageError::Gone`], whoever calls.
+    /// The machine stops before the n-th mutating operation: that one and all later ones are not
+    /// carried out and fail with [`StorageError::Gone`], whoever calls.
     #[must_use]
     pub const fn stop(n: u64) -> Self {
         Self::new(n, Action::Stop { carried_out: false })
     }
 
-    /// The machine stops right after the n-th mutating operation: it is carried out, but its caller does
-    /// not learn of it.
+    /// The machine stops right after the n-th mutating operation: it is carried out, but its caller
+    /// does not learn of it.
     #[must_use]
     pub const fn stop_after(n: u64) -> Self {
         Self::new(n, Action::Stop { carried_out: true })
     }
 
-    /// `kill -9` of the calling process before its n-th mutating operation: what is live stays, its locks
-    /// are freed, and its later calls fail with [`StorageError::Gone`].
+    /// `kill -9` of the calling process before its n-th mutating operation: what is live stays, its
+    /// locks are freed, and its later calls fail with [`StorageError::Gone`].
     #[must_use]
     pub const fn kill(n: u64) -> Self {
         Self::new(n, Action::Kill { carried_out: false })
@@ -122,8 +122,8 @@ impl Fault {
         Self::new(n, Action::Fail { with, onward: true })
     }
 
-    /// The machine stops in the middle of the n-th put: a part of the object stands under its name, live
-    /// and after every crash, whatever the policy.
+    /// The machine stops in the middle of the n-th put: a part of the object stands under its name,
+    /// live and after every crash, whatever the policy.
     #[must_use]
     pub const fn tear(n: u64) -> Self {
         Self {

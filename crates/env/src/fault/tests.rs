@@ -558,7 +558,8 @@ impl Log {
 }
 
 proptest! {
-    /// `(what, which process, which object)` at random: whatever survives a crash is allowed by the log.
+    /// `(what, which process, which object)` at random: whatever survives a crash is allowed by the
+    /// log.
     #[test]
     fn crashes_leave_what_the_log_allows(
         steps in prop::collection::vec((0..6_u8, 0..3_usize, 0..4_u8), 0..60),

@@ -1,8 +1,9 @@
-//! Carries a barrier out: few files and folders are synced one by one, many by syncing the file system.
+//! Carries a barrier out: few files and folders are synced one by one, many by syncing the file
+//! system.
 //!
-//! A name survives a power loss when its bytes do, its entry in its folder, and the entries of that folder
-//! and all above it. A folder is removed only when nobody puts anything in it any more, so one that was once
-//! made durable stays so.
+//! A name survives a power loss when its bytes do, its entry in its folder, and the entries of that
+//! folder and all above it. A folder is removed only when nobody puts anything in it any more, so
+//! one that was once made durable stays so.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Asks the system how much of a range of a file is in the page cache, without reading any of it.
 //!
-//! May be asked from any thread. The answer is a hint, old when it arrives; where the system does not know the
-//! question (before Linux 6.5, or for files that are not ours), there is none.
+//! May be asked from any thread. The answer is a hint, old when it arrives; where the system does
+//! not know the question (before Linux 6.5, or for files that are not ours), there is none.
 
 #![cfg_attr(
     target_os = "linux",
@@ -40,8 +40,9 @@ pub fn cached_bytes(file: impl AsFd, range: ByteRange) -> Option<u64> {
         len: range.len,
     };
     let mut counts = Counts::default();
-    // SAFETY: the descriptor is open for as long as `file` lives; both pointers are to live values of
-    // the sizes that the call reads (two words) and writes (five words); no flags are known, and 0 is given.
+    // SAFETY: the descriptor is open for as long as `file` lives; both pointers are to live values
+    // of the sizes that the call reads (two words) and writes (five words); no flags are known, and
+    // 0 is given.
     let answer = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -85,7 +86,8 @@ mod tests {
         assert_eq!(cached, 8192);
         let mut bytes = [0; 8192];
         let parts = &mut [std::io::IoSliceMut::new(&mut bytes)];
-        // Nothing follows for what is not cached: asking without waiting makes the system begin to read it.
+        // Nothing follows for what is not cached: asking without waiting makes the system begin to
+        // read it.
         match rustix::io::preadv2(&file, parts, 4096, rustix::io::ReadWriteFlags::NOWAIT) {
             Err(rustix::io::Errno::OPNOTSUPP) => {}
             now => assert_eq!((now, bytes), (Ok(8192), [1; 8192])),

@@ -1,8 +1,8 @@
 //! Which machine, and which run of it, this is: what tells a dead process from one out of sight.
 //!
-//! Locks of the file system speak of one kernel alone: a folder shared over a network can be locked from
-//! elsewhere without a trace here. So whatever is locked carries its host, and only a lock of this host is
-//! judged by whether it is held.
+//! Locks of the file system speak of one kernel alone: a folder shared over a network can be locked
+//! from elsewhere without a trace here. So whatever is locked carries its host, and only a lock of
+//! this host is judged by whether it is held.
 
 use std::fs;
 use std::io::Read;
@@ -68,8 +68,8 @@ impl Host {
         }
     }
 
-    /// Where a process that named itself as of `other` stands, seen from here. `one_machine`: the file
-    /// system is known to be used by no other machine's kernel.
+    /// Where a process that named itself as of `other` stands, seen from here. `one_machine`: the
+    /// file system is known to be used by no other machine's kernel.
     pub(super) fn reach(&self, other: &Self, one_machine: bool) -> Reach {
         match (self.boot, other.boot) {
             (Some(here), Some(there)) if here == there => Reach::Here,

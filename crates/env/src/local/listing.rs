@@ -1,11 +1,11 @@
 //! Walks the folders of a local store.
 //!
-//! Only files and folders whose names an object could have are seen: not hidden ones, nor what else lies
-//! there. Symbolic links are not followed: a store is one file system. A file that is deleted, or a folder
-//! that appears, while it is being walked is seen or not.
+//! Only files and folders whose names an object could have are seen: not hidden ones, nor what else
+//! lies there. Symbolic links are not followed: a store is one file system. A file that is deleted,
+//! or a folder that appears, while it is being walked is seen or not.
 //!
-//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by its name in the
-//! one that the walk began at, and read into a buffer that serves all.
+//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by
+//! its name in the one that the walk began at, and read into a buffer that serves all.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,8 @@ use crate::ObjectMeta;
 const A_THREAD_MIN: usize = 16;
 /// More than there are cores, for a folder that is not in memory is waited for.
 const THREADS_MAX: usize = 8;
-/// Entries that the system gives at once; the longest takes some 280 bytes, or 1 KiB where FUSE allows that.
+/// Entries that the system gives at once; the longest takes some 280 bytes, or 1 KiB where FUSE
+/// allows that.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// What a walk has found.
@@ -188,7 +189,8 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// `None` where there is no such folder. The root itself must be there: a store that is not mounted is not an empty one.
+/// `None` where there is no such folder. The root itself must be there: a store that is not mounted
+/// is not an empty one.
 fn open_top(root: &Path, folder: &str) -> io::Result<Option<OwnedFd>> {
     match open(CWD, &root.join(folder), OFlags::empty()) {
         Ok(opened) => Ok(Some(opened)),
@@ -208,7 +210,8 @@ fn gone<T>(error: Errno, instead: T) -> io::Result<T> {
     if absent(&error) { Ok(instead) } else { Err(error) }
 }
 
-/// Names in a folder, and what they are of for who asks. A folder that is removed while it is read has no more.
+/// Names in a folder, and what they are of for who asks. A folder that is removed while it is read
+/// has no more.
 fn each_entry(
     opened: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,

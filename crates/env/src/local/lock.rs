@@ -1,9 +1,9 @@
 //! Process locks: a locked file under `.locks/` that names its host.
 //!
-//! A lock's file appears under its name locked and with its text in it, so that nobody ever sees it in
-//! between (but see [`PublishWay::Exclusive`]: there it can be seen empty, which reads as unknown). The
-//! system frees the lock when its process ends, however it ends. The file stays, and says "free", until
-//! it is dropped by name.
+//! A lock's file appears under its name locked and with its text in it, so that nobody ever sees it
+//! in between (but see [`PublishWay::Exclusive`]: there it can be seen empty, which reads as
+//! unknown). The system frees the lock when its process ends, however it ends. The file stays, and
+//! says "free", until it is dropped by name.
 //!
 //! A lock that another host has taken is never judged: file locks speak of one kernel.
 
@@ -22,8 +22,8 @@ use super::files::{absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
-/// Who asks for a lock's state locks its file for a moment; a taker meets that now and then, never so
-/// often in a row.
+/// Who asks for a lock's state locks its file for a moment; a taker meets that now and then, never
+/// so often in a row.
 const PROBE_WAITS: u32 = 50;
 const PROBE_WAIT: Duration = Duration::from_millis(1);
 /// A lock's file goes and comes only while somebody drops it and somebody takes it.

@@ -1,19 +1,21 @@
 //! A folder on a local (or mounted) file system: one file an object.
 //!
 //! What must hold:
-//! - A file gets its final name only when all its bytes are written, by a call that fails if the name is
-//!   taken ([`PublishWay`]), and is never changed afterwards, but for what [`trim`] gives back.
-//! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page cache
-//!   ([`direct`]) and write-back of others starts with the put, so that the barrier finds little left.
+//! - A file gets its final name only when all its bytes are written, by a call that fails if the
+//!   name is taken ([`PublishWay`]), and is never changed afterwards, but for what [`trim`] gives
+//!   back.
+//! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page
+//!   cache ([`direct`]) and write-back of others starts with the put, so that the barrier finds
+//!   little left.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
 //! - The storage creates files and folders for their owner alone, or also for a group ([`Access`]).
-//! - A name is not also the folder of another name. A store lies within one file system, without symbolic
-//!   links. Folders that were made are never removed.
+//! - A name is not also the folder of another name. A store lies within one file system, without
+//!   symbolic links. Folders that were made are never removed.
 //!
-//! All methods may be called from many threads, and any number of processes may use the folder. After a
-//! failed sync every later barrier of the handle fails, because the system may have dropped what it could
-//! not write: open the store anew, and see what is there. On a network file system, a barrier covers what
-//! other hosts have put as far as their server has written it.
+//! All methods may be called from many threads, and any number of processes may use the folder.
+//! After a failed sync every later barrier of the handle fails, because the system may have dropped
+//! what it could not write: open the store anew, and see what is there. On a network file system, a
+//! barrier covers what other hosts have put as far as their server has written it.
 
 mod access;
 mod barrier;
@@ -71,15 +73,15 @@ pub struct LocalOptions {
     /// The first way of publishing to try; where it does not work, the following ones are. Default:
     /// [`PublishWay::Link`].
     pub first_way: PublishWay,
-    /// A barrier over at most so many files and folders syncs them one by one, over more it syncs the file
-    /// system; so many files are kept open between a put and its barrier. Default: 16.
+    /// A barrier over at most so many files and folders syncs them one by one, over more it syncs
+    /// the file system; so many files are kept open between a put and its barrier. Default: 16.
     pub sync_calls_max: usize,
-    /// At most so many names are remembered as not yet durable, and as many as durable, at some 150 bytes
-    /// each. Default: 65,536. Where a file system cannot be synced as a whole (anywhere but on Linux), all that
-    /// is not yet durable is remembered.
+    /// At most so many names are remembered as not yet durable, and as many as durable, at some 150
+    /// bytes each. Default: 65,536. Where a file system cannot be synced as a whole (anywhere but
+    /// on Linux), all that is not yet durable is remembered.
     pub tracked_names_max: usize,
-    /// Objects of at least so many bytes are written past the page cache, where the file system can; with
-    /// `u64::MAX` none is. Default: 1 MiB.
+    /// Objects of at least so many bytes are written past the page cache, where the file system
+    /// can; with `u64::MAX` none is. Default: 1 MiB.
     pub direct_bytes_min: u64,
 }
 
@@ -96,19 +98,21 @@ impl Default for LocalOptions {
 
 /// A storage in a folder of a file system: one file an object.
 ///
-/// Opening, reading and listing create nothing, so that a store without write permission can be read. The
-/// folder must lie within one file system, without symbolic links in it; a name cannot also be the folder
-/// of other names, and folders that were made are removed only by [`Storage::drop_folder`].
+/// Opening, reading and listing create nothing, so that a store without write permission can be
+/// read. The folder must lie within one file system, without symbolic links in it; a name cannot
+/// also be the folder of other names, and folders that were made are removed only by
+/// [`Storage::drop_folder`].
 ///
-/// A barrier covers what this handle has put, deleted, read, listed or found missing; it costs nothing
-/// until it is called, and little memory. After a failed sync all later barriers of the handle fail,
-/// because the system may have dropped what it could not write: open the store anew, and see what is
-/// there. (Linux reports failed writes to all who wait for them from version 5.8 on.) On a network file
-/// system, what other hosts have put is covered as far as their server has written it.
+/// A barrier covers what this handle has put, deleted, read, listed or found missing; it costs
+/// nothing until it is called, and little memory. After a failed sync all later barriers of the
+/// handle fail, because the system may have dropped what it could not write: open the store anew,
+/// and see what is there. (Linux reports failed writes to all who wait for them from version 5.8
+/// on.) On a network file system, what other hosts have put is covered as far as their server has
+/// written it.
 ///
-/// [`Storage::map`] maps files into memory. If somebody cuts a file short while it is mapped, or its disk
-/// cannot be read, the process ends with SIGBUS: on disks that are not to be trusted, read by
-/// [`Storage::get`] and [`Storage::get_range`], which return errors.
+/// [`Storage::map`] maps files into memory. If somebody cuts a file short while it is mapped, or
+/// its disk cannot be read, the process ends with SIGBUS: on disks that are not to be trusted, read
+/// by [`Storage::get`] and [`Storage::get_range`], which return errors.
 pub struct LocalStorage {
     root: PathBuf,
     root_file: File,
@@ -127,7 +131,8 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// Opens a folder that exists. Creates nothing; removes temporary files of dead processes, if it may.
+    /// Opens a folder that exists. Creates nothing; removes temporary files of dead processes, if
+    /// it may.
     ///
     /// # Errors
     /// `Io` when it is not there or not a folder, `Denied` when it may not be read.
@@ -303,7 +308,8 @@ impl Storage for LocalStorage {
         if wrote == Wrote::Nothing && metadata.len() >= WRITE_BACK_BYTES_MIN {
             self.calls.start_write_back(&temporary.file);
         }
-        // The tracker's copy of the descriptor; made first, because once published the put has succeeded.
+        // The tracker's copy of the descriptor; made first, because once published the put has
+        // succeeded.
         let file = temporary.try_clone_file().map_err(fail)?;
         match self.publish(&mut temporary, &self.path(name), name) {
             Ok(()) => {

@@ -1,7 +1,7 @@
 //! How a finished temporary file gets its final name, unless that is taken.
 //!
-//! Each way lets exactly one of any number of creators win, on this host and on network file systems that
-//! keep to the rules. Where one is refused, the next is tried.
+//! Each way lets exactly one of any number of creators win, on this host and on network file
+//! systems that keep to the rules. Where one is refused, the next is tried.
 
 use std::fs;
 use std::io;
@@ -32,9 +32,9 @@ pub enum PublishWay {
     Link,
     /// `renameat2` with `RENAME_NOREPLACE`, where hard links do not work.
     Rename,
-    /// Create the final name with `O_EXCL` and nothing in it, then rename the temporary file over it: for
-    /// file systems that have neither. The winner's name is empty for a moment, and stays so when the
-    /// process dies at that moment: such an object is torn, as after a crash.
+    /// Create the final name with `O_EXCL` and nothing in it, then rename the temporary file over
+    /// it: for file systems that have neither. The winner's name is empty for a moment, and stays
+    /// so when the process dies at that moment: such an object is torn, as after a crash.
     Exclusive,
 }
 

@@ -1,9 +1,10 @@
 //! Large ranges, read past the page cache when they are not in it (R7).
 //!
-//! What a restore or a check reads is read once: copying it into fresh pages of the page cache and out again
-//! costs more than the disk, and drops what others use. So a range that is mostly cached is copied from there,
-//! and any other is read directly (`O_DIRECT`), in whole blocks around it. Where the system refuses (a file
-//! system without direct reads, or larger blocks), this and all later ranges are read the usual way.
+//! What a restore or a check reads is read once: copying it into fresh pages of the page cache and
+//! out again costs more than the disk, and drops what others use. So a range that is mostly cached
+//! is copied from there, and any other is read directly (`O_DIRECT`), in whole blocks around it.
+//! Where the system refuses (a file system without direct reads, or larger blocks), this and all
+//! later ranges are read the usual way.
 //!
 //! Any number of threads; the bytes are the same whichever way they came.
 
@@ -19,7 +20,8 @@ use super::cached::cached_bytes;
 use super::sys::set_direct;
 use crate::{ALIGN_BYTES, AlignedBuffer};
 
-/// Shorter ranges are read the usual way: what they cost is the request, and they are asked for again sooner.
+/// Shorter ranges are read the usual way: what they cost is the request, and they are asked for
+/// again sooner.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
 /// Reads directly, as long as the system lets us.

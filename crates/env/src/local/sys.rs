@@ -1,4 +1,5 @@
-//! The calls to the system that write, publish and sync files, behind a trait so that tests make them fail.
+//! The calls to the system that write, publish and sync files, behind a trait so that tests make
+//! them fail.
 //!
 //! Everything here blocks, may be called from many threads, and keeps nothing.
 
@@ -63,8 +64,8 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
         cfg!(target_os = "linux")
     }
 
-    /// Returns when the whole file system that the folder lies in is durable. Reports every failed write
-    /// since `root` was opened, once (Linux 5.8 or later).
+    /// Returns when the whole file system that the folder lies in is durable. Reports every failed
+    /// write since `root` was opened, once (Linux 5.8 or later).
     fn sync_all(&self, root: &File) -> io::Result<()> {
         again_if_interrupted(|| sync_all(root))
     }

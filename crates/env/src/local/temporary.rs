@@ -1,9 +1,10 @@
 //! Temporary files: objects before they have their names.
 //!
-//! Each handle has a folder of its own, `.tmp/<machine>-<boot>-<random>/`, made at its first put, with a
-//! locked file `alive` in it. Opening a store removes the folders of which it is *proven* that nobody uses
-//! them any more: of this boot and with `alive` unlocked, or of an earlier boot of this machine on a file
-//! system that no other machine can reach. All others are left, whatever their age.
+//! Each handle has a folder of its own, `.tmp/<machine>-<boot>-<random>/`, made at its first put,
+//! with a locked file `alive` in it. Opening a store removes the folders of which it is *proven*
+//! that nobody uses them any more: of this boot and with `alive` unlocked, or of an earlier boot of
+//! this machine on a file system that no other machine can reach. All others are left, whatever
+//! their age.
 //!
 //! May be used from many threads at once. A failed sweep is of no consequence.
 
@@ -22,8 +23,8 @@ use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Entropy, SystemEntropy};
 
 const ALIVE: &str = "alive";
-/// A folder is lost to a sweeper only in the moment of its making; so often in a row, something else is
-/// wrong.
+/// A folder is lost to a sweeper only in the moment of its making; so often in a row, something
+/// else is wrong.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]

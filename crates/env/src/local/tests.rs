@@ -261,7 +261,8 @@ fn errors_of_the_system_have_their_kinds() {
 fn a_file_that_promises_more_than_there_is_memory_is_an_error() {
     let (folder, storage) = store();
     let file = File::create(folder.path().join("huge")).unwrap();
-    // A sparse file costs nothing; a file system may refuse such a length, and then there is no danger.
+    // A sparse file costs nothing; a file system may refuse such a length, and then there is no
+    // danger.
     if file.set_len(1 << 43).is_ok() {
         assert!(matches!(storage.get(&name("huge")), Err(StorageError::Io { .. })));
     }

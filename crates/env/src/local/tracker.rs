@@ -1,17 +1,17 @@
 //! What a handle has put, deleted, read or listed and does not know to be durable.
 //!
-//! Keeping track costs a little memory, bounded, and no input or output: who never calls a barrier never
-//! pays for one. Beyond [`Bounds::pending_max`] names, no names are kept and the next barrier syncs the whole
-//! file system. Where that cannot be done there is no such bound: a barrier that has lost its names could never
-//! succeed.
+//! Keeping track costs a little memory, bounded, and no input or output: who never calls a barrier
+//! never pays for one. Beyond [`Bounds::pending_max`] names, no names are kept and the next barrier
+//! syncs the whole file system. Where that cannot be done there is no such bound: a barrier that
+//! has lost its names could never succeed.
 //!
-//! What must hold: a name leaves the tracker only when a sync that began after the name was noted has
-//! succeeded, or when this handle deletes it. When a sync fails, the system may forget the bytes that it
-//! could not write and call the next sync a success; so a failed sync is final for the handle: all its
-//! later barriers fail.
+//! What must hold: a name leaves the tracker only when a sync that began after the name was noted
+//! has succeeded, or when this handle deletes it. When a sync fails, the system may forget the
+//! bytes that it could not write and call the next sync a success; so a failed sync is final for
+//! the handle: all its later barriers fail.
 //!
-//! May be used from many threads at once: one barrier runs at a time, and the others wait for it, as it may
-//! have taken up what they are to cover.
+//! May be used from many threads at once: one barrier runs at a time, and the others wait for it,
+//! as it may have taken up what they are to cover.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -52,7 +52,8 @@ impl FileId {
 /// What the next barrier has to cover.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Objects; those that this handle has put are kept open, so that a failed write is reported to us.
+    /// Objects; those that this handle has put are kept open, so that a failed write is reported to
+    /// us.
     pub(super) files: HashMap<ObjectName, (FileId, Option<File>)>,
     /// Folders whose entries changed, were listed, or were found missing. `""` is the root.
     pub(super) folders: BTreeSet<String>,
@@ -198,7 +199,8 @@ impl Tracker {
         self.state().anchored.remove(folder);
     }
 
-    /// This handle has seen these objects, and that there are no others in these folders, which hold them.
+    /// This handle has seen these objects, and that there are no others in these folders, which
+    /// hold them.
     pub(super) fn listed<'a>(
         &self,
         objects: impl Iterator<Item = (&'a ObjectName, FileId)>,
@@ -220,8 +222,8 @@ impl Tracker {
         folder.is_empty() || self.state().anchored.contains(folder)
     }
 
-    /// Covers what was noted before the call. `sync` gets it, and says how that went; `again` makes the
-    /// error of a handle that has failed before.
+    /// Covers what was noted before the call. `sync` gets it, and says how that went; `again` makes
+    /// the error of a handle that has failed before.
     pub(super) fn barrier<E>(
         &self,
         sync: impl FnOnce(&Pending) -> Outcome<E>,

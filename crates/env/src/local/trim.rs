@@ -1,8 +1,9 @@
 //! Giving parts of a file back to the file system, under another name.
 //!
-//! What must hold: a file with a second name, as a copy of the store by hard links has, keeps its bytes: who made it
-//! counts on them. The rename comes first, in one call that replaces nothing, so that the file has one of the names at any
-//! moment. Only whole blocks are given back: nothing is written. What the file system does not take stays as it is.
+//! What must hold: a file with a second name, as a copy of the store by hard links has, keeps its
+//! bytes: who made it counts on them. The rename comes first, in one call that replaces nothing, so
+//! that the file has one of the names at any moment. Only whole blocks are given back: nothing is
+//! written. What the file system does not take stays as it is.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -15,7 +16,8 @@ use super::files::{absent, io_error};
 use super::tracker::FileId;
 use crate::StorageError;
 
-/// Blocks of file systems that do not say how long theirs are, or say what they like to be asked for.
+/// Blocks of file systems that do not say how long theirs are, or say what they like to be asked
+/// for.
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
 
@@ -47,7 +49,8 @@ impl LocalStorage {
             Err(error) if absent(&error) => self.rename(from, to)?,
             Err(error) => return Err(io_error("look up", to.as_str(), error)),
         }
-        // What is not given back is space that is lost until the container is rewritten, and nothing else.
+        // What is not given back is space that is lost until the container is rewritten, and
+        // nothing else.
         let given_back = self.open_to_trim(to).and_then(|file| {
             let metadata = file.metadata()?;
             let given_back = is_alone(&metadata) && self.punch(&file, &metadata, ranges)?;
@@ -76,7 +79,8 @@ impl LocalStorage {
                 .as_ref()
                 .is_err_and(|error| !other.contains(&error.kind()))
         };
-        // File systems without that call. A crash between the two leaves both names, and the first one is deleted later.
+        // File systems without that call. A crash between the two leaves both names, and the first
+        // one is deleted later.
         if is_refused(&renamed) {
             renamed = self.calls.link(&old, &new).and_then(|()| fs::remove_file(&old));
         }
@@ -137,7 +141,8 @@ impl LocalStorage {
             .open(self.path(name))
     }
 
-    /// Whether the file system takes parts of files back: tried on a file without a name, or on a temporary one, once there is an answer.
+    /// Whether the file system takes parts of files back: tried on a file without a name, or on a
+    /// temporary one, once there is an answer.
     fn takes_back(&self) -> bool {
         if let Some(known) = self.trims.get() {
             return *known;

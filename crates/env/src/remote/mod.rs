@@ -1,12 +1,12 @@
 //! Object stores, through the `object_store` crate.
 //!
-//! What must hold: puts are conditional (create-only), so the store behind must know conditional puts;
-//! an object is durable when its put returns, so `barrier` has nothing to do; there are no locks, so
-//! heartbeats decide who is alive. One put, read or head is one request; a delete is two, because object
-//! stores do not say whether there was anything to delete.
+//! What must hold: puts are conditional (create-only), so the store behind must know conditional
+//! puts; an object is durable when its put returns, so `barrier` has nothing to do; there are no
+//! locks, so heartbeats decide who is alive. One put, read or head is one request; a delete is two,
+//! because object stores do not say whether there was anything to delete.
 //!
-//! The workspace is synchronous: requests run on a private runtime, driven by the calling threads, any
-//! number of them at once. The methods must therefore not be called from asynchronous code.
+//! The workspace is synchronous: requests run on a private runtime, driven by the calling threads,
+//! any number of them at once. The methods must therefore not be called from asynchronous code.
 //!
 //! A put whose answer was lost may have succeeded: its retry then reports that the name is taken.
 
@@ -39,7 +39,8 @@ pub struct ObjectStoreStorage {
 }
 
 impl ObjectStoreStorage {
-    /// All objects whose names begin with `prefix` and a slash (with `""`: all) in this object store.
+    /// All objects whose names begin with `prefix` and a slash (with `""`: all) in this object
+    /// store.
     ///
     /// # Errors
     /// `Io` when the prefix cannot be one, or no runtime can be made.

@@ -1,10 +1,11 @@
 //! Many look-ups made together, so that what each waits for is waited for together.
 //!
-//! A look-up in gigabytes reads four places, and each says where the next one is: the line of the directory, the slot where the
-//! tag should be, what stands beside it, and the container of what is found. Here look-ups take a step in teams. A step of a
-//! team finds out what its next step will read, and asks the processor for all that at once; while that comes, other teams
-//! take theirs. Asked for one by one between other work, lines would come one by one: a processor waits at the request until the
-//! address is translated. Answers are those of one look-up after another.
+//! A look-up in gigabytes reads four places, and each says where the next one is: the line of the
+//! directory, the slot where the tag should be, what stands beside it, and the container of what is
+//! found. Here look-ups take a step in teams. A step of a team finds out what its next step will
+//! read, and asks the processor for all that at once; while that comes, other teams take theirs.
+//! Asked for one by one between other work, lines would come one by one: a processor waits at the
+//! request until the address is translated. Answers are those of one look-up after another.
 
 use crate::table::hint::expect_line;
 use crate::table::hook_table::HookTable;
@@ -12,8 +13,9 @@ use crate::table::ordinals::Ordinals;
 use crate::table::pages::Pages;
 use crate::table::slots::{Near, Rank};
 
-/// Look-ups that are worth making together: of fewer, more time is beginning and end, when not all teams are on their way; of more,
-/// more are made for nothing, since a catalog that one of them leads to may answer for all after it.
+/// Look-ups that are worth making together: of fewer, more time is beginning and end, when not all
+/// teams are on their way; of more, more are made for nothing, since a catalog that one of them
+/// leads to may answer for all after it.
 pub(crate) const TOGETHER: usize = 8 * TEAM;
 /// Look-ups that take a step together.
 const TEAM: usize = 16;
@@ -51,8 +53,9 @@ struct Steps<'a, W> {
 }
 
 impl HookTable {
-    /// Adds the number of a look-up, of those from 0 to `count`, and the ordinal of a container that it finds, in the order of
-    /// look-ups; the lines in which their containers stand were asked for. `wanted` gives bits and rank of each.
+    /// Adds the number of a look-up, of those from 0 to `count`, and the ordinal of a container
+    /// that it finds, in the order of look-ups; the lines in which their containers stand were
+    /// asked for. `wanted` gives bits and rank of each.
     pub(crate) fn find_together(
         &self,
         (pages, ordinals): (&Pages, &Ordinals),

@@ -4,14 +4,15 @@
 //! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next line's first page, u32
 //! ```
 //!
-//! A line is one of the processor's cache. The first lines of all segments stand side by side, then all second lines, and so
-//! on as far as the longest segment goes: so the line that has a segment's page is known without a pointer that would be
-//! waited for, and what ends a page stands in the line that has the page. Segments are nearly of one length, so that little
-//! of the last lines is left empty.
+//! A line is one of the processor's cache. The first lines of all segments stand side by side, then
+//! all second lines, and so on as far as the longest segment goes: so the line that has a segment's
+//! page is known without a pointer that would be waited for, and what ends a page stands in the
+//! line that has the page. Segments are nearly of one length, so that little of the last lines is
+//! left empty.
 //!
-//! What must hold: the last tag of a line is the first of the next line's first page. A segment that is much longer than others
-//! takes lines of all of them: whoever adds pages asks what that costs, and may refuse. Values only; whoever has the table says
-//! what they mean.
+//! What must hold: the last tag of a line is the first of the next line's first page. A segment
+//! that is much longer than others takes lines of all of them: whoever adds pages asks what that
+//! costs, and may refuse. Values only; whoever has the table says what they mean.
 
 use crate::table::pages::Slab;
 
@@ -92,7 +93,8 @@ impl Directory {
         })
     }
 
-    /// The first tag of the page that follows a page of the segment, if one does. It is in the same line.
+    /// The first tag of the page that follows a page of the segment, if one does. It is in the same
+    /// line.
     pub(crate) fn next_first(&self, segment: usize, at: usize) -> Option<u32> {
         (at + 1 < self.len(segment)).then(|| {
             let in_line = at % LINE_REFS + 1;
@@ -198,8 +200,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is done, it is what lists of pages would be; and it has no more lines than the longest segment needs, once
-        /// it was shrunk.
+        /// Whatever is done, it is what lists of pages would be; and it has no more lines than the
+        /// longest segment needs, once it was shrunk.
         #[test]
         fn it_is_a_list_of_each_segment(steps in steps()) {
             let mut directory = Directory::new(SEGMENTS);

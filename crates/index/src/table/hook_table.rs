@@ -1,12 +1,13 @@
 //! The hooks of one kind: segments of sorted pages.
 //!
-//! The first of the fingerprint's index bits choose a segment; in it, entries stand sorted by tag over a list
-//! of pages, each at most full. An entry for which its page has no room first spreads all evenly over the
-//! segment's pages, and takes one page more when these are [`FULL`]; so pages are between `k / (k + 1)` of
-//! that and all of it full, k being a segment's pages (some 28).
+//! The first of the fingerprint's index bits choose a segment; in it, entries stand sorted by tag
+//! over a list of pages, each at most full. An entry for which its page has no room first spreads
+//! all evenly over the segment's pages, and takes one page more when these are [`FULL`]; so pages
+//! are between `k / (k + 1)` of that and all of it full, k being a segment's pages (some 28).
 //!
-//! What must hold: tags ascend over a segment; counts agree with what stands there. One thread writes at a
-//! time, many read. When the pool has no page left nothing was changed, and the caller makes room.
+//! What must hold: tags ascend over a segment; counts agree with what stands there. One thread
+//! writes at a time, many read. When the pool has no page left nothing was changed, and the caller
+//! makes room.
 
 use crate::candidates::CANDIDATES_MAX;
 use crate::table::directory::{Directory, PageRef};
@@ -129,7 +130,8 @@ impl HookTable {
         usize::try_from(share).unwrap_or(0).min(len.saturating_sub(1))
     }
 
-    /// The last of a segment's pages whose first tag is less, or the first page: near its share of the way.
+    /// The last of a segment's pages whose first tag is less, or the first page: near its share of
+    /// the way.
     pub(super) fn page_before(&self, segment: usize, tag: u64) -> usize {
         let mut at = self.guess_page(segment, tag);
         let is_less = |first: u32| u64::from(first) < tag;
@@ -285,8 +287,8 @@ impl HookTable {
             .sum()
     }
 
-    /// Makes room around a place in a full page, and says where the place is then. Hooks that come in order
-    /// leave full pages behind.
+    /// Makes room around a place in a full page, and says where the place is then. Hooks that come
+    /// in order leave full pages behind.
     fn make_room(&mut self, pages: &mut Pages, segment: usize, at: At, tag: u64) -> Result<At, Full> {
         let len = self.segments.len(segment);
         let wanted = pages_for(self.held(segment) + 1, self.layout);
@@ -329,8 +331,8 @@ impl HookTable {
         }
     }
 
-    /// Takes back entries from pages, number and count of each; false when they are not in order, or so many are in one segment
-    /// that the budget has no room for what names them.
+    /// Takes back entries from pages, number and count of each; false when they are not in order,
+    /// or so many are in one segment that the budget has no room for what names them.
     pub(crate) fn load(
         &mut self,
         pages: &mut Pages,
@@ -382,7 +384,8 @@ const _: () = assert!(PAGE_BYTES <= u16::MAX as usize * 5, "counts of slots are 
 mod tests {
     use super::*;
 
-    /// As an image may have it that someone has made up: so many pages of one segment that lines of all would fill the memory.
+    /// As an image may have it that someone has made up: so many pages of one segment that lines of
+    /// all would fill the memory.
     #[test]
     fn a_segment_that_is_far_too_long_is_not_taken_back() {
         for pages_of_one in [200, 1 << 16] {

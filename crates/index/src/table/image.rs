@@ -1,4 +1,5 @@
-//! A checkpoint of the index in memory: one object, written in one go from where everything lies [Guo 3.2.3].
+//! A checkpoint of the index in memory: one object, written in one go from where everything lies
+//! [Guo 3.2.3].
 //!
 //! ```text
 //! front   magic 8, version u16, 0 u16, length of the meta u32, meta
@@ -6,9 +7,9 @@
 //! digest  16: of the digests of the front and of each stretch
 //! ```
 //!
-//! Pages name nothing by address, so they are taken back as they are; counts and the order of tags are
-//! checked then. Whatever is wrong with an image, it is ignored: all of it can be made again from runs
-//! (INV-4). Not sealed, as runs are not: it holds less of each fingerprint than they do.
+//! Pages name nothing by address, so they are taken back as they are; counts and the order of tags
+//! are checked then. Whatever is wrong with an image, it is ignored: all of it can be made again
+//! from runs (INV-4). Not sealed, as runs are not: it holds less of each fingerprint than they do.
 
 use env::{Storage, StorageError};
 use format::names::IndexRunName;

@@ -1,8 +1,9 @@
 //! The containers that entries name by ordinal: 8 bytes each.
 //!
-//! Ids stand in the order in which they came, which is nearly that of age: those that are in order are found
-//! by bisection, and the few that came late through a map. Once these take more than they may, ordinals are
-//! dealt out anew (the caller rewrites the entries). One thread writes at a time, many read.
+//! Ids stand in the order in which they came, which is nearly that of age: those that are in order
+//! are found by bisection, and the few that came late through a map. Once these take more than they
+//! may, ordinals are dealt out anew (the caller rewrites the entries). One thread writes at a time,
+//! many read.
 
 use std::collections::BTreeMap;
 
@@ -126,8 +127,8 @@ impl Ordinals {
         self.late.len() >= self.late_max
     }
 
-    /// Deals ordinals out anew, in order of age, to the containers for which `keep` is true. Gives the new
-    /// ordinal of each old one. Takes 24 bytes a container while it works.
+    /// Deals ordinals out anew, in order of age, to the containers for which `keep` is true. Gives
+    /// the new ordinal of each old one. Takes 24 bytes a container while it works.
     pub(crate) fn renumber(
         &mut self,
         pages: &mut Pages,

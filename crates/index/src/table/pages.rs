@@ -1,8 +1,11 @@
-//! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]; and a count of what tables take to name them.
+//! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]; and a count of what
+//! tables take to name them.
 //!
-//! What must hold: no more pages are in use than the budget allows; memory grows by a slab, never by copying
-//! what is there, and lies in huge pages where there is much of it (decision 17), for a look-up goes anywhere; a page is named by its number, so whatever is made of pages has no pointers and can be
-//! written to storage as it stands. Used by one thread at a time for writing, by many for reading.
+//! What must hold: no more pages are in use than the budget allows; memory grows by a slab, never
+//! by copying what is there, and lies in huge pages where there is much of it (decision 17), for a
+//! look-up goes anywhere; a page is named by its number, so whatever is made of pages has no
+//! pointers and can be written to storage as it stands. Used by one thread at a time for writing,
+//! by many for reading.
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,10 +13,12 @@ use env::AlignedBuffer;
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 2048;
-/// Pages of a slab, the step in which memory grows: 64 KiB, and a huge page of the usual processors where the budget has many.
+/// Pages of a slab, the step in which memory grows: 64 KiB, and a huge page of the usual processors
+/// where the budget has many.
 const SLAB_PAGES: usize = 32;
 const HUGE_SLAB_PAGES: usize = 1024;
-/// A budget of so many pages, 64 MiB, has huge slabs: no more than a 32nd of it is taken before it is needed.
+/// A budget of so many pages, 64 MiB, has huge slabs: no more than a 32nd of it is taken before it
+/// is needed.
 const HUGE_SLABS_FROM: usize = 32 * HUGE_SLAB_PAGES;
 
 /// A page's bytes.
@@ -222,7 +227,8 @@ mod tests {
 
     use super::*;
 
-    /// Every page once, whether slabs are small or huge, begun with a few that were taken back or with none; the last slab short.
+    /// Every page once, whether slabs are small or huge, begun with a few that were taken back or
+    /// with none; the last slab short.
     #[test]
     fn every_page_of_the_budget_is_given_once() {
         for pages_max in [

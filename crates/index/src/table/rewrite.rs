@@ -1,6 +1,8 @@
-//! All entries of a table packed anew: in slots of another size, without some of them, or with other containers.
+//! All entries of a table packed anew: in slots of another size, without some of them, or with
+//! other containers.
 //!
-//! What must hold: there is room for all before the first page is changed, so that nothing fails halfway.
+//! What must hold: there is room for all before the first page is changed, so that nothing fails
+//! halfway.
 
 use crate::table::directory::PageRef;
 use crate::table::hook_table::{HookTable, first_of, pages_for};
@@ -22,7 +24,8 @@ impl HookTable {
     /// Packs all entries anew, those for which `change` gives one. The tag may become shorter.
     ///
     /// # Errors
-    /// [`Full`], nothing changed, when the pool has not the pages: never when slots do not become larger.
+    /// [`Full`], nothing changed, when the pool has not the pages: never when slots do not become
+    /// larger.
     pub(crate) fn rewrite(
         &mut self,
         pages: &mut Pages,

@@ -5,9 +5,10 @@
 //! tag | rank, 4 bits | ordinal of the container      5 to 8 bytes, little-endian
 //! ```
 //!
-//! An entry stands in a segment that the first of the fingerprint's index bits choose; the tag are the bits
-//! that follow. The rank is that of runs: the level up to 14, or an anchor's. Two fingerprints are taken for
-//! one when all those bits agree, and their ranks as far as they tell. Values only.
+//! An entry stands in a segment that the first of the fingerprint's index bits choose; the tag are
+//! the bits that follow. The rank is that of runs: the level up to 14, or an anchor's. Two
+//! fingerprints are taken for one when all those bits agree, and their ranks as far as they tell.
+//! Values only.
 
 use crate::sampling::{SampleLevel, SamplingRate, Standing};
 use crate::table::pages::{PAGE_BYTES, Page};
@@ -17,8 +18,8 @@ const RANK_BITS: u32 = 4;
 const SHIFT: u32 = 32;
 /// Slots before and behind the better guess among which a tag nearly always stands.
 const NEAR: usize = 8;
-/// Bytes before and behind it in which most tags stand. Less leaves more lines to be waited for one by one, more reads lines
-/// for nothing.
+/// Bytes before and behind it in which most tags stand. Less leaves more lines to be waited for one
+/// by one, more reads lines for nothing.
 const BESIDE: usize = 28;
 
 /// What runs keep of a [`Standing`]: the level up to 14, or that it is an anchor.
@@ -72,14 +73,16 @@ pub(crate) struct SlotLayout {
 }
 
 impl SlotLayout {
-    /// Seven bytes: 30 bits of tag are enough for R = 1 (see [`tag_bits_for`]), 22 for four million containers.
+    /// Seven bytes: 30 bits of tag are enough for R = 1 (see [`tag_bits_for`]), 22 for four million
+    /// containers.
     pub(crate) const FIRST: Self = Self {
         bytes: 7,
         tag_bits: 30,
     };
 
-    /// The smallest slot for so many bits of tag and so many containers; what is left over goes to the tag,
-    /// up to `tag_bits_max`: bits that were dropped once cannot be had again. `None` beyond 8 bytes.
+    /// The smallest slot for so many bits of tag and so many containers; what is left over goes to
+    /// the tag, up to `tag_bits_max`: bits that were dropped once cannot be had again. `None`
+    /// beyond 8 bytes.
     pub(crate) fn fitting(tag_bits_min: u32, tag_bits_max: u32, containers: u64) -> Option<Self> {
         let ordinal_bits = (64 - containers.saturating_sub(1).leading_zeros()).max(8);
         let bytes = (tag_bits_min + RANK_BITS + ordinal_bits).div_ceil(8).max(5);
@@ -134,7 +137,8 @@ impl SlotLayout {
 
     fn packed(self, page: &Page, at: usize) -> u64 {
         let begin = at * self.bytes;
-        // Eight bytes lie within the page for every slot but an 8-byte page's last, which is eight itself.
+        // Eight bytes lie within the page for every slot but an 8-byte page's last, which is eight
+        // itself.
         let bytes: &[u8; 8] = page[begin..].first_chunk().expect("a slot lies within its page");
         u64::from_le_bytes(*bytes) & (u64::MAX >> (64 - 8 * self.bytes))
     }
@@ -158,8 +162,8 @@ impl SlotLayout {
         self.set(page, at, entry);
     }
 
-    /// Where to look for a tag among the first `count` slots of a page: at its share of the way from `first`, the page's
-    /// first tag, to `end`, the next page's, for tags are spread evenly.
+    /// Where to look for a tag among the first `count` slots of a page: at its share of the way
+    /// from `first`, the page's first tag, to `end`, the next page's, for tags are spread evenly.
     pub(crate) fn near(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> Near<'_> {
         // Tags have at most 30 bits, and counts nine.
         let slots_each = ((count as u64) << SHIFT) / end.saturating_sub(first).max(1);
@@ -206,7 +210,8 @@ impl<'a> Near<'a> {
         &self.page[self.guess * self.layout.bytes]
     }
 
-    /// A better guess, by how far off the tag at the first one is: what the tags between are off by is all that is left.
+    /// A better guess, by how far off the tag at the first one is: what the tags between are off by
+    /// is all that is left.
     fn better(&self) -> usize {
         let found = self.layout.tag(self.page, self.guess);
         let off = found.abs_diff(self.tag).saturating_mul(self.slots_each) >> SHIFT;
@@ -225,7 +230,8 @@ impl<'a> Near<'a> {
         ]
     }
 
-    /// The first of the slots whose tag is not less: in steps of which the processor has not to guess the outcome.
+    /// The first of the slots whose tag is not less: in steps of which the processor has not to
+    /// guess the outcome.
     pub(crate) fn lower_bound(&self) -> usize {
         let Self {
             layout,
@@ -250,13 +256,13 @@ impl<'a> Near<'a> {
 /// Look-ups that new data of one GiB make: one for each chunk of 8 KiB.
 pub(crate) const LOOKUPS_PER_GIB: f64 = 131_072.0;
 
-/// Entries taken for a fingerprint that is not there, for each GiB of new data, at most: each a catalog
-/// loaded for nothing.
+/// Entries taken for a fingerprint that is not there, for each GiB of new data, at most: each a
+/// catalog loaded for nothing.
 ///
-/// Look-ups of level l are `2^-(l+1)` of all, and meet the n entries of that level with a tag's chance, in
-/// one segment; all look-ups meet anchors: `131,072 * (sum(2^-(l+1) n) + anchors) / segments / 2^tag_bits`.
-/// At R = 1, n is `2^-(l+1)` of all entries, and the sum a third of them; each halving drops the commonest
-/// level, so that it halves too.
+/// Look-ups of level l are `2^-(l+1)` of all, and meet the n entries of that level with a tag's
+/// chance, in one segment; all look-ups meet anchors: `131,072 * (sum(2^-(l+1) n) + anchors) /
+/// segments / 2^tag_bits`. At R = 1, n is `2^-(l+1)` of all entries, and the sum a third of them;
+/// each halving drops the commonest level, so that it halves too.
 #[expect(clippy::cast_precision_loss, reason = "an expectation")]
 pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize, tag_bits: u32) -> f64 {
     let [levels @ .., anchors] = ranks;
@@ -265,7 +271,8 @@ pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize
     LOOKUPS_PER_GIB * met / segments as f64 * 0.5f64.powi(i32::try_from(tag_bits).unwrap_or(i32::MAX))
 }
 
-/// Bits of tag that keep [`false_candidates_per_gib`] at half of one, when entries grow by a factor.
+/// Bits of tag that keep [`false_candidates_per_gib`] at half of one, when entries grow by a
+/// factor.
 pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f64) -> u32 {
     let without = false_candidates_per_gib(ranks, segments, 0) * growth.max(1.0);
     (8..32)
@@ -277,7 +284,8 @@ pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f6
 mod tests {
     use super::*;
 
-    /// Wherever the guess falls: tags spread evenly, all alike, crowded at either end, few or a full page.
+    /// Wherever the guess falls: tags spread evenly, all alike, crowded at either end, few or a
+    /// full page.
     #[test]
     fn the_lower_bound_is_that_of_a_walk() {
         for bytes in 5..=8 {

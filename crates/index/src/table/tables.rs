@@ -12,11 +12,13 @@ use crate::table::slots::{Entry, Rank, SlotLayout};
 
 /// Chunks that a hook to a node stands for, about: the share of nodes among entries.
 const CHUNKS_PER_NODE: u64 = 256;
-/// Bytes that a segment, and a page beside its own, may cost. Fingerprints are spread evenly, and so are segments' lengths: then
-/// less than half of it is needed. Images count on how many pages a budget has.
+/// Bytes that a segment, and a page beside its own, may cost. Fingerprints are spread evenly, and
+/// so are segments' lengths: then less than half of it is needed. Images count on how many pages a
+/// budget has.
 const SEGMENT_BYTES_BESIDE: usize = 24;
 const PAGE_BYTES_BESIDE: usize = 40;
-/// Of that, what the pool of pages takes: the number of a free one, and a share of its slab's place.
+/// Of that, what the pool of pages takes: the number of a free one, and a share of its slab's
+/// place.
 const POOL_BYTES_BESIDE: usize = 8;
 /// Of the budget, what containers that come out of order take.
 const LATE_SHARE: usize = 128;
@@ -97,7 +99,8 @@ impl Tables {
         });
     }
 
-    /// Adds the number of a look-up, of those from 0 to `count`, and a container that it finds, in the order of look-ups.
+    /// Adds the number of a look-up, of those from 0 to `count`, and a container that it finds, in
+    /// the order of look-ups.
     pub(crate) fn find_together(
         &self,
         kind: HookKind,
@@ -167,7 +170,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The smallest slots for a kind's entries, as many as the budget will hold, and so many containers.
+    /// The smallest slots for a kind's entries, as many as the budget will hold, and so many
+    /// containers.
     fn layout(&self, kind: HookKind, containers: u64) -> Option<SlotLayout> {
         let table = self.table(kind);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -175,8 +179,8 @@ impl Tables {
         SlotLayout::fitting(table.tag_bits_for(growth), table.layout().tag_bits, containers)
     }
 
-    /// Makes room: halves R of a kind, or forgets the oldest containers when only anchors are left. False
-    /// when there is nothing left to drop.
+    /// Makes room: halves R of a kind, or forgets the oldest containers when only anchors are left.
+    /// False when there is nothing left to drop.
     fn shrink(&mut self) -> bool {
         let spare = |kind: HookKind| self.table(kind).spare();
         if let Some((rates, kind)) = self.rates.halved(spare(HookKind::Data), spare(HookKind::Node)) {
@@ -202,7 +206,8 @@ impl Tables {
         table
             .rewrite(&mut self.pages, now, keep)
             .expect("fewer entries need no more pages");
-        // Half the entries and half the look-ups need a bit of tag less; perhaps a byte of the slot.
+        // Half the entries and half the look-ups need a bit of tag less; perhaps a byte of the
+        // slot.
         let containers = u64::from(self.ordinals.len()) * 2;
         if let Some(layout) = self
             .layout(kind, containers)

@@ -126,7 +126,8 @@ fn a_hook_takes_less_than_eight_bytes() {
     assert_eq!(found.count(), 0);
 }
 
-/// Together too, a hook is found from the moment at which it was added: before, while and after it is published.
+/// Together too, a hook is found from the moment at which it was added: before, while and after it
+/// is published.
 #[test]
 fn what_is_being_published_is_found_together() {
     const EACH: u64 = 100;

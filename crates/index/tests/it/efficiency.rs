@@ -1,5 +1,5 @@
-//! Share of duplicates found through sampled hooks, catalog prefetch and a cache smaller than what is backed
-//! up (G3, G4): measured beside what equation 2 predicts.
+//! Share of duplicates found through sampled hooks, catalog prefetch and a cache smaller than what
+//! is backed up (G3, G4): measured beside what equation 2 predicts.
 
 use std::collections::{HashSet, VecDeque};
 

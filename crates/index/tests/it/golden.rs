@@ -1,8 +1,9 @@
-//! The golden vectors of a run and of an image: what was once written is written and read the same for ever.
+//! The golden vectors of a run and of an image: what was once written is written and read the same
+//! for ever.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes it; a change to one that a released version wrote is
-//! a break of the layout and needs a new version instead. The file has lines of offset and bytes, without
-//! those that are zeros alone, and ends with the length.
+//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes it; a change to one that a released version
+//! wrote is a break of the layout and needs a new version instead. The file has lines of offset and
+//! bytes, without those that are zeros alone, and ends with the length.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Spoilt runs whose digests are right: the function that the fuzz target feeds, on bytes drawn by a seed.
+//! Spoilt runs whose digests are right: the function that the fuzz target feeds, on bytes drawn by
+//! a seed.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! Checkpoints of the index in memory: the same answers after, and whatever is wrong is said, never believed.
+//! Checkpoints of the index in memory: the same answers after, and whatever is wrong is said, never
+//! believed.
 
 use env::Storage;
 use env::fault::FaultStorage;

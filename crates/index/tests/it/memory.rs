@@ -49,7 +49,8 @@ fn hooks_may_come_in_any_order() {
     }
 }
 
-/// A plain model: every hook of every container added and not removed, and the rates that the index says.
+/// A plain model: every hook of every container added and not removed, and the rates that the index
+/// says.
 #[derive(Debug, Default)]
 struct Multimap(
     BTreeMap<(HookKind, u64), BTreeMap<ContainerId, Hook>>,
@@ -89,8 +90,8 @@ impl Multimap {
                 .filter(|hook| hook.standing.stays_at(rates.of(*kind)))
                 .map(|hook| hook.container)
                 .collect();
-            // What was there at a greater R and pushed others out may be dropped at this one: anchors do not
-            // push. With fewer candidates than are kept nothing is ever pushed out.
+            // What was there at a greater R and pushed others out may be dropped at this one:
+            // anchors do not push. With fewer candidates than are kept nothing is ever pushed out.
             if held.len() <= CANDIDATES_MAX && !self.1.contains(&(*kind, *bits)) {
                 let found: BTreeSet<_> = found.iter().copied().collect();
                 let staying: BTreeSet<_> = staying.into_iter().collect();

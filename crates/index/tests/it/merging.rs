@@ -90,7 +90,8 @@ fn cut_short(storage: &FaultStorage, number: u64, parts: u64) {
     assert!(stopped.is_err());
 }
 
-/// A run as another process is writing it: its parts stay, and once it has its end it answers for its session.
+/// A run as another process is writing it: its parts stay, and once it has its end it answers for
+/// its session.
 #[test]
 fn a_run_that_is_being_written_is_left_alone() {
     let storage = FaultStorage::new();

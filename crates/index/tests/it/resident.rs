@@ -1,4 +1,5 @@
-//! The index on disk and held in memory: the same answers as of runs, images, and what becomes of bad ones.
+//! The index on disk and held in memory: the same answers as of runs, images, and what becomes of
+//! bad ones.
 
 use env::Storage;
 use env::fault::FaultStorage;

@@ -191,7 +191,8 @@ fn kinds_do_not_mix() {
     }
 }
 
-/// What a catalog that was prefetched lacks costs no second load, nor does one that cannot be loaded.
+/// What a catalog that was prefetched lacks costs no second load, nor does one that cannot be
+/// loaded.
 #[test]
 fn no_catalog_is_loaded_for_what_the_cache_answers() {
     let (storage, mut resolver) = stored(2);

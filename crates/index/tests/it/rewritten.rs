@@ -44,7 +44,8 @@ fn is_found(index: &Index, fingerprint: &Fingerprint) -> bool {
     out == [data(1, 0)]
 }
 
-/// With next to no budget nothing but anchors is left, whichever of the two runs came first to a merge.
+/// With next to no budget nothing but anchors is left, whichever of the two runs came first to a
+/// merge.
 #[test]
 fn the_new_anchor_outlives_every_halving() {
     let storage = FaultStorage::new();

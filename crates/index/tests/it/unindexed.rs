@@ -1,4 +1,5 @@
-//! Catalogs that the storage does not give: told once, asked for seldom, and hooked when they are there again.
+//! Catalogs that the storage does not give: told once, asked for seldom, and hooked when they are
+//! there again.
 
 use env::Storage;
 use env::fault::{Counted, FailWith, Fault, FaultStorage};
@@ -53,7 +54,8 @@ impl Bed {
         self.storage.make_unreadable(&self.bad, nowhere);
     }
 
-    /// A process that opens the index and catches up: how many catalogs it read, and what it has to tell.
+    /// A process that opens the index and catches up: how many catalogs it read, and what it has to
+    /// tell.
     pub(crate) fn catch_up(&self, options: IndexOptions) -> (u64, Vec<Warning>) {
         let index = open(&self.storage, options);
         let read = index.catch_up(&containers(&self.storage), &self.committed);

@@ -1,5 +1,5 @@
-//! The copies of the config's revisions in the storage: reading the newest, publishing the next, deleting
-//! the older. Knows nothing of passwords.
+//! The copies of the config's revisions in the storage: reading the newest, publishing the next,
+//! deleting the older. Knows nothing of passwords.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,8 @@ use types::{ObjectName, Revision};
 use crate::ObjectError;
 use crate::sealer::{list_named, put_or_same};
 
-/// How often what was listed may be gone before it is read: each time, somebody made a newer revision.
+/// How often what was listed may be gone before it is read: each time, somebody made a newer
+/// revision.
 pub(super) const ATTEMPTS_MAX: u32 = 100;
 
 /// A copy that is not as it should be, though the store opened.
@@ -77,8 +78,8 @@ pub(super) enum Survey {
 /// Reads the newest revision.
 ///
 /// # Errors
-/// `NewerFormat` and `UnknownFeatures` as the newest revision says: an older one must not be used in its
-/// stead. Of the storage; `Contended`.
+/// `NewerFormat` and `UnknownFeatures` as the newest revision says: an older one must not be used
+/// in its stead. Of the storage; `Contended`.
 pub(super) fn survey(env: &Env) -> Result<Survey, ObjectError> {
     for _ in 0..ATTEMPTS_MAX {
         if let Some(survey) = survey_once(env)? {
@@ -128,8 +129,8 @@ fn survey_once(env: &Env) -> Result<Option<Survey>, ObjectError> {
                 Err(StorageError::NotFound { .. }) => CopyFault::Missing,
                 Err(failed @ StorageError::Io { .. }) => {
                     let fault = CopyFault::Unreadable(failed.to_string());
-                    // Should the other copy not do: an error that may pass is no reason to take an older
-                    // revision for the newest.
+                    // Should the other copy not do: an error that may pass is no reason to take an
+                    // older revision for the newest.
                     refusal.get_or_insert(failed.into());
                     fault
                 }
@@ -168,12 +169,13 @@ pub(super) enum Published {
     No,
 }
 
-/// Creates both copies of a revision, whose number is above all that were listed, and makes them durable.
+/// Creates both copies of a revision, whose number is above all that were listed, and makes them
+/// durable.
 pub(super) fn publish(env: &Env, revision: Revision, config: &Config) -> Result<Published, ObjectError> {
     let bytes = config.to_bytes();
     for copy in ConfigCopy::ALL {
-        // A rival may have made a higher revision, and deleted this number before we created it anew or
-        // between our copies.
+        // A rival may have made a higher revision, and deleted this number before we created it
+        // anew or between our copies.
         if !create_copy(env, revision, copy, &bytes)? || highest_listed(env)? != Some(revision) {
             return Ok(Published::No);
         }

@@ -1,9 +1,10 @@
 //! Making a store.
 //!
-//! The put of copy 0 decides between two creators. What a crash leaves is either a config that opens (so
-//! the store exists), or torn copies in a storage without anything else: those are no store, and the next
-//! creator goes one revision above them and deletes them when its own is durable. Torn copies beside a
-//! store's other objects are somebody's damaged store, and nothing is touched.
+//! The put of copy 0 decides between two creators. What a crash leaves is either a config that
+//! opens (so the store exists), or torn copies in a storage without anything else: those are no
+//! store, and the next creator goes one revision above them and deletes them when its own is
+//! durable. Torn copies beside a store's other objects are somebody's damaged store, and nothing is
+//! touched.
 
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::Env;
@@ -19,14 +20,14 @@ use crate::ObjectError;
 use crate::revisions::next_number;
 use crate::slot_id::SlotId;
 
-/// Makes a store with these settings and key slots, at least one. With `share_domain`, the store takes part
-/// in another's domain: both have the same fingerprints and chunk boundaries, so that copies between them
-/// move references.
+/// Makes a store with these settings and key slots, at least one. With `share_domain`, the store
+/// takes part in another's domain: both have the same fingerprints and chunk boundaries, so that
+/// copies between them move references.
 ///
 /// # Errors
-/// `StoreExists`, also when a rival was first; `ConfigDamaged` or `ConfigMissing` when there are remains of
-/// a store; `InvalidConfig`, `Credential`; of the storage. After an error of the storage there may be a
-/// store or not; it can be run again, and says so.
+/// `StoreExists`, also when a rival was first; `ConfigDamaged` or `ConfigMissing` when there are
+/// remains of a store; `InvalidConfig`, `Credential`; of the storage. After an error of the storage
+/// there may be a store or not; it can be run again, and says so.
 pub fn create(
     env: &Env,
     settings: &Settings,

@@ -1,20 +1,21 @@
 //! The store's config: what precedes every key.
 //!
-//! `config/<revision>.<copy>` holds the format version, the features, the store's id and the key slots in
-//! plain, and the settings sealed with all of that as associated data: who lacks the keys cannot add, remove
-//! or change a slot without [`open`] noticing. (Who can write to the storage can bring back a whole older
-//! revision; the threat model says so.)
+//! `config/<revision>.<copy>` holds the format version, the features, the store's id and the key
+//! slots in plain, and the settings sealed with all of that as associated data: who lacks the keys
+//! cannot add, remove or change a slot without [`open`] noticing. (Who can write to the storage can
+//! bring back a whole older revision; the threat model says so.)
 //!
 //! What must hold:
-//! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a barrier,
-//!   and only then are lower revisions deleted. So at any moment at least one whole copy of the newest
-//!   durable revision exists, and of two changers at once one starts again from the other's result.
-//! - A new revision's number is above every number listed, torn remnants of crashes included, and its
-//!   creator lists again after creating: with a higher one in place, its own is void.
+//! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a
+//!   barrier, and only then are lower revisions deleted. So at any moment at least one whole copy
+//!   of the newest durable revision exists, and of two changers at once one starts again from the
+//!   other's result.
+//! - A new revision's number is above every number listed, torn remnants of crashes included, and
+//!   its creator lists again after creating: with a higher one in place, its own is void.
 //! - The last key slot is never removed.
 //!
-//! Everything may be called from many threads and processes at once. A crash at any point leaves the
-//! config of before or of after, or, in [`create`], nothing that [`create`] cannot complete.
+//! Everything may be called from many threads and processes at once. A crash at any point leaves
+//! the config of before or of after, or, in [`create`], nothing that [`create`] cannot complete.
 
 mod copies;
 mod create;
@@ -56,8 +57,8 @@ pub struct OpenConfig {
     pub slot: SlotId,
     /// Copies that are damaged or missing, though the store opened; [`repair`] mends them.
     pub damage: Vec<ConfigDamage>,
-    /// Copies of older revisions, which a crash or a storage that denies deletion left. A removed password
-    /// still opens what is there.
+    /// Copies of older revisions, which a crash or a storage that denies deletion left. A removed
+    /// password still opens what is there.
     pub older: Vec<ObjectName>,
 }
 

@@ -12,8 +12,8 @@ use crate::ObjectError;
 
 /// Opens the newest revision of which a copy is whole. Writes nothing.
 ///
-/// Damage that was survived is in [`OpenConfig::damage`]. Takes as long as the key slots' costs together,
-/// at most.
+/// Damage that was survived is in [`OpenConfig::damage`]. Takes as long as the key slots' costs
+/// together, at most.
 ///
 /// # Errors
 /// `NotAStore`, `ConfigMissing`, `ConfigDamaged`, `ConfigForged`; `NewerFormat`, `UnknownFeatures`;

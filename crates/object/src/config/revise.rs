@@ -1,8 +1,8 @@
 //! Changing the key slots, and mending the config: each is a new revision.
 //!
-//! Who loses the race for a revision's number reads the winner's revision and makes the change to that. The
-//! costly wrapping is done once, before the race. A change that is found made already (by an attempt that
-//! was overtaken) is made durable and counts.
+//! Who loses the race for a revision's number reads the winner's revision and makes the change to
+//! that. The costly wrapping is done once, before the race. A change that is found made already (by
+//! an attempt that was overtaken) is made durable and counts.
 
 use env::Env;
 use format::config::{Config, KeySlot};
@@ -20,7 +20,8 @@ use crate::slot_id::SlotId;
 ///
 /// # Errors
 /// `Credential`, `InvalidConfig` (too many slots, a label too long), `ReadOnly`, `ConfigForged`,
-/// `OtherStore`, `Contended`; of the storage, and then the change is made or not, and [`super::open`] tells.
+/// `OtherStore`, `Contended`; of the storage, and then the change is made or not, and
+/// [`super::open`] tells.
 pub fn add_slot(
     env: &Env,
     open: &OpenConfig,
@@ -38,8 +39,8 @@ pub fn add_slot(
     Ok((revised, id))
 }
 
-/// Removes a password. Its holder can open no later revision; what they copied before, keys included, they
-/// keep.
+/// Removes a password. Its holder can open no later revision; what they copied before, keys
+/// included, they keep.
 ///
 /// # Errors
 /// `NoSuchSlot`, `LastSlot`, and as [`add_slot`].
@@ -85,8 +86,8 @@ pub fn repair(env: &Env, open: &OpenConfig) -> Result<OpenConfig, ObjectError> {
     revise(env, open, |current, _| Ok(Some(current.to_vec())))
 }
 
-/// Publishes the next revision with the slots that `change` makes of the newest one's; `None`: they are
-/// as they should be. `change` is told how many attempts went before.
+/// Publishes the next revision with the slots that `change` makes of the newest one's; `None`: they
+/// are as they should be. `change` is told how many attempts went before.
 fn revise(
     env: &Env,
     open: &OpenConfig,

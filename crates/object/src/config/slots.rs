@@ -1,7 +1,7 @@
 //! Key slots: from a password to the store's keys and back.
 //!
-//! The wrapped keys are bound to the store's id and the slot's id, so that a slot copied into another store
-//! or under another id does not open. Pure, but for the random bytes of a new slot.
+//! The wrapped keys are bound to the store's id and the slot's id, so that a slot copied into
+//! another store or under another id does not open. Pure, but for the random bytes of a new slot.
 
 use crypto::{Argon2Cost, Credential, CryptoError, EncryptionKey, MasterKeys, SlotDerivation};
 use env::Env;
@@ -138,7 +138,8 @@ pub(super) fn unlock(
         match opened {
             Ok(keys) => return Ok((id, keys)),
             Err(CryptoError::OtherCredential) => {}
-            // A slot that could not be tried may have been the right one: that outlasts "wrong password".
+            // A slot that could not be tried may have been the right one: that outlasts "wrong
+            // password".
             Err(CryptoError::WrongPassword) => {
                 if !matches!(refusal, ObjectError::SlotUnusable { .. }) {
                     refusal = ObjectError::WrongPassword;

@@ -1,4 +1,5 @@
-//! A crash, a kill and an error at every storage operation of making a store and changing its passwords.
+//! A crash, a kill and an error at every storage operation of making a store and changing its
+//! passwords.
 
 use env::Env;
 use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage};
@@ -13,8 +14,8 @@ fn policies() -> impl Iterator<Item = CrashPolicy> {
     POLICIES.into_iter().chain((0..12).map(CrashPolicy::Seeded))
 }
 
-/// Runs the scenario on machines that stop at, after or in the midst of each of its operations; `check`
-/// sees what each policy leaves, and whether the scenario had returned success before.
+/// Runs the scenario on machines that stop at, after or in the midst of each of its operations;
+/// `check` sees what each policy leaves, and whether the scenario had returned success before.
 fn at_every_operation(
     set_up: impl Fn(&Env),
     scenario: impl Fn(&Env) -> Result<(), ObjectError>,
@@ -115,7 +116,8 @@ fn a_second_init_interrupted_after_a_first_one_too() {
     }
 }
 
-/// After any interruption, whoever may open the store can mend it, and then nothing is left of before.
+/// After any interruption, whoever may open the store can mend it, and then nothing is left of
+/// before.
 fn mend(env: &Env, password: &str, at: &str) {
     let store = open(env, password).unwrap_or_else(|e| panic!("{at}: {e}"));
     config::repair(env, &store).unwrap_or_else(|e| panic!("{at}: {e}"));

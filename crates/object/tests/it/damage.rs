@@ -1,4 +1,5 @@
-//! Rot and tampering: one copy is survived, two are an error that says so, and no change passes for ours.
+//! Rot and tampering: one copy is survived, two are an error that says so, and no change passes for
+//! ours.
 
 use env::Env;
 use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};

@@ -99,8 +99,8 @@ fn slow_process(shared: &Arc<MemoryStorage>, seed: u64) -> (Arc<Interrupted>, En
     (slow, env)
 }
 
-/// The number that a slow process takes was used and deleted while it slept: what it creates under it is
-/// void, and must not be taken for the change.
+/// The number that a slow process takes was used and deleted while it slept: what it creates under
+/// it is void, and must not be taken for the change.
 #[test]
 fn a_slow_change_is_not_lost_under_a_number_that_was_used_and_deleted() {
     for before in 1..=2 {
@@ -166,8 +166,8 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
     assert_eq!(opened.slots().count(), 3, "not added twice");
 }
 
-/// The rival that went on from our change dies before its barrier: nothing but our own makes durable what
-/// our success, and our deletions, then rest on.
+/// The rival that went on from our change dies before its barrier: nothing but our own makes
+/// durable what our success, and our deletions, then rest on.
 #[test]
 fn what_overtook_a_change_is_durable_before_it_counts() {
     for n in 1..=14 {

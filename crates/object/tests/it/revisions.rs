@@ -59,8 +59,8 @@ fn revisions_follow_one_another() {
     assert_eq!(series(&sealer).list().unwrap().len(), 12);
 }
 
-/// Content is a list of tokens. A creator that is overtaken by who went on from its revision finds its token
-/// there already.
+/// Content is a list of tokens. A creator that is overtaken by who went on from its revision finds
+/// its token there already.
 #[test]
 fn no_update_is_lost_or_made_twice_between_threads() {
     let storage = FaultStorage::new();

@@ -177,8 +177,8 @@ fn a_malformed_node_is_named_and_harms_no_other() {
     assert!(cache.node(chunk).is_err());
 }
 
-/// Who misses a node of a region that somebody reads waits for that one, and reads nothing itself. Two that come at once are a matter of
-/// luck, so often.
+/// Who misses a node of a region that somebody reads waits for that one, and reads nothing itself.
+/// Two that come at once are a matter of luck, so often.
 #[test]
 fn threads_that_want_nodes_of_one_region_read_it_once() {
     let containers = open(&environment());

@@ -95,7 +95,8 @@ fn splice(store: &Store, root: &TreeRoot, ranges: &[(u64, u64)]) -> (TreeRoot, u
     (builder.finish(&mut store.sink()).unwrap(), taken)
 }
 
-/// Nodes beside one way from the root to a chunk, on both sides, at every level; and a few on the way.
+/// Nodes beside one way from the root to a chunk, on both sides, at every level; and a few on the
+/// way.
 fn edge_nodes_max(root: Level) -> u64 {
     u64::from(root.get()) * (u64::from(2 * AVG) + 4)
 }

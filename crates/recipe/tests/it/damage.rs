@@ -1,4 +1,5 @@
-//! Nodes that lie: each lie is an error that says where (INV-8), and nothing wrong is handed out (INV-5).
+//! Nodes that lie: each lie is an error that says where (INV-8), and nothing wrong is handed out
+//! (INV-5).
 
 use format::node::{Node, NodeEntry};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Archival recipes, whose nodes refer forward to later backups, against the recipes that they were made of.
+//! Archival recipes, whose nodes refer forward to later backups, against the recipes that they were
+//! made of.
 
 use std::collections::HashMap;
 

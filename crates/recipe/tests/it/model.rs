@@ -11,8 +11,8 @@ const AVG: u32 = 4;
 /// What the next stream is made of.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// A range of an earlier stream, between two of its offsets, or two ends of its children: there zeros
-    /// meet, and nodes are whole.
+    /// A range of an earlier stream, between two of its offsets, or two ends of its children: there
+    /// zeros meet, and nodes are whole.
     Copy {
         stream: Index,
         ends: (Index, Index),

@@ -135,7 +135,8 @@ fn what_is_open_is_pending() {
 }
 
 proptest! {
-    /// Deep trees of small nodes: levels fall by one from the root, and every stream has the levels it needs.
+    /// Deep trees of small nodes: levels fall by one from the root, and every stream has the levels
+    /// it needs.
     #[test]
     fn levels_grow_with_the_logarithm(count in 1..3000u32) {
         let store = Store::new(1000);

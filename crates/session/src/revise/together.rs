@@ -1,8 +1,10 @@
-//! Creating the next revisions of many backups at once: two barriers, and two listings of each series, however many they are.
+//! Creating the next revisions of many backups at once: two barriers, and two listings of each
+//! series, however many they are.
 //!
-//! Each backup is revised in the steps of [`Manifests::revise`], in the same order: its series is listed, a barrier covers what was
-//! read, its next number is put, a barrier makes that durable, its series is listed again. What lies between them for
-//! others' sake takes time, so that more numbers may be lost to others, and whoever loses one goes on alone.
+//! Each backup is revised in the steps of [`Manifests::revise`], in the same order: its series is
+//! listed, a barrier covers what was read, its next number is put, a barrier makes that durable,
+//! its series is listed again. What lies between them for others' sake takes time, so that more
+//! numbers may be lost to others, and whoever loses one goes on alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +22,13 @@ use crate::objects::Put;
 type Change<'a> = &'a mut dyn FnMut(usize, &Present<'_>) -> Result<Option<Backup>>;
 
 impl Manifests {
-    /// As [`Self::revise`] of each of these backups, for who revises many and waits once for all of them. `change` is
-    /// told a backup's place here; `before_put` is asked right before each revision is put. What comes of each is in order.
+    /// As [`Self::revise`] of each of these backups, for who revises many and waits once for all of
+    /// them. `change` is told a backup's place here; `before_put` is asked right before each
+    /// revision is put. What comes of each is in order.
     ///
     /// # Errors
-    /// Of `before_put`; of the storage: then nothing is said of any, and some may have been revised.
+    /// Of `before_put`; of the storage: then nothing is said of any, and some may have been
+    /// revised.
     pub fn revise_all(
         &self,
         backups: &[(SeriesId, SessionId)],
@@ -69,7 +73,8 @@ impl Manifests {
         Ok(done.into_values().collect())
     }
 
-    /// What is to be put of each, by lists of their series of which one is held at a time; those of which nothing is are done.
+    /// What is to be put of each, by lists of their series of which one is held at a time; those of
+    /// which nothing is are done.
     fn nexts(
         &self,
         backups: &[(SeriesId, SessionId)],

@@ -205,8 +205,8 @@ fn a_chain_of_adoptions_comes_along_though_no_checkpoint_tells_of_it() {
     );
 }
 
-/// What the dead session had adopted is not known: its containers are not taken for nobody's, and the
-/// adopter goes without.
+/// What the dead session had adopted is not known: its containers are not taken for nobody's, and
+/// the adopter goes without.
 #[test]
 fn an_ending_on_a_bad_sector_may_be_one_of_the_chain() {
     for is_of_chain in [true, false] {
@@ -260,10 +260,10 @@ fn an_adopted_checkpoint_on_a_bad_sector_names_nothing_and_ends_nothing() {
     assert!(!named.contains(data(old.id(), 4)));
 }
 
-/// The adopter has read checkpoint 0 and sleeps before it wins the name. The old session wakes, lets go of a
-/// reference, answers the epoch with checkpoint 1, and goes to sleep for good. A reclaimer that keeps what
-/// any checkpoint names loses nothing; one that reads the newest alone (as here) removes what was let go, and
-/// even then checkpoint 0 does not bring it back.
+/// The adopter has read checkpoint 0 and sleeps before it wins the name. The old session wakes,
+/// lets go of a reference, answers the epoch with checkpoint 1, and goes to sleep for good. A
+/// reclaimer that keeps what any checkpoint names loses nothing; one that reads the newest alone
+/// (as here) removes what was let go, and even then checkpoint 0 does not bring it back.
 #[test]
 fn an_adopter_that_slept_takes_no_reference_that_was_let_go_and_removed() {
     let machine = FaultStorage::new();

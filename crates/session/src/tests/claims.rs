@@ -416,8 +416,8 @@ fn a_storage_without_locks_serves() {
     session.commit(super::backup_of(&session, 0)).unwrap();
 }
 
-/// A process sleeps when its claim is a folder with nothing in it: the number of another is found by that, and no session table
-/// shows it until it goes on.
+/// A process sleeps when its claim is a folder with nothing in it: the number of another is found
+/// by that, and no session table shows it until it goes on.
 #[test]
 fn whoever_is_claiming_is_not_overlooked() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());
@@ -492,7 +492,8 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
     assert!(!is_good(&begin()), "a read session runs");
 }
 
-/// Who slept before its claim was put may have a number below, and says nothing until it has given way.
+/// Who slept before its claim was put may have a number below, and says nothing until it has given
+/// way.
 #[test]
 fn whoever_claims_a_lower_number_later_changes_nothing() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());

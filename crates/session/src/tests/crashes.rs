@@ -1,4 +1,5 @@
-//! A crash at every operation of a session's life, with what was not under a barrier kept, dropped or torn.
+//! A crash at every operation of a session's life, with what was not under a barrier kept, dropped
+//! or torn.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -105,7 +106,8 @@ struct Told {
     checkpoints: BTreeMap<SessionId, u32>,
 }
 
-/// A backup; one that answers an epoch and dies; one that adopts it, and commits; a reader, and tidying.
+/// A backup; one that answers an epoch and dies; one that adopts it, and commits; a reader, and
+/// tidying.
 fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     let first = host.try_begin(1)?;
     told.begun.push(first.id());
@@ -285,7 +287,8 @@ fn an_operation_that_fails_once_leaves_a_store_that_works() {
     }
 }
 
-/// Two sessions adopt one dead session, and it wakes to commit, in every interleaving of two of them.
+/// Two sessions adopt one dead session, and it wakes to commit, in every interleaving of two of
+/// them.
 #[test]
 fn whoever_interferes_at_whatever_operation_one_ending_wins() {
     use env::ManualClock;

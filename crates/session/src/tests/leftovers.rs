@@ -78,7 +78,8 @@ fn running_and_dead_sessions_without_an_ending_keep_everything() {
     assert_eq!(host.names("sessions"), before);
 }
 
-/// A power cut may bring traces of a reader back whose claim is gone: while its ending stands somebody looks for them.
+/// A power cut may bring traces of a reader back whose claim is gone: while its ending stands
+/// somebody looks for them.
 #[test]
 fn the_ending_of_a_reader_goes_when_nothing_else_is_left_of_it() {
     let host = Host::new();
@@ -151,7 +152,8 @@ fn a_reader_that_ends_waits_for_the_heartbeat_that_is_on_its_way() {
     assert!(reader.tick().is_err(), "and none comes after it");
 }
 
-/// Numbers of read sessions are given back. Should one ever be another's, that one runs all the same.
+/// Numbers of read sessions are given back. Should one ever be another's, that one runs all the
+/// same.
 #[test]
 fn an_ending_of_another_series_ends_nobody() {
     let host = Host::new();

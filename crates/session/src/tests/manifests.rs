@@ -316,7 +316,8 @@ fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
     }
 }
 
-/// A power cut left the beginning of something that nobody had made durable. A revision above it settles that.
+/// A power cut left the beginning of something that nobody had made durable. A revision above it
+/// settles that.
 #[test]
 fn what_is_shorter_than_a_tombstone_is_none() {
     let len = Manifest::Forgotten.to_bytes().len() + format::frame::FRAME_OVERHEAD_BYTES;
@@ -417,7 +418,8 @@ fn the_latest_is_not_one_before_a_manifest_that_rotted_and_may_be_one_before_a_t
             .resolve(&list, "latest", &Filter::default())
             .map(crate::ManifestEntry::session)
     };
-    // The session's heartbeats go when its backup is safe; that it stored no container of its own tells nothing.
+    // The session's heartbeats go when its backup is safe; that it stored no container of its own
+    // tells nothing.
     let heartbeats = [2, 3].map(|n| names::heartbeat(id(n), 0));
     for (n, heartbeat) in [2, 3].into_iter().zip(&heartbeats) {
         host.storage.damage(&name(n), |bytes| bytes.truncate(70));
@@ -614,7 +616,8 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
 
 #[test]
 fn a_listing_begins_again_when_objects_vanish_under_its_hands() {
-    // The manifest is listed, and gone when read: a rival dropped it. The second listing has it not.
+    // The manifest is listed, and gone when read: a rival dropped it. The second listing has it
+    // not.
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));

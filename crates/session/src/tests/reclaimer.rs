@@ -124,7 +124,8 @@ fn a_session_that_ends_without_an_answer_needs_none() {
     );
 }
 
-/// Whatever the order of "create the epoch, list sessions" and "claim, list epochs", nobody is missed.
+/// Whatever the order of "create the epoch, list sessions" and "claim, list epochs", nobody is
+/// missed.
 #[test]
 fn either_the_reclaimer_sees_the_session_or_the_session_sees_the_epoch() {
     use env::ManualClock;

@@ -70,7 +70,8 @@ fn a_choice_that_an_answer_overtakes_is_made_again() {
             choices += 1;
             if choices == 1 {
                 assert!(list.get(parent.id()).unwrap().backup().is_some());
-                // Forgotten, condemned, and answered by a checkpoint that cannot know of the choice.
+                // Forgotten, condemned, and answered by a checkpoint that cannot know of the
+                // choice.
                 manifests.forget(series(1), parent.id()).unwrap();
                 host.condemn(1, Vec::new());
                 session.tick().unwrap();

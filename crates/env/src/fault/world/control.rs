@@ -63,7 +63,8 @@ impl World {
                     self.end(process);
                     return Err(gone());
                 }
-                // Ended when the operation is: a barrier still needs to know what the process has seen.
+                // Ended when the operation is: a barrier still needs to know what the process has
+                // seen.
                 Verdict::Unheard
             }
             Some(Action::Tear) => {

@@ -114,7 +114,8 @@ impl World {
         }
         for trim in self.trims.iter().rev() {
             let stands = after.objects.get(&trim.to).and_then(History::live).cloned();
-            // Who has put the first name anew since was later, and journals keep to the order of names.
+            // Who has put the first name anew since was later, and journals keep to the order of
+            // names.
             if let Some(trimmed) = stands
                 && !after.objects.contains_key(&trim.from)
                 && judge.undoes_trim()

@@ -11,8 +11,8 @@ use crate::fault::OpKind;
 use crate::fault::crash::tear;
 use crate::plain::without;
 
-/// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with each
-/// change.
+/// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with
+/// each change.
 const FIRST_PUT_NANOS: i64 = 1_704_067_200_000_000_000;
 
 impl World {
@@ -73,7 +73,8 @@ impl World {
         Ok(())
     }
 
-    /// What is durable of it is decided for both names together, after a crash ([`World::after_crash`]).
+    /// What is durable of it is decided for both names together, after a crash
+    /// ([`World::after_crash`]).
     pub(in crate::fault) fn trim(
         &mut self,
         process: u64,
@@ -178,7 +179,8 @@ impl World {
         live
     }
 
-    /// Names of all live objects; nothing counts as seen, as a folder's name says nothing of its objects.
+    /// Names of all live objects; nothing counts as seen, as a folder's name says nothing of its
+    /// objects.
     pub(in crate::fault) fn live_names(&self) -> impl Iterator<Item = &ObjectName> {
         self.objects
             .iter()

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{ALIGN_BYTES, AlignedBuffer};
 
-/// A system that keeps to the rules of direct writes, and counts and spoils them. One file at a time.
+/// A system that keeps to the rules of direct writes, and counts and spoils them. One file at a
+/// time.
 #[derive(Debug, Clone, Default)]
 struct Strict(Arc<Mutex<Seen>>);
 

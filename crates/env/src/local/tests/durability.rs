@@ -316,7 +316,8 @@ fn a_failed_sync_is_reported_and_never_taken_back() {
             "{fail:?}"
         );
         *calls.fail.lock().unwrap() = None;
-        // The system may have dropped the bytes and call them clean: its next word is worth nothing.
+        // The system may have dropped the bytes and call them clean: its next word is worth
+        // nothing.
         let again = storage.barrier().unwrap_err();
         assert!(again.to_string().contains("earlier"), "{again}");
         assert_eq!(
@@ -496,7 +497,8 @@ impl World {
         }
     }
 
-    /// What is seen is durable when its bytes are, its entry (or that it has none), and the folders' entries.
+    /// What is seen is durable when its bytes are, its entry (or that it has none), and the
+    /// folders' entries.
     fn check(&self, name: &ObjectName, since: u64, inode: Option<u64>) -> Result<(), String> {
         let now = self.entries[name];
         if let Some(inode) = inode

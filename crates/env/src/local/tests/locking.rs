@@ -148,8 +148,8 @@ fn a_taker_waits_for_one_who_asks() {
     let (folder, storage) = store();
     let lock = name("lock");
     drop(storage.lock(&lock).unwrap());
-    // One who asks holds the file shared for a moment. On a busy machine a moment can be long: one of
-    // several tries is enough.
+    // One who asks holds the file shared for a moment. On a busy machine a moment can be long: one
+    // of several tries is enough.
     let waits = || {
         let asker = File::open(folder.path().join(".locks/lock")).unwrap();
         rustix::fs::flock(&asker, rustix::fs::FlockOperation::LockShared).unwrap();
