@@ -29,7 +29,7 @@ pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use typed::TagList;
 use typed::{name, store_folder, tag_list};
 
-/// Deduplicating backups: what is equal is stored once.
+/// Deduplicating backups: equal data is stored once.
 #[derive(Debug, Parser)]
 #[command(
     name = "onefold",
@@ -68,7 +68,7 @@ impl Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// The store: a local folder
+    /// The store: a local or mounted folder
     #[arg(
         short,
         long,
@@ -90,10 +90,10 @@ pub(crate) struct Global {
     /// Run this command through the shell and take the first line it prints as the password
     #[arg(long, global = true, env = "ONEFOLD_PASSWORD_COMMAND", value_name = "COMMAND")]
     pub(crate) password_command: Option<String>,
-    /// Use no password: whoever can read the store can read everything in it
+    /// Use no password: anyone who can read the store can read everything in it
     #[arg(long, global = true)]
     pub(crate) insecure_no_password: bool,
-    /// How large the index may grow on disk; beyond that it keeps one fingerprint in 2, 4, 8, ...
+    /// How large the index may grow on disk; when it is full, it keeps one fingerprint in 2, then in 4, ...
     #[arg(
         long,
         global = true,
@@ -103,7 +103,7 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) index_mib: u32,
-    /// Hold the index in so much memory, instead of reading it where it lies on disk
+    /// Load the index into this much memory, instead of reading it from disk
     #[arg(
         long,
         global = true,
@@ -112,7 +112,7 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) index_memory_mib: Option<u32>,
-    /// Read without writing to the store: a backup that is forgotten and pruned meanwhile is not kept
+    /// Read without writing to the store; a prune may then remove a forgotten backup while it is read
     #[arg(long, global = true, alias = "no-lock")]
     pub(crate) no_pin: bool,
     /// Print JSON lines instead of text
@@ -140,33 +140,34 @@ pub(crate) enum Command {
     Snapshots(Filter),
     /// List the files in a backup
     Ls(Ls),
-    /// Forget backups, by rules or by name; what they held alone can be reclaimed then
+    /// Forget backups, by rules or by name; `prune` then reclaims the space that only they need
     Forget(Forget),
     /// Reclaim the space that no backup needs
     Prune(Prune),
     /// Change the tags of backups
     Tag(Tag),
-    /// Hold backups: whatever the rules say, they are not forgotten before a date
+    /// Hold backups: nothing forgets them before a date
     Hold(Hold),
     /// End the hold of backups
     Unhold(Unhold),
     /// Check the store for damage
     Check(Check),
-    /// Say what the store holds and how well it is laid out
+    /// Show what the store holds, and how many containers a restore reads
     Stats(Stats),
-    /// Say or set how the backups of a series are laid out
+    /// Show or set how the backups of a series are stored
     #[command(subcommand)]
     Series(Series),
-    /// Lay backups out as their series are set to, of all or of one: with layout hybrid older ones refer forward to newer
-    /// ones, and those beyond the archival window are forgotten; with repair the newest is copied together
+    /// Store backups as their series are set to, of all series or of one. With layout hybrid, older
+    /// backups then refer to data of newer ones, and backups beyond the archival window are
+    /// forgotten. With repair, scattered data of the newest backup is copied together
     Optimize(Optimize),
-    /// Look after the index
+    /// Rebuild the index
     #[command(subcommand)]
     Index(Index),
-    /// Look after passwords
+    /// List, add, change and remove passwords
     #[command(subcommand)]
     Key(Key),
-    /// Read backups, say what chunk sizes, caps and memory would give, and recommend settings; no store is needed
+    /// Read backups, measure chunk sizes, caps and memory, and recommend settings; needs no store
     Analyze(Analyze),
     /// Try out what settings would give: workloads, chunk traces, a simulator
     #[command(subcommand)]
@@ -181,7 +182,7 @@ pub(crate) struct Analyze {
     /// Write tables and plots to this HTML file, which must not exist
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Cut into chunks of one length, as disk images are
+    /// Cut chunks of one length, as for disk images
     #[arg(long)]
     pub(crate) images: bool,
 }
@@ -189,11 +190,11 @@ pub(crate) struct Analyze {
 /// How regions are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressionMode {
-    /// zstd where it pays
+    /// Compress with zstd where that makes data smaller
     Auto,
-    /// zstd always
+    /// Compress everything with zstd
     On,
-    /// Not at all
+    /// Compress nothing
     Off,
 }
 
@@ -214,7 +215,7 @@ pub(crate) struct Backup {
     /// Make a backup even if standard input, or the command's output, is empty
     #[arg(long)]
     pub(crate) stdin_allow_empty: bool,
-    /// Treat the one path as a disk image: fixed chunks of this many KiB, zeros neither stored nor read
+    /// Treat the one path as a disk image: fixed chunks of this many KiB; holes are not read or stored
     #[arg(
         long,
         value_name = "KIB",
@@ -222,26 +223,26 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here,
-    /// `x` from any folder on; `\[` is a bracket
+    /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from
+    /// here, `x` in any folder; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// Leave out what matches a line of this file, in which variables and `~` stay as they are
+    /// Leave out entries that match a line of this file; variables and `~` are not replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
-    /// Leave out folders with a CACHEDIR.TAG
+    /// Leave out the contents of folders with a CACHEDIR.TAG
     #[arg(long)]
     pub(crate) exclude_caches: bool,
-    /// Stay on the file systems of the given paths
+    /// Do not enter other file systems that are mounted below the given paths
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
     /// Read all files, also those that look unchanged
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Do not take a file for changed because of its ctime
+    /// Ignore ctime when deciding whether a file has changed
     #[arg(long)]
     pub(crate) ignore_ctime: bool,
-    /// Do not take a file for changed because of its inode number
+    /// Ignore the inode number when deciding whether a file has changed
     #[arg(long)]
     pub(crate) ignore_inode: bool,
     /// A tag for the backup (may be repeated, or separated by commas)
@@ -250,30 +251,30 @@ pub(crate) struct Backup {
     /// The host name to store (default: this host's)
     #[arg(short = 'H', long, value_name = "HOST", value_parser = name)]
     pub(crate) host: Option<String>,
-    /// Whether to compress
+    /// What to compress
     #[arg(long, value_enum, default_value_t = CompressionMode::Auto, env = "ONEFOLD_COMPRESSION")]
     pub(crate) compression: CompressionMode,
-    /// zstd level, 1 to 19: higher is smaller and slower
+    /// zstd level, 1 to 19; a higher level is smaller and slower
     #[arg(long, default_value_t = onefold::COMPRESSION_LEVEL, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
     pub(crate) compression_level: i32,
-    /// How many containers each 20 MB of the backup may refer to; what lies in others is stored again, so that a
-    /// restore stays fast: `none`, a number, `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that
-    /// each hold so many bytes of the 20 MB
-    /// (default: `least:56K`). Not for a series of layout `hybrid`, which refers to whole segments
+    /// Which containers each 20 MB of the backup may refer to; data in others is stored again, which
+    /// keeps restores fast: `least:BYTES` (K, M, G), those that hold this much of the 20 MB; a
+    /// number, so many containers; `adaptive:NUMBER`, so many on average; `none`, all (default:
+    /// `least:56K`). Not for a series of layout `hybrid`, which refers to whole segments
     #[arg(long, value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
     pub(crate) cap: Option<Cap>,
-    /// Containers that so many times 20 MB before referred to do not count towards the cap, which must not be `none`
-    /// (default: 3 with `least:BYTES`, else 0)
+    /// Containers that the last COUNT times 20 MB referred to do not count towards the cap, which
+    /// must not be `none` (default: 3 with `least:BYTES`, else 0)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(crate) cap_remember: Option<u32>,
-    /// Memory for looking up chunks in MiB, 1 to 65536
+    /// Memory in MiB for looking up chunks, 1 to 65536
     #[arg(long, default_value_t = 32, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub(crate) lookup_mib: u64,
-    /// Which prefetched catalogs are forgotten first
+    /// Which prefetched catalogs leave memory first
     #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
-    /// Read this share of the containers that the backup reuses, such as 5%, or `none`; store again
-    /// what is damaged there (default: 1%, and no more than 1 GiB)
+    /// Read and verify this share of the containers that the backup refers to, such as 5%, or `none`;
+    /// damaged data is stored again (default: 1%, and no more than 1 GiB)
     #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
     pub(crate) verify_known: Option<f64>,
 }
@@ -299,11 +300,11 @@ pub(crate) fn capping_of(cap: Cap, remembered_windows: Option<u32>) -> Capping {
 /// Which prefetched catalogs are forgotten first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EvictionMode {
-    /// The one used least recently, wholly
+    /// The least recently used catalog, as a whole
     Lru,
-    /// A bucket of fingerprints; a catalog is brought again once a tenth of it is gone
+    /// A bucket of fingerprints; a catalog is loaded again once a tenth of it has left
     Threshold,
-    /// A bucket of fingerprints; its catalogs are brought again when they are met
+    /// A bucket of fingerprints; its catalogs are loaded again when a hook names them
     Immediate,
 }
 
@@ -327,13 +328,13 @@ fn parse_cap(text: &str) -> Result<Cap, String> {
 pub(crate) struct Restore {
     /// A backup's id, or `latest`
     pub(crate) id: String,
-    /// Where to restore to; the paths of the backup are created below it
+    /// The folder to restore to; the restore creates the backup's paths below it
     #[arg(short, long, value_name = "DIR")]
     pub(crate) target: PathBuf,
-    /// Restore only this path and what is below it (may be repeated)
+    /// Restore only this path and everything below it (may be repeated)
     #[arg(short, long, value_name = "PATH")]
     pub(crate) include: Vec<PathBuf>,
-    /// What to do with existing files; the content of those that stay is not read
+    /// What to do with existing files; the restore does not read the content of files that stay
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
     #[command(flatten)]
@@ -346,7 +347,7 @@ pub(crate) struct Restore {
 pub(crate) struct Dump {
     /// A backup's id, or `latest`
     pub(crate) id: String,
-    /// The file; may be left out for a backup of a stream or a disk image
+    /// The file; not needed for a backup of a stream or a disk image
     #[arg(value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -358,14 +359,14 @@ pub(crate) struct Dump {
 /// How a restore assembles what it reads.
 #[derive(Debug, Args)]
 pub(crate) struct Assembling {
-    /// How memory is used to read few containers
+    /// How to use memory so that few containers are read
     #[arg(long, value_enum, default_value_t = AssemblyMode::LookAhead, value_name = "HOW")]
     pub(crate) assembly: AssemblyMode,
-    /// Memory for that, in bytes, or with K, M or G at its end
+    /// Memory for that, in bytes; K, M and G are multiples of 1024
     #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
     pub(crate) memory: u64,
-    /// Requests that are under way at once [default: 8, or two more than there are cores if that is more]: more are faster where
-    /// the storage has many disks or is far away
+    /// How many reads run at the same time [default: 8, or the number of cores and 2 if that is
+    /// more]; more are faster with many disks or a distant storage
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) requests: Option<u16>,
 }
@@ -389,13 +390,13 @@ impl Assembling {
 /// How memory is used to read few containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AssemblyMode {
-    /// A forward assembly area that rolls: what has left makes room for what comes
+    /// A forward assembly area that rolls: the space of sent bytes is used for the next ones
     Rolling,
-    /// A forward assembly area, filled and left as a whole
+    /// A forward assembly area that is filled, then sent, as a whole
     Fixed,
-    /// Whole containers, of which the least recently used goes
+    /// Whole containers; the least recently used one leaves memory first
     Lru,
-    /// Single chunks, kept for their next use, which the recipe tells
+    /// Single chunks, kept for their next use, which the recipe shows
     LookAhead,
 }
 
@@ -441,16 +442,16 @@ fn byte_count(text: &str) -> Result<u64, String> {
 /// Less than a chunk can be.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// What to do with files that are there already.
+/// What to do with existing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverwriteMode {
     /// Replace them
     Always,
     /// Replace those whose size or time differs
     IfChanged,
-    /// Replace those that are older than the backup's
+    /// Replace those that are older than the backup's entry
     IfNewer,
-    /// Leave them
+    /// Replace none
     Never,
 }
 
@@ -458,7 +459,7 @@ pub(crate) enum OverwriteMode {
 pub(crate) struct Ls {
     /// A backup's id, or `latest`
     pub(crate) id: String,
-    /// Only this path and what is below it
+    /// Only this path and everything below it
     pub(crate) paths: Vec<PathBuf>,
     /// Print mode, owner, size and local time
     #[arg(short, long, conflicts_with = "json")]
@@ -469,14 +470,14 @@ pub(crate) struct Ls {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Read all stored bytes and verify every chunk, or a share of the containers such as 5%
+    /// Read and verify every stored byte, or those of a share of the containers, such as 5%
     #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "100%", require_equals = true)]
     pub(crate) read_data: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
-    /// Backups to measure (default: the latest); `all` for every one
+    /// Backups whose restore is measured (default: the latest); `all` for every one
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: Filter,
@@ -484,6 +485,6 @@ pub(crate) struct Stats {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Index {
-    /// Make the index anew from the containers
+    /// Make the index again, from the containers
     Rebuild,
 }

@@ -7,13 +7,13 @@ use onefold::{PruneLimits as Limits, PruneUnused};
 pub(crate) struct Prune {
     #[command(flatten)]
     pub(crate) limits: PruneLimits,
-    /// Say what would be reclaimed, and change nothing
+    /// Show what would be reclaimed, and change nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Look at every container, not only at those that may have lost something since the last prune
     #[arg(long)]
     pub(crate) all: bool,
-    /// Let backups go whose manifests have vanished without having been forgotten
+    /// Remove the data of backups whose manifests are missing although nobody forgot them
     #[arg(long)]
     pub(crate) allow_missing_manifests: bool,
 }
@@ -22,11 +22,11 @@ pub(crate) struct Prune {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Space")]
 pub(crate) struct PruneLimits {
-    /// How much of what is stored may be unused afterwards: a share as `5%`, which is the default, a size as `500M`, or
-    /// `unlimited`
+    /// How much of the store may stay unused: a share such as `5%`, the default, a size such as
+    /// `500M`, or `unlimited`. To free more, prune must copy more
     #[arg(long, value_name = "LIMIT", value_parser = unused)]
     max_unused: Option<PruneUnused>,
-    /// Copy at most so much, as `10G`
+    /// Copy at most this much, such as `10G`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_repack: Option<u64>,
 }

@@ -16,35 +16,35 @@ pub(crate) struct Forget {
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// Only consider backups of this host (may be repeated: of any of them)
+    /// Only backups of this host (may be repeated: of any of these hosts)
     #[arg(long, value_name = "HOST", value_parser = name)]
     host: Vec<String>,
-    /// Only consider backups of this path (may be repeated: of all of them)
+    /// Only backups of this path (may be repeated: of all these paths)
     #[arg(long, value_name = "PATH", value_parser = path())]
     path: Vec<PathBuf>,
-    /// Only consider backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated:
-    /// with any of them)
+    /// Only backups with this tag, or with all of these tags, separated by commas; empty: backups
+    /// without tags (may be repeated: any of these)
     #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
     tag: Vec<TagList>,
-    /// Ask the rules of each group of backups by itself: of the same `host`, `paths` and `tags`, or any of these;
-    /// empty: of all backups together
+    /// Apply the rules to each group of backups with the same `host`, `paths` and `tags`, or any of
+    /// these, separated by commas; empty: to all backups together
     #[arg(short, long, value_name = "GROUP", default_value = "host,paths", value_parser = group_by)]
     pub(crate) group_by: GroupBy,
     /// Which times the rules use [default: the storage's commit times, unless they contradict the
     /// times that the backups state]
     #[arg(long, value_enum, value_name = "WHOSE")]
     times: Option<TimesOf>,
-    /// Let a group lose all its backups
+    /// Allow that a group loses all its backups
     #[arg(long)]
     unsafe_allow_remove_all: bool,
-    /// Forget the backups that are named also where the storage does not give their manifests now: one may be whole, or
-    /// held. For when it never gives them again
+    /// Forget the named backups even if their manifests cannot be read now. Such a backup may be
+    /// intact, or held; use this if the manifests are lost for good
     #[arg(long, requires = "ids", conflicts_with = "Keep")]
     pub(crate) force_unreadable: bool,
-    /// Say what would be forgotten, why each backup goes or stays, and how much space would come back; forget nothing
+    /// Show which backups would be forgotten, why, and how much space that would free; forget none
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Reclaim space afterwards, as `prune` does
+    /// Run `prune` afterwards
     #[arg(long)]
     pub(crate) prune: bool,
     #[command(flatten)]
@@ -84,9 +84,9 @@ impl Forget {
 /// Whose clock the rules use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TimesOf {
-    /// The storage's, when it was committed
+    /// The time of the commit, by the clock of the storage
     Commit,
-    /// The backup's own: its source's, when it ended
+    /// The time that the backup states, by the clock of its source
     Backup,
 }
 
@@ -103,37 +103,38 @@ pub(crate) struct Keep {
     /// Keep the newest backup of each of the last N hours that have one
     #[arg(short = 'H', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     keep_hourly: Option<Count>,
-    /// Of days
+    /// Keep the newest backup of each of the last N days that have one
     #[arg(short = 'd', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     keep_daily: Option<Count>,
-    /// Of weeks
+    /// Keep the newest backup of each of the last N weeks that have one
     #[arg(short = 'w', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     keep_weekly: Option<Count>,
-    /// Of months
+    /// Keep the newest backup of each of the last N months that have one
     #[arg(short = 'm', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     keep_monthly: Option<Count>,
-    /// Of years
+    /// Keep the newest backup of each of the last N years that have one
     #[arg(short = 'y', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     keep_yearly: Option<Count>,
-    /// Keep backups that are no older than the newest one by DURATION
+    /// Keep backups that are at most DURATION older than the newest one
     #[arg(long, value_name = "DURATION")]
     keep_within: Option<TimeSpan>,
-    /// Of those, the newest of each hour
+    /// Within DURATION, keep the newest backup of each hour
     #[arg(long, value_name = "DURATION")]
     keep_within_hourly: Option<TimeSpan>,
-    /// Of each day
+    /// Within DURATION, keep the newest backup of each day
     #[arg(long, value_name = "DURATION")]
     keep_within_daily: Option<TimeSpan>,
-    /// Of each week
+    /// Within DURATION, keep the newest backup of each week
     #[arg(long, value_name = "DURATION")]
     keep_within_weekly: Option<TimeSpan>,
-    /// Of each month
+    /// Within DURATION, keep the newest backup of each month
     #[arg(long, value_name = "DURATION")]
     keep_within_monthly: Option<TimeSpan>,
-    /// Of each year
+    /// Within DURATION, keep the newest backup of each year
     #[arg(long, value_name = "DURATION")]
     keep_within_yearly: Option<TimeSpan>,
-    /// Keep backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated)
+    /// Keep backups with this tag, or with all of these tags, separated by commas; empty: backups
+    /// without tags (may be repeated)
     #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
     keep_tag: Vec<TagList>,
 }
@@ -227,7 +228,7 @@ pub(crate) struct Tag {
         conflicts_with = "set"
     )]
     pub(crate) remove: Vec<TagList>,
-    /// Replace all tags by these; empty: by none
+    /// Replace all tags by these; empty: remove all
     #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list, group = "change")]
     pub(crate) set: Option<Vec<TagList>>,
     #[command(flatten)]
@@ -243,7 +244,7 @@ pub(crate) struct Hold {
     /// Until this date, or date and time, such as 2030-01-31 or `2030-01-31 12:00`, local; or RFC 3339
     #[arg(long, value_name = "DATE", group = "end", value_parser = moment)]
     pub(crate) until: Option<UnixNanos>,
-    /// For so long from now on, such as 2y6m
+    /// For this long from now, such as 2y6m
     #[arg(long = "for", value_name = "DURATION", group = "end")]
     pub(crate) span: Option<TimeSpan>,
     #[command(flatten)]

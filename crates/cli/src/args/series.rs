@@ -10,11 +10,11 @@ use super::typed::{name, path};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Series {
-    /// List the series and what holds for them
+    /// List the series and their settings
     List,
-    /// Say what holds for a series
+    /// Show the settings of a series
     Show(Which),
-    /// Set how the backups of a series are laid out from now on
+    /// Set how the next backups of a series are stored
     Set(Set),
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Series {
 pub(crate) struct Which {
     #[command(flatten)]
     pub(crate) named: Named,
-    /// What holds for every series for which nothing else is set
+    /// The settings of every series that has none of its own
     #[arg(long)]
     pub(crate) default: bool,
 }
@@ -69,22 +69,24 @@ pub(crate) struct Change {
     /// How backups of a series are stored
     #[arg(long, value_enum, value_name = "LAYOUT")]
     pub(crate) layout: Option<LayoutMode>,
-    /// Of layout hybrid: how many of the newest backups stay as they were written (1 unless set)
+    /// With layout hybrid: how many of the newest backups stay as they were written (default: 1)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) live: Option<u16>,
-    /// Of layout hybrid: how many archival backups stay behind the live ones, or `all`; `optimize` forgets those before them,
-    /// but for held ones (all unless set)
+    /// With layout hybrid: how many archival backups to keep behind the live ones, or `all`;
+    /// `optimize` forgets older ones that are not held (default: all)
     #[arg(long, value_name = "COUNT", value_parser = archival)]
     pub(crate) archival: Option<ArchivalWindow>,
-    /// Of layout hybrid: average length of a segment in bytes, or with K, M or G at its end, a power of two from 64K to
-    /// 256M (4M unless set)
+    /// With layout hybrid: average length of a segment in bytes, or with K, M or G at its end; a
+    /// power of two from 64K to 256M (default: 4M)
     #[arg(long, value_name = "BYTES", value_parser = segment)]
     pub(crate) segment: Option<u32>,
-    /// Let `optimize` repair the layout of the newest backup, and copy for it at most so many percent of the bytes that
-    /// the live backups of the series have stored anew, less what earlier repairs have copied; 0: no repair (0 unless set)
+    /// Let `optimize` copy scattered data of the newest backup together: at most this percentage of
+    /// the bytes that the live backups of the series have stored, less what earlier repairs copied
+    /// (default: 0, no repair)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) repair: Option<u16>,
-    /// Of layout hybrid, or with repair: whether each backup is followed by `optimize` of its series (no unless set)
+    /// With layout hybrid or repair: whether `optimize` of the series runs after each backup (default:
+    /// no)
     #[arg(long, value_enum, value_name = "ANSWER")]
     pub(crate) optimize_after_backup: Option<Answer>,
 }
@@ -135,9 +137,9 @@ impl Change {
 /// How backups of a series are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutMode {
-    /// Each chunk once, when it first comes
+    /// Store each chunk once, in the first backup that has it
     Inline,
-    /// Whole segments: one that is not known whole lies side by side
+    /// Store a changed segment as a whole, so that the newest backup lies together
     Hybrid,
 }
 

@@ -273,7 +273,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     }
     if !report.adopted.is_empty() {
         output.line(format!(
-            "went on from {} that had been interrupted",
+            "continued {} that had been interrupted",
             count(report.adopted.len() as u64, "backup", "backups")
         ))?;
     }
@@ -297,16 +297,29 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         ))?;
     }
     output.line(format!(
-        "data:   {} in all, {} read, {} new, {} stored",
+        "data:   {} = {} read + {} unchanged or empty",
         bytes(totals.bytes_logical),
-        bytes(totals.bytes_read),
-        bytes(totals.bytes_new),
-        bytes(totals.bytes_stored)
+        bytes(totals.bytes_read.min(totals.bytes_logical)),
+        bytes(totals.bytes_logical.saturating_sub(totals.bytes_read))
     ))?;
+    output.line(if totals.bytes_new == 0 && totals.bytes_stored == 0 {
+        "new:    nothing; the store had all of it".to_owned()
+    } else {
+        format!(
+            "new:    {} of {}, stored in {}",
+            bytes(totals.bytes_new),
+            if totals.folders > 0 {
+                "data and file lists"
+            } else {
+                "data"
+            },
+            bytes(totals.bytes_stored)
+        )
+    })?;
     tell_damage(output, report)?;
     if output.verbose > 0 {
         output.line(format!(
-            "verified: {} of {} that earlier backups had stored",
+            "verified: {} in {} of earlier backups that this one refers to",
             bytes(report.verified.bytes),
             count(report.verified.containers, "container", "containers")
         ))?;
@@ -325,7 +338,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         ))?;
         if report.chunks_capped > 0 {
             output.line(format!(
-                "stored again for the cap's sake: {}, {}",
+                "stored again by --cap, to keep restores fast: {}, {}",
                 count(report.chunks_capped, "chunk", "chunks"),
                 bytes(report.bytes_capped)
             ))?;

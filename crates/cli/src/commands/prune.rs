@@ -84,8 +84,8 @@ impl Kept {
 pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, output: Output) -> Result<()> {
     for (id, by) in kept {
         output.line(format!(
-            "backup {id} {} stored though it is forgotten, for backup {by} refers forward to it; `onefold optimize` ends that \
-             unless backup {by} is held, and what it alone has then goes with the next prune",
+            "forgotten backup {id} {} stored, because backup {by} refers to its data; `onefold optimize` ends that \
+             unless backup {by} is held, and the next prune then frees the space",
             if would { "would stay" } else { "stays" }
         ))?;
     }
@@ -134,7 +134,7 @@ pub(crate) fn preview(
 /// Says so.
 pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> {
     output.line(format!(
-        "would free {}: {}; {} would be copied for it, and {} would stay unused",
+        "would free {}: {}; would copy {}, and leave {} unused",
         bytes(preview.bytes_freed),
         fates(
             [
@@ -172,7 +172,7 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
     let (report, warnings) = watched("prune", output, |monitor| store.prune(options, monitor))?;
     for id in &report.sessions_expired {
         output.warn(format!(
-            "session {id} was dead or did not answer, and was ended: a backup that it was making begins anew"
+            "ended session {id}, which was dead or did not answer; if it was making a backup, run that backup again"
         ))?;
     }
     for warning in warnings {
@@ -185,13 +185,13 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
     }
     for container in &report.given_up {
         output.warn(format!(
-            "{container} stays as it is, for there is no room to rewrite it; a prune with more room does"
+            "{container} was not rewritten: the disk has no room for that; run `onefold prune` again when it has"
         ))?;
     }
     if report.mirrors_made > 0 {
         let made = count(report.mirrors_made, "second copy", "second copies");
         output.warn(format!(
-            "{made} of containers, which a prune that was broken off had not made, stand now"
+            "made {made} of containers, which an interrupted prune had not made"
         ))?;
     }
     for (container, why) in &report.unhealed {
@@ -211,7 +211,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
         output.line("nothing to reclaim")?;
     } else {
         output.line(format!(
-            "freed {}: {}; {} were copied for it",
+            "freed {}: {}; copied {}",
             bytes(report.bytes_freed()),
             fates(
                 [
@@ -225,15 +225,16 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     }
     if report.bytes_left_dead > 0 {
         output.line(format!(
-            "{} of about {} stay unused, in containers that are used in part: `--max-unused 0` copies the rest of those and frees them",
+            "{} of about {} stay unused, in containers that backups still need in part; `onefold prune --max-unused 0` rewrites these \
+             containers and frees the rest",
             bytes(report.bytes_left_dead),
             bytes(report.bytes_stored)
         ))?;
     }
     if report.containers_trimmed > 0 {
         output.line(format!(
-            "{} with holes, which take no space on this disk: a copy of the store that keeps no holes takes it again; `stats` says \
-             how much",
+            "{} now with holes, which take no space on this disk; a copy of the store that keeps no holes takes this space \
+             again (`onefold stats` says how much)",
             count(
                 report.containers_trimmed,
                 "container keeps its length,",
@@ -283,12 +284,12 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
 type Fates = [(&'static str, &'static str); 2];
 
 const WOULD: Fates = [
-    ("container goes", "containers go"),
-    ("loses a part", "lose a part"),
+    ("container would be deleted", "containers would be deleted"),
+    ("would shrink", "would shrink"),
 ];
 const DID: Fates = [
-    ("container went", "containers went"),
-    ("lost a part", "lost a part"),
+    ("container was deleted", "containers were deleted"),
+    ("shrank", "shrank"),
 ];
 
 /// The counts of both, in words.
@@ -313,9 +314,15 @@ mod tests {
 
     #[test]
     fn words_agree_with_numbers() {
-        assert_eq!(fates([1, 1], &WOULD), "1 container goes, 1 loses a part");
-        assert_eq!(fates([1234, 0], &WOULD), "1,234 containers go, 0 lose a part");
-        assert_eq!(fates([1, 2], &DID), "1 container went, 2 lost a part");
-        assert_eq!(fates([0, 1], &DID), "0 containers went, 1 lost a part");
+        assert_eq!(
+            fates([1, 1], &WOULD),
+            "1 container would be deleted, 1 would shrink"
+        );
+        assert_eq!(
+            fates([1234, 0], &WOULD),
+            "1,234 containers would be deleted, 0 would shrink"
+        );
+        assert_eq!(fates([1, 2], &DID), "1 container was deleted, 2 shrank");
+        assert_eq!(fates([0, 1], &DID), "0 containers were deleted, 1 shrank");
     }
 }

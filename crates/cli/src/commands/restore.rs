@@ -80,6 +80,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     // If nothing was read there is no rate to print.
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let speed_factor = (containers > 0 && report.assemble.bytes > 0).then(|| mib / containers as f64);
+    let shown_factor = speed_factor.filter(|_| containers > 1);
     output.line(format!(
         "restored {} and {} of backup {} to {}",
         count(report.files, "file", "files"),
@@ -94,13 +95,13 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         ))?;
     }
     output.line(format!(
-        "{} in {}{}, {} read{}",
+        "{} in {}{}, from {}{}",
         bytes(report.bytes),
         duration(seconds),
         rate_of(report.bytes, seconds, containers > 0),
         count(containers, "container", "containers"),
-        speed_factor
-            .map(|factor| format!(", speed factor {} MiB each", figures(factor)))
+        shown_factor
+            .map(|factor| format!(" ({} MiB from each)", figures(factor)))
             .unwrap_or_default()
     ))?;
     if report.faults > 0 {

@@ -58,32 +58,35 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     let stats = store.stats()?;
     let stored = stats.stored_bytes();
     output.result(format!("backups  {:>12}", thousands(stats.backups)))?;
-    output.result(format!("in all   {:>12}", bytes(stats.logical_bytes)))?;
-    #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
-    let ratio = if stored > 0 {
-        stats.logical_bytes as f64 / stored as f64
-    } else {
-        0.0
-    };
-    output.result(format!("stored   {:>12}  (1 : {ratio:.2})", bytes(stored)))?;
+    output.result(format!(
+        "data     {:>12}  as all backups restored would take",
+        bytes(stats.logical_bytes)
+    ))?;
+    output.result(format!(
+        "store    {:>12}{}",
+        bytes(stored),
+        share(stats.logical_bytes, stored)
+    ))?;
     let holding = stats.kinds.iter().filter(|(kind, _)| **kind != "reserve");
     for (kind, of_kind) in holding {
         output.result(format!(
-            "  {kind:8} {:>10}  {:>10} objects",
+            "  {kind:8} {:>10}  {:>8} {:7}  {}",
             bytes(of_kind.bytes),
-            thousands(of_kind.objects)
+            thousands(of_kind.objects),
+            if of_kind.objects == 1 { "object" } else { "objects" },
+            meaning(kind)
         ))?;
     }
     if stats.holes.bytes > 0 {
         output.result(format!(
-            "holes    {:>12}  given back to the disk within {}: a copy of the store that keeps no holes takes them again",
+            "holes    {:>12}  of that given back to the disk, in {}; a copy that keeps no holes takes this space again",
             bytes(stats.holes.bytes),
             count(stats.holes.objects, "object", "objects"),
         ))?;
     }
     if stats.reserve_bytes() > 0 {
         output.result(format!(
-            "reserve  {:>12}  given up when the disk is full",
+            "reserve  {:>12}  on top; prune uses it when the disk is full",
             bytes(stats.reserve_bytes())
         ))?;
     }
@@ -96,7 +99,6 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             },
         )
     };
-    output.line(in_words(stats.backups, stats.logical_bytes, stored))?;
     output.object(&Totals {
         message_type: "stats",
         backups: stats.backups,
@@ -136,26 +138,27 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     super::tell_notes(&monitor, output)?;
     if !layouts.is_empty() {
         output.line(
-            "\nTo restore a backup, containers are read. The more of each it needs, the faster it is; at best it needs all of \
-             each, which is 1.00 of perfect:",
+            "\nA restore reads containers. It is fastest when it needs every byte of each container that it reads (100 %).",
         )?;
     }
     for layout in layouts {
         let is_finite = layout.speed_factor.is_finite();
         let factor = if is_finite {
-            format!("{:.2} MiB", layout.speed_factor)
+            format!("{:.2} MiB from each", layout.speed_factor)
         } else {
-            "-".to_owned()
+            "nothing from any".to_owned()
         };
         output.result(format!(
-            "backup {:>6}: {} read a container, {:.2} of perfect, {} containers{}",
+            "backup {:>6}: reads {}, {factor} ({:.0} %){}",
             layout.id,
-            factor,
-            layout.share_of_perfect,
-            thousands(layout.containers_read),
+            count(layout.containers_read, "container", "containers"),
+            layout.share_of_perfect * 100.0,
             match layout.chain {
                 0 => String::new(),
-                chain => format!(", archival: {} forward", count(chain as u64, "backup", "backups")),
+                chain => format!(
+                    "; archival, refers to data of up to {}",
+                    count(chain as u64, "later backup", "later backups")
+                ),
             }
         ))?;
         output.object(&Layout {
@@ -171,25 +174,32 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     Ok(Code::Success)
 }
 
-/// The figures in a sentence.
-fn in_words(backups: u64, logical: u64, stored: u64) -> String {
-    if backups == 0 {
-        return "there is no backup in this store".to_owned();
+/// What the store's size is of the data's, and why it is less.
+fn share(logical: u64, stored: u64) -> String {
+    if logical == 0 || stored == 0 {
+        return "  no data is stored yet".to_owned();
     }
     #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
-    let share = stored as f64 / logical.max(1) as f64;
+    let (logical, stored) = (logical as f64, stored as f64);
     format!(
-        "{} of {} in all {} {} in the store: what is equal is stored once, and what can be is compressed{}",
-        count(backups, "backup", "backups"),
-        bytes(logical),
-        if backups == 1 { "takes" } else { "take" },
-        bytes(stored),
-        if logical > 0 {
-            format!(" ({:.1} % of it)", share * 100.0)
-        } else {
-            String::new()
-        }
+        "  {:.1} % of the data (1 : {:.2}): equal data is stored once, and compressed",
+        stored / logical * 100.0,
+        logical / stored
     )
+}
+
+/// What the objects of a kind are for, in a phrase.
+fn meaning(kind: &str) -> &'static str {
+    match kind {
+        "data" => "what files and streams hold",
+        "archive" => "data of archival backups alone",
+        "small" => "small backups, each whole",
+        "recipe" => "where the data of each backup lies",
+        "catalog" => "copies of what containers list",
+        "index" => "to find data that is stored already",
+        "mirror" => "second copies of small and recipe containers",
+        _ => "settings, keys, and records of backups and commands",
+    }
 }
 
 /// What look-ups go to: the index on disk, or where it is held in memory, that.
@@ -223,33 +233,46 @@ fn show_index(stats: &IndexStats, output: Output) -> Result<()> {
             ..on_disk
         },
     };
-    let rate = |period: u64| {
-        if period == 1 {
-            "1".to_owned()
-        } else {
-            format!("1/{period}")
-        }
+    output.result(format!("index: {}", index_in_words(&shown)))?;
+    output.object(&shown)?;
+    Ok(())
+}
+
+/// How many fingerprints the index keeps, and what that means for the next backup.
+fn index_in_words(shown: &Index) -> String {
+    let one_in = |period: u64, what: &str| match period {
+        1 => format!("all {what}"),
+        _ => format!("one in {} {what}", thousands(period)),
     };
-    output.result(format!(
-        "hooks    {:>12}  {}: R {} for chunks, {} for nodes; {:.2} bytes each{}",
-        thousands(shown.hooks),
-        if stats.memory.is_some() {
+    let sampling = if shown.sampling_period == 1 && shown.node_sampling_period == 1 {
+        "all kept (sampling 1/1)".to_owned()
+    } else {
+        format!(
+            "of {} and {}",
+            one_in(shown.sampling_period, "chunks"),
+            one_in(shown.node_sampling_period, "segments")
+        )
+    };
+    let load = shown
+        .load
+        .map_or_else(String::new, |load| format!(", {:.0} % full", load * 100.0));
+    let vain = if shown.false_loads_per_gib < 0.000_5 {
+        String::new()
+    } else {
+        format!(
+            ", and to read {:.3} catalogs in vain for each GiB of new data",
+            shown.false_loads_per_gib
+        )
+    };
+    format!(
+        "{}, {sampling}, {:.1} bytes each {}{load}; predicted to find {:.1} % of duplicates{vain}",
+        count(shown.hooks, "fingerprint", "fingerprints"),
+        shown.bytes_per_hook,
+        if shown.held == "memory" {
             "in memory"
         } else {
             "on disk"
         },
-        rate(shown.sampling_period),
-        rate(shown.node_sampling_period),
-        shown.bytes_per_hook,
-        shown
-            .load
-            .map_or_else(String::new, |load| format!(", {:.0} % full", load * 100.0)),
-    ))?;
-    output.result(format!(
-        "         {:>10.1} %  of duplicates found by R (predicted), {:.3} catalogs a GiB loaded for nothing (expected)",
         shown.predicted_efficiency * 100.0,
-        shown.false_loads_per_gib,
-    ))?;
-    output.object(&shown)?;
-    Ok(())
+    )
 }

@@ -178,7 +178,7 @@ fn two_processes_back_up_into_one_store_at_once() {
         .collect();
     for child in children {
         let ran = Ran::from(child.wait_with_output().unwrap()).expect(0);
-        assert!(!ran.out().contains("went on from"), "{}", ran.out());
+        assert!(!ran.out().contains("continued"), "{}", ran.out());
     }
     assert_eq!(bed.backups().len(), 3);
     for name in ["left", "right"] {

@@ -72,9 +72,9 @@ fn going_on_is_told() {
     drop(input);
     end(child).expect(130);
     let text = bed.fed(["backup", "--stdin"], &bytes).expect(0).out();
-    assert!(text.contains("went on from 1 backup"), "{text}");
+    assert!(text.contains("continued 1 backup"), "{text}");
     let text = bed.fed(["backup", "--stdin"], &bytes).expect(0).out();
-    assert!(!text.contains("went on from"), "{text}");
+    assert!(!text.contains("continued"), "{text}");
 }
 
 #[test]

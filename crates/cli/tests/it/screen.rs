@@ -154,11 +154,14 @@ fn numbers_that_are_missing_are_explained() {
 #[test]
 fn check_and_stats_say_in_words_what_they_found() {
     let bed = Bed::new();
-    assert!(bed.ok(["stats"]).out().contains("no backup in this store"));
+    assert!(bed.ok(["stats"]).out().contains("no data is stored yet"));
     fs::write(bed.path("file"), crate::bed::noise(300_000, 1)).unwrap();
     bed.ok(["backup", "file"]);
     let text = bed.ok(["stats"]).out();
-    assert!(text.contains("1 backup of 293 KiB in all takes"), "{text}");
+    assert!(
+        text.contains("data          293 KiB  as all backups restored would take"),
+        "{text}"
+    );
     let text = bed.ok(["check"]).out();
     assert!(
         text.contains("no damage found") && text.contains("--read-data"),
