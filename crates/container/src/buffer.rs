@@ -1,9 +1,8 @@
-//! Memory for regions: as they were read, opened in place, and what had to be decompressed beside
-//! them.
+//! Memory for regions: the bytes as read, opened in place, and the decompressed bytes beside them.
 //!
-//! What must hold: a [`RegionBuffer`] gives out bytes of regions alone that were opened whole;
-//! after an error it gives out none. Its memory stays for the next use: fresh pages cost the system
-//! more than to fill them. One thread fills it; then any number may read it.
+//! What must hold: a [`RegionBuffer`] returns bytes only of regions that were opened whole; after
+//! an error it returns none. It keeps its memory for the next use, because fresh pages cost more
+//! than filling them. One thread fills it; then any number may read it.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Packing: compressed regions and their entries in, one sealed object out.
 //!
 //! What must hold: the object's bytes are collected once, in one aligned buffer of the target size,
-//! with room for each region's tag, so that sealing encrypts in place, disks write from there and
-//! nothing is copied. Whoever packs many containers brings buffers that were used before. The salt
-//! is drawn at sealing, fresh for every attempt. A builder belongs to one thread at a time; sealing
-//! is heavy computation, meant for a writer thread. Nothing touches the storage here.
+//! with room for each region's tag. So sealing encrypts in place, disks write from there, and
+//! nothing is copied. A caller that packs many containers passes used buffers. Sealing draws a
+//! fresh salt for every attempt. A builder belongs to one thread at a time; sealing is heavy
+//! computation, meant for a writer thread. Nothing touches the storage here.
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;

@@ -1,9 +1,8 @@
-//! From a region's plain bytes to what will be encrypted: zstd, or the bytes themselves.
+//! From a region's plain bytes to the bytes that are encrypted: compressed by zstd, or unchanged.
 //!
-//! Pure computation, meant for worker threads: each thread keeps one zstd context and its buffers,
-//! which are reused (nothing is allocated a region once warm, but for what comes out). A region
-//! that does not shrink is kept raw, so that stored bytes never exceed plain bytes by more than the
-//! seal.
+//! Pure computation, meant for worker threads: each thread reuses one zstd context and its buffers,
+//! and allocates only the result. A region that does not shrink stays raw, so stored bytes never
+//! exceed plain bytes by more than the seal.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Copies of data catalogs: what a lost container held can still be told, and an index rebuilt from
+//! Copies of data catalogs: they show what a lost container held, and an index can be rebuilt from
 //! them.
 //!
 //! A copy is one chunk of a container of kind `catalog`: slots, 16-byte fingerprints and lengths.

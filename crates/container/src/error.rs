@@ -1,4 +1,4 @@
-//! What can be wrong with a container, by what a caller would do about it.
+//! Errors of containers, sorted by what a caller would do.
 
 use std::fmt;
 

@@ -1,17 +1,15 @@
 //! Which generation of a container to read.
 //!
-//! Reading must not cost a listing per container, so the first guess is the generation remembered
-//! from before, else 0: nearly every container has never been rewritten. Only when that is gone is
-//! the session's folder listed, once, and what the listing says of *all* its containers is
-//! remembered.
+//! A read must not cost a listing. So the reader first tries the remembered generation, or else 0:
+//! nearly every container was never rewritten. Only if that object is missing, it lists the
+//! session's folder, once, and remembers the generations of *all* containers in it.
 //!
-//! Why a guess that still exists is good enough, though a newer generation may exist beside it: a
-//! generation never changes, its surviving slots are those of every other one (INV-2), and it is
-//! deleted only after the newer is durable. What a newer one lacks was removed by reclamation's
-//! final list, and what is on that list is kept from look-ups by the epoch rules (INV-9), not by
-//! this module. A newer one matters in two cases, and in both the reader asks for it
-//! ([`crate::Containers::newer`]): the guess is damaged (a newer one may be its healing), or it
-//! vanishes while being read.
+//! Why an older generation that still exists is good enough: a generation never changes, its
+//! surviving slots are those of every other one (INV-2), and it is deleted only after the newer one
+//! is durable. A slot that the newer one lacks is on a final list of reclamation; the epoch rules
+//! (INV-9), not this module, keep such slots from look-ups. The newer generation matters in two
+//! cases, and the reader asks for it in both ([`crate::Containers::newer`]): the older one is
+//! damaged (the newer one may be healed), or it vanishes during the read.
 
 use env::{Storage, StorageError};
 use format::names;

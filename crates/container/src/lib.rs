@@ -2,13 +2,13 @@
 //!
 //! A container is one object: regions of some 128 KiB, compressed and encrypted together, a sealed
 //! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and
-//! puts them, [`CatalogView`] says what lies where.
+//! puts them, [`CatalogView`] says which slot is where.
 //!
 //! What must hold:
-//! - A sealed generation never changes, but for regions that a trimmed one gives back; slots keep
-//!   their meaning in all of them (INV-2).
-//! - Nothing read is used before digest, identity and seal are checked; any bytes under any name
-//!   give an error at worst (INV-8), never a wrong byte (INV-5).
+//! - A sealed generation never changes, except that trimming gives back some of its regions. Slots
+//!   keep their meaning in all generations (INV-2).
+//! - A reader checks digest, identity and seal before it uses a byte. Any bytes under any name
+//!   cause an error at worst (INV-8), never a wrong byte (INV-5).
 //! - Catalogs in memory stay within their budget (INV-7) and can be dropped at any time (INV-4).
 //!
 //! Everything may be used from many threads at once.

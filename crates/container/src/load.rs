@@ -1,9 +1,10 @@
 //! From the end of an object to a checked catalog.
 //!
 //! What must hold: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
-//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made from the
-//! one before alone. One ranged read where the guess suffices (a catalog of some 6,000 entries),
-//! two otherwise; where a sector before the trailer cannot be read, no more than the trailer is.
+//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made only from
+//! the one before. This takes one ranged read if the guess is long enough (a catalog of some 6,000
+//! entries), two otherwise. If a sector before the trailer cannot be read, only the trailer is
+//! read.
 
 use crypto::EncryptionKey;
 use env::Storage;

@@ -1,12 +1,12 @@
-//! Reading regions: one ranged read, seal, decompression; mirror copies where the main one fails.
+//! Reading regions: one ranged read, seal, decompression; the mirror copy if the main one fails.
 //!
-//! The seal vouches for every byte. The digest, which says without a key what rotted, is looked at
-//! here only to tell rot from malice when a seal is broken: it would cost a sixth of a restore's
-//! computing.
+//! The seal authenticates every byte. The digest finds rot without a key. It is checked here only
+//! when a seal is broken, to distinguish rot from malice: checking it always would cost a sixth of
+//! a restore's computing.
 //!
-//! What must hold: no byte leaves here that was not sealed by this store as this region of this
-//! generation (INV-5 goes on from there: chunks are compared with their fingerprints). A region's
-//! plain length is bounded by its entries before anything is allocated (INV-8).
+//! What must hold: every byte that is returned was sealed by this store as this region of this
+//! generation. (For INV-5 the caller then compares chunks with their fingerprints.) The entries
+//! bound a region's plain length before anything is allocated (INV-8).
 
 use std::cell::RefCell;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! What whoever rewrites containers needs: one exact generation, and to be forgotten what went.
+//! Support for rewriting: read one exact generation; drop a removed container from the caches.
 //!
-//! A rewriter deletes the generation that it has read. So it must not get a generation that was
-//! cached or guessed. Any number of threads.
+//! A rewriter deletes the generation that it has read. So it must not get a cached or guessed one.
+//! Any number of threads.
 
 use types::{ContainerId, Generation};
 

@@ -1,4 +1,4 @@
-//! What reading costs, counted; and what was read from a mirror, reported.
+//! Counts of reads, and reports of reads that a mirror copy served.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

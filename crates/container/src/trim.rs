@@ -1,8 +1,8 @@
-//! Trimmed generations: what is dead in whole regions goes without the rest being copied.
+//! Trimmed generations: regions without a live slot are given back, and nothing is copied.
 //!
-//! What must hold: a trimmed generation lists no slot of a region that it gives back, and every
-//! other slot of the one before it stands where it stood, under the same number (INV-2). Pure:
-//! nothing is read or put here.
+//! What must hold: a trimmed generation lists no slot of a region that it gives back. Every other
+//! slot of the generation before keeps its place and its number (INV-2). Pure: nothing is read or
+//! put here.
 
 use env::AlignedBuffer;
 use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, RegionRow};

@@ -1,9 +1,9 @@
-//! Deep checks: every copy of a container, every region, every damage named; and the same by
-//! digests alone, which needs no key.
+//! Deep checks of every copy and every region of a container, with a finding for each damage; or of
+//! digests only, which needs no key.
 //!
-//! Reads whole objects in windows of some MiB, so that memory is bounded whatever the object's size
-//! (INV-7). A damage is a finding, not an error, and so is a sector that cannot be read; an error
-//! is a storage that refuses or has gone.
+//! Reads whole objects in windows of some MiB, so memory is bounded whatever the object's size
+//! (INV-7). Damage and unreadable sectors are findings. Only a storage that refuses or is gone is
+//! an error.
 
 use std::cell::RefCell;
 use std::ops::Range;

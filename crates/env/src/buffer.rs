@@ -1,10 +1,9 @@
 //! Buffers that disks read and write without a copy, and a pool that keeps them for the next use.
 //!
 //! What must hold: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of
-//! [`ALIGN_BYTES`], and so stand in whole blocks; all its memory is initialised. A buffer is used
-//! by one thread at a time; a pool by any number. Memory that was touched is worth keeping: to get
-//! fresh pages from the system costs more than to fill them. Nothing here fails but for want of
-//! memory.
+//! [`ALIGN_BYTES`], so they fill whole blocks; all its memory is initialised. One thread uses a
+//! buffer at a time; any number use a pool. The pool keeps used memory, because fresh pages cost
+//! more than filling them. Nothing here fails unless memory runs out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,7 +1,7 @@
 //! Time. Nothing else in the workspace asks the system what time it is.
 //!
-//! [`SystemClock`] asks the system; [`ManualClock`] is a test's, and moves when it is told to or
-//! slept on. Both may be used from many threads at once and never fail.
+//! [`SystemClock`] asks the system; [`ManualClock`] is for tests: a test moves it, and sleeping
+//! moves it. Both may be used from many threads at once and never fail.
 
 mod manual;
 mod system;

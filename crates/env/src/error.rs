@@ -1,4 +1,4 @@
-//! What can go wrong with a storage, by what a caller would do about it.
+//! Errors of a storage, sorted by what a caller would do.
 
 use std::io;
 

@@ -1,9 +1,9 @@
 //! The only doors to time, randomness and storage.
 //!
 //! [`Storage`] is the create-only object interface; [`LocalStorage`], [`MemoryStorage`] and
-//! [`ObjectStoreStorage`] implement it, [`fault::FaultStorage`] is the one that tests crash, and
-//! [`conformance`] is the suite that each of them passes, and that any other must. [`Clock`] and
-//! [`Entropy`] are time and randomness; each has a system's and a test's implementation.
+//! [`ObjectStoreStorage`] implement it, tests crash [`fault::FaultStorage`]. [`conformance`] is the
+//! suite that every implementation must pass. [`Clock`] and [`Entropy`] are time and randomness;
+//! each has a system's and a test's implementation.
 
 mod buffer;
 mod clock;

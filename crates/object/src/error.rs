@@ -1,4 +1,4 @@
-//! What can go wrong with sealed objects and the config, by what a caller would do about it.
+//! Errors of sealed objects and the config, sorted by what a caller would do.
 
 use crypto::CryptoError;
 use env::StorageError;

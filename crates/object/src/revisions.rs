@@ -1,10 +1,10 @@
 //! The next of a numbered series of objects: manifests, lease claims, lists of damaged slots.
 //!
-//! Nothing is overwritten, so what changes is created anew under the next number. Create-only put
-//! settles who gets a number; who loses it reads the winner's and decides again. Lower numbers may
-//! be deleted by whoever has made a higher one, never the highest: so a slow creator may get a
-//! number that had been used and deleted. It finds the higher one by listing after creating, and
-//! decides again too. Hence what `decide` asks for must be safe to find done already.
+//! Nothing is overwritten: a change is a new object under the next number. Create-only put decides
+//! which creator gets a number. The loser reads the winner's object and decides again. The creator
+//! of a number may delete lower numbers, but never the highest one. So a slow creator may get a
+//! number that was used and deleted. It lists after creating, finds the higher number, and decides
+//! again. So `decide` must accept that its change was made already.
 //!
 //! Any number of processes may do this at once. A crash leaves the new revision whole, torn or
 //! absent; nothing is durable before the caller's barrier.

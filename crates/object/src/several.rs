@@ -1,5 +1,5 @@
-//! Many small requests at once: on a remote storage each takes as long as a thousand of them would.
-//! Whether they may come in any order is for the caller to say.
+//! Many small requests at once: on a remote storage, a thousand at once take as long as one. The
+//! caller decides whether they may run in any order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

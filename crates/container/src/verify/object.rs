@@ -1,4 +1,4 @@
-//! Which object a generation's regions are in, and what it has to be.
+//! The object that holds a generation's regions, and what its header must say.
 
 use std::ops::Range;
 

@@ -1,13 +1,12 @@
 //! The suite that every storage passes, ours or not.
 //!
-//! [`check`] runs all of [`CASES`] on one storage, each in a folder of its own, so that a bucket or
-//! a folder will do; the storage should be empty, and is left with what the cases made.
+//! [`check`] runs all of [`CASES`] on one storage, each in a folder of its own, so a bucket or a
+//! folder is enough. The storage should be empty; the cases leave their objects in it.
 //! [`check_operations`] runs a sequence of operations beside a plain map, and [`random_operations`]
 //! makes one from a seed; a property test brings its own.
 //!
-//! Where the storage does not do what [`Storage`] says, these functions panic, as a test's
-//! assertion does: they are for tests alone. Durability is not looked at: nothing here can cut the
-//! power.
+//! If the storage breaks a promise of [`Storage`], these functions panic, like a test's assertion:
+//! they are for tests only. They do not check durability, because nothing here can cut the power.
 
 mod listings;
 mod model;

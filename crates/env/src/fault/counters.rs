@@ -1,4 +1,4 @@
-//! What was asked of a storage: the counts that tests of I/O assert.
+//! Counts of a storage's operations, for tests that assert I/O.
 
 use types::ObjectName;
 

@@ -1,4 +1,4 @@
-//! What a power loss leaves of what was not under a barrier.
+//! The state of objects after a power loss, if no barrier had made them durable.
 
 use std::sync::Arc;
 

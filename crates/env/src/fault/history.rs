@@ -1,4 +1,4 @@
-//! What an object was, from its last durable state to its live one.
+//! The states of an object, from its last durable one to its live one.
 
 use std::sync::Arc;
 

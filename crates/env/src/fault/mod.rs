@@ -11,9 +11,9 @@
 //!   missing since its last barrier, as it was then; and nothing else. What another process did
 //!   later stays undurable.
 //! - [`FaultStorage::crash`] gives the machine after a power loss. Each object is decided on its
-//!   own: what was not under a barrier is kept, dropped or torn as the [`CrashPolicy`] says;
-//!   un-barriered deletes may come back, and un-barriered trims be undone (the two names of one as
-//!   one). Several policies can be tried on one and the same moment.
+//!   own. A put that no barrier covers is kept, dropped or torn, as the [`CrashPolicy`] says. A
+//!   delete or a trim that no barrier covers may be undone (both names of a trimmed object
+//!   together). Several policies can be tried on one and the same moment.
 //! - A [`Fault`] stops the machine at the n-th operation, kills a process there, makes an operation
 //!   fail, or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
 //! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`],

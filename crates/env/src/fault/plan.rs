@@ -1,4 +1,4 @@
-//! What is to go wrong, and when.
+//! The faults to inject, and when.
 
 use std::io;
 

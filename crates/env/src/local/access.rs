@@ -1,12 +1,11 @@
-//! Who may read and write the files of a store besides its owner: nobody, or the group of its
-//! folder.
+//! Permissions of a store's files: for its owner alone, or also for the group of its folder.
 //!
 //! Everybody who can read the files of a store without a password can read its data. The files of
 //! any store show lengths and times. So the storage creates files for their owner alone, and no
 //! umask opens them. The folder of a store that a group shares has the setgid bit, and the group
-//! may read, write and search it. Then every writer creates files and folders of that group.
-//! Nothing but the folder's mode says so. So `chmod` and `chgrp` on a whole store change it, and a
-//! copy that keeps modes keeps it.
+//! may read, write and search it. Then every writer creates files and folders of that group. Only
+//! the folder's mode records this. So `chmod` and `chgrp` on a whole store change it, and a copy
+//! that keeps modes keeps it.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;

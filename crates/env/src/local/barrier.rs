@@ -1,9 +1,9 @@
 //! Carries a barrier out: few files and folders are synced one by one, many by syncing the file
 //! system.
 //!
-//! A name survives a power loss when its bytes do, its entry in its folder, and the entries of that
-//! folder and all above it. A folder is removed only when nobody puts anything in it any more, so
-//! one that was once made durable stays so.
+//! An object survives a power loss if its bytes, its entry in its folder, and the entries of that
+//! folder and all folders above it are durable. A folder is removed only when nobody puts anything
+//! in it any more, so a durable folder stays durable.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Asks the system how much of a range of a file is in the page cache, without reading any of it.
 //!
-//! May be asked from any thread. The answer is a hint, old when it arrives; where the system does
-//! not know the question (before Linux 6.5, or for files that are not ours), there is none.
+//! Any thread may ask. The answer is a hint, and old when it arrives. If the system cannot answer
+//! (before Linux 6.5, or for files of other users), there is none.
 
 #![cfg_attr(
     target_os = "linux",

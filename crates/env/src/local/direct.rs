@@ -1,15 +1,15 @@
 //! Large objects, written past the page cache.
 //!
-//! Copying into fresh pages of the page cache costs several times what the disk does, and what is
-//! put is not soon read again. So whole blocks of a large object are written directly (`O_DIRECT`),
-//! from the caller's memory where that is aligned and from a buffer of ours elsewhere; the last
-//! part of a block goes the usual way. Nothing becomes durable by that: the disk may hold the bytes
-//! in a cache of its own, and extents and length are the file system's to write. The barrier syncs
-//! the file as it does any other.
+//! Copying into fresh pages of the page cache costs several times as much as the disk write, and
+//! objects are not read soon after they were put. So whole blocks of a large object are written
+//! directly (`O_DIRECT`), from the caller's memory if that is aligned, and else from a buffer. The
+//! last partial block is written through the page cache. This makes nothing durable: the disk may
+//! hold the bytes in its own cache, and the file system writes extents and length later. The
+//! barrier syncs the file like any other.
 //!
-//! Where the system refuses (a file system without direct writes, or larger blocks), the object is
-//! written the usual way, and so are all later ones of this handle. Any number of threads; an error
-//! leaves a temporary file for the caller to remove.
+//! If the system refuses (a file system without direct writes, or with larger blocks), this object
+//! and all later ones of the handle are written through the page cache. Any number of threads; an
+//! error leaves a temporary file for the caller to remove.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,9 @@
-//! Which machine, and which run of it, this is: what tells a dead process from one out of sight.
+//! The identity of this machine and of its boot: it distinguishes a dead process from one on
+//! another host.
 //!
-//! Locks of the file system speak of one kernel alone: a folder shared over a network can be locked
-//! from elsewhere without a trace here. So whatever is locked carries its host, and only a lock of
-//! this host is judged by whether it is held.
+//! A file lock shows only processes of this kernel: on a shared folder, another host may hold a
+//! lock that is invisible here. So every lock names its host, and only for locks of this host
+//! counts whether they are held.
 
 use std::fs;
 use std::io::Read;

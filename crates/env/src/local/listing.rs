@@ -1,11 +1,11 @@
 //! Walks the folders of a local store.
 //!
-//! Only files and folders whose names an object could have are seen: not hidden ones, nor what else
-//! lies there. Symbolic links are not followed: a store is one file system. A file that is deleted,
-//! or a folder that appears, while it is being walked is seen or not.
+//! The walk sees only files and folders with names that an object can have, so no hidden ones. It
+//! does not follow symbolic links: a store is one file system. It may or may not see a file that is
+//! deleted, or a folder that appears, during the walk.
 //!
-//! Old stores have many folders of few files each, so what a folder costs counts: each is opened by
-//! its name in the one that the walk began at, and read into a buffer that serves all.
+//! Old stores have many folders of few files each, so the cost of a folder matters: the walk opens
+//! each by its name in the first folder, and reads all into one buffer.
 
 use std::io;
 use std::path::Path;

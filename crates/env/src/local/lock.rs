@@ -1,11 +1,11 @@
 //! Process locks: a locked file under `.locks/` that names its host.
 //!
-//! A lock's file appears under its name locked and with its text in it, so that nobody ever sees it
-//! in between (but see [`PublishWay::Exclusive`]: there it can be seen empty, which reads as
-//! unknown). The system frees the lock when its process ends, however it ends. The file stays, and
-//! says "free", until it is dropped by name.
+//! A lock's file gets its name when it is locked and has its text, so nobody sees an unfinished
+//! one. (With [`PublishWay::Exclusive`] it can be seen empty, which counts as unknown.) The system
+//! frees the lock when its process ends, however it ends. The file stays, and says "free", until it
+//! is dropped by name.
 //!
-//! A lock that another host has taken is never judged: file locks speak of one kernel.
+//! The state of another host's lock is never used: file locks show processes of one kernel only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,11 +1,10 @@
 //! Memory-mapped objects.
 //!
-//! What must hold: a file is never changed once it has its final name, which is what lets its
-//! mapping be read as plain bytes. This program keeps that; somebody else with write permission, or
-//! a failing disk, may not: bytes that change under a reader are caught by digests if they are read
-//! once, and a file that is cut short while mapped, or a page that cannot be read, ends the process
-//! with SIGBUS. Whoever opens stores on disks that are not to be trusted reads by `get` and
-//! `get_range` instead.
+//! What must hold: a file never changes once it has its final name, so its mapping can be read as
+//! plain bytes. This program keeps that rule. Another user with write permission, or a failing
+//! disk, may break it. Digests find bytes that change under a reader if the reader reads them once.
+//! If a mapped file is cut short, or a page cannot be read, SIGBUS ends the process. To open stores
+//! on untrusted disks, use `get` and `get_range` instead.
 
 #![expect(
     unsafe_code,

@@ -2,11 +2,11 @@
 //!
 //! What must hold:
 //! - A file gets its final name only when all its bytes are written, by a call that fails if the
-//!   name is taken ([`PublishWay`]), and is never changed afterwards, but for what [`trim`] gives
-//!   back.
-//! - What a barrier covers is tracked per handle ([`tracker`]); large objects go past the page
-//!   cache ([`direct`]) and write-back of others starts with the put, so that the barrier finds
-//!   little left.
+//!   name is taken ([`PublishWay`]), and never changes afterwards, except for bytes that [`trim`]
+//!   gives back.
+//! - What a barrier covers is tracked per handle ([`tracker`]); large objects are written past the
+//!   page cache ([`direct`]), and write-back of others starts with the put. So little is left for
+//!   the barrier.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
 //! - The storage creates files and folders for their owner alone, or also for a group ([`Access`]).
 //! - A name is not also the folder of another name. A store lies within one file system, without

@@ -1,7 +1,7 @@
 //! How a finished temporary file gets its final name, unless that is taken.
 //!
 //! Each way lets exactly one of any number of creators win, on this host and on network file
-//! systems that keep to the rules. Where one is refused, the next is tried.
+//! systems that keep the rules. If the system refuses one way, the next is tried.
 
 use std::fs;
 use std::io;

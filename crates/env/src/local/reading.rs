@@ -1,12 +1,12 @@
 //! Large ranges, read past the page cache when they are not in it (R7).
 //!
-//! What a restore or a check reads is read once: copying it into fresh pages of the page cache and
-//! out again costs more than the disk, and drops what others use. So a range that is mostly cached
-//! is copied from there, and any other is read directly (`O_DIRECT`), in whole blocks around it.
-//! Where the system refuses (a file system without direct reads, or larger blocks), this and all
-//! later ranges are read the usual way.
+//! A restore or a check reads each byte once. Copying it through fresh pages of the page cache
+//! costs more than the disk read, and drops pages that others use. So a range that is mostly cached
+//! is copied from the cache, and any other is read directly (`O_DIRECT`), in whole blocks around
+//! it. If the system refuses (a file system without direct reads, or with larger blocks), this and
+//! all later ranges are read through the page cache.
 //!
-//! Any number of threads; the bytes are the same whichever way they came.
+//! Any number of threads may read; both ways give the same bytes.
 
 use std::fs::File;
 use std::io;

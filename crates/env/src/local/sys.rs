@@ -1,5 +1,5 @@
-//! The calls to the system that write, publish and sync files, behind a trait so that tests make
-//! them fail.
+//! The system calls that write, publish and sync files, behind a trait, so that tests can make them
+//! fail.
 //!
 //! Everything here blocks, may be called from many threads, and keeps nothing.
 

@@ -1,10 +1,9 @@
 //! Temporary files: objects before they have their names.
 //!
 //! Each handle has a folder of its own, `.tmp/<machine>-<boot>-<random>/`, made at its first put,
-//! with a locked file `alive` in it. Opening a store removes the folders of which it is *proven*
-//! that nobody uses them any more: of this boot and with `alive` unlocked, or of an earlier boot of
-//! this machine on a file system that no other machine can reach. All others are left, whatever
-//! their age.
+//! with a locked file `alive` in it. Opening a store removes folders that *provably* nobody uses:
+//! those of this boot with `alive` unlocked, and those of an earlier boot of this machine on a file
+//! system that no other machine can reach. All others stay, whatever their age.
 //!
 //! May be used from many threads at once. A failed sweep is of no consequence.
 

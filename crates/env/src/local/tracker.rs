@@ -1,9 +1,9 @@
-//! What a handle has put, deleted, read or listed and does not know to be durable.
+//! The names that a handle has put, deleted, read or listed and does not know to be durable.
 //!
-//! Keeping track costs a little memory, bounded, and no input or output: who never calls a barrier
-//! never pays for one. Beyond [`Bounds::pending_max`] names, no names are kept and the next barrier
-//! syncs the whole file system. Where that cannot be done there is no such bound: a barrier that
-//! has lost its names could never succeed.
+//! Tracking costs a little memory and no I/O: a caller that never calls a barrier never pays for
+//! one. Beyond [`Bounds::pending_max`] names, the tracker drops the names, and the next barrier
+//! syncs the whole file system. If that is impossible, there is no such bound: a barrier that has
+//! lost its names could never succeed.
 //!
 //! What must hold: a name leaves the tracker only when a sync that began after the name was noted
 //! has succeeded, or when this handle deletes it. When a sync fails, the system may forget the

@@ -1,10 +1,9 @@
 //! Making a store.
 //!
-//! The put of copy 0 decides between two creators. What a crash leaves is either a config that
-//! opens (so the store exists), or torn copies in a storage without anything else: those are no
-//! store, and the next creator goes one revision above them and deletes them when its own is
-//! durable. Torn copies beside a store's other objects are somebody's damaged store, and nothing is
-//! touched.
+//! The put of copy 0 decides between two creators. A crash leaves one of two states. If the config
+//! opens, the store exists. If the storage has torn copies and nothing else, there is no store: the
+//! next creator takes the next revision, and deletes the torn copies when its own is durable. Torn
+//! copies beside other objects are a damaged store, which [`create`] does not change.
 
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::Env;

@@ -1,9 +1,9 @@
-//! The store's config: what precedes every key.
+//! The store's config: everything that a program must know before it has a key.
 //!
 //! `config/<revision>.<copy>` holds the format version, the features, the store's id and the key
-//! slots in plain, and the settings sealed with all of that as associated data: who lacks the keys
-//! cannot add, remove or change a slot without [`open`] noticing. (Who can write to the storage can
-//! bring back a whole older revision; the threat model says so.)
+//! slots in plain, and the settings sealed with all of that as associated data. Without the keys
+//! nobody can add, remove or change a slot unnoticed by [`open`]. (A process that can write to the
+//! storage can bring back a whole older revision; the threat model says so.)
 //!
 //! What must hold:
 //! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a
@@ -11,11 +11,12 @@
 //!   of the newest durable revision exists, and of two changers at once one starts again from the
 //!   other's result.
 //! - A new revision's number is above every number listed, torn remnants of crashes included, and
-//!   its creator lists again after creating: with a higher one in place, its own is void.
+//!   its creator lists again after creating it: if there is a higher one, its own is void.
 //! - The last key slot is never removed.
 //!
 //! Everything may be called from many threads and processes at once. A crash at any point leaves
-//! the config of before or of after, or, in [`create`], nothing that [`create`] cannot complete.
+//! the old or the new config. A crash in [`create`] leaves nothing that another [`create`] cannot
+//! complete.
 
 mod copies;
 mod create;

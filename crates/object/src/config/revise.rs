@@ -1,8 +1,8 @@
 //! Changing the key slots, and mending the config: each is a new revision.
 //!
-//! Who loses the race for a revision's number reads the winner's revision and makes the change to
-//! that. The costly wrapping is done once, before the race. A change that is found made already (by
-//! an attempt that was overtaken) is made durable and counts.
+//! If another process takes the revision's number first, this one reads that revision and applies
+//! its change to it. The costly wrapping is done once, before the race. If an earlier attempt has
+//! made the change already, it is made durable, and counts.
 
 use env::Env;
 use format::config::{Config, KeySlot};

@@ -1,7 +1,8 @@
 //! Key slots: from a password to the store's keys and back.
 //!
-//! The wrapped keys are bound to the store's id and the slot's id, so that a slot copied into
-//! another store or under another id does not open. Pure, but for the random bytes of a new slot.
+//! The wrapped keys are bound to the store's id and the slot's id, so a slot that is copied into
+//! another store or under another id does not open. Pure, except for the random bytes of a new
+//! slot.
 
 use crypto::{Argon2Cost, Credential, CryptoError, EncryptionKey, MasterKeys, SlotDerivation};
 use env::Env;

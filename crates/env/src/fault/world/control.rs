@@ -1,4 +1,4 @@
-//! What goes wrong, and what is counted: every operation passes here first and last.
+//! Injected faults and counts: every operation passes here first and last.
 
 use super::{Armed, Counters, Fault, OpKind, Operation, Verdict, World};
 use crate::StorageError;

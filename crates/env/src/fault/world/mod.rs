@@ -1,4 +1,4 @@
-//! The machine: what is live and durable, who runs on it, what is yet to go wrong.
+//! The machine: live and durable objects, its processes, and the faults to come.
 
 mod control;
 mod locks;
