@@ -1,17 +1,16 @@
 //! Content-defined chunks by the gear hash.
 //!
-//! What must hold: whether a boundary *may* stand after a byte (a candidate) depends on the 64
-//! bytes that end with it, on the gear table and on the threshold, and on nothing else: not on
-//! where the chunk began. The shortest length only ignores candidates. So candidates can be looked
-//! for in any order and in parallel.
+//! What must hold: whether a position is a *candidate* for a boundary depends only on the 64 bytes
+//! before it, the gear table and the threshold, and not on where the chunk began. The shortest
+//! length only ignores candidates. So candidates can be searched in any order and in parallel.
 //!
-//! Since no boundary is looked for within the first `min >= 64` bytes of a chunk, the 64 bytes
-//! always lie in the chunk itself, and hashing starts at `min - 64`: with the default sizes half of
-//! all bytes are never looked at.
+//! No boundary is searched within the first `min >= 64` bytes of a chunk. So the 64 bytes are
+//! always in the chunk itself, and hashing starts at `min - 64`: with the default sizes, half of
+//! all bytes are never read.
 //!
 //! The threshold: of random bytes each position is a candidate with probability
-//! `q = threshold / 2^32`. The first possible boundary is at `min`; the number of positions passed
-//! over before one is hit is geometric with mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg`
+//! `q = threshold / 2^32`. The first possible boundary is at `min`; the number of positions before
+//! the first candidate is geometric with mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg`
 //! gives `q = 1 / (avg - min + 1)`. The cut at `max` shortens the mean by a part of
 //! `e^-((max - min) / (avg - min))` of `avg - min`: 3 in 10 million for min = avg / 2, max = 8 avg,
 //! and so left out.

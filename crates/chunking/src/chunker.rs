@@ -1,7 +1,7 @@
-//! What every way of cutting bytes has in common.
+//! The interface of all chunkers.
 //!
 //! What must hold: the boundaries of a stream are the same however it is split into buffers. A
-//! chunker keeps no state between calls, so this follows from one rule: a chunk is cut only where
+//! chunker keeps no state between calls, so this follows from one rule: a chunker cuts only where
 //! no later byte could move the cut, or where the caller says that there is no later byte.
 
 /// The longest chunk of any chunker, in bytes. A caller whose buffers hold more always makes

@@ -1,4 +1,4 @@
-//! Settings that no chunker takes.
+//! Settings that every chunker refuses.
 
 /// What is wrong with a chunker's settings. The only errors of this crate; all are misuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

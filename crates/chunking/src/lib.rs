@@ -1,10 +1,10 @@
 //! Bytes to chunks, child fingerprints to node boundaries; values only, no I/O.
 //!
 //! Everything here is a pure function of its arguments: chunk boundaries of the bytes and the gear
-//! table, node boundaries of the child fingerprints. That is what lets equal content meet again as
-//! equal chunks and equal nodes, whoever wrote it and however it was buffered (RevDedup 2.2.2: two
-//! levels in one pass; here the upper levels follow from fingerprints, so that trees are re-cut
-//! without data).
+//! table, node boundaries of the child fingerprints. So equal content gives equal chunks and equal
+//! nodes, whatever process wrote it and however it was buffered. (RevDedup 2.2.2 cuts two levels in
+//! one pass; here the upper levels follow from fingerprints, so that trees are cut again without
+//! data.)
 //!
 //! All types are plain values: safe to share between threads, nothing can fail after construction.
 //! Bytes are hashed with the SIMD instructions that the processor has, chosen at run time; results

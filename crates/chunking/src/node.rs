@@ -1,8 +1,8 @@
-//! Where a node of a recipe ends, told from its children's fingerprints alone.
+//! Where a node of a recipe ends: its children's fingerprints decide.
 //!
-//! What must hold: whether a node ends after a child depends on the fingerprints since the last
-//! end, and on nothing else. So a tree can be taken up at any node that the rule ended, and goes on
-//! as it would have.
+//! What must hold: whether a node ends after a child depends only on the fingerprints since the
+//! last end. So a builder can continue a tree after any node that the rule ended, with the same
+//! result.
 
 use types::Fingerprint;
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by what a caller would do about it.
+//! Errors, sorted by what a caller would do.
 
 /// A cryptographic operation that did not succeed. No variant carries key material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Fingerprints of chunks, zero runs and nodes [Guo 2.1], and the gear table.
 //!
-//! All depend on the domain key alone, so that stores of one domain agree and a reader of
-//! fingerprints who lacks it cannot test for known content. Each use has a derived key of its own:
-//! a chunk whose bytes are those of an encoded child list never has a node's fingerprint.
+//! All depend on the domain key only. So stores of one domain agree, and a reader of fingerprints
+//! without the key cannot test for known content. Each use has a derived key of its own: a chunk
+//! whose bytes are those of an encoded child list never has a node's fingerprint.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The two keys of a store, and how every other key follows from them.
 //!
 //! Derivation is one BLAKE3 keyed hash of the purpose (with its length, so that no purpose runs
-//! into its salt) and a 32-byte salt. Keys are wiped on drop; the copies that a move leaves on the
-//! stack are not, which the threat model says.
+//! into its salt) and a 32-byte salt. Keys are wiped on drop. Copies that a move leaves on the
+//! stack are not; the threat model says so.
 
 use std::fmt;
 

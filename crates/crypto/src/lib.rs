@@ -4,8 +4,8 @@
 //! that all of it enters through `env`). Everything here may be used from many threads at once.
 //!
 //! What must hold:
-//! - A key never serves two purposes: whatever is computed goes through a key derived for that
-//!   purpose alone ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
+//! - A key never serves two purposes: every computation uses a key derived for its purpose
+//!   ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
 //! - A seal key is made from a salt that is fresh for every write attempt, so no pair of key and
 //!   nonce is used for two plaintexts.
 //! - Keys are wiped when dropped and never printed.

@@ -1,9 +1,9 @@
 //! Key slots: a store's two keys, wrapped under a password.
 //!
 //! A password becomes a 32-byte key by Argon2id (RFC 9106, version 0x13) over the slot's own salt;
-//! the store's keys are sealed under it with what the caller binds them to (store and slot) as
-//! associated data. Nothing a hostile slot says makes this panic, overflow, or use more than the
-//! limits below; it can at worst make one attempt slow.
+//! the store's keys are sealed under it, with store and slot as associated data. A hostile slot
+//! cannot cause a panic, an overflow, or a use beyond the limits below; at worst it makes one
+//! attempt slow.
 
 use std::num::NonZero;
 use std::thread;

@@ -1,11 +1,10 @@
 //! Builds a stream's tree from its children, or from whole nodes of another tree.
 //!
-//! What must hold: the tree depends on the sequence of children alone. Zeros are held back until
-//! something else follows, so that a run is one child however it arrived; each level is cut by its
-//! own [`NodeCutter`]; a whole node is taken only where a cut at every level below it has just been
-//! made.
+//! What must hold: the tree depends on the sequence of children alone. The builder keeps back zeros
+//! until something else follows, so a run is one child however it arrived. Each level has its own
+//! [`NodeCutter`]. The builder accepts a whole node only right after a cut at every level below it.
 //!
-//! Memory: at most one open node a level. One thread. After an error the builder is of no use.
+//! Memory: at most one open node a level. One thread. After an error the builder cannot be used.
 
 use chunking::NodeCutter;
 use crypto::Fingerprinter;

@@ -1,8 +1,8 @@
 //! The bytes of a stream, read one after another: for listings and other small streams.
 //!
 //! Verified like any restore (INV-5): references through their nodes, chunks by their fingerprints.
-//! Keeps one region, so a stream that was written in order reads every region once. For streams of
-//! gigabytes there is the planner of the `restore` crate.
+//! It keeps one region, so it reads every region of a stream in order once. For streams of
+//! gigabytes use the planner of the `restore` crate.
 
 use std::io::{self, Read};
 use std::sync::Arc;

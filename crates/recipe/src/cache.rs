@@ -1,12 +1,12 @@
 //! Decoded nodes of a store, within a byte budget.
 //!
 //! A miss reads one region and decodes every node in it: nodes are written in the order in which
-//! they are walked, so the neighbours are asked for next. Least recently used goes first.
+//! they are walked, so the neighbours are needed next. The least recently used node is dropped
+//! first.
 //!
-//! What must hold: the budget is exceeded by the newest node alone (INV-7); what is cached can be
-//! dropped at any time (INV-4). Shared between threads: when several miss nodes of one region, one
-//! reads it and the others wait; if that read fails, they read it themselves. No lock is held while
-//! reading.
+//! What must hold: only the newest node may exceed the budget (INV-7); any node can be dropped at
+//! any time (INV-4). Shared between threads: when several miss nodes of one region, one reads it
+//! and the others wait; if that read fails, they read it themselves. No lock is held while reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What goes wrong with recipes.
+//! Errors of recipes.
 
 use container::ContainerError;
 use format::FormatError;

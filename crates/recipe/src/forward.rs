@@ -1,17 +1,16 @@
-//! Follows references forward: what an archival recipe says of the bytes that a later backup of its
-//! series has too [RevDedup 2.4] (R2).
+//! Follows forward references: an archival recipe refers to bytes of a later backup of its series
+//! [RevDedup 2.4] (R2).
 //!
-//! The later backup may be archival itself, and refer forward in turn: the chain is followed to its
-//! end, where chunks lie. Nodes on the way are not checked against fingerprints. The node that
-//! refers forward is: what is found must have the fingerprints of the chunks that it had itself
-//! before, so that its own is still the one that the manifest vouches for (INV-5).
+//! The later backup may be archival too, and refer forward in turn. The chain is followed to its
+//! end, where the chunks are. Nodes on the way are not compared with fingerprints. Instead, the
+//! node that refers forward is: the found chunks must have the fingerprints that the node had
+//! before, so the node's own fingerprint is still the one that the manifest reaches (INV-5).
 //!
-//! What must hold: following ends, whatever stands in nodes. Each reference on the way leads to a
-//! later backup than the one before, levels fall below a root, and parts are no longer than what
-//! they are parts of.
+//! What must hold: following ends, whatever the nodes say. Each reference leads to a later backup,
+//! levels fall below a root, and parts are no longer than the parts that contain them.
 //!
-//! Memory: the children of one node a level for each backup of the chain that is under way; no path
-//! of the stack.
+//! Memory: for each backup of the chain that is open, the children of one node a level; the depth
+//! of the chain does not use the stack.
 
 use format::node::NodeEntry;
 use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot, SlotRange};

@@ -1,10 +1,10 @@
-//! How a stream lies in its containers: fragmentation and speed factor [Lillibridge 3.1] (L1), from
-//! recipes and catalogs alone.
+//! How a stream is spread over containers: fragmentation and speed factor [Lillibridge 3.1] (L1),
+//! from recipes and catalogs only.
 //!
 //! Reads are those of a rolling forward assembly area [Lillibridge 3.3]: when the area's first
 //! missing chunk needs a container, the container is read once and fills every place of the area
 //! that it can. So a container is read again exactly when it is needed at a place that was beyond
-//! the area at its last read; one look-up a reference tells, and no chunk is kept.
+//! the area at its last read. One look-up for each reference decides this, and no chunk is kept.
 //!
 //! Memory: some 24 bytes a distinct container.
 

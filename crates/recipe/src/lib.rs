@@ -12,9 +12,9 @@
 //! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
 //!   far as possible over the whole stream. Splicing gives the identical tree as building from
 //!   scratch.
-//! - A node that is opened has been checked against its fingerprint, top down from the root: every
-//!   reference handed out is vouched for by the manifest (INV-5).
-//! - Nodes and catalogs may be anyone's: a wrong one is an error that names container and slot
+//! - An open node was compared with its fingerprint, top down from the root: so the manifest
+//!   authenticates every returned reference (INV-5).
+//! - Nodes and catalogs are untrusted input: a wrong one is an error that names container and slot
 //!   (INV-8).
 //!
 //! Builders and walkers belong to one thread each; sources and caches are shared.

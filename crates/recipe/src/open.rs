@@ -1,10 +1,8 @@
-//! Opens a node: resolves its entries to children, and checks them against what vouches for the
-//! node.
+//! Opens a node: resolves its entries to children, and compares them with the expected fingerprint.
 //!
-//! What must hold: the children returned have together the fingerprint and the length that were
-//! expected, are all of the level below and none is empty. So a walk from a root that opens every
-//! node on its way hands out nothing that the root does not vouch for, and always ends: levels
-//! fall, and lengths add up.
+//! What must hold: the returned children together have the expected fingerprint and length; all are
+//! of the level below, and none is empty. So a walk that opens every node from the root returns
+//! only what the root authenticates. It always ends, because levels fall and lengths add up.
 //!
 //! Memory: at most [`NODE_CHILDREN_MAX`] children, whatever the node claims.
 

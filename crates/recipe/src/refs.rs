@@ -1,9 +1,9 @@
-//! The references of a byte range, one chunk after another: what restore plans from.
+//! The references of a byte range, one chunk after another: the input of a restore's plan.
 //!
-//! What must hold (INV-5): every reference is vouched for by the root that the manifest names. Each
-//! node is checked against its fingerprint when it is opened, from the root down, before anything
-//! below it is handed out; so this holds for a range of one byte as for a whole stream. A chunk's
-//! bytes are checked against [`ChunkRef::fingerprint`] by who reads them.
+//! What must hold (INV-5): the root that the manifest names authenticates every reference. Each
+//! node is compared with its fingerprint when it is opened, from the root down, before anything
+//! below it is returned. This holds for a range of one byte as for a whole stream. The reader of a
+//! chunk compares its bytes with [`ChunkRef::fingerprint`].
 
 use types::Fingerprint;
 

@@ -1,4 +1,4 @@
-//! Where nodes come from and go to.
+//! Sources and sinks of nodes.
 
 use std::fmt;
 use std::sync::Arc;

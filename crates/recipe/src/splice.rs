@@ -1,9 +1,9 @@
 //! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III,
 //! B3), unchanged files, snapshots of volumes.
 //!
-//! What must hold: the builder ends up with the tree that pushing the range's chunks and zeros one
-//! by one would have given. Whole nodes are taken at the highest level at which builder and stream
-//! are both aligned; only the edges are cut again. No data container is read.
+//! What must hold: the builder has the same tree as after pushing the range's chunks and zeros one
+//! by one. It takes whole nodes at the highest level at which builder and stream are both aligned,
+//! and cuts only the edges again. No data container is read.
 
 use crate::builder::TreeBuilder;
 use crate::child::Child;

@@ -1,4 +1,4 @@
-//! What streams are called.
+//! Names of streams.
 
 use std::fmt;
 

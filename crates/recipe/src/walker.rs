@@ -1,11 +1,11 @@
 //! Walks a byte range of a stream, in pieces as large as the caller can use.
 //!
 //! What must hold: the pieces together are exactly the range; every node on the way down was
-//! checked against its fingerprint (INV-5); a whole node is returned only where pushing it gives
-//! the tree that its children would give: the cut rule ended it, and no zeros can follow its last
-//! zeros. The first piece costs one node a level, whatever the offset.
+//! checked against its fingerprint (INV-5); the walker returns a whole node only where pushing it
+//! gives the same tree as pushing its children: the cut rule ended it, and no zeros can follow its
+//! last zeros. The first piece costs one node a level, whatever the offset.
 //!
-//! Memory: the children of one node a level. One thread. After an error the walker is of no use.
+//! Memory: the children of one node a level. One thread. After an error the walker cannot be used.
 
 use types::{ByteRange, ChunkLocation, Level};
 

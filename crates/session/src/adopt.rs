@@ -1,13 +1,16 @@
-//! Adoption: carrying on from a dead session's last checkpoint.
+//! Adoption: a session continues from a dead session's last checkpoint.
 //!
-//! Order: the dead session's newest readable checkpoint k is read; barrier; its `.0` is created as
-//! "adopted by me, at k", which ends it, should it wake; k is read again, and nothing later; then
-//! epochs are listed, and what of k's references they condemn or remove is left out. Reclamation
-//! keeps what any checkpoint of a session without an ending names, and then what k names, so an
-//! adopter that sleeps between reading k and winning finds it all; leaving references out is for
-//! what rot or an early reader may have hidden from it. Only lower numbers of the same series are
-//! adopted, so chains of adoption end. Sessions that the dead one had adopted come with it: the
-//! manifests tell which, not its checkpoint, which it may not have lived to write.
+//! The order: read the dead session's newest readable checkpoint k; barrier; create its `.0` as
+//! "adopted by me, at k", which ends it even if it wakes; read k again, and nothing later; list
+//! epochs, and leave out the references of k that they condemn or remove.
+//!
+//! Reclamation keeps everything that any checkpoint of a session without an ending names, and
+//! afterwards everything that k names. So an adopter that sleeps between reading k and winning
+//! finds it all. References are left out in case rot or an early read has hidden an epoch.
+//!
+//! A session adopts only lower numbers of its series, so chains of adoption end. Sessions that the
+//! dead one had adopted are adopted with it. The manifests name them; the dead session's checkpoint
+//! may not, because it may have died before it wrote one.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,17 @@
-//! Checkpoints: what is durable and referred to.
+//! Checkpoints: what a session has stored durably and refers to.
 //!
-//! A checkpoint serves two readers. Reclamation keeps what it names; a later session carries on
-//! from it. When an epoch is to be answered the order is: the view was swapped; look-ups begun
-//! before end ([`Session::begin_checkpoint`] waits for them); the caller collects what it refers
-//! to; barrier, so that what the checkpoint names is durable; the checkpoint; barrier; a heartbeat
-//! that names epoch and checkpoint. What a session already referred to when it was condemned is in
-//! the checkpoint and so kept. What one checkpoint named as a container every later one names too;
-//! references may be let go of. No checkpoint is deleted while the session has no ending: an
-//! adopter may be about to name an old one, and reclamation keeps what any of them names.
+//! A checkpoint serves two readers. Reclamation keeps what it names; a later session continues from
+//! it.
+//!
+//! To answer an epoch, a session does this: swap the view; wait for look-ups that began before
+//! ([`Session::begin_checkpoint`]); let the caller collect its references; barrier, so that the
+//! named containers are durable; put the checkpoint; barrier; put a heartbeat that names epoch and
+//! checkpoint. So a reference that the session had when a slot was condemned is in the checkpoint,
+//! and the slot is kept.
+//!
+//! A container that one checkpoint names is in all later ones; references may be dropped. No
+//! checkpoint is deleted while the session has no ending: an adopter may be about to name an old
+//! one, and reclamation keeps what any of them names.
 
 use std::ops::Range;
 use std::sync::MutexGuard;

@@ -1,16 +1,19 @@
 //! Commit: the session becomes a backup, or finds that it was ended.
 //!
-//! Order (INV-1): barrier, so that every container and node the manifest reaches is durable; the
-//! manifest `.0`; barrier, after which it is acknowledged; then the session's own heartbeats and
-//! checkpoints go. The claim stays; before the manifest and once more after it is looked for, since
-//! whoever drops an ending drops the claim first. The session puts a record of the commit before it
-//! deletes the heartbeats, so that a later loss of the manifest is noticed ([`crate::LostBackup`]);
-//! no barrier waits for it. A storage that does not answer that second question is asked again for
-//! a while: the manifest is durable, and all that is left is to say so. What fails once the
-//! manifest may be there is told as just that. A process that dies after the manifest leaves a
-//! backup and some small objects, which [`Session::gc_sessions`] of any later session removes. An
-//! epoch that was seen and not answered needs no answer: the reclaimer lists manifests after
-//! everybody answered or ended.
+//! The order (INV-1): barrier, so that every container and node that the manifest reaches is
+//! durable; put the manifest `.0`; barrier, after which the commit is acknowledged; delete the
+//! session's heartbeats and checkpoints.
+//!
+//! - The claim stays. The commit looks for it before and after the manifest, because a process that
+//!   drops an ending drops the claim first. If the storage does not answer the second time, the
+//!   commit asks again for a while: the manifest is durable, and only the answer is missing.
+//! - The session puts a record of the commit before it deletes the heartbeats, so that a later loss
+//!   of the manifest is noticed ([`crate::LostBackup`]). No barrier waits for it.
+//! - An error after the manifest may exist says that the backup may be stored.
+//! - A process that dies after the manifest leaves a backup and some small objects.
+//!   [`Session::gc_sessions`] of any later session removes them.
+//! - An epoch that was seen and not answered needs no answer: the reclaimer lists manifests after
+//!   every session has answered or ended.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Objects that are there and cannot be read.
+//! Objects that exist but cannot be read.
 
 use std::fmt;
 

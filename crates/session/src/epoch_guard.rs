@@ -1,10 +1,10 @@
-//! Look-ups against a view that may be swapped beneath them.
+//! Guards of look-ups, for a view that may be swapped during a look-up.
 //!
-//! A look-up holds a permit from before it asks the index until what it found is recorded where the
-//! next checkpoint is collected from. When an epoch appears the view is swapped at once; an answer
-//! then waits until every permit of an older view is given back (the drain rule). The lock is held
-//! for an instant, once a look-up of a whole window. A permit that is never given back holds up the
-//! answer and nothing else; reclamation expires a session that does not answer.
+//! A look-up holds a guard from before it asks the index until its result is recorded for the next
+//! checkpoint. When an epoch appears, the view is swapped at once. An answer then waits until every
+//! guard of an older view is returned (the drain rule). The lock is held for an instant, once for
+//! the look-ups of a whole window. A guard that is never returned delays the answer and nothing
+//! else; reclamation expires a session that does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
-//! Listing epochs and reading what they condemned and removed.
+//! Listing epochs, and reading their condemned and removed lists.
 //!
-//! Condemned lists are listed before removed ones: a condemned list is dropped only after its
-//! removed list exists, so neither is missed. A list that vanishes between listing and reading was
-//! dropped, and what took its place is found by listing again. Stateless.
+//! Condemned lists are listed before removed ones. A condemned list is deleted only after its
+//! removed list exists, so the listing misses neither. A list that vanishes between listing and
+//! reading was deleted; listing again finds its replacement. Stateless.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a session, by what a caller would do about it.
+//! Errors of sessions, sorted by what a caller would do.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,10 +1,9 @@
 //! Ending a session that is dead, or that does not answer.
 //!
-//! The ending is created like any other, so that of all who try one wins, and the session itself,
-//! should it wake, finds it. Whether a session is dead is the caller's to know
-//! ([`crate::DeathWatch`], or no answer for T'); being wrong costs a backup that must start again,
-//! and nothing stored. An expired session is promised nothing. May be called by several maintainers
-//! at once.
+//! The ending is created like any other: of all processes that try, one wins, and the session finds
+//! it if it wakes. The caller decides whether a session is dead ([`crate::DeathWatch`], or no
+//! answer for T'). A wrong decision costs a backup that must start again, and no stored data.
+//! Nothing of an expired session is kept for it. Several processes may do this at once.
 
 use format::manifest::Manifest;
 use format::names;

@@ -1,17 +1,18 @@
-//! Removing what ended sessions left behind.
+//! Removing the objects that ended sessions left.
 //!
-//! Of a session that has ended, heartbeats and checkpoints go; the claim stays, and with it the
-//! number. Kept are the checkpoint that an adoption names, for it says which of the dead session's
-//! containers the adopter's backup rests on, and everything of a session without an ending. Of a
-//! read session that ended itself the claim goes too, and the ending when somebody tidies who finds
-//! the claim gone, so that one barrier covers both; unless it is above the claim of who tidies, for
-//! the highest claim is never deleted: numbers are given out above it. An ending of another series
-//! than the claim names is not the session's. Removing twice is nothing; any number of processes
-//! may tidy at once.
+//! - Of an ended session, heartbeats and checkpoints are deleted. The claim stays, and with it the
+//!   number.
+//! - The checkpoint that an adoption names stays: it names the dead session's containers that the
+//!   adopter's backup needs.
+//! - Everything of a session without an ending stays.
+//! - Of a read session that ended itself, the claim is deleted too. The ending is deleted by a
+//!   later run that finds the claim gone, so one barrier covers both. A claim above the own one
+//!   stays, because the highest claim is never deleted: new numbers are given out above it.
+//! - An ending of another series than the claim names does not belong to the session.
 //!
-//! A session that ended long ago has nothing left to remove, nearly always. So only read sessions,
-//! those that were begun lately and a few of the others, another few each time, are looked at: the
-//! cost follows what came.
+//! Removing twice does no harm, and any number of processes may do it at once. A session that ended
+//! long ago has nothing left, nearly always. So only read sessions, recent sessions and a few
+//! others are looked at, other ones each time: the cost follows the number of new sessions.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,11 @@
 //! Heartbeats: the session lives, and has answered these epochs.
 //!
-//! Every tick looks whether somebody ended the session, lists epochs and swaps the view when there
-//! is a new one, then writes the next heartbeat and deletes all but the newest two. A read session
-//! then answers the new epoch at once; a backup's checkpoint is its owner's to write. A session
-//! that could write none for a day gives up, by a clock that counts suspended time, asked before
-//! and after each write, so that no sleep goes unnoticed. The caller drives [`Session::tick`], or
-//! lets a [`HeartbeatTask`] thread do so.
+//! Every tick checks whether somebody ended the session, lists epochs, swaps the view if there is a
+//! new one, puts the next heartbeat, and deletes all but the newest two. A read session then
+//! answers the new epoch at once; the checkpoint of a backup is written by its owner. A session
+//! that could put no heartbeat for a day gives up. It measures the day with a clock that counts
+//! suspended time, before and after each put, so it notices every sleep. The caller calls
+//! [`Session::tick`], or lets a [`HeartbeatTask`] thread do so.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

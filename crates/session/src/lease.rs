@@ -1,11 +1,11 @@
-//! Leases: who does what one process should do at a time.
+//! Leases: one process at a time does a certain work.
 //!
-//! `lease/<role>.<n>`: the highest claim counts and is never deleted; who finds a higher one gives
-//! its own up. A lease saves work, never data: what is done under it must be safe when two do it.
-//! So claiming and releasing wait for no barrier, and lower claims go when a barrier that the
-//! holder needed anyway has covered its own: a power cut may bring back a lease as it was before,
-//! never one without claims. A holder that has ended or is dead is superseded. May be called from
-//! many threads.
+//! The highest claim `lease/<role>.<n>` counts and is never deleted. A holder that finds a higher
+//! claim has lost the lease. A lease saves work, never data: two processes may do the work at once
+//! without harm. So claiming and releasing wait for no barrier. Lower claims are deleted when a
+//! barrier that the holder needed anyway has covered its own claim: a power cut may restore an
+//! earlier lease, but never leaves no claim. A holder that has ended or is dead can be replaced.
+//! May be called from many threads.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! What the manifests of a store come to: an entry a session, of which the highest revision counts,
-//! and a tombstone before all.
+//! The manifests of a store, as one entry for each session: the highest revision counts, and a
+//! tombstone counts above all.
 //!
-//! Values alone; [`crate::Manifests`] reads them. What could not be read is named beside the
-//! entries, and an entry says what that leaves in doubt.
+//! Values only; [`crate::Manifests`] reads them. Unreadable manifests are named beside the entries,
+//! and an entry says what they leave in doubt.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

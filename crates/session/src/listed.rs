@@ -1,6 +1,6 @@
-//! What a listing says of manifests: whose they are, and what the storage knows of them.
+//! A listing of manifests: their sessions and revisions, and what the storage says of them.
 //!
-//! Old stores have many, and several steps ask the same of one listing; so names are read once, and
+//! Old stores have many manifests, and several steps use one listing. So names are parsed once, and
 //! not kept.
 
 use std::collections::BTreeMap;

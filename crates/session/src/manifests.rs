@@ -1,9 +1,9 @@
 //! Manifest revisions: listing and reading.
 //!
-//! `backups/<series>/<session>.<revision>`: the highest revision counts, but a tombstone is final
-//! whatever follows. A listing costs one listing and one read a backup, several at a time; what was
-//! read is kept, for an object never changes. A manifest that cannot be read, be it that the disk
-//! does not give its sectors, is named and hides no other; who decides what is live asks for
+//! Of `backups/<series>/<session>.<revision>` the highest revision counts, but a tombstone is final
+//! whatever follows. A listing costs one listing and one read for each backup, several at a time;
+//! read objects are kept, because an object never changes. An unreadable manifest, damaged or on a
+//! bad sector, is named and hides no other; a caller that decides what is live asks for
 //! [`ManifestList::whole`]. Cheap to clone; may be used from many threads.
 
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
-//! Which containers a committed manifest names: only from those may a look-up return a node.
+//! The containers that a committed manifest names: a look-up may return nodes only from these.
 //!
-//! Nodes in other containers were written by sessions that died, or have not ended; reclamation
-//! does not keep what such nodes reach. A backup names its own containers and those in the
-//! checkpoints that it adopted; forgotten ones count. A session adds its own and what it adopted
-//! itself. Plain value.
+//! Nodes in other containers were written by sessions that died or have not ended; reclamation does
+//! not keep what such nodes reach. A backup names its own containers, and those in the checkpoints
+//! that it adopted. Forgotten backups count. A session adds its own containers and those that it
+//! adopted. Plain value.
 
 use std::collections::HashMap;
 

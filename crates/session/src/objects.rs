@@ -1,8 +1,8 @@
 //! The sealed objects that sessions read and write, by name and type.
 //!
-//! One place knows which structure has which object kind, and tells an object that is *missing* or
-//! *damaged*, which the protocol has rules for, from a storage that fails, which it has not.
-//! Stateless; may be called from many threads.
+//! This module alone knows the object kind of each structure. It distinguishes a *missing* or
+//! *damaged* object, for which the protocol has rules, from a failing storage, for which it has
+//! none. Stateless; may be called from many threads.
 
 use std::sync::Arc;
 

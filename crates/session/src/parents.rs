@@ -1,13 +1,13 @@
-//! Parents: backups whose nodes a session takes by reference, or, in a read session, reads.
+//! Parents: backups whose nodes a session refers to, or that a read session reads.
 //!
-//! They are chosen from manifests listed after the session has listed epochs, and declared with
-//! their revision in a checkpoint before anything of theirs is used; that revision is what
-//! reclamation keeps, though forgotten. A choice does not outlive an answer that does not declare
-//! it: an epoch answered between listing and declaring makes the session list and choose again.
+//! A session chooses them from manifests that it lists after epochs, and declares them with their
+//! revision in a checkpoint before it uses anything of them. Reclamation keeps that revision, even
+//! if the backup is forgotten. If the session answers an epoch between listing and declaring, that
+//! answer does not declare the choice, so the session lists and chooses again.
 //!
-//! With an archival backup goes its whole chain, by the same list: each backup that the one before
-//! it refers forward to, in the revision that counts (R2). Whoever reads the archival one reads
-//! those too, and they may be rewritten meanwhile.
+//! With an archival backup the session declares its whole chain, by the same list: each backup that
+//! the one before it refers forward to, in the revision that counts (R2). A reader of the archival
+//! backup reads those too, and they may be rewritten meanwhile.
 
 use types::{Revision, SessionId};
 

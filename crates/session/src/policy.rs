@@ -1,4 +1,4 @@
-//! The times that sessions go by. Each is measured by one process's own monotonic clock.
+//! The time limits of sessions. Each is measured by one process's own monotonic clock.
 
 use std::time::Duration;
 

@@ -1,18 +1,18 @@
 //! Ending a session that becomes no backup: a read session, or a backup that is given up for good.
 //!
-//! The ending is the same object as for everybody: `.0` says "expired", by the session itself. That
-//! marks a session which knows that it has ended and will never wake, so [`Session::gc_sessions`]
-//! may remove the marker of a read session together with its claim. A backup that failed and may be
-//! resumed is *not* ended: dropping its handle leaves it to be adopted.
+//! The ending is the usual object: `.0` says "expired", by the session itself. This marks a session
+//! that knows its end and never wakes, so [`Session::gc_sessions`] may remove the ending of a read
+//! session together with its claim. A failed backup that may be continued is *not* ended: dropping
+//! its handle leaves it to be adopted.
 //!
-//! A read session's ending waits for no barrier: after a restore that would write back all that was
-//! restored. Until it is durable, what the session leaves is what a killed one leaves, but for its
-//! lock: whoever meets it after a power cut ends it. So its heartbeats and checkpoints stay, for
-//! [`Session::gc_sessions`].
+//! A read session's ending waits for no barrier, which after a restore would write back all
+//! restored data. Until the ending is durable, the session leaves the same objects as a killed one,
+//! except for its lock: a process that finds it after a power cut ends it. So its heartbeats and
+//! checkpoints stay for [`Session::gc_sessions`].
 //!
-//! What a read session refers to is what it has declared, so it answers epochs by itself. So does
-//! an archival rewrite (R2): what it refers to its parents reach, or it has put it itself;
-//! reclamation leaves what a session that runs has put.
+//! A read session refers only to what it has declared, so it answers epochs by itself. So does an
+//! archival rewrite (R2): its parents reach everything that it refers to, or it has put it itself,
+//! and reclamation keeps what a running session has put.
 
 use format::manifest::Manifest;
 use format::names;

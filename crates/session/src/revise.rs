@@ -1,9 +1,9 @@
 //! Creating the next revision of a manifest.
 //!
 //! Nothing is overwritten: tags, holds and archival rewrites are new revisions, and forgetting is a
-//! tombstone, which is final. Whoever loses a number reads again before trying the next. Durable on
-//! return; a crash leaves the revision, a torn one (which hides no lower one), or none. Any number
-//! of processes may do this at once.
+//! tombstone, which is final. A process that loses a number reads again before it tries the next.
+//! The revision is durable on return. A crash leaves the revision, a torn one (which hides no lower
+//! one), or none. Any number of processes may do this at once.
 
 mod together;
 

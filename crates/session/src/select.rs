@@ -1,8 +1,9 @@
-//! Which backup a user means: an id, or the latest of those that a filter lets through.
+//! Which backup a user means: an id, or the latest one that passes a filter.
 //!
-//! "Latest" is the highest session number: numbers are given out in order, and no clock has a say
-//! in it (INV-6). Where a manifest that cannot be read may be of a later backup, nobody is given an
-//! older one for it: it is named. Not one that was cut short, which nobody was ever told of.
+//! "Latest" is the highest session number: numbers are given out in order, and no clock decides
+//! (INV-6). If an unreadable manifest may be of a later backup, the result is an error that names
+//! it, not an older backup. A manifest that was cut short does not count: it was never
+//! acknowledged.
 
 use format::manifest::Backup;
 use format::names::{self, SessionObject};

@@ -1,12 +1,12 @@
-//! A session: the handle that everything below works on, and what it remembers.
+//! A session: the handle for everything below, and its state.
 //!
-//! Cheap to clone; all methods may be called from many threads. Three locks, always taken in this
-//! order: `turn` (one checkpoint at a time, held while the caller collects it), `record` (what the
-//! session refers to, held while that is written), `beat` (heartbeats, held while one is written);
-//! `state` is taken for an instant under any of them. Once the session has ended, in whichever way,
-//! every call fails with the reason, and no object of it is written any more. Dropping the last
-//! handle without an end leaves the session as a crash would: a later session of the series may
-//! carry on from its last checkpoint.
+//! Cheap to clone; all methods may be called from many threads. There are three locks, always taken
+//! in this order: `turn` (one checkpoint at a time, held while the caller collects it), `record`
+//! (what the session refers to, held while that is written), `beat` (heartbeats, held while one is
+//! written). `state` is taken for an instant under any of them. Once the session has ended, every
+//! call fails with the reason, and no object of it is written any more. Dropping the last handle
+//! without an end leaves the session as a crash would: a later session of the series may continue
+//! from its last checkpoint.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

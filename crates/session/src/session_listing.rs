@@ -1,8 +1,7 @@
-//! One look at the store's sessions: who has ended and how, and who runs.
+//! One listing of the store's sessions: which have ended, how, and which run.
 //!
-//! Listing is what grows with a store's age, and several of the reclaimer's steps ask the same; so
-//! they are given one answer as long as it need not be new (docs/protocol.md, "What is listed
-//! anew").
+//! Listings grow with a store's age, and several of the reclaimer's steps need one. They share a
+//! listing as long as it need not be new (docs/protocol.md, "What is listed anew").
 
 use std::collections::BTreeMap;
 

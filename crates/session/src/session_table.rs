@@ -1,13 +1,12 @@
-//! Who is at work in the store: the running sessions, how far they have answered, what they refer
-//! to.
+//! The running sessions: how far they have answered, and what they refer to.
 //!
-//! The reclaimer's view of sessions, and the adopter's. A session runs while the one manifest name
-//! that can end it is free. Manifests are listed before sessions, and only the folders of sessions
-//! that have none are looked into, and those of read sessions, until they are tidied away: of the
-//! many that ended long ago a session table costs a name. So whoever ends in between counts as
-//! running, which nobody is harmed by, and whoever the session table leaves out has ended by that
-//! very listing of manifests, or began after it. Readers race with writers that delete their older
-//! objects: what vanished is listed again. Stateless; may be called from many threads.
+//! The reclaimer and the adopter use this table. A session runs while the one manifest name that
+//! can end it is free. Manifests are listed before sessions. Only the folders of sessions without a
+//! manifest are read, and those of read sessions until they are removed; a session that ended long
+//! ago costs a name in a listing. So a session that ends in between counts as running, which does
+//! no harm. A session that is not in the table has ended by that listing of manifests, or began
+//! after it. If an object vanishes because its writer deleted it, the folder is listed again.
+//! Stateless; may be called from many threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

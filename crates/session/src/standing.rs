@@ -1,4 +1,4 @@
-//! What shows the commit of a session without a manifest.
+//! The objects that show the commit of a session without a manifest.
 
 use env::StorageError;
 use format::names;

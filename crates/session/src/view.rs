@@ -1,11 +1,11 @@
-//! What a look-up must treat as absent.
+//! The slots that a look-up must treat as absent.
 //!
-//! Built from every removed list that is kept and the names on record in it, every condemned list
-//! whose epoch has no removed list yet (what an epoch condemned and then left in place is kept, and
-//! may be found again), and the lists of damaged slots. An epoch with a list that cannot be read
-//! blinds the view: everything but the session's own containers is absent, which is safe and costs
-//! deduplication only, until reclamation closes that epoch. Never changes once built; asked from
-//! many threads, two binary searches a question.
+//! The view is built from every removed list and the names on record in it, every condemned list of
+//! an epoch without a removed list, and the lists of damaged slots. (A condemned slot that the
+//! removed list leaves in place is kept, and may be found again.) If a list of an epoch cannot be
+//! read, everything but the session's own containers is absent. This is safe and costs only
+//! deduplication, until reclamation closes that epoch. A view never changes. Many threads may use
+//! it; a question costs two binary searches.
 
 use std::collections::HashMap;
 

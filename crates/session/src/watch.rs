@@ -1,10 +1,10 @@
-//! Telling a dead session from a quiet one.
+//! Distinguishing a dead session from a quiet one.
 //!
-//! Where this host holds the session's lock file, the lock tells at once. Elsewhere the caller
-//! watches the heartbeat counter with its own monotonic clock, which may stand still while the
-//! machine sleeps and so errs towards waiting; clocks of two hosts are never compared. A wrong
-//! verdict does no harm to the store (one ending wins, and the other party finds it), only to a
-//! backup that must start again. May be asked from many threads.
+//! If the session's lock file is of this host, the lock shows it at once. Otherwise the caller
+//! watches the heartbeat counter with its own monotonic clock. That clock may stop while the
+//! machine sleeps, so the error is to wait too long. Clocks of two hosts are never compared. A
+//! wrong verdict does no harm to the store, because one ending wins and the other party finds it;
+//! it costs a backup that must start again. May be used from many threads.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Where a chunk or node lies.
+//! The location of a chunk or node: container and slots.
 
 use std::fmt;
 

@@ -1,8 +1,7 @@
 //! The gear hash with AVX-512 (F, BW and VBMI, as since Ice Lake and Zen 4): 64 bytes at once.
 //!
-//! The operations below, with those of the sibling modules, are what [`super::kernel`] is made of;
-//! every module has the same. Only [`load`] and [`table`] touch memory, each through a reference to
-//! all that it reads.
+//! [`super::kernel`] uses the operations below; every sibling module has the same ones. Only
+//! [`load`] and [`table`] access memory, through references to everything that they read.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

@@ -1,7 +1,7 @@
 //! Which instructions look for candidates, chosen at run time.
 //!
-//! What must hold: a value of [`Isa`] exists only for what the running processor has; that is what
-//! makes calling into it sound. All give the same candidates.
+//! What must hold: a value of [`Isa`] exists only for instructions that the running processor has.
+//! So calls of its functions are sound. All give the same candidates.
 #![expect(
     unsafe_code,
     reason = "functions compiled for instructions that not every processor has"

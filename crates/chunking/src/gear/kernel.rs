@@ -1,23 +1,22 @@
 //! The gear hash on vectors, written once for every instruction set.
 //!
-//! A vector holds 16, 32 or 64 bytes, in *lanes* of 16. Its words stand in two vectors: `a` has
+//! A vector holds 16, 32 or 64 bytes, in *lanes* of 16. Two vectors hold its words: `a` has
 //! those of the first eight bytes of each lane, `b` those of the last eight. In this order one
 //! level of doubling needs, beside a multiplication and an addition each:
 //!
-//! - 1, 2, 4 back: what stands a half-lane before `a` (that is `b`, one lane back) and before `b`
-//!   (that is `a`), and from it and the vector itself the words between, by one instruction that
-//!   works on lanes;
+//! - 1, 2, 4 back: the half-lane before `a` (that is `b`, one lane back) or before `b` (that is
+//!   `a`), and one instruction on lanes that takes the words between from it and the vector itself;
 //! - 8 back: those half-lanes themselves;
 //! - 16 and 32 back: both vectors, one and two lanes back.
 //!
-//! A boundary found here, the search goes on the shortest length further on: there each step has a
-//! line fetched in advance, which who hashes the chunk reads next, anyway.
+//! After a boundary, the search continues behind the shortest length. Each step there fetches a
+//! line in advance, which the hashing of the chunk reads next anyway.
 //!
-//! "Back" reaches into the vector before, of which each level keeps what it needs. Nothing is
-//! carried from level to level, so that several vectors are in work at once.
+//! "Back" may mean the vector before; each level keeps what it needs of that. Nothing is carried
+//! from level to level, so several vectors are computed at once.
 //!
 //! An instruction set is a module with `BYTES`, `Vector`, and the operations named below, each a
-//! function under its `target_feature`; what must hold of each is said with the AVX-512 ones.
+//! function under its `target_feature`; the AVX-512 module documents them.
 
 /// Defines `scan`, which is as [`super::Gear::first`], over the operations in scope.
 macro_rules! scan {

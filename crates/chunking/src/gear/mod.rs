@@ -1,4 +1,4 @@
-//! The gear hash: what every 64 bytes say about a boundary after them.
+//! The gear hash: it decides from 64 bytes whether a boundary may follow them.
 //!
 //! A byte becomes a word of 16 bits by a table of the domain's, one word for its low and one for
 //! its high half: `gear[b] = low[b % 16] ^ high[b / 16]`. The hash of the 64 bytes that end with
@@ -8,17 +8,18 @@
 //! S1[i] = gear[byte i]        S2n[i] = Sn[i] + k(n) * Sn[i - n]   mod 2^16, for n = 1, 2, 4, 8, 16, 32
 //! ```
 //!
-//! so that the byte `d` back counts with the product of the `k(n)` of the bits of `d`: a word of 16
-//! bits that differs for every distance. All this is plain arithmetic on lanes of 16 bits and
-//! look-ups in 16 entries, which any SIMD unit does on 8 to 64 positions at once; a table of 256
-//! words needs gathers, which are slow where there are any.
+//! So the byte at distance `d` counts with the product of the `k(n)` for the bits of `d`: a word of
+//! 16 bits that differs for every distance. This needs only arithmetic on lanes of 16 bits and
+//! look-ups in 16 entries, which any SIMD unit does on 8 to 64 positions at once. A table of 256
+//! words would need gathers, which are slow or missing.
 //!
-//! Position `i` is a *candidate* where `(high << 16 | low) < threshold`: two such hashes with
-//! tables of their own. The second decides one in 65,536 positions, where the first equals the
-//! threshold's upper half, and is computed there alone.
+//! Position `i` is a *candidate* where `(high << 16 | low) < threshold`: two such hashes, each with
+//! its own table. The second decides one in 65,536 positions, those where the first equals the
+//! threshold's upper half, and is computed only there.
 //!
-//! What must hold: [`Gear::first`] gives the same on every machine, whatever the instructions; each
-//! way is tested against the definition. Pure functions, safe from any thread; nothing fails.
+//! What must hold: [`Gear::first`] gives the same result on every machine, whatever the
+//! instructions; tests compare each implementation with the definition. Pure functions, safe from
+//! any thread; nothing fails.
 
 mod isa;
 mod portable;

@@ -1,7 +1,6 @@
 //! The gear hash with NEON, which every 64-bit ARM processor has: 16 bytes at once.
 //!
-//! What each operation must do is said in [`super::kernel`] and with those of the widest set,
-//! AVX-512.
+//! [`super::kernel`] and the AVX-512 module document what each operation must do.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::aarch64::{

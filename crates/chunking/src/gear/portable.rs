@@ -1,5 +1,4 @@
-//! The gear hash without instructions of its own: loops that a compiler turns into what SIMD there
-//! is.
+//! The gear hash in portable code: loops that a compiler turns into SIMD where it can.
 
 use super::{Gear, WINDOW};
 

@@ -1,8 +1,7 @@
 //! The gear hash with SSE4.1, which every x86-64 processor of the last fifteen years has: 16 bytes
 //! at once.
 //!
-//! What each operation must do is said in [`super::kernel`] and with those of the widest set,
-//! AVX-512.
+//! [`super::kernel`] and the AVX-512 module document what each operation must do.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

@@ -1,7 +1,6 @@
 //! Eight lanes with AVX2.
 //!
-//! What each operation must do is said in [`super::kernel`] and with those of the wider set,
-//! AVX-512.
+//! [`super::kernel`] and the AVX-512 module document what each operation must do.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

@@ -1,8 +1,7 @@
 //! Sixteen lanes with AVX-512 F.
 //!
-//! The operations below, with those of the sibling module, are what [`super::kernel`] is made of.
-//! Only [`load`], [`store`] and [`rows`] touch memory, each through references to all that it reads
-//! or writes.
+//! [`super::kernel`] uses the operations below and those of the sibling module. Only [`load`],
+//! [`store`] and [`rows`] access memory, through references to everything that they read or write.
 #![expect(unsafe_code, reason = "loads into vectors take pointers")]
 
 use std::arch::x86_64::{

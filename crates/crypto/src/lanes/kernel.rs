@@ -1,8 +1,8 @@
 //! BLAKE3's compression on lanes, written once for every instruction set.
 //!
-//! Word `i` of every lane's state stands in vector `i`. An instruction set is a module with
+//! Vector `i` holds word `i` of every lane's state. An instruction set is a module with
 //! `LANES`, `Vector`, and the operations that the code below names, each a function under its
-//! `target_feature`; what they do is said with the AVX-512 ones. Source: the BLAKE3 paper, 2.2 to
+//! `target_feature`; the AVX-512 module documents them. Source: the BLAKE3 paper, 2.2 to
 //! 2.5.
 
 /// What the first words of a state's second half begin with: that of SHA-256.

@@ -1,15 +1,16 @@
 //! Keyed BLAKE3 of many short inputs at once.
 //!
 //! BLAKE3 is a tree: leaves of 1 KiB, chained from blocks of 64 bytes, and nodes over pairs. Its
-//! own library fills SIMD lanes with the leaves of one input: of 8 KiB it has 8, where there are
-//! lanes for 16, and the last leaf, which is seldom full, goes alone, block by block. Chunks have
-//! any length, and cost more than twice of what one long input does. Here the lanes are filled with
-//! the leaves of all inputs of a batch, and level by level with the nodes of all their trees;
-//! leaves that are not full go together, longest first.
+//! own library fills SIMD lanes with the leaves of one input. An input of 8 KiB has 8 leaves for 16
+//! lanes, and the last leaf, which is seldom full, is hashed alone, block by block. So chunks,
+//! which have any length, cost more than twice as much per byte as one long input. This module
+//! fills the lanes with the leaves of all inputs of a batch, and then, level by level, with the
+//! nodes of all their trees. Leaves that are not full are hashed together, longest first.
 //!
-//! What must hold: each result is that of `blake3::keyed_hash`, which is the oracle of the tests,
-//! and does the work where there is no SIMD for it here (anything but x86-64 with AVX2 or AVX-512)
-//! or too little to fill the lanes. Pure functions, safe from any thread; nothing fails.
+//! What must hold: each result is that of `blake3::keyed_hash`. That function is the oracle of the
+//! tests, and does the work if there is no SIMD code here (anything but x86-64 with AVX2 or
+//! AVX-512), or too little input to fill the lanes. Pure functions, safe from any thread; nothing
+//! fails.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,4 +1,4 @@
-//! What the lanes hash: leaves, and pairs of nodes.
+//! The inputs of the lanes: leaves, and pairs of nodes.
 
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 64;

@@ -1,8 +1,8 @@
-//! Which leaves and which pairs of nodes go side by side.
+//! Which leaves and which pairs of nodes are hashed side by side.
 //!
-//! BLAKE3's tree puts the largest power of two of leaves to the left. That is the tree of pairing
-//! neighbours level by level, an odd one at the end going up as it is, so that all trees of a batch
-//! grow together.
+//! BLAKE3's tree puts the largest power of two of leaves to the left. This is the same tree as
+//! pairing neighbours level by level, with an odd last node moved up unchanged. So all trees of a
+//! batch grow together.
 
 use super::LaneWidth;
 use super::node::{Cv, Leaf, Pair};

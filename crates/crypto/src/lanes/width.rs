@@ -1,7 +1,7 @@
 //! How many inputs are hashed side by side, chosen at run time.
 //!
-//! What must hold: a value of [`LaneWidth`] exists only for what the running processor has; that is
-//! what makes calling into it sound.
+//! What must hold: a value of [`LaneWidth`] exists only for instructions that the running processor
+//! has. So calls of its functions are sound.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(

@@ -1,10 +1,10 @@
-//! Creating the next revisions of many backups at once: two barriers, and two listings of each
-//! series, however many they are.
+//! Creating the next revisions of many backups at once, with two barriers, and two listings of each
+//! series.
 //!
-//! Each backup is revised in the steps of [`Manifests::revise`], in the same order: its series is
-//! listed, a barrier covers what was read, its next number is put, a barrier makes that durable,
-//! its series is listed again. What lies between them for others' sake takes time, so that more
-//! numbers may be lost to others, and whoever loses one goes on alone.
+//! For each backup the steps of [`Manifests::revise`] happen in the same order: list its series; a
+//! barrier covers what was read; put its next number; a barrier makes that durable; list its series
+//! again. The other backups take time between these steps, so more numbers may be lost to other
+//! processes. A backup that loses its number is revised alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
