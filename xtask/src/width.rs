@@ -12,7 +12,6 @@ const COMMENTS_NOT_YET: &[&str] = &[
     "crates/ingest/",
     "crates/lab/",
     "crates/onefold/",
-    "crates/reclaim/",
     "crates/restore/",
     "crates/tree/",
 ];

@@ -1,12 +1,13 @@
-//! The next generation of a container: its survivors, under the slots that they always had (INV-2).
+//! The next generation of a container: its survivors, under their old slots (INV-2).
 //!
-//! Pure but for reads; nothing is put here. Survivors keep their physical order. Regions of few survivors are
-//! gathered up to the store's size of regions. What was stored raw stays raw without being tried; what was
-//! compressed is compressed again, unless it is a region of some size of which all survives: that stays as it is.
+//! This reads, and puts nothing. Survivors keep their physical order. Regions with few survivors
+//! are joined up to the store's region size. Raw regions stay raw. Compressed regions are
+//! compressed again, except a region of some size whose chunks all survive: that one stays as it
+//! is.
 //!
-//! What must hold: no rot is copied. Every region is opened under its seal, every chunk is compared with its
-//! fingerprint, and the first that fails ends the rewriting. Nodes have the seal alone: their fingerprints are
-//! over their children's.
+//! What must hold: no rot is copied. Every region is opened under its seal, and every chunk is
+//! compared with its fingerprint. The first failure ends the rewriting. Nodes have only the seal,
+//! because their fingerprints cover their children's.
 
 mod len;
 
@@ -94,7 +95,8 @@ impl Survivors<'_> {
     }
 }
 
-/// What is left of `view` without the dead slots, sealed as that generation; `None` when nothing is.
+/// What is left of `view` without the dead slots, sealed as that generation; `None` when nothing
+/// is.
 ///
 /// # Errors
 /// Of the storage; what is wrong with the first region or chunk that no copy has whole.
@@ -123,8 +125,9 @@ pub(crate) fn rewrite(
     builder.seal(containers).map(Some)
 }
 
-/// What is left of `view` without the dead slots, where those fill whole regions: nothing is read, and its regions stay
-/// where they are. `None` where they do not, or the container is of a kind that is not trimmed.
+/// What is left of `view` without the dead slots, where those fill whole regions: nothing is read,
+/// and its regions stay where they are. `None` where they do not, or the container is of a kind
+/// that is not trimmed.
 ///
 /// # Errors
 /// What is wrong with the catalog.
@@ -228,7 +231,8 @@ fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [Regi
     out
 }
 
-/// Whether a region of that length may stay as it is: neither it nor what was gathered before it would be a tiny one.
+/// Whether a region of that length may stay as it is: neither it nor what was gathered before it
+/// would be a tiny one.
 const fn takes_whole(packing: &Packing, gathered_len: usize, is_empty: bool, plain_len: usize) -> bool {
     let is_tiny = gathered_len < packing.region_bytes / 4;
     plain_len >= packing.region_bytes / 2 && (is_empty || !is_tiny)

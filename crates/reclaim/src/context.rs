@@ -1,4 +1,4 @@
-//! The store, as all of reclamation sees it.
+//! The store, as reclamation uses it.
 
 use std::collections::BTreeSet;
 

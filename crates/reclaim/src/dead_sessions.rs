@@ -1,4 +1,4 @@
-//! Sessions that died: those that nobody has taken up for long, and others.
+//! Dead sessions: those that no session has adopted for long, and others.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(crate) struct Dead<'a> {
     pub(crate) is_abandoned: bool,
 }
 
-/// Those of the session listing. `now` is the time by the storage's clock, as nearly as the caller knows it. Of sessions of another
-/// host one look does not tell.
+/// Those of the session listing. `now` is the time by the storage's clock, as nearly as the caller
+/// knows it. Of sessions of another host one look does not tell.
 pub(crate) fn among<'a>(
     context: &Context<'_>,
     options: &PruneOptions,

@@ -1,6 +1,7 @@
-//! From `condemned/<epoch>` to the end of the epoch: wait, decide, remove, put marks in force.
+//! From `condemned/<epoch>` to the end of the epoch: wait, decide, remove, let the new marks count.
 //!
-//! Everything here begins from what the storage says, so that a successor does what its predecessor would have done.
+//! Every step starts from what the storage says, so a successor does what its predecessor would
+//! have done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +34,8 @@ use crate::progress::Waiting;
 use crate::remove::{self, Execution};
 use crate::scarce;
 
-/// New generations that may stand beside the old ones: what a full disk needs at most, besides lists.
+/// New generations that may stand beside the old ones: what a full disk needs at most, besides
+/// lists.
 const COPIES_BYTES_MAX: u64 = 48 << 20;
 /// Sessions are looked at this often while they have not answered.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -64,8 +66,9 @@ pub(crate) struct Announced<'a> {
     pub(crate) superseded: Vec<ObjectName>,
 }
 
-/// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from; who found it open reads
-/// the marks that its list names. What comes back is who ran and who had ended when all had answered, where it was this process that asked.
+/// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from;
+/// who found it open reads the marks that its list names. What comes back is who ran and who had
+/// ended when all had answered, where it was this process that asked.
 pub(crate) fn epoch(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -97,7 +100,8 @@ pub(crate) fn epoch(
                     listing = Some(asked);
                     removed
                 }
-                // What is in use cannot be told, so all of it stays; with the epoch closed that can be mended.
+                // What is in use cannot be told, so all of it stays; with the epoch closed that can
+                // be mended.
                 Err(error) if error.is_damage() => {
                     refused = Some(error);
                     nothing(context, &condemned)?
@@ -224,8 +228,9 @@ fn wait_and_decide(
     );
     // By archival rewrites that run, or by whoever began when the epoch was there.
     let mut declared = BTreeSet::new();
-    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those are the one listing. Of
-    // a session whose claim cannot be read nobody knows whether it ran and has committed since.
+    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those
+    // are the one listing. Of a session whose claim cannot be read nobody knows whether it ran and
+    // has committed since.
     if !asked.is_empty() || !listing.table.damaged.is_empty() {
         for info in &asked {
             for checkpoint in SessionTable::checkpoints(context.sealer, info)? {
@@ -235,7 +240,8 @@ fn wait_and_decide(
                 finder.checkpoint(info.id, &checkpoint)?;
             }
         }
-        // What was read is acted on; and only then manifests are listed, once: who committed since is among them.
+        // What was read is acted on; and only then manifests are listed, once: who committed since
+        // is among them.
         context.sealer.barrier()?;
         listing = context.manifests.list_sessions(&covers)?;
     }
@@ -266,8 +272,8 @@ fn wait_and_decide(
     Ok((removed, listing))
 }
 
-/// About how many bytes all containers take: as many as the list before said, and what was committed since, by the
-/// storage's clock.
+/// About how many bytes all containers take: as many as the list before said, and what was
+/// committed since, by the storage's clock.
 pub(crate) fn stored_bytes(
     before: Option<&(Removed, UnixNanos)>,
     list: &ManifestList,
@@ -298,8 +304,8 @@ pub(crate) fn stored_bytes(
     Ok(bytes)
 }
 
-/// Waits until every session that runs has answered or ended; those that run and have answered come back, and the
-/// listings by which that is so.
+/// Waits until every session that runs has answered or ended; those that run and have answered come
+/// back, and the listings by which that is so.
 fn answers(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -313,8 +319,8 @@ fn answers(
     let mut spoke = began;
     let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
     loop {
-        // Anew each time: sessions are listed after the condemned list is there, or one that does not know of it would
-        // be missed.
+        // Anew each time: sessions are listed after the condemned list is there, or one that does
+        // not know of it would be missed.
         let listing = context.manifests.list_sessions(covers)?;
         let table = &listing.table;
         context.ensure_all_can_answer(table)?;
@@ -386,11 +392,12 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
     }
 }
 
-/// The marks of the epoch are in force: others go, and with the condemned list the epoch is finished. Waits for no
-/// barrier: should a power cut bring marks back, they are below those that count; should it bring the condemned list
-/// back, the epoch is finished once more.
+/// The marks of the epoch are in force: others go, and with the condemned list the epoch is
+/// finished. Waits for no barrier: should a power cut bring marks back, they are below those that
+/// count; should it bring the condemned list back, the epoch is finished once more.
 ///
-/// `old`: marks that go, by whom the epoch was announced. What another has put since, who slept, the next run finds.
+/// `old`: marks that go, by whom the epoch was announced. What another has put since, who slept,
+/// the next run finds.
 fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>) -> Result<()> {
     let sealer = context.sealer;
     let old = if let Some(old) = old {
@@ -416,8 +423,8 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     Ok(())
 }
 
-/// What is damaged of containers that went whole, by this list or one before it, is absent for ever anyway: removed lists
-/// have their names. Their numbers are never given out again.
+/// What is damaged of containers that went whole, by this list or one before it, is absent for ever
+/// anyway: removed lists have their names. Their numbers are never given out again.
 fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
     let listed = context.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
     for ((container, number), _) in listed {
@@ -433,8 +440,8 @@ fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
     Ok(())
 }
 
-/// Marks below those that are kept, and those of groups that are no more, unless the newest removed list names them: they
-/// would be missed.
+/// Marks below those that are kept, and those of groups that are no more, unless the newest removed
+/// list names them: they would be missed.
 pub(crate) fn superseded(kept: &MarkRevisions, named: &MarkRevisions, listed: &InForce) -> Vec<ObjectName> {
     let kept: BTreeMap<_, _> = kept.iter().copied().collect();
     let named: BTreeSet<_> = named.iter().map(|(group, _)| *group).collect();

@@ -1,8 +1,8 @@
-//! The objects of epochs: which there are, which is open, which one's lists count.
+//! The objects of epochs: which exist, which epoch is open, whose lists count.
 //!
-//! An epoch is open as long as its condemned list stands. One that was created below the highest is void, and its
-//! list is nobody's (docs/protocol.md, "Condemn, wait, remove"). The removed list of the highest finished epoch says
-//! where the next one begins.
+//! An epoch is open while its condemned list exists. An epoch below the highest one is void, and
+//! nobody uses its list (docs/protocol.md, "Condemn, wait, remove"). The next epoch starts from the
+//! removed list of the highest finished one.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,8 @@ pub(crate) struct Epochs {
 
 impl Epochs {
     pub(crate) fn list(sealer: &Sealer) -> Result<Self> {
-        // In this order, as sessions do: a condemned list is dropped only when its removed list exists.
+        // In this order, as sessions do: a condemned list is dropped only when its removed list
+        // exists.
         let condemned = sealer.list(names::CONDEMNED_FOLDER, names::parse_condemned)?;
         let removed = sealer.list(names::REMOVED_FOLDER, names::parse_removed)?;
         Ok(Self {
@@ -58,8 +59,9 @@ impl Epochs {
         self.removed.iter().rev().copied().filter(finished)
     }
 
-    /// The removed list of the newest finished epoch, and when it was put; and whether one could not be read: then it is
-    /// not known what was marked and what stayed, and everything must be swept.
+    /// The removed list of the newest finished epoch, and when it was put; and whether one could
+    /// not be read: then it is not known what was marked and what stayed, and everything must be
+    /// swept.
     pub(crate) fn last_removed(
         &self,
         sealer: &Sealer,
@@ -82,7 +84,8 @@ impl Epochs {
         Ok((None, unreadable))
     }
 
-    /// Whether a list of a finished epoch below this one has rotted: what is on it and still stands is not known.
+    /// Whether a list of a finished epoch below this one has rotted: what is on it and still stands
+    /// is not known.
     pub(crate) fn has_rotten_below(
         &self,
         sealer: &Sealer,
@@ -102,8 +105,9 @@ impl Epochs {
         Ok(has_rotten)
     }
 
-    /// Whether the lists of the open epoch cannot be read: then it is superseded, and what it condemned is swept again
-    /// with everything else. Its number is not used again: sessions have answered it.
+    /// Whether the lists of the open epoch cannot be read: then it is superseded, and what it
+    /// condemned is swept again with everything else. Its number is not used again: sessions have
+    /// answered it.
     pub(crate) fn is_illegible(&self, sealer: &Sealer, open: Epoch) -> Result<bool> {
         Ok(match read_removed(sealer, open)? {
             Found::Whole(_) => false,
@@ -137,7 +141,8 @@ fn found<T>(read: Result<T, ObjectError>) -> Result<Found<T>> {
     }
 }
 
-/// Whether an object cannot be had: rot, or a bad sector. A storage that fails as a whole fails the listings too.
+/// Whether an object cannot be had: rot, or a bad sector. A storage that fails as a whole fails the
+/// listings too.
 pub(crate) fn is_lost(error: &ObjectError) -> bool {
     error.is_damage() || matches!(error, ObjectError::Storage(StorageError::Io { .. }))
 }

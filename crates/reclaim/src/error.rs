@@ -1,4 +1,4 @@
-//! What can go wrong when space is reclaimed.
+//! Errors of reclaiming space.
 
 use container::ContainerError;
 use env::StorageError;
@@ -7,7 +7,8 @@ use recipe::RecipeError;
 use session::SessionError;
 use types::SessionId;
 
-/// Reclaiming that did not succeed. The store is as readable as before, and another run goes on from here.
+/// Reclaiming that did not succeed. The store is as readable as before, and another run goes on
+/// from here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReclaimError {
@@ -111,7 +112,8 @@ impl ReclaimError {
         )
     }
 
-    /// Whether something stored cannot be read or is not there, so that what is in use cannot be told.
+    /// Whether something stored cannot be read or is not there, so that what is in use cannot be
+    /// told.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(

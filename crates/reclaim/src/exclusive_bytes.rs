@@ -1,9 +1,11 @@
-//! What only one backup reaches, of each that is about to be forgotten: for who asks before.
+//! The bytes that only one backup reaches, for each backup that is about to be forgotten. A user
+//! asks for them before.
 //!
-//! Walks what would be dead and nothing else: a node that lives reaches what lives. Backups that share something with each
-//! other, and with none that stays, have it all the same, so what they have alone may be less than what goes with all of
-//! them. Each node is read once, however many backups have it, and a catalog of each container that bytes are counted of.
-//! Memory is the slots that would be dead, some times over, and the nodes of one level, however many backups there are.
+//! Only the slots that would be dead are walked: a live node reaches only live slots. Data that
+//! several forgotten backups share with each other counts for none of them, so the sum may be less
+//! than what a prune frees. Each node is read once, however many backups have it, and one catalog
+//! for each container with counted bytes. Memory is a few times the slots that would be dead, and
+//! the nodes of one level, however many backups there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +44,8 @@ pub(crate) fn manifests(
     Ok(all)
 }
 
-/// Whose something is: the only one of the backups that reaches it, by its place among them; or several.
+/// Whose something is: the only one of the backups that reaches it, by its place among them; or
+/// several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     One(usize),
@@ -58,7 +61,8 @@ impl Owner {
 /// Which backups reach which dead slots.
 struct Owners {
     dead: SlotMap,
-    /// A level's nodes are read when all of the level above it were: who reaches them is known then, so each is read once.
+    /// A level's nodes are read when all of the level above it were: who reaches them is known
+    /// then, so each is read once.
     open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
     /// What was met that one alone reaches, as far as is known yet.
     of_one: Vec<SlotMap>,
@@ -106,8 +110,9 @@ impl Owners {
         own.add(container, slots);
     }
 
-    /// Reads all nodes, from the highest level down. Backups one of whose own cannot be read come back: what they reach beyond
-    /// is not known. What is below one that several reach is nobody's alone in any case.
+    /// Reads all nodes, from the highest level down. Backups one of whose own cannot be read come
+    /// back: what they reach beyond is not known. What is below one that several reach is nobody's
+    /// alone in any case.
     fn read(&mut self, walk: &mut Walk<'_>) -> Result<BTreeSet<usize>> {
         let mut unread = BTreeSet::new();
         while let Some((level, nodes)) = self.open.pop_last() {

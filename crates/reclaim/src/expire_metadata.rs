@@ -1,10 +1,16 @@
-//! What is kept for a while and then goes: tombstones, endings of dead sessions, lists of old epochs.
+//! Metadata that is deleted after a while: tombstones, endings of dead sessions, lists of old
+//! epochs.
 //!
-//! What must hold: a forgotten manifest goes only when marks in force cover its tombstone and no epoch is open; lower
-//! revisions first, a barrier, the tombstone last; its claim before it, or the number would look like a session that
-//! runs, and never the highest claim (docs/protocol-model.md, 3); a session that runs and may have declared it as its
-//! parent began before the tombstone, and holds it up. The time is the storage's own (INV-6); should somebody have set
-//! that back, what sessions have declared stays all the same.
+//! What must hold for a forgotten manifest:
+//! - It is deleted only if marks in force cover its tombstone, and no epoch is open.
+//! - Lower revisions are deleted first, then a barrier, then the tombstone.
+//! - Its claim is deleted before it, or the number would look like a running session; the highest
+//!   claim is never deleted (docs/protocol-model.md, 3).
+//! - No session runs that began before the tombstone, because it may have declared the backup as
+//!   its parent.
+//!
+//! The time is the storage's own (INV-6). If somebody has set that clock back, declared backups
+//! stay all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,11 +38,13 @@ use crate::sweep;
 
 /// Drops what is old enough, and what nobody can need any more.
 ///
-/// `now`: what this run has listed, and the marks in force. It need not be new. Endings and tombstones are for ever. Who
-/// has begun since has chosen no parent that was forgotten before, and read no catalog from before lists that were
-/// executed then; who has ended since only holds up what goes the next time.
+/// `now`: what this run has listed, and the marks in force. It need not be new. Endings and
+/// tombstones are for ever. Who has begun since has chosen no parent that was forgotten before, and
+/// read no catalog from before lists that were executed then; who has ended since only holds up
+/// what goes the next time.
 ///
-/// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that lists below it said.
+/// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that
+/// lists below it said.
 pub(crate) fn expire(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -123,7 +131,8 @@ pub(crate) fn expire(
                 && referred.as_ref().is_some_and(|referred| !referred.contains(&id))
                 && sweep::listed(context.containers, id)?.is_empty()
         };
-        // An adopter goes after what it adopted: without it, it would look like a session that runs.
+        // An adopter goes after what it adopted: without it, it would look like a session that
+        // runs.
         if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
             drop_manifest(context, session, entry)?;
             named.remove(&id);
@@ -132,8 +141,9 @@ pub(crate) fn expire(
     Ok(())
 }
 
-/// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that says so, whoever follows it must find
-/// one (R2). By the one that says so; looked for among those before what may go.
+/// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that
+/// says so, whoever follows it must find one (R2). By the one that says so; looked for among those
+/// before what may go.
 fn named_as_next(
     context: &Context<'_>,
     list: &ManifestList,
@@ -161,14 +171,16 @@ fn named_as_next(
     Ok(named)
 }
 
-/// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say more.
+/// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say
+/// more.
 fn referred(list: &ManifestList) -> Option<BTreeSet<SessionId>> {
     let backups = list.entries.iter().filter_map(ManifestEntry::backup);
     let adopted = backups.flat_map(|backup| backup.adopted.iter().map(|(old, _)| *old));
     list.damaged.is_empty().then(|| adopted.collect())
 }
 
-/// When the eldest of the other sessions that run began: what was forgotten before that is nobody's parent.
+/// When the eldest of the other sessions that run began: what was forgotten before that is nobody's
+/// parent.
 fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<UnixNanos>> {
     let mut eldest = None;
     for id in others {
@@ -182,14 +194,15 @@ fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<
     Ok(eldest)
 }
 
-/// Parents of the other sessions that run, and of those that they have adopted: the next epoch reads their manifests.
-/// `None` where one cannot be asked.
+/// Parents of the other sessions that run, and of those that they have adopted: the next epoch
+/// reads their manifests. `None` where one cannot be asked.
 fn declared(
     context: &Context<'_>,
     list: &ManifestList,
     others: &BTreeSet<SessionId>,
 ) -> Result<Option<BTreeSet<SessionId>>> {
-    // `None`: its claim cannot be read, or it has ended meanwhile; that is for the next run to tell.
+    // `None`: its claim cannot be read, or it has ended meanwhile; that is for the next run to
+    // tell.
     let of_running = |id: &SessionId| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
         if let Some(info) = SessionTable::one(context.sealer, *id)? {
             return SessionTable::checkpoints(context.sealer, &info).map(Some);
@@ -258,9 +271,9 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
     Ok(())
 }
 
-/// Lists of epochs before the newest go when no session runs that may remember catalogs from before them: the newest
-/// keeps the names on record. A list stays while something on it still stands; one that has rotted, and may say that of
-/// anything, until a list says all that it said.
+/// Lists of epochs before the newest go when no session runs that may remember catalogs from before
+/// them: the newest keeps the names on record. A list stays while something on it still stands; one
+/// that has rotted, and may say that of anything, until a list says all that it said.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
     for epoch in epochs.finished().skip(1) {
         let name = names::removed(epoch);

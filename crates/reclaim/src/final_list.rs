@@ -1,6 +1,7 @@
-//! From what was condemned and what is still in use to the final list.
+//! From condemned slots and slots in use to the final list.
 //!
-//! Pure but for the sizes, which come from catalogs of containers that are dead in part, and from the storage.
+//! Pure, except for sizes: they come from catalogs of containers that are dead in part, and from
+//! the storage.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -123,7 +124,8 @@ impl Deciding<'_> {
         }
         let Some(view) = catalog(self.context.containers, id, self.context.progress)? else {
             if holds_nodes(id.kind) && condemned.slots.is_some() && in_use.is_none() {
-                // What it reaches goes, so nobody may be given its nodes: removal will say that it is damaged.
+                // What it reaches goes, so nobody may be given its nodes: removal will say that it
+                // is damaged.
                 self.out.slots.push(condemned.clone());
             } else {
                 self.leave(condemned.clone(), 0, 0);
@@ -252,8 +254,8 @@ impl Deciding<'_> {
         self.out
     }
 
-    /// What goes of a data container without a copy, where the storage can give it back. Not worth a generation where it
-    /// is less than a few times what is written for it.
+    /// What goes of a data container without a copy, where the storage can give it back. Not worth
+    /// a generation where it is less than a few times what is written for it.
     fn trimmable(&self, partial: &Partial) -> Result<Option<Trimmable>> {
         let id = partial.container;
         // One that cannot be trimmed tells of all: they lie in one storage.

@@ -1,8 +1,10 @@
-//! Forgotten backups that are marked all the same: an archival backup that is not forgotten refers forward to them (R2).
+//! Forgotten backups that are still marked, because an archival backup that is not forgotten refers
+//! forward to them (R2).
 //!
-//! What must hold: of a backup that refers forward, the one that it refers to is marked too, forgotten or not, and so on along
-//! the chain; so forgetting a backup in the middle of its series takes nothing from those before it, whatever happens at the same
-//! time. What it keeps beyond that comes back when those before it are rewritten, or forgotten.
+//! What must hold: if a marked backup refers forward, the backup that it refers to is marked too,
+//! forgotten or not, and so on along the chain. So forgetting a backup in the middle of its series
+//! takes no data from older ones, whatever happens at the same time. The other data of a kept
+//! backup is freed when the older ones are rewritten or forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +25,11 @@ pub(crate) struct ForwardPins {
 }
 
 impl ForwardPins {
-    /// Of all backups of a list, and of those that a rewrite which runs has declared: what it commits will refer forward to them as
-    /// they are then, whatever revision it has declared; and so of those that it may declare yet ([`forgotten_since`]). `covers` is what marks cover: a lower revision does not stand in for one that they
-    /// know as archival. With `allow_missing_manifests` a chain may lead to a backup of which nothing is left.
+    /// Of all backups of a list, and of those that a rewrite which runs has declared: what it
+    /// commits will refer forward to them as they are then, whatever revision it has declared; and
+    /// so of those that it may declare yet ([`forgotten_since`]). `covers` is what marks cover: a
+    /// lower revision does not stand in for one that they know as archival. With
+    /// `allow_missing_manifests` a chain may lead to a backup of which nothing is left.
     ///
     /// # Errors
     /// [`ReclaimError::DamagedManifest`] where it does; `UnreadManifest`; of the storage.
@@ -74,7 +78,8 @@ impl ForwardPins {
             let below = entry.revisions.iter().copied();
             let highest = below.filter(|revision| *revision < entry.stored.revision).max();
             let is_rewritten = covers.get(&to).is_some_and(|covered| covered.rewritten);
-            // It may have been rewritten since, to refer to none: where what follows the next ones was forgotten.
+            // It may have been rewritten since, to refer to none: where what follows the next ones
+            // was forgotten.
             let is_newer = |revision| {
                 let known = covers.get(&to);
                 known.is_some_and(|covered| !covered.forgotten && revision > covered.revision)
@@ -106,7 +111,8 @@ impl ForwardPins {
         self.backups.get(&session)
     }
 
-    /// The forgotten backups that are marked, each with one that is not forgotten and refers forward to it, by a chain.
+    /// The forgotten backups that are marked, each with one that is not forgotten and refers
+    /// forward to it, by a chain.
     pub(crate) fn into_keepers(self) -> BTreeMap<SessionId, SessionId> {
         self.by
     }
@@ -134,8 +140,9 @@ impl ForwardPins {
     }
 }
 
-/// Backups that were forgotten since marks were made. Who has begun after the epoch was announced may have chosen them before, and
-/// reads them by their chains: what marks do not cover is live, forgotten or not, and so is what it refers forward to.
+/// Backups that were forgotten since marks were made. Who has begun after the epoch was announced
+/// may have chosen them before, and reads them by their chains: what marks do not cover is live,
+/// forgotten or not, and so is what it refers forward to.
 pub(crate) fn forgotten_since(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,

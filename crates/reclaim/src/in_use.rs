@@ -1,9 +1,14 @@
-//! What is still in use at the end of an epoch, of what it condemned.
+//! The condemned slots that are still in use at the end of an epoch.
 //!
-//! What must hold (docs/protocol.md, step 5): everything counts that a checkpoint of a listed session names, every
-//! declared parent in the revision in use, every commit that the named marks do not cover, forgotten or not, with
-//! every node that it wrote, and the checkpoint of an adoption whose last adopter has not ended. All of it transitively.
-//! A node that the named marks reach is passed over: what it reaches they reach too, and is not condemned.
+//! What must hold (docs/protocol.md, step 5): these count, with everything that they reach:
+//! - everything that a checkpoint of a listed session names;
+//! - every declared parent, in the revision in use;
+//! - every commit that the named marks do not cover, forgotten or not, with every node that it
+//!   wrote;
+//! - the checkpoint of an adoption whose last adopter has not ended.
+//!
+//! A node that the named marks reach is skipped: the marks reach everything below it, so nothing
+//! below it is condemned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +139,8 @@ impl<'a> Finder<'a> {
             };
             let Some((revision, backup)) = last else {
                 if entry.is_forgotten() && !covers.contains_key(&entry.session()) {
-                    // No revision is left that says what it reached: nobody can have taken anything from it.
+                    // No revision is left that says what it reached: nobody can have taken anything
+                    // from it.
                     continue;
                 }
                 self.adoption(list, entry)?;
@@ -161,8 +167,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// The digest by which marks would cover the revision that counts; of a forgotten one its own is enough, for
-    /// covers of a lower number are of the backup itself.
+    /// The digest by which marks would cover the revision that counts; of a forgotten one its own
+    /// is enough, for covers of a lower number are of the backup itself.
     fn digest(&self, entry: &ManifestEntry, revision: types::Revision) -> u128 {
         if entry.stored.revision == revision {
             return entry.stored.digest;
@@ -268,7 +274,8 @@ fn unmarkable(backup: SessionId, source: recipe::RecipeError) -> ReclaimError {
     ReclaimError::Unmarkable { backup, source }
 }
 
-/// Whether the last of a chain of adopters, beginning with this one, has ended, by this listing alone.
+/// Whether the last of a chain of adopters, beginning with this one, has ended, by this listing
+/// alone.
 pub(crate) fn has_ended(list: &ManifestList, mut adopter: SessionId) -> bool {
     // Adopters have higher numbers than the adopted: the chain ends.
     loop {

@@ -1,4 +1,5 @@
-//! What a run, or who asks what one would do, knows when nothing is open: lists, marks, manifests, sessions.
+//! The inputs of a run, or of its preview, when no epoch is open: lists, marks, manifests,
+//! sessions.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,8 @@ pub(crate) struct Known {
     pub(crate) removed: Option<(Removed, UnixNanos)>,
     pub(crate) in_force: InForce,
     sweep_all: bool,
-    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and that still holds.
+    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and
+    /// that still holds.
     pub(crate) replaces_lists: bool,
     pub(crate) listing: SessionListing,
     /// Those of the session listing that run or may run.
@@ -33,8 +35,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// In this order: marks that are in force cover nothing that is listed after them. `listed`: what was listed when the
-    /// session began, which does as well where nobody else has run since.
+    /// In this order: marks that are in force cover nothing that is listed after them. `listed`:
+    /// what was listed when the session began, which does as well where nobody else has run since.
     pub(crate) fn load(
         context: &Context<'_>,
         options: &PruneOptions,
@@ -120,7 +122,8 @@ impl Known {
         mark_sweep::plan(context, options, list, &before, spill)
     }
 
-    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that reaches what is gone.
+    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that
+    /// reaches what is gone.
     pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
         if self.replaces_lists {
             Limits::NOTHING_STAYS
@@ -140,8 +143,9 @@ impl Known {
         Ok(plan.has_news || plan.has_dropped || self.is_overdue(context, own, self.limits(options), plan)?)
     }
 
-    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody who runs no more. The
-    /// decision itself says what can go: that takes no copy, or so small a one as may be made. `plan` has no news.
+    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody
+    /// who runs no more. The decision itself says what can go: that takes no copy, or so small a
+    /// one as may be made. `plan` has no news.
     fn is_overdue(
         &self,
         context: &Context<'_>,

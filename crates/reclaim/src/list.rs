@@ -1,4 +1,4 @@
-//! The final list of an epoch, from what was decided. Writes nothing: who asks what a run would do makes it, too.
+//! The final list of an epoch, made from the decision. Writes nothing, so a preview makes it too.
 
 use format::reclaim::{ContainerRun, Removed};
 use types::Epoch;

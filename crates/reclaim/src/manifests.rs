@@ -1,4 +1,4 @@
-//! What manifests say.
+//! Reading manifests for reclamation.
 
 use format::manifest::{Backup, Manifest};
 use session::DamagedObject;

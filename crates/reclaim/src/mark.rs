@@ -1,9 +1,10 @@
 //! Marking: from roots down through nodes, to ranges of slots [Guo 3.3] (G8).
 //!
-//! What must hold: a node is read once for each group, for its own bit says whether it was visited; no catalog of a
-//! data container is read, for a segment names its chunks as ranges of slots.
+//! What must hold: a node is read once for each group, because its own bit says whether it was
+//! visited. No catalog of a data container is read, because a segment names its chunks as ranges of
+//! slots.
 //!
-//! Memory: the marks made so far, a range or a few for each container, and one path from the root.
+//! Memory: the marks so far, one or a few ranges for each container, and one path from the root.
 
 use format::manifest::Backup;
 use format::node::NodeEntry;
@@ -106,7 +107,8 @@ impl<'a> Walk<'a> {
     ) -> Result<(), WalkError> {
         let (container, first, count) = match *entry {
             NodeEntry::Zeros { .. } => return Ok(()),
-            // What it leads to is marked with the backup that it names: forgotten or not, that one is ([`crate::forward_pins`]).
+            // What it leads to is marked with the backup that it names: forgotten or not, that one
+            // is ([`crate::forward_pins`]).
             NodeEntry::Forward {
                 series,
                 backup,

@@ -1,8 +1,10 @@
-//! Marks that are made anew and are more than may be held: put as soon as they are made, one group after another.
+//! New marks that do not fit in memory: they are put as soon as they are made, one group after
+//! another.
 //!
-//! They are of the epoch that may follow, and do not count before its removed list names them. Where it comes to no epoch,
-//! they are put once more without one ([`marks::put_all`]), and these are deleted; so they are when the run fails.
-//! What a process leaves behind that died never counts, and goes as lower revisions do.
+//! They carry the number of the epoch that may follow, and do not count before its removed list
+//! names them. If no epoch follows, they are put again without a number ([`marks::put_all`]), and
+//! these are deleted; so they are when the run fails. Marks of a dead process never count, and are
+//! deleted like other lower revisions.
 
 use format::names;
 use format::reclaim::{GroupId, Marks};

@@ -1,7 +1,8 @@
-//! Mark what changed, and find what is dead: the first half of an epoch, which removes nothing.
+//! Marks what changed, and finds dead slots: the first half of an epoch, which removes nothing.
 //!
-//! Groups whose manifests are as their marks cover them are not marked again [Guo 3.3] (G8): backups that came add to
-//! marks, whose bits of nodes tell what was visited; a group that lost one is marked anew, alone.
+//! A group whose manifests are as its marks cover them is not marked again [Guo 3.3] (G8). New
+//! backups extend the marks; the bits of nodes show what was visited. A group that lost a backup is
+//! marked again, alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,7 +74,8 @@ impl Plan {
     }
 }
 
-/// Whether any of what is dead was not left in place knowingly, and goes whether or not there is an epoch.
+/// Whether any of what is dead was not left in place knowingly, and goes whether or not there is an
+/// epoch.
 fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
     let was_left = |slots: &ContainerSlots| {
         let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
@@ -152,10 +154,11 @@ pub(crate) fn plan(
 }
 
 /// What manifests that cannot be read would keep alive is not known. But no revision adds reach
-/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as much or more. One that a rewrite made
-/// lets go of what lower ones reach (R2). Nobody acts on one before it is covered by marks, so until then one that is lost for good
-/// may be passed over; of one that they cover no lower one will do. Nor will it of one that the storage may give again, of a backup
-/// that was rewritten: it would have lost what only it reaches by then.
+/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as
+/// much or more. One that a rewrite made lets go of what lower ones reach (R2). Nobody acts on one
+/// before it is covered by marks, so until then one that is lost for good may be passed over; of
+/// one that they cover no lower one will do. Nor will it of one that the storage may give again, of
+/// a backup that was rewritten: it would have lost what only it reaches by then.
 pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
@@ -218,15 +221,15 @@ impl Planning<'_, '_> {
         // A lost rewrite has no effect.
         let lost = lost.filter(|_| group.series != READ_SERIES);
         lost_backups::ensure_none(lost, self.options.allow_missing_manifests)?;
-        // What stands there unreadable is replaced, or everything would be swept each time. So is what a process that died
-        // has put for an epoch that never was: deleting it alone would give its number out again, to which that process may
-        // refer should it only have slept.
+        // What stands there unreadable is replaced, or everything would be swept each time. So is
+        // what a process that died has put for an epoch that never was: deleting it alone would
+        // give its number out again, to which that process may refer should it only have slept.
         let is_behind = || self.before.in_force.is_behind(group);
         if self.before.in_force.missing.contains(&group) || old.is_none() || is_behind() {
             change = change.max(Change::Added);
         }
-        // Its tombstones were dropped, too. Where the newest removed list names its marks, others say that it is no more
-        // before they go.
+        // Its tombstones were dropped, too. Where the newest removed list names its marks, others
+        // say that it is no more before they go.
         let is_named = || {
             let removed = self.before.removed;
             removed.is_some_and(|removed| removed.marks.iter().any(|(named, _)| *named == group))
@@ -360,7 +363,8 @@ impl Planning<'_, '_> {
         self.swept.extend(spans.flat_map(|span| span.ids(session)));
     }
 
-    /// Sessions that others ended may still have put containers since: they are looked at each time.
+    /// Sessions that others ended may still have put containers since: they are looked at each
+    /// time.
     fn ended_by_others(&mut self) -> Result<()> {
         for entry in &self.list.entries {
             let is_over = match entry.ended_by() {
@@ -388,7 +392,8 @@ impl Planning<'_, '_> {
             self.plan.has_dropped = true;
         }
         let mut running = if self.before.sweep_all {
-            // Listed anew: sessions that began meanwhile have put containers which were listed just now.
+            // Listed anew: sessions that began meanwhile have put containers which were listed just
+            // now.
             context.running(&SessionTable::list(context.sealer)?)?
         } else {
             let ended = |id: &SessionId| self.list.has(*id);

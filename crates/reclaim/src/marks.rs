@@ -1,12 +1,12 @@
-//! Marks: which slots the backups of a group reach, and which marks are in force.
+//! Marks: which slots the backups of a group reach, and which marks count.
 //!
-//! `groups/<group>.<revision>` [Guo 3.3] (G8). Marks that drop bits count from the moment when the removed list of
-//! their epoch names them; marks that only add count at once. Whatever stands in a folder beside those is left of a
-//! process that died or lost, and never counts.
+//! `groups/<group>.<revision>` [Guo 3.3] (G8). Marks that drop bits count once the removed list of
+//! their epoch names them; marks that only add bits count at once. Other revisions in the folder
+//! are left from a process that died or lost, and never count.
 //!
-//! Memory: what is covered, of all groups; the slots, encoded, some five bytes a container, within a budget for all
-//! together, those made anew among them: what is beyond it is put at once ([`crate::mark_spill`]), and read again where it is asked
-//! for, one group at a time.
+//! Memory: for all groups, which manifests their marks cover; and the encoded slots, some five
+//! bytes a container, within one budget for all, new marks included. Marks beyond the budget are
+//! put at once ([`crate::mark_spill`]), and read again when needed, one group at a time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -97,8 +97,8 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Reads the marks that count after the epoch of `removed`, the newest finished one. Slots are held up to
-    /// `bytes_max` in all.
+    /// Reads the marks that count after the epoch of `removed`, the newest finished one. Slots are
+    /// held up to `bytes_max` in all.
     pub(crate) fn load(sealer: &Sealer, removed: Option<&Removed>, bytes_max: u64) -> Result<Self> {
         Self::load_of(sealer, removed, bytes_max, &|_| true)
     }
@@ -306,8 +306,9 @@ impl<'a> Member<'a> {
 /// Groups with their manifests as they are now.
 pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
-/// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what came since. An archival backup
-/// has a group of its own, so that it goes without a look at others (R4).
+/// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what
+/// came since. An archival backup has a group of its own, so that it goes without a look at others
+/// (R4).
 pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &ForwardPins) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();
@@ -363,8 +364,8 @@ pub(crate) enum Change {
     Dropped,
 }
 
-/// Compares a group's manifests with what its marks cover. The second is a covered backup whose manifest is gone. Of one that
-/// `is_elsewhere`, another group's marks tell now.
+/// Compares a group's manifests with what its marks cover. The second is a covered backup whose
+/// manifest is gone. Of one that `is_elsewhere`, another group's marks tell now.
 pub(crate) fn change(
     before: &[CoveredManifest],
     now: &[Member<'_>],

@@ -1,6 +1,7 @@
-//! The objects of the containers of one session and kind: listed once for all of them, deleted together.
+//! The objects of the containers of one session and kind: listed once for all, and deleted
+//! together.
 //!
-//! Who deletes may be one of several, and may have been here before: what is gone already is fine.
+//! Several processes may delete them, or may have done so before: a missing object is no error.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,8 +14,8 @@ use types::{ContainerId, ContainerKind, Generation, ObjectName, SessionId};
 
 /// So many deletes are worth another thread.
 const A_THREAD_MIN: usize = 8;
-/// Threads that delete: a remote storage answers them all at once; of a local one each waits while the disk takes back what it
-/// has freed.
+/// Threads that delete: a remote storage answers them all at once; of a local one each waits while
+/// the disk takes back what it has freed.
 const THREADS_MAX: usize = 8;
 
 /// One generation's copies, and the bytes of each that there is.
@@ -73,8 +74,9 @@ impl Objects {
         self.alone(kind) == Some(kept.generation) && self.bodies.keys().copied().eq(kept.body)
     }
 
-    /// All objects but those of one generation; bodies after the generations that may refer to them. Under its former name a
-    /// body is kept where it has no other: what stands there beside it is somebody's who slept.
+    /// All objects but those of one generation; bodies after the generations that may refer to
+    /// them. Under its former name a body is kept where it has no other: what stands there beside
+    /// it is somebody's who slept.
     pub(crate) fn but(&self, id: ContainerId, kept: Option<StandingObjects>) -> Vec<Doomed> {
         let body = kept.and_then(|kept| kept.body);
         let former = body.filter(|body| !self.bodies.contains_key(body));
@@ -101,7 +103,8 @@ impl Objects {
     }
 }
 
-/// What is stored of the containers that `wanted` names, all of one session and kind, in ascending order.
+/// What is stored of the containers that `wanted` names, all of one session and kind, in ascending
+/// order.
 pub(crate) fn list(
     storage: &dyn Storage,
     session: SessionId,
@@ -144,8 +147,8 @@ pub(crate) fn list(
     Ok(out)
 }
 
-/// Deletes objects, and returns how many bytes those had that were still there. Not durable before the next
-/// barrier.
+/// Deletes objects, and returns how many bytes those had that were still there. Not durable before
+/// the next barrier.
 pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
     // Nobody shall find a generation whose body is gone.
     let (bodies, others): (Vec<_>, Vec<_>) = doomed

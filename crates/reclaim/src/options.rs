@@ -1,4 +1,4 @@
-//! What a prune is asked for, and what it reports.
+//! Options and reports of a prune.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

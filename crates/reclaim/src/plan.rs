@@ -1,10 +1,11 @@
-//! What goes and what stays, of what is dead: pure.
+//! Decides which dead slots are removed and which stay: pure.
 //!
-//! A dead node that stays keeps all that it reaches, so dead nodes go with the rest or nothing does: where little enough is
-//! dead, and to let it go would copy much for what it frees, it waits for more. Otherwise whole containers go, and of
-//! data containers that are dead in part first what takes no copy, where the storage can give parts of an object back, and then
-//! those whose removal copies least for each byte freed, until no more of
-//! what is stored stays dead than was asked for.
+//! A dead node that stays keeps everything that it reaches, so dead nodes are removed with the rest
+//! or nothing is. If little is dead, and removing it would copy much for what it frees, everything
+//! waits for more. Otherwise whole containers are deleted. Of data containers that are dead in
+//! part, those come first that need no copy, if the storage can give back parts of an object. Then
+//! come those that copy least for each byte freed, until no more of the store stays dead than the
+//! user asked for.
 
 use std::collections::BTreeMap;
 
@@ -83,8 +84,8 @@ pub(crate) struct Choice {
     pub(crate) left: Vec<Partial>,
 }
 
-/// Chooses. `stored_bytes` is what stays stored once whole containers are gone; `trimmable` says what goes of a container
-/// without a copy, and is asked only as long as more has to go.
+/// Chooses. `stored_bytes` is what stays stored once whole containers are gone; `trimmable` says
+/// what goes of a container without a copy, and is asked only as long as more has to go.
 ///
 /// # Errors
 /// Those of `trimmable`.
@@ -115,7 +116,8 @@ pub(crate) fn choose<E>(
         }
         let part = trimmable(partial)?;
         if partial.is_left {
-            // What was left is mostly what shares regions with what lives, and each costs a catalog.
+            // What was left is mostly what shares regions with what lives, and each costs a
+            // catalog.
             in_vain = if part.is_some() { 0 } else { in_vain + 1 };
         }
         if let Some(part) = part {
@@ -129,7 +131,8 @@ pub(crate) fn choose<E>(
         let gone = trimmed.get(&partial.container).map_or(0, |part| part.bytes);
         partial.dead_bytes - gone
     };
-    // Least copied for each byte freed first; the order is total, so that every process decides alike.
+    // Least copied for each byte freed first; the order is total, so that every process decides
+    // alike.
     partials.sort_by(|a, b| {
         let cost = |of: &Partial, other: &Partial| u128::from(of.live_bytes) * u128::from(rest(other));
         cost(a, b).cmp(&cost(b, a)).then(a.container.cmp(&b.container))

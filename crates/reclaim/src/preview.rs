@@ -1,8 +1,9 @@
-//! What a prune would do: its first half, and its decision, of which nothing is written.
+//! What a prune would do: its first half and its decision, without a write.
 //!
-//! Goes the way that [`crate::prune`] goes, from the same look at marks, manifests and sessions. Marks that it makes are held, all of
-//! them: it has nowhere to put them. Sessions that a run would end it takes for ended, in one epoch where a run may need two: those
-//! that an epoch ends are swept by the next. The final list of an epoch that was left open is taken for executed.
+//! It takes the way of [`crate::prune`], from the same marks, manifests and sessions. It keeps all
+//! marks that it makes in memory, because it has nowhere to put them. It counts sessions that a run
+//! would end as ended, in one epoch; a run may need two, because the next epoch sweeps the sessions
+//! that an epoch ended. It counts the final list of an open epoch as executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,15 +41,16 @@ pub struct Preview {
     pub bytes_left_dead: u64,
     /// Nodes read to find out.
     pub nodes_read: u64,
-    /// Of each backup that is taken for forgotten: stored bytes, about, that no other backup reaches, of those that stay or
-    /// of those that go. Not of one that cannot be read.
+    /// Of each backup that is taken for forgotten: stored bytes, about, that no other backup
+    /// reaches, of those that stay or of those that go. Not of one that cannot be read.
     pub alone: BTreeMap<SessionId, u64>,
-    /// Forgotten backups that would stay stored, since an archival one refers forward to them: which one does.
+    /// Forgotten backups that would stay stored, since an archival one refers forward to them:
+    /// which one does.
     pub kept: BTreeMap<SessionId, SessionId>,
 }
 
-/// What [`crate::prune`] would do, were these backups forgotten too. Writes nothing, and holds nobody up: sessions that run
-/// beside it may keep some of it.
+/// What [`crate::prune`] would do, were these backups forgotten too. Writes nothing, and holds
+/// nobody up: sessions that run beside it may keep some of it.
 ///
 /// # Errors
 /// As [`crate::prune`].
@@ -139,7 +141,8 @@ impl Preview {
     }
 }
 
-/// The final list of an epoch that was left open: a run executes it first, and then goes on as after any that was finished.
+/// The final list of an epoch that was left open: a run executes it first, and then goes on as
+/// after any that was finished.
 fn open_list(context: &Context<'_>, epochs: &mut Epochs) -> Result<Option<Removed>> {
     let Some(open) = epochs.open() else {
         return Ok(None);

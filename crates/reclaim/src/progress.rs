@@ -1,4 +1,4 @@
-//! How reclaiming is watched and stopped.
+//! Watching and stopping a reclamation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,8 @@ use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use session::{Life, SessionInfo};
 use types::{SessionId, UnixNanos};
 
-/// A session that a run waits for: it has not answered, and may live. Times are the wall clock's, for people alone.
+/// A session that a run waits for: it has not answered, and may live. Times are the wall clock's,
+/// for people alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// The session.
@@ -41,7 +42,8 @@ pub enum WaitingRole {
 }
 
 impl Waiting {
-    /// For a session that showed such life, was waited for so long, and may stay silent for so long yet.
+    /// For a session that showed such life, was waited for so long, and may stay silent for so long
+    /// yet.
     pub(crate) fn of(
         info: &SessionInfo,
         life: Life,
@@ -119,7 +121,8 @@ impl Progress for OnlyCancel<'_> {
     }
 }
 
-/// A part of some work, which counts in units of its own: as so many of the whole's when all of them are done.
+/// A part of some work, which counts in units of its own: as so many of the whole's when all of
+/// them are done.
 pub(crate) struct Part<'a> {
     told: &'a dyn Progress,
     /// What it counts as.

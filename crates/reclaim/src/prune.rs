@@ -1,4 +1,5 @@
-//! One run of reclamation: finishes what is open, condemns, waits, removes (docs/protocol.md, "The reclaimer's half").
+//! One run of reclamation: finish an open epoch, condemn, wait, remove (docs/protocol.md, "The
+//! reclaimer's half").
 
 use format::names::LeaseRole;
 use session::{DeathWatch, HeldLease, Life, Listing, Session, SessionError, SessionTable};
@@ -26,8 +27,9 @@ const EPOCHS_MAX: usize = 2;
 /// Reclaims what no backup reaches.
 ///
 /// # Errors
-/// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, since what lives cannot be told;
-/// `Interrupted`; of the storage. The store is as readable as before, and the next run goes on from there.
+/// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, since what lives
+/// cannot be told; `Interrupted`; of the storage. The store is as readable as before, and the next
+/// run goes on from there.
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
     let (session, listing) = Session::begin_read_listed(context.manifests, options.process, options.policy)?;
     let pulse = session.start_pulse()?;
@@ -54,7 +56,8 @@ fn with_lease(
     Ok(report)
 }
 
-/// Takes the lease. Of a holder that another host's process is, or was, it shows only after a while whether it is dead.
+/// Takes the lease. Of a holder that another host's process is, or was, it shows only after a while
+/// whether it is dead.
 fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<HeldLease> {
     let env = context.sealer.env();
     let watch = DeathWatch::new(env.clone(), options.policy);
@@ -253,8 +256,8 @@ fn begin_with(
         // Before anything is announced: an epoch that nobody can end holds up the next.
         context.ensure_all_can_answer(&known.listing.table)?;
     } else {
-        // Marks without an epoch count at once, and must not outlive what they were made from. Those of an epoch count
-        // when its list is there, which follows a barrier of its own.
+        // Marks without an epoch count at once, and must not outlive what they were made from.
+        // Those of an epoch count when its list is there, which follows a barrier of its own.
         context.sealer.barrier()?;
     }
     marks::put_all(context.sealer, &plan.marked, &mut plan.after, epoch)?;

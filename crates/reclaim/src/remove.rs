@@ -1,15 +1,21 @@
-//! Executing a removed list: containers go, or lose slots (docs/protocol.md, "The reclaimer's half").
+//! Executing a removed list: containers are deleted, or lose slots (docs/protocol.md, "The
+//! reclaimer's half").
 //!
-//! What must hold: every node on the list is gone, durably, before any slot of a data container is. A
-//! generation is deleted only after a newer one with all survivors is durable in every copy that its kind has.
-//! The list is all that is removed. Executing it again, after any crash, beside another who executes it, or
-//! after it was finished, comes to the same; what is left of an attempt is not trusted before all of it was read.
+//! What must hold:
+//! - Every listed node is removed, durably, before any slot of a data container.
+//! - A generation is deleted only after a newer one with all survivors is durable in every copy
+//!   that its kind has.
+//! - Nothing else than the list is removed.
+//! - Executing the list again gives the same result: after a crash, beside another process that
+//!   executes it, or after it was finished. A generation that an interrupted attempt left is used
+//!   only after all of it was read.
 //!
-//! A container whose listed slots fill whole regions is trimmed where the storage can (`trimming.rs`): nothing of it is copied.
+//! A container whose listed slots fill whole regions is trimmed if the storage can do that
+//! (`trimming.rs`): nothing of it is copied.
 //!
-//! Whole containers go first, since a full disk needs their space; what copies take before the old
-//! generations go is bounded. A container with damage in a slot that must be kept stays as it is,
-//! and is reported.
+//! Whole containers are deleted first, because a full disk needs their space. The space of copies
+//! beside old generations is bounded. A container with damage in a slot that must stay is left as
+//! it is, and is reported.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +36,8 @@ use trimming::Trim;
 
 pub(crate) use forecast::forecast;
 
-/// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room for rivals.
+/// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room
+/// for rivals.
 const ROUNDS_MAX: usize = 5;
 /// Deletes that are gathered over folders.
 const DOOMED_MAX: usize = 1024;
@@ -68,12 +75,12 @@ pub(crate) struct Executed {
     pub compacted: u64,
     /// Containers that lost whole regions, and were not rewritten.
     pub trimmed: u64,
-    /// Containers of which a part is on the list and the rest is in place, whoever rewrote them: their hooks
-    /// are to be published again ([`index::Index::add_rewritten`]).
+    /// Containers of which a part is on the list and the rest is in place, whoever rewrote them:
+    /// their hooks are to be published again ([`index::Index::add_rewritten`]).
     pub kept: Vec<ContainerId>,
-    /// Containers that stayed as they were, since what must be kept of them is damaged, and what is wrong. What
-    /// is listed of them is still there: it has to be on the next list again, before this one is dropped, or
-    /// look-ups would find dead nodes whose chunks are gone.
+    /// Containers that stayed as they were, since what must be kept of them is damaged, and what is
+    /// wrong. What is listed of them is still there: it has to be on the next list again, before
+    /// this one is dropped, or look-ups would find dead nodes whose chunks are gone.
     pub damaged: Vec<(ContainerId, ContainerError)>,
     /// Containers that stayed as they were, since no generation has all that another one has. As
     /// with damaged ones, what is listed of them is still there.
@@ -88,7 +95,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All of it is durable when this returns.
 ///
 /// # Errors
-/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes on.
+/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes
+/// on.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
     let mut run = Removal::new(containers, *how);
@@ -207,7 +215,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Rewrites the containers of which a part is listed, and looks again until nobody came between.
+    /// Rewrites the containers of which a part is listed, and looks again until nobody came
+    /// between.
     fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
@@ -281,8 +290,8 @@ impl Removal<'_> {
             if is_only && kept.body.is_none() && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
             }
-            // Left of an attempt, or another's who may not have come to a barrier. A body that has its name was given it
-            // after one.
+            // Left of an attempt, or another's who may not have come to a barrier. A body that has
+            // its name was given it after one.
             if is_rid_of(view, dead)
                 && lacking(view, &due).is_empty()
                 && (is_only || is_ours || self.is_sound(id, highest)? || self.make_mirror(kept, id, found)?)
@@ -390,7 +399,8 @@ impl Removal<'_> {
         let (id, generation) = (sealed.id(), sealed.generation());
         let mut put = self.containers.put(sealed);
         if put.as_ref().is_err_and(is_full) {
-            // What the batch holds back is space; and half of a generation must not stand in the way.
+            // What the batch holds back is space; and half of a generation must not stand in the
+            // way.
             self.take_back(id, generation)?;
             self.finish_batch()?;
             put = self.containers.put(sealed);
@@ -426,8 +436,8 @@ impl Removal<'_> {
         Ok(Settled::Replaced(kept))
     }
 
-    /// Deletes the main copy for whose mirror there was no space. Where the mirror stands after all, another may
-    /// have found both sound and rely on them.
+    /// Deletes the main copy for whose mirror there was no space. Where the mirror stands after
+    /// all, another may have found both sound and rely on them.
     fn take_back(&self, id: ContainerId, generation: Generation) -> Result<()> {
         let Some(mirror) = names::mirror(id, generation) else {
             return Ok(());

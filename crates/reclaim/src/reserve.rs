@@ -1,20 +1,20 @@
-//! The reserve: an object that is given up first when the disk is full, so that lists can be written which free
-//! more.
+//! The reserve: an object that is deleted first when the disk is full, so that prune can write the
+//! lists by which it frees more.
 //!
-//! Its bytes mean nothing. They are random, so that no file system compresses them or leaves them out: what is
-//! given up is really there. Only storages that fill up have one: local disks. Making it twice or giving it up
-//! twice is nothing; any number of processes may do either at once.
+//! Its bytes are random, so that no file system compresses them or leaves them out: deleting it
+//! really frees space. Only storages that fill up have one: local disks. Making or deleting it
+//! twice does no harm; any number of processes may do either at once.
 //!
-//! What was given up leaves a byte in its place at once, or nobody would know that there is to be one: a process that is
-//! killed, or finds the disk full again, cannot say so later.
+//! Deleting it leaves an object of one byte at once, which records that there should be a reserve.
+//! A process that is killed, or finds the disk full again, could not record it later.
 
 use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
 use format::names;
 
 /// What stands for a reserve that was given up, until there is room for it again.
 pub const GIVEN_UP_BYTES: usize = 1;
-/// What is kept of the first where a little of it was used, as by forgetting: on a disk on which somebody takes every byte
-/// that is free, prune has that.
+/// What is kept of the first where a little of it was used, as by forgetting: on a disk on which
+/// somebody takes every byte that is free, prune has that.
 pub const REST_BYTES: usize = 512 << 10;
 /// What a new store begins with: room for the lists of a small store.
 pub const FIRST_BYTES: usize = 1 << 20;
@@ -39,8 +39,9 @@ fn sizes(container_bytes: u32) -> [usize; 5] {
     [GIVEN_UP_BYTES, REST_BYTES, FIRST_BYTES, copy, LAST_BYTES]
 }
 
-/// Makes a reserve larger when the store has grown, or when it was given up: it takes a small part of what is stored,
-/// whatever that is. One of another size was asked for by somebody, and stays; so does a store without. Not durable before the next barrier.
+/// Makes a reserve larger when the store has grown, or when it was given up: it takes a small part
+/// of what is stored, whatever that is. One of another size was asked for by somebody, and stays;
+/// so does a store without. Not durable before the next barrier.
 ///
 /// # Errors
 /// Of the storage; where there is no room for more, nothing changes.
@@ -96,8 +97,9 @@ fn put(env: &Env, random: &[u8]) -> Result<(), StorageError> {
     }
 }
 
-/// Removes the reserve. Its space is free on return, but for a byte that stands for it until [`grow`] makes it again; says
-/// whether there was one that had any. A storage that has no room for that byte even now has no reserve any more.
+/// Removes the reserve. Its space is free on return, but for a byte that stands for it until
+/// [`grow`] makes it again; says whether there was one that had any. A storage that has no room for
+/// that byte even now has no reserve any more.
 ///
 /// # Errors
 /// Of the storage.

@@ -1,15 +1,18 @@
 //! Which backups a policy keeps, and why.
 //!
-//! Pure: values in, values out; time is what the storage said of each commit (INV-6), straightened per series
-//! (see `times`). Backups are divided into groups; within each the rules are asked one by one, from the newest
-//! backup to the oldest, and a backup that no rule, hold or doubt keeps may go. Periods (hours, days, ISO weeks,
-//! months, years) begin and end in UTC, so that every host that asks gets the same answer.
+//! Pure: values in, values out; times are the storage's time of each commit (INV-6), straightened
+//! for each series (see `times`). Backups are divided into groups. In each group every rule is
+//! applied from the newest backup to the oldest. A backup that no rule, hold or doubt keeps may be
+//! forgotten. Periods (hours, days, ISO weeks, months, years) begin and end in UTC, so that every
+//! host that asks gets the same answer.
 //!
-//! If the storage's times contradict the times that backups state, and backups would go because of
-//! it, retention decides nothing unless the caller says which times count ([`Times`], `squeezed`).
+//! If the storage's times contradict the times that backups state, and backups would be forgotten
+//! because of it, retention decides nothing unless the caller says which times count ([`Times`],
+//! `squeezed`).
 //!
 //! What must hold: nothing is decided without a rule, and no group loses its last backup unless
-//! [`Policy::may_remove_all`] says so; a held backup stays, and one whose newest revision cannot be read.
+//! [`Policy::may_remove_all`] says so; a held backup stays, and so does a backup whose newest
+//! revision is unreadable.
 
 mod error;
 mod group;
@@ -62,7 +65,8 @@ pub struct Candidate {
     pub hold_until: Option<UnixNanos>,
     /// Whether a revision above the one that counts cannot be read; it may be a hold.
     pub newer_unreadable: bool,
-    /// Whether a revision cannot be read that may be a tombstone, which is final whatever stands above it.
+    /// Whether a revision cannot be read that may be a tombstone, which is final whatever stands
+    /// above it.
     pub may_be_forgotten: bool,
 }
 
@@ -113,8 +117,9 @@ pub enum Times {
     Backup,
 }
 
-/// The backups of a listing that are not forgotten, by session number, with their times straightened. To be
-/// filtered afterwards: a filter must not change what is made of a clock that jumped.
+/// The backups of a listing that are not forgotten, by session number, with their times
+/// straightened. To be filtered afterwards: a filter must not change what is made of a clock that
+/// jumped.
 #[must_use]
 pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
     let mut candidates: Vec<_> = list.backups().filter_map(Candidate::of).collect();
@@ -222,8 +227,8 @@ pub fn decide_by(
     Ok(groups)
 }
 
-/// Decides for each candidate; groups come in the order of their keys. `now` is a time that the storage has told
-/// of late: holds that end before it do not count.
+/// Decides for each candidate; groups come in the order of their keys. `now` is a time that the
+/// storage has told of late: holds that end before it do not count.
 ///
 /// # Errors
 /// `NoRule`; `KeepsNothing`. Neither where the policy may remove all.
@@ -269,10 +274,12 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
             backup,
         })
         .collect();
-    // One in doubt may have been forgotten long ago: it fills no rule in the place of one that is there.
+    // One in doubt may have been forgotten long ago: it fills no rule in the place of one that is
+    // there.
     let sure = |decision: &Decision| !decision.backup.is_in_doubt();
     apply_all(policy, &mut decisions, &sure);
-    // Rules keep it all the same, where they would if it were sure; so there it goes some day as others do.
+    // Rules keep it all the same, where they would if it were sure; so there it goes some day as
+    // others do.
     let mut with_doubtful = decisions.clone();
     with_doubtful
         .iter_mut()
@@ -314,7 +321,8 @@ fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
                     break;
                 }
                 let opens = buckets.opens(decision.backup.committed_at);
-                // A rule that has not had its fill keeps the oldest there is, so that history grows towards it.
+                // A rule that has not had its fill keeps the oldest there is, so that history grows
+                // towards it.
                 if opens || at == oldest {
                     nth += 1;
                     decision.reasons.push(Reason::Newest {

@@ -1,14 +1,14 @@
-//! What a run does on a full disk. An epoch that finds no room for a rewrite hands that rewrite
-//! over to the next epoch, and ends all the same.
+//! A run on a full disk. An epoch that finds no room for a rewrite passes it on to the next epoch,
+//! and still ends.
 //!
 //! Listed slots of data that could not be removed stay where they are. Look-ups do not return them
-//! while their list stands, and the list stands while they do (`expire_metadata::drop_old_lists`). A
-//! later epoch decides which containers it rewrites, and when. So this run announces the next epoch
-//! before it closes the open one. The next epoch condemns the slots that were given up and those
-//! that earlier epochs left, by the same marks. This run finishes it at once and copies nothing:
-//! its list has all of them as `left`.
+//! while their list exists, and the list exists while they do (`expire_metadata::drop_old_lists`).
+//! A later epoch decides which containers it rewrites, and when. So this run announces the next
+//! epoch before it closes the open one. The next epoch condemns these slots and those that earlier
+//! epochs left, by the same marks. This run finishes it at once and copies nothing: its list has
+//! all of them as `left`.
 //!
-//! No nodes are among them: all listed nodes are gone before any data goes (INV-9).
+//! No nodes are among them: all listed nodes are removed before any data (INV-9).
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Sets of slots, of one container and of many.
 //!
-//! Plain values. A set is sorted, disjoint ranges: what is marked lies together, so a container's is one range
-//! or a few.
+//! Plain values. A set is sorted, disjoint ranges. Marked slots are next to each other, so a
+//! container has one range or a few.
 
 use std::collections::HashMap;
 

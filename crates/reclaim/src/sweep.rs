@@ -1,8 +1,9 @@
-//! Sweeping: of some containers, which slots nothing marks any more.
+//! Sweeping: finds the slots of some containers that no mark contains.
 //!
-//! Only containers are looked at that may have lost something (docs/protocol.md, "Sweep list"): the cost follows what
-//! changed. All groups' marks are read once, front to back, beside the sorted list. A catalog is loaded where part of
-//! a container is marked; where nothing is, all of it is dead.
+//! Only containers that may have lost something are looked at (docs/protocol.md, "Sweep list"), so
+//! the cost follows what changed. All groups' marks are read once, front to back, beside the sorted
+//! list. A catalog is loaded if a part of the container is marked; without a mark, all of it is
+//! dead.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -85,7 +86,8 @@ pub(crate) fn lost_bits(before: &SlotList, now: &SlotList) -> Vec<ContainerId> {
     lost
 }
 
-/// The containers of a session that its folders list, those of which there is but a mirror copy among them.
+/// The containers of a session that its folders list, those of which there is but a mirror copy
+/// among them.
 pub(crate) fn listed(containers: &Containers, session: SessionId) -> Result<Vec<ContainerId>> {
     // Before the others: the main copy of what is listed here was put before it.
     let mirrors = mirrors(containers, &names::mirror_folder(session))?;
@@ -104,8 +106,9 @@ fn mirrors(containers: &Containers, folder: &str) -> Result<Vec<MirrorName>> {
     Ok(names.collect())
 }
 
-/// Containers whose main copies are gone: somebody slept between two copies, and it was removed meanwhile; or a power cut
-/// left the second alone. One that does not tell its kind may be of either: both come back.
+/// Containers whose main copies are gone: somebody slept between two copies, and it was removed
+/// meanwhile; or a power cut left the second alone. One that does not tell its kind may be of
+/// either: both come back.
 fn without_main(
     containers: &Containers,
     mirrors: Vec<MirrorName>,
@@ -120,7 +123,8 @@ fn without_main(
         match container::container_of_mirror(&*containers.env().storage, mirror) {
             Ok(Some(id)) => found.push(id),
             Ok(None) => found.extend(ids),
-            // Gone meanwhile; or it may be given another time, and what it is of is not known before.
+            // Gone meanwhile; or it may be given another time, and what it is of is not known
+            // before.
             Err(ContainerError::Storage(StorageError::NotFound { .. } | StorageError::Io { .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -220,7 +224,8 @@ pub(crate) fn dead(
     Ok(Swept { dead, is_partial })
 }
 
-/// Whether a catalog that cannot be read may be there again: the storage does not give it, which is no rot.
+/// Whether a catalog that cannot be read may be there again: the storage does not give it, which is
+/// no rot.
 fn is_unread(containers: &Containers, id: ContainerId) -> bool {
     matches!(
         containers.catalog(id),
@@ -235,8 +240,8 @@ pub(crate) fn all_slots(view: &CatalogView) -> SlotSet {
     slots.into_iter().map(types::SlotRange::one).collect()
 }
 
-/// The catalog of a container part of which is in use; `None` where it cannot be read, which `check` will say
-/// and which keeps it as it is.
+/// The catalog of a container part of which is in use; `None` where it cannot be read, which
+/// `check` will say and which keeps it as it is.
 pub(crate) fn catalog(
     containers: &Containers,
     id: ContainerId,

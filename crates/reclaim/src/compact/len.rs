@@ -1,8 +1,8 @@
-//! How long a new generation will be, told from catalogs alone.
+//! The length of a new generation, computed from catalogs only.
 //!
 //! Follows the steps of [`super::rewrite`]. For raw regions, and for regions that stay as they are,
-//! the length is exact. For a region that has to be compressed anew it assumes the ratio of the
-//! region it comes from: that alone is an estimate.
+//! the length is exact. For a region that must be compressed again, it is an estimate by the ratio
+//! of the old region.
 
 use container::CatalogView;
 use format::container::{

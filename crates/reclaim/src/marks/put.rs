@@ -1,7 +1,8 @@
-//! Marks are put: one group's, or those of all groups that were marked.
+//! Putting marks: those of one group, or of all groups that were marked.
 //!
-//! None is durable before the next barrier, and of two groups neither follows from the other: they are put several at once.
-//! What is left of a run that ends early does not count, or adds to what counts (docs/protocol.md, "Which marks count").
+//! No marks are durable before the next barrier, and no group depends on another, so several are
+//! put at once. Marks that an interrupted run leaves do not count, or add to those that count
+//! (docs/protocol.md, "Which marks count").
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use types::{Epoch, Revision};
 use super::{InForce, StoredMarks};
 use crate::error::{ReclaimError, Result};
 
-/// Puts all that were `marked`, as of an epoch or to count at once. What is put to count by another number than it was marked
-/// with has that one then.
+/// Puts all that were `marked`, as of an epoch or to count at once. What is put to count by another
+/// number than it was marked with has that one then.
 ///
 /// # Errors
 /// `Overtaken` where a number is taken; of the storage.
@@ -54,7 +55,8 @@ pub(crate) fn put_all(
     Ok(())
 }
 
-/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable before the next barrier.
+/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable
+/// before the next barrier.
 pub(crate) fn put(
     sealer: &Sealer,
     group: GroupId,
@@ -75,7 +77,8 @@ pub(crate) fn put(
     }
 }
 
-/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once. `None`: the number is taken.
+/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once.
+/// `None`: the number is taken.
 fn put_without_epoch(sealer: &Sealer, group: GroupId, stored: &StoredMarks) -> Result<Option<StoredMarks>> {
     let counted = StoredMarks {
         revision: stored.revision.next(),

@@ -1,7 +1,9 @@
-//! What executing a list would do where nothing is damaged and nobody comes between: told from listings and catalogs.
+//! What executing a list would do if nothing is damaged and nobody interferes, from listings and
+//! catalogs.
 //!
-//! Goes the way of [`super::execute`], and writes nothing. What goes whole or is trimmed is told to the byte; of what is
-//! copied the length is [`compact::len_of`]. A container that cannot be read stays as it is here, too.
+//! It follows the steps of [`super::execute`], and writes nothing. Bytes of deleted and trimmed
+//! containers are exact; the length of a copy is [`compact::len_of`]. A container that cannot be
+//! read stays as it is, as in a run.
 
 use container::Containers;
 use format::reclaim::{ContainerSlots, Removed};

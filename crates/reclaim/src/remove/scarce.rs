@@ -1,4 +1,4 @@
-//! Rewrites on a full disk, when the reserve is given up already.
+//! Rewrites on a full disk, when the reserve is deleted already.
 //!
 //! A data container whose survivors find no room stays as it is. Look-ups do not return its listed
 //! slots, because their list stands while they do. The run tries again at the end, when all else is

@@ -302,7 +302,8 @@ fn nodes_are_gone_durably_before_any_data_is() {
     assert!(whole.unwrap() < copies.unwrap(), "space before copies");
 }
 
-/// The machine stops before or after the n-th operation, and keeps what was under no barrier, loses it or has it torn.
+/// The machine stops before or after the n-th operation, and keeps what was under no barrier, loses
+/// it or has it torn.
 fn stops(n: u64) -> impl Iterator<Item = (Fault, CrashPolicy)> {
     let policies = [
         CrashPolicy::KeepAll,

@@ -1,12 +1,12 @@
-//! Trimming: a generation whose regions stay where they are, but for those that are given back.
+//! Trimming: a generation whose regions stay in place, except those that are given back.
 //!
-//! The new generation is put and made durable; then the older object becomes its body: it gets that name, and loses the
-//! bytes of the regions that went. Both are one call to the storage, which whoever comes next repeats: it cannot be seen
-//! whether all of it was done.
+//! The new generation is put and made durable. Then the older object becomes its body: it gets that
+//! name, and loses the bytes of the removed regions. Both are one call to the storage. Every later
+//! run repeats this call, because nobody can see whether it was completed.
 //!
-//! What must hold: what is given back held slots of this list and of earlier ones alone, which nothing brings back; the
-//! generation that no longer names them is durable before; and a body is deleted only with the generation that refers
-//! to it.
+//! What must hold: the given-back bytes held only slots of this list and of earlier ones, which
+//! nothing brings back. The generation that no longer names them is durable before. A body is
+//! deleted only with the generation that refers to it.
 
 use container::{CatalogView, ContainerError, SealedContainer};
 use env::{Storage, StorageError};
@@ -107,8 +107,8 @@ impl Removal<'_> {
         }
     }
 
-    /// A body alone is what was left by a container that went, generation first. A listing may pass over what is put while
-    /// it runs, so that there is no generation is asked twice.
+    /// A body alone is what was left by a container that went, generation first. A listing may pass
+    /// over what is put while it runs, so that there is no generation is asked twice.
     pub(super) fn drop_bodies(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
         if found.bodies.is_empty() {
             return Ok(());

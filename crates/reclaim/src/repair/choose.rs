@@ -1,11 +1,12 @@
-//! Which containers the newest backup leaves: pure.
+//! Chooses the containers that the newest backup leaves: pure.
 //!
-//! To restore a backup, each container that it needs is read about once, however little it needs of it [Lillibridge 5]. Copying what it
-//! needs of one into a container of its own neighbours saves that read, but for the part of a container that the copy fills. So what a
-//! copied byte saves is the more the less the container holds of the backup: those that hold least go first. Those that are
-//! rather full save little for what they take, which may be wanted more when the next backup has scattered its own changes: they go
-//! only where more than a reserve is left. And what is copied ends where a container of copies does, or nearly: one that is
-//! hardly begun is a read for next to nothing.
+//! A restore reads each needed container about once, however little it needs of it [Lillibridge 5].
+//! Copying that little into a new container saves the read, except for the part of a new container
+//! that the copy fills. So a copied byte saves more if its container holds less of the backup:
+//! containers that hold least are chosen first. Rather full containers save little for what they
+//! cost, and the budget may be needed more when the next backup has scattered its changes: they are
+//! chosen only while more than a reserve is left. The choice ends where a container of copies is
+//! full, or nearly: a container that is hardly begun costs a read for almost nothing.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,8 @@ const NEARLY_FULL_PERCENT: u64 = 95;
 const RATHER_FULL_PERCENT: u64 = 80;
 /// The reserve: this part of the backup.
 const RESERVE_PART: u64 = 10;
-/// Those of which so many times as many plain bytes are needed as a full one has on average go last.
+/// Those of which so many times as many plain bytes are needed as a full one has on average go
+/// last.
 const HUGE_TIMES: u128 = 8;
 /// At least this part of the reads is to be saved, or nothing is copied.
 const GAIN_PART: u64 = 100;
@@ -53,15 +55,16 @@ pub(super) struct Choice {
     pub(super) bytes: u64,
 }
 
-/// What is to be copied, of containers that take `full_bytes` when they are full, within `budget`: as many of
-/// those that hold least as save most reads. Nothing, where that saves next to none.
+/// What is to be copied, of containers that take `full_bytes` when they are full, within `budget`:
+/// as many of those that hold least as save most reads. Nothing, where that saves next to none.
 pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice {
     let percent = |percent| full_bytes / 100 * percent;
     let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
     let all: u64 = needs.iter().map(|need| need.bytes).sum();
     let beyond_reserve = budget.bytes.saturating_sub(all / RESERVE_PART);
     let all_stored: u64 = needs.iter().map(|need| need.stored).sum();
-    // One that takes little may have very much, and would hold up all others until there is as much to spend.
+    // One that takes little may have very much, and would hold up all others until there is as much
+    // to spend.
     let plain = u128::from(full_bytes) * u128::from(all) / u128::from(all_stored.max(1));
     let is_huge = |need: &Need| u128::from(need.bytes) > plain * HUGE_TIMES;
     let mut least: Vec<&Need> = needs.iter().filter(|need| need.stored < nearly).collect();
@@ -181,7 +184,8 @@ mod tests {
 
     #[test]
     fn what_counts_is_what_they_take() {
-        // Text and pictures: all of the pictures is needed, and but a part of the text, which is more.
+        // Text and pictures: all of the pictures is needed, and but a part of the text, which is
+        // more.
         let bytes = [(1000, 1000), (3000, 300), (2000, 200)];
         assert_eq!(of_packed(&bytes, 5000), (vec![1, 2], 5000));
         // The budget is of plain bytes.

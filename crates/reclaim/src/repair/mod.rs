@@ -1,13 +1,16 @@
-//! Layout repair: the newest backup of a series is put in order, and nothing is stored twice for it (L9, 02-reclaim, "Beyond both
-//! papers").
+//! Layout repair: scattered data of the newest backup is copied together, and no chunk is stored
+//! twice for it (L9).
 //!
-//! Inline deduplication leaves what a backup has in common with older ones where those have it; so the newest backup, which is restored
-//! most, needs a little of many containers; layout hybrid leaves whole segments there, a few a container. Repair copies what it needs of
-//! those that hold least of it into new containers, in the order of its streams, within a budget of bytes. Capping does that while a backup comes, and stores twice what it copies
-//! [Lillibridge 5]; here the newest backup *and all others* refer to the copies afterwards. What they let go of, [`crate::prune`] frees.
+//! With inline deduplication, a backup shares data with older backups where these stored it. So the
+//! newest backup, which is restored most, needs a little of many containers. With layout hybrid it
+//! needs whole segments, a few of each container. Repair copies the needed data out of the
+//! containers that hold least of it into new ones, in the order of the backup's streams, within a
+//! budget of bytes. Capping does this during a backup, and stores the copied data twice
+//! [Lillibridge 5]. After a repair, the newest backup *and all others* refer to the copies, and
+//! [`crate::prune`] frees the old ones.
 //!
-//! What must hold: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so do archival ones, whose recipes
-//! refer forward; what they have of the old places stays there for them.
+//! What must hold: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so
+//! do archival ones, whose recipes refer forward. The old data that they refer to stays for them.
 
 mod choose;
 mod needs;
@@ -78,12 +81,13 @@ pub struct Repaired {
     pub backups: u64,
 }
 
-/// Repairs the layout of a backup. It and all others are as readable as before at any moment, and after any error. What is done is
-/// counted in bytes of streams. `beside` is a session that runs all the time.
+/// Repairs the layout of a backup. It and all others are as readable as before at any moment, and
+/// after any error. What is done is counted in bytes of streams. `beside` is a session that runs
+/// all the time.
 ///
 /// # Errors
-/// `NotRepaired` where a backup cannot be read; `Container` where a chunk cannot; `Interrupted`; of the storage. Nothing has changed for any
-/// backup, or what was committed is completed by the next.
+/// `NotRepaired` where a backup cannot be read; `Container` where a chunk cannot; `Interrupted`; of
+/// the storage. Nothing has changed for any backup, or what was committed is completed by the next.
 pub fn repair(
     context: &Context<'_>,
     options: &OptimizeOptions,
@@ -223,8 +227,9 @@ fn write(
     Ok(Some((Rewrite { backup, parents, now }, found)))
 }
 
-/// The backups with what is made of their streams: the first, whose layout is repaired, and then the others. Nothing is made of one that had the
-/// same roots as one before: it gets what was made of those.
+/// The backups with what is made of their streams: the first, whose layout is repaired, and then
+/// the others. Nothing is made of one that had the same roots as one before: it gets what was made
+/// of those.
 fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry]) -> Result<Vec<Parent>> {
     let mut parents: Vec<Parent> = Vec::with_capacity(all.len());
     let mut streams = Vec::new();
@@ -277,8 +282,9 @@ fn made_of(trees: &mut Trees<'_, '_>, backup: &Backup) -> Result<Vec<StreamRoot>
     Ok(streams)
 }
 
-/// The backup that is due, and the others that may refer to what it needs, the newest first: as many as one manifest has room for
-/// the streams of, but none that has the bytes of another elsewhere. None where it is not due any more.
+/// The backup that is due, and the others that may refer to what it needs, the newest first: as
+/// many as one manifest has room for the streams of, but none that has the bytes of another
+/// elsewhere. None where it is not due any more.
 fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
     let is_free = |entry: &&ManifestEntry| {
         let free =
@@ -349,7 +355,8 @@ fn least(
     each.sum::<u64>().div_ceil(container_bytes)
 }
 
-/// Reads the new nodes: each has the fingerprint of the one that it replaces, by what its references lead to now.
+/// Reads the new nodes: each has the fingerprint of the one that it replaces, by what its
+/// references lead to now.
 fn read_back(
     context: &Context<'_>,
     options: &OptimizeOptions,

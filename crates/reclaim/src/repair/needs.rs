@@ -1,4 +1,4 @@
-//! What a backup needs of each container.
+//! How much a backup needs of each container.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use types::{ContainerId, ContainerKind, SlotRange};
 use crate::progress::Progress;
 use crate::slots::SlotMap;
 
-/// Kinds of containers that hold chunks of live backups. One that was archival, and refers to none any more, has some where only it has
-/// them.
+/// Kinds of containers that hold chunks of live backups. One that was archival, and refers to none
+/// any more, has some where only it has them.
 const HOLD_CHUNKS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Small, ContainerKind::Archive];
 
 /// What the backup needs of a container.
@@ -34,8 +34,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Adds those of a stream. A run of which a part was met before counts whole, and one by each name that nodes have for it: no more is
-    /// copied than was thought.
+    /// Adds those of a stream. A run of which a part was met before counts whole, and one by each
+    /// name that nodes have for it: no more is copied than was thought.
     ///
     /// # Errors
     /// Of nodes.

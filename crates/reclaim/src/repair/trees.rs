@@ -1,10 +1,13 @@
-//! Trees that refer to what was copied where it is now: equal to those that they replace, fingerprint by fingerprint.
+//! Trees that refer to the copies: equal to the trees that they replace, fingerprint by
+//! fingerprint.
 //!
-//! First those of the backup whose layout is repaired: what they need of the chosen containers is copied, in the order of their
-//! streams. Then those of all other backups, which refer to the copies wherever they referred to what was copied. A node of which
-//! nothing changes stays; nodes that backups share are looked at once, for all of them.
+//! First come the trees of the backup that is repaired: its chunks in the chosen containers are
+//! copied, in the order of its streams. Then come those of all other backups, which refer to the
+//! copies wherever they referred to a copied chunk. A node without a change stays. Nodes that
+//! backups share are looked at once, for all of them.
 //!
-//! Memory: of each chunk that is copied its two places; of each node that changes some 100 bytes; of others a bit.
+//! Memory: two places for each copied chunk; some 100 bytes for each changed node; one bit for each
+//! other node.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,7 +1,7 @@
-//! What containers take for the plain bytes they hold, as their catalogs say.
+//! The stored bytes that containers use for their plain bytes, by their catalogs.
 //!
-//! Some data compresses ten times, some not at all: a container that is full has many plain bytes or few. So how much of one a
-//! backup needs is told in the bytes that it takes there.
+//! Some data compresses ten times, some not at all: a full container has many plain bytes or few.
+//! So a backup's share of a container is counted in stored bytes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,15 +21,16 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// What so many plain bytes of it take there: as much as all of it on average, and never more than they are.
+    /// What so many plain bytes of it take there: as much as all of it on average, and never more
+    /// than they are.
     pub(super) fn of(self, len: u64) -> u64 {
         let stored = u128::from(len) * u128::from(self.stored) / u128::from(self.plain.max(1));
         u64::try_from(stored).unwrap_or(len).min(len)
     }
 }
 
-/// Those of containers, by several threads; one whose catalog no copy has whole is left out, and those not come to once the progress
-/// is cancelled.
+/// Those of containers, by several threads; one whose catalog no copy has whole is left out, and
+/// those not come to once the progress is cancelled.
 ///
 /// # Errors
 /// Of the storage.

@@ -1,4 +1,4 @@
-//! Groups of backups, for each of which the rules are asked by themselves.
+//! Groups of backups; the rules are applied to each group separately.
 
 use std::collections::BTreeMap;
 use std::fmt;

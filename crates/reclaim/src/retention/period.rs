@@ -1,4 +1,4 @@
-//! Periods of which a rule keeps a backup.
+//! Periods; a rule keeps one backup of each.
 
 /// What a rule keeps one backup of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What a policy says.
+//! The policy: rules, and which backups they consider.
 
 use std::num::NonZeroU32;
 
@@ -16,16 +16,16 @@ pub struct Policy {
 /// One reason to keep backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// The newest backup of each of the last so many periods that have one; and the group's oldest backup, while
-    /// there are fewer.
+    /// The newest backup of each of the last so many periods that have one; and the group's oldest
+    /// backup, while there are fewer.
     Newest {
         /// The period.
         period: Period,
         /// How many.
         limit: Limit,
     },
-    /// The newest backup of each period, of backups that are no older than the group's newest by the span; and the group's
-    /// oldest backup, where it is one of those.
+    /// The newest backup of each period, of backups that are no older than the group's newest by
+    /// the span; and the group's oldest backup, where it is one of those.
     Within {
         /// The period.
         period: Period,

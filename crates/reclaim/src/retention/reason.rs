@@ -1,4 +1,4 @@
-//! Why a backup is kept, in few words.
+//! Why a backup is kept, in a few words.
 
 use std::fmt;
 

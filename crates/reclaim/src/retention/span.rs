@@ -8,7 +8,8 @@ use types::UnixNanos;
 
 use super::times;
 
-/// A span of calendar time, an hour at least. A month before the 31st of March is the last of February.
+/// A span of calendar time, an hour at least. A month before the 31st of March is the last of
+/// February.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan {
     years: u32,

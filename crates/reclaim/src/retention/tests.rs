@@ -174,7 +174,8 @@ fn what_is_in_doubt_takes_no_other_backups_place() {
             "{emptied:?}"
         );
     }
-    // With a readable revision above, it goes when the rules would let it go; nobody else goes for it.
+    // With a readable revision above, it goes when the rules would let it go; nobody else goes for
+    // it.
     (all[1].may_be_forgotten, all[2].may_be_forgotten) = (true, false);
     assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [3]);
     assert_eq!(kept(all.clone(), &[newest(Period::Each, 2)]), [1, 2, 3]);
@@ -302,7 +303,8 @@ fn name(period: Period, backup: &Candidate) -> String {
         .to_string()
 }
 
-/// What a rule keeps of these backups, from old to new, said the other way round: by periods, not by backups.
+/// What a rule keeps of these backups, from old to new, said the other way round: by periods, not
+/// by backups.
 fn model(rule: &Rule, backups: &[Candidate]) -> BTreeSet<u64> {
     let newest_of = |period: Period, among: &[&Candidate]| {
         let named = among.iter().map(|one| (name(period, one), one.session.get()));

@@ -1,9 +1,10 @@
-//! Times of commits, made to agree with the order of sessions, and the periods they fall in.
+//! Times of commits that agree with the order of sessions, and the periods they fall in.
 //!
-//! A storage's clock may jump: a machine that starts with an empty battery, a wrong time that somebody set. Session
-//! numbers never do, so within a series times must not fall from one number to the next. Of the times told, the
-//! most that agree with each other are believed; any other is taken to be that of the believed one before it (the
-//! first such, where there is none). One wrong time thus moves one backup alone, be it too early or too late.
+//! A storage's clock may jump: a machine starts with an empty battery, or somebody sets a wrong
+//! time. Session numbers never jump, so within a series times must not fall from one number to the
+//! next. The largest set of times that agree with each other counts. Every other backup gets the
+//! time of the one before it in this set (or of the first, if there is none before). So one wrong
+//! time moves one backup only, whether too early or too late.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -26,7 +27,8 @@ pub(super) fn straightened(told: &[UnixNanos]) -> Vec<UnixNanos> {
     straight
 }
 
-/// Indices of a longest part of `times` that never falls; of several, the one that ends earliest in time.
+/// Indices of a longest part of `times` that never falls; of several, the one that ends earliest in
+/// time.
 fn longest_rise(times: &[UnixNanos]) -> Vec<usize> {
     // ends[n]: the index at which the best part of n + 1 times ends.
     let mut ends: Vec<usize> = Vec::new();

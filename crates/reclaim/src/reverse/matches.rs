@@ -1,8 +1,9 @@
-//! What of an older backup a later one has too [RevDedup 2.4.1] (R2).
+//! Which chunks of an older backup a later one has too [RevDedup 2.4.1] (R2).
 //!
-//! Segments first: a segment that the later backup has is there as a whole, and no chunk of it is looked at. The chunks of the
-//! others are looked for among all chunks of the later one. The paper holds an index of the later backup's chunks; here what is
-//! held is of the older one, and of that only what is in no common segment, so memory follows the difference of two backups.
+//! Segments come first: if the later backup has the segment, none of its chunks is compared. The
+//! chunks of the other segments are searched among all chunks of the later backup. The paper keeps
+//! an index of the later backup's chunks in memory. Here only chunks of the older backup that are
+//! in no common segment are in memory, so memory follows the difference of the two backups.
 
 use std::collections::HashMap;
 
@@ -44,7 +45,8 @@ impl Places {
     }
 }
 
-/// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are counted.
+/// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are
+/// counted.
 fn segments(
     nodes: &dyn NodeSource,
     root: &TreeRoot,
@@ -69,8 +71,8 @@ fn segments(
     Ok(())
 }
 
-/// Whether nothing that a segment leads to is known to be damaged. Where it refers forward in turn, of an archival backup, what is left of its
-/// bytes is where the chain ends.
+/// Whether nothing that a segment leads to is known to be damaged. Where it refers forward in turn,
+/// of an archival backup, what is left of its bytes is where the chain ends.
 fn is_whole(nodes: &dyn NodeSource, segment: &TreeRoot, view: &ReclaimView) -> Result<bool, RecipeError> {
     let mut is_forward = false;
     for entry in &nodes.node(segment.location)?.entries {

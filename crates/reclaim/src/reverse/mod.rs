@@ -1,6 +1,6 @@
-//! Reverse deduplication: an older backup is rewritten to refer forward to a later one of its series, and keeps apart what only it has
-//! [RevDedup 2.4, 2.5] (R2, R3, R4).
-//! Written as [`crate::rewrite`] says.
+//! Reverse deduplication: an older backup is rewritten to refer forward to a later one of its
+//! series, and the rest of its data is kept apart [RevDedup 2.4, 2.5] (R2, R3, R4).
+//! [`crate::rewrite`] has the steps.
 
 mod matches;
 mod shared;
@@ -40,7 +40,8 @@ pub struct Due {
     pub series: SeriesId,
     /// The backup.
     pub backup: SessionId,
-    /// The next one of the series, which it will refer forward to; `None`: it is to refer to no other any more.
+    /// The next one of the series, which it will refer forward to; `None`: it is to refer to no
+    /// other any more.
     pub onto: Option<SessionId>,
     /// The storage's time: a hold until before it is over.
     pub now: UnixNanos,
@@ -67,12 +68,14 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites the first of these backups, which are due one after another: what they share with others is looked up for many of them at once,
-/// and kept in `sharing`. It is as readable as before at any moment, and after any error. What is done is counted in bytes of its
-/// streams. `beside` is a session that runs all the time: whoever puts what was rewritten in its place has one.
+/// Rewrites the first of these backups, which are due one after another: what they share with
+/// others is looked up for many of them at once, and kept in `sharing`. It is as readable as before
+/// at any moment, and after any error. What is done is counted in bytes of its streams. `beside` is
+/// a session that runs all the time: whoever puts what was rewritten in its place has one.
 ///
 /// # Errors
-/// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has changed for any backup.
+/// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has
+/// changed for any backup.
 pub fn optimize(
     context: &Context<'_>,
     options: &OptimizeOptions,
@@ -251,10 +254,11 @@ fn write(
     Ok(Some((Rewrite { backup, parents, now }, optimized)))
 }
 
-/// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and it does not refer forward as it
-/// shall.
+/// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and
+/// it does not refer forward as it shall.
 fn is_due(list: &ManifestList, due: Due) -> bool {
-    // What cannot be read of the older one was torn, or said of tags and holds; it is not forgotten.
+    // What cannot be read of the older one was torn, or said of tags and holds; it is not
+    // forgotten.
     let older = list.get(due.backup).filter(|entry| !entry.may_be_forgotten);
     let later = |id| list.get(id).filter(|entry| !entry.is_in_doubt());
     let is_there = |id| later(id).and_then(ManifestEntry::backup).is_some();
@@ -270,8 +274,8 @@ fn len(backup: &Backup) -> u64 {
     backup.streams.iter().map(|stream| stream.len).sum()
 }
 
-/// Reads the new trees as a restore would, but for the chunks themselves: each node has the fingerprint that it had, by what its
-/// references lead to now.
+/// Reads the new trees as a restore would, but for the chunks themselves: each node has the
+/// fingerprint that it had, by what its references lead to now.
 fn read_back(nodes: &NodeCache, to: &Backup, progress: &dyn Progress) -> std::result::Result<(), WalkError> {
     for stream in &to.streams {
         for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {

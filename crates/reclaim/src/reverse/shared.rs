@@ -1,17 +1,20 @@
-//! Which chunks of a backup other live backups refer to, of whatever series [RevDedup 2.4.2] (R3).
+//! Which chunks of a backup other live backups refer to, of any series [RevDedup 2.4.2] (R3).
 //!
-//! Those stay where they are. Nothing is lost where this is wrong: what is removed marks decide, which know every backup. A chunk
-//! that is passed over here is stored twice, no more; so the archival backups of other series are not asked, of which there may be
-//! thousands, and what came since others were asked is not known.
+//! Those chunks stay where they are. An error here loses nothing: marks decide what is removed, and
+//! they know every backup. A chunk that is missed here is stored twice, and no more. So archival
+//! backups of other series, of which there may be thousands, are not read, and neither are backups
+//! that came later.
 //!
-//! They are asked once for many backups that are due one after another, or each would cost a look at the recipes of all. Of a due
-//! backup those count that are not due before it, but for the one that it will refer forward to: that shares, where it does, what is
-//! damaged. So backups are walked in an order in which those that count for one come before it: first those that are not due here, then
-//! the due ones, the last first. Of a slot, the first two that come by are known, and of a node that two have come by no more is read: where
-//! any backup counts for a due one, so does one of those two.
+//! The other backups are read once for many due backups; reading all recipes for each would cost
+//! too much. For a due backup, the backups count that are not due before it, except the one that it
+//! will refer forward to (if that one shares a chunk, it shares the damage). So backups are walked
+//! in an order in which all that count for a backup come before it: first those that are not due,
+//! then the due ones, the last one first. For each slot the first two backups are kept, and a node
+//! that two backups have reached is not read again: if any backup counts for a due one, one of
+//! those two does.
 //!
-//! Memory: the slots that the due backups refer to, which are as many backups at once as [`WANTED_BYTES_MAX`] allows; a bit for each node of
-//! the live ones.
+//! Memory: the slots of the due backups, of as many at once as [`WANTED_BYTES_MAX`] allows; one bit
+//! for each node of the live ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,8 +34,8 @@ use crate::progress::{Part, Progress};
 use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 
-/// Backups are asked about together until what they refer to takes so much; as much again for who has met what of it, and more where
-/// that changes from slot to slot.
+/// Backups are asked about together until what they refer to takes so much; as much again for who
+/// has met what of it, and more where that changes from slot to slot.
 const WANTED_BYTES_MAX: usize = 32 << 20;
 
 /// What backups that are due one after another share with others. Empty at first.
@@ -79,8 +82,9 @@ impl Sharing {
             })
     }
 
-    /// Of the first of these backups, and of as many of the next ones as there is room for. Of others that are damaged `told` is told.
-    /// It counts as so many percent of the bytes of those that were asked about.
+    /// Of the first of these backups, and of as many of the next ones as there is room for. Of
+    /// others that are damaged `told` is told. It counts as so many percent of the bytes of those
+    /// that were asked about.
     ///
     /// # Errors
     /// `Interrupted`; of the storage.

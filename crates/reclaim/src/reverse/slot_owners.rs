@@ -1,6 +1,7 @@
-//! Who has met slots: of each slot that is asked about, the first two.
+//! For each queried slot, the first two backups that refer to it.
 //!
-//! Plain values. Slots of a container are sorted, disjoint pieces that were met by the same; what is met comes in runs, so they are few.
+//! Plain values. The slots of a container are sorted, disjoint pieces with equal owners. References
+//! come in runs, so the pieces are few.
 
 use std::collections::HashMap;
 

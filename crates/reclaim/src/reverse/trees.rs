@@ -1,10 +1,12 @@
-//! The tree of an archival backup: equal to the one that it replaces, fingerprint by fingerprint, and by other references
-//! [RevDedup 2.4.1] (R2).
+//! The tree of an archival backup: equal to the tree that it replaces, fingerprint by fingerprint,
+//! with other references [RevDedup 2.4.1] (R2).
 //!
-//! A segment that the later backup has becomes one forward reference. Of the others, chunks that the later backup has become forward
-//! references, chunks that other live backups have stay where they are (R3), and what is left goes to the archive (R4). A node of which nothing changes stays, but for the root.
+//! A segment that the later backup has becomes one forward reference. In other segments, chunks
+//! that the later backup has become forward references, chunks that other live backups have stay
+//! where they are (R3), and the rest is copied to the archive (R4). A node without a change stays,
+//! except the root.
 //!
-//! What must hold: forward references begin and end with a chunk. Nodes that are equal are written once.
+//! What must hold: forward references begin and end with a chunk. Equal nodes are written once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -51,8 +53,9 @@ struct Stream<'a> {
 }
 
 impl Trees<'_, '_> {
-    /// The new root of a stream: another one, though nothing may have changed but which backup is the next. Who sees the one that was read
-    /// must be sure that it was never replaced ([`crate::rewrite`]).
+    /// The new root of a stream: another one, though nothing may have changed but which backup is
+    /// the next. Who sees the one that was read must be sure that it was never replaced
+    /// ([`crate::rewrite`]).
     ///
     /// # Errors
     /// `NotRewritten`, `TooLarge`; of the storage.
@@ -216,7 +219,8 @@ fn whole(entries: &mut Entries, old: &Node, offset: u64) {
     entries.zeros(after);
 }
 
-/// Tells of a node's children, one after another, whether they are in runs of its own or were referred forward to.
+/// Tells of a node's children, one after another, whether they are in runs of its own or were
+/// referred forward to.
 struct OwnRuns<'a> {
     entries: std::slice::Iter<'a, NodeEntry>,
     is_own: bool,

@@ -1,11 +1,13 @@
-//! Chunks that are copied to containers of a rewrite, in the order of a stream: what only one archival backup has [RevDedup 2.4.3,
-//! 2.5] (R4), or what the newest backup has scattered.
+//! Copies of chunks into containers of a rewrite, in the order of a stream: chunks that only one
+//! archival backup has [RevDedup 2.4.3, 2.5] (R4), or that the newest backup has scattered.
 //!
-//! Where each chunk goes is settled before any is read, by lengths: so trees are written beside, and containers are filled by
-//! several threads, each reading what one container needs and putting it.
+//! The place of each chunk is decided by lengths before any is read. So trees are written at the
+//! same time, and several threads fill containers: each reads what one container needs, and puts
+//! it.
 //!
-//! What must hold: no rot is copied. Each chunk is compared with its fingerprint where it is read. Memory: for each chunk some
-//! 60 bytes; for each thread one container, and the regions that it has read last.
+//! What must hold: no rot is copied. Each chunk is compared with its fingerprint when it is read.
+//! Memory: some 60 bytes for each chunk; for each thread one container, and the regions that it
+//! read last.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +98,8 @@ impl Copies {
         }
     }
 
-    /// Where a chunk will be, which is thought to take `weight` bytes there; each content goes once. `None`: there is no room for it.
+    /// Where a chunk will be, which is thought to take `weight` bytes there; each content goes
+    /// once. `None`: there is no room for it.
     pub(crate) fn add(
         &mut self,
         numbers: &mut Numbers,
@@ -142,8 +145,8 @@ impl Copies {
         Some(at)
     }
 
-    /// Fills and puts all containers, and copies of their catalogs; which they are comes back, with the bytes stored. Not
-    /// durable yet.
+    /// Fills and puts all containers, and copies of their catalogs; which they are comes back, with
+    /// the bytes stored. Not durable yet.
     ///
     /// # Errors
     /// Of the storage; `Interrupted`; what is wrong with the first chunk that no copy has whole.
@@ -326,7 +329,8 @@ mod tests {
 
     use super::*;
 
-    /// How many chunks of 30 bytes each container gets, of 30 that are thought to take so many bytes.
+    /// How many chunks of 30 bytes each container gets, of 30 that are thought to take so many
+    /// bytes.
     fn chunks_of(weight: u64) -> Vec<usize> {
         let session = SessionId::new(1).unwrap();
         let packing = Packing {

@@ -1,8 +1,10 @@
-//! Backups that have the same bytes elsewhere: a rewrite is for one of them alone.
+//! Backups that have the same bytes in different places: a rewrite is for one of them only.
 //!
-//! A rewrite says by fingerprints whom it is for ([`super::targets`]). So of two backups with the same streams either would get what was made
-//! of the other's; and what one has may be damaged, known or not, where the other is whole: the last good copy would go. Of such backups the
-//! first is rewritten, and the others stay as they are, with what they have. Backups that have the very same roots are no twins.
+//! A rewrite names its backups by fingerprints ([`super::targets`]). So of two backups with the
+//! same streams, each would get the trees made from the other. If the data of one is damaged, known
+//! or not, and that of the other is whole, the last good copy would be removed. So the first of
+//! such backups is rewritten, and the others stay as they are. Backups with the very same roots are
+//! not meant.
 
 use std::collections::HashMap;
 
@@ -19,7 +21,8 @@ pub(crate) struct DistinctBackups<'a> {
 }
 
 impl<'a> DistinctBackups<'a> {
-    /// Adds the streams of a backup, unless they, or a part of them, have the bytes of another's and lie elsewhere; whether it did.
+    /// Adds the streams of a backup, unless they, or a part of them, have the bytes of another's
+    /// and lie elsewhere; whether it did.
     pub(crate) fn add(&mut self, streams: &'a [StreamRoot]) -> bool {
         let Some(first) = streams.first() else {
             return true;

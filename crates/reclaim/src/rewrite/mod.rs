@@ -1,12 +1,14 @@
-//! Rewrites of backups: other references to the same bytes, for reverse deduplication and for layout repair (R2, 02-reclaim).
+//! Rewrites of backups: other references to the same bytes, for reverse deduplication and for
+//! layout repair (R2).
 //!
-//! Out of line, beside backups, restores and prunes. A session of a reserved series pins the backups, writes containers and the nodes
-//! of the new trees, reads them back, and commits them; then each backup's next manifest revision has its new roots, and what was
-//! committed is forgotten. Nothing is removed here: what backups have let go of, [`crate::prune`] finds as ever.
+//! A rewrite runs beside backups, restores and prunes. A session of a reserved series pins the
+//! backups, writes containers and the nodes of the new trees, reads them back, and commits them.
+//! Then the next manifest revision of each backup gets its new roots, and the rewrite's own commit
+//! is forgotten. A rewrite removes nothing; [`crate::prune`] finds the unused data.
 //!
-//! What must hold (docs/protocol.md, "Archival revisions"): until the revisions are there, what they will reach is kept by the commit of
-//! the rewrite; each is made only of the roots that were read; a process that dies leaves a session to end, or a commit
-//! that whoever comes next completes.
+//! What must hold (docs/protocol.md, "Archival revisions"): until the revisions exist, the
+//! rewrite's commit keeps what they will reach. Each revision is made only from the roots that were
+//! read. A process that dies leaves a session to end, or a commit that a later process completes.
 
 mod copies;
 mod distinct_backups;
@@ -54,12 +56,14 @@ enum Standing {
     Waits,
 }
 
-/// Rewrites backups in a session of its own, if `write` finds anything to do; which of the targets have their new roots now, in
-/// order. They are as readable as before at any moment, and after any error. `beside` is a session that runs all the time: whoever
-/// puts what was rewritten in its place has one.
+/// Rewrites backups in a session of its own, if `write` finds anything to do; which of the targets
+/// have their new roots now, in order. They are as readable as before at any moment, and after any
+/// error. `beside` is a session that runs all the time: whoever puts what was rewritten in its
+/// place has one.
 ///
 /// # Errors
-/// Of `write`; of the storage. Nothing has changed for any backup, or what was committed is completed by the next.
+/// Of `write`; of the storage. Nothing has changed for any backup, or what was committed is
+/// completed by the next.
 pub(crate) fn run<T>(
     context: &Context<'_>,
     options: &OptimizeOptions,
@@ -77,7 +81,8 @@ pub(crate) fn run<T>(
     };
     let session = Session::begin(context.sealer, begin)?;
     let pulse = session.start_pulse()?;
-    // The first heartbeat is durable before any container is put: who left containers and no trace besides had a manifest.
+    // The first heartbeat is durable before any container is put: who left containers and no trace
+    // besides had a manifest.
     context.sealer.barrier()?;
     let written = write(&session).and_then(|written| without_held(context, &session, written));
     drop(pulse);
@@ -108,8 +113,9 @@ pub(crate) fn run<T>(
     }
 }
 
-/// What a session commits of a rewrite, and whom it is for: none whom somebody has come to hold meanwhile. Who
-/// holds one from now on comes too late: what is committed is published, or somebody else might do that after it was given up.
+/// What a session commits of a rewrite, and whom it is for: none whom somebody has come to hold
+/// meanwhile. Who holds one from now on comes too late: what is committed is published, or somebody
+/// else might do that after it was given up.
 fn without_held<T>(
     context: &Context<'_>,
     session: &Session,
@@ -123,8 +129,8 @@ fn without_held<T>(
     Ok(left.map(|(backup, targets)| (backup, targets, found)))
 }
 
-/// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival backups refer forward, and are
-/// nobody's to take over.
+/// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival
+/// backups refer forward, and are nobody's to take over.
 fn looked_up(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
     let kinds = [ContainerKind::Data, ContainerKind::Recipe];
     let is_repair = rewrite.rewritten.is_some();
@@ -148,8 +154,8 @@ fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)
     })
 }
 
-/// Completes what processes that died had committed and not put in its place; how many backups it was. Any number of processes may, each
-/// beside a session of its own.
+/// Completes what processes that died had committed and not put in its place; how many backups it
+/// was. Any number of processes may, each beside a session of its own.
 ///
 /// # Errors
 /// Of the storage.
@@ -172,11 +178,13 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     Ok(completed)
 }
 
-/// Makes the roots of a committed rewrite those of its targets, where they have those that were read, and lets go of the rewrite. Which
-/// have them now. A hold has no say any more ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
+/// Makes the roots of a committed rewrite those of its targets, where they have those that were
+/// read, and lets go of the rewrite. Which have them now. A hold has no say any more
+/// ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
 ///
-/// What must hold: the rewrite is let go of when every target is seen forgotten, or with other roots than were read, and not before;
-/// otherwise somebody who saw one as it was might still put them.
+/// What must hold: the rewrite is let go of when every target is seen forgotten, or with other
+/// roots than were read, and not before; otherwise somebody who saw one as it was might still put
+/// them.
 fn publish_all(
     context: &Context<'_>,
     beside: &Session,
@@ -211,7 +219,8 @@ fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Resul
             let is_other = !is_done && present.backup.streams != target.from;
             // What cannot be read for now may say of other roots; what was torn says nothing.
             let is_unsure = present.may_be_forgotten || present.unread.is_some();
-            // Or it has the roots that were read, and what is seen instead are roots from before them.
+            // Or it has the roots that were read, and what is seen instead are roots from before
+            // them.
             let is_blind = present.unread.is_some() || present.may_be_archival.is_some();
             seen[at] = match (is_done, is_other) {
                 (true, _) => Standing::Done,

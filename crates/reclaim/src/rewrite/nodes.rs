@@ -1,6 +1,7 @@
 //! The recipe containers of a rewrite.
 //!
-//! Nodes are put in the order in which they come, children before what refers to them; a container that is full is put at once.
+//! Nodes are put in the order in which they come, children before the nodes that refer to them. A
+//! full container is put at once.
 
 use container::{ContainerBuilder, Containers, PendingEntry, compress_region};
 use format::node::Node;

@@ -1,10 +1,12 @@
 //! The backups that a rewrite is for.
 //!
-//! What must hold: all who publish a rewrite mean the same backups, or one could let go of it while another is yet to put a root of
-//! it somewhere. So nothing counts but what its commit says: its parents, in the revisions that it names, and its streams. Who made it
-//! asks [`target`] as who completes it does. A backup may get what was made of another's streams, where both have the same roots, and no other's
-//! ([`Rewrite::without`]). And whoever gets anything gets a root that none had before, or roots that were replaced could come back, and be taken
-//! for those that were read.
+//! What must hold: all processes that publish a rewrite mean the same backups. Otherwise one could
+//! forget the rewrite while another is about to put a root of it into a manifest. So only the
+//! rewrite's commit counts: its parents, in the revisions that it names, and its streams. The
+//! process that made the rewrite asks [`target`], as one that completes it does. A backup may get
+//! trees made from another's streams if both have the same roots, and never otherwise
+//! ([`Rewrite::without`]). Every backup that gets anything gets a root that no backup had before.
+//! Otherwise replaced roots could come back, and pass for the roots that were read.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +23,8 @@ use super::distinct_backups::known;
 pub(crate) struct Rewrite {
     /// As the session commits it, but for its streams: those are what was made of the parents'.
     pub(crate) backup: Backup,
-    /// The backups that it may be for: all parents of layout repair, the one that is repaired first; of an archival rewrite the eldest.
+    /// The backups that it may be for: all parents of layout repair, the one that is repaired
+    /// first; of an archival rewrite the eldest.
     pub(crate) parents: Vec<Parent>,
     /// The storage's time: a hold until before it is over.
     pub(crate) now: UnixNanos,
@@ -78,9 +81,11 @@ impl Rewrite {
         Ok(held)
     }
 
-    /// What the session commits, and whom it is for, when those that are held stay as they are. Nothing, where the first is one, or
-    /// where one would get what was made of another's streams: who completes it cannot tell that it is held. Nor where any would get
-    /// what was made of other roots than its own, which may be damaged: those that would are mostly left out before ([`super::DistinctBackups`]).
+    /// What the session commits, and whom it is for, when those that are held stay as they are.
+    /// Nothing, where the first is one, or where one would get what was made of another's streams:
+    /// who completes it cannot tell that it is held. Nor where any would get what was made of other
+    /// roots than its own, which may be damaged: those that would are mostly left out before
+    /// ([`super::DistinctBackups`]).
     pub(super) fn without(
         mut self,
         session: SessionId,
@@ -122,8 +127,8 @@ struct Committed<'a> {
     repaired: Option<SessionId>,
 }
 
-/// What becomes of one of the backups that a rewrite may be for, which had these streams, and where what it gets begins among the rewrite's; `None`:
-/// it is not for that one.
+/// What becomes of one of the backups that a rewrite may be for, which had these streams, and where
+/// what it gets begins among the rewrite's; `None`: it is not for that one.
 fn target(
     rewrite: &Committed<'_>,
     (series, of): (SeriesId, SessionId),
@@ -147,8 +152,8 @@ fn target(
     Some((at, target))
 }
 
-/// Where among a rewrite's streams those begin that stand for a backup's: the first that have their fingerprints, so that they have its bytes, and a
-/// root that the rewrite has put.
+/// Where among a rewrite's streams those begin that stand for a backup's: the first that have their
+/// fingerprints, so that they have its bytes, and a root that the rewrite has put.
 pub(crate) fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoot]) -> Option<usize> {
     let is_equal = |some: &[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
     let is_new = |root: &StreamRoot| root.location.container.session == session;
@@ -166,7 +171,8 @@ pub(super) fn of_committed(
     session: SessionId,
     rewrite: &Backup,
 ) -> Result<Targets> {
-    // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of all.
+    // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of
+    // all.
     let parents = match rewrite.rewritten {
         None => rewrite.parents.get(..1).unwrap_or_default(),
         Some(_) => &rewrite.parents[..],
@@ -203,7 +209,8 @@ pub(super) fn of_committed(
     Ok(targets)
 }
 
-/// The backup whose layout was repaired: the newest of its series among the parents, which may be forgotten since.
+/// The backup whose layout was repaired: the newest of its series among the parents, which may be
+/// forgotten since.
 fn repaired(list: &ManifestList, rewrite: &Backup) -> Option<SessionId> {
     rewrite.rewritten?;
     let named = |entry: &&ManifestEntry| {

@@ -78,7 +78,8 @@ impl Storage for BeforeRead {
     }
 }
 
-/// A container of four regions, of which the first is given back; and a list by which half of the second goes, too.
+/// A container of four regions, of which the first is given back; and a list by which half of the
+/// second goes, too.
 fn trimmed() -> (FaultStorage, ContainerId, Model, Removed) {
     let storage = FaultStorage::new();
     let (data, mut model) = (id(ContainerKind::Data, 1, 1), Model::new());
@@ -97,7 +98,8 @@ fn trimmed() -> (FaultStorage, ContainerId, Model, Removed) {
     (storage, data, model, second)
 }
 
-/// When it is about to copy out of the body, another has done all of it, and the body went with its generation.
+/// When it is about to copy out of the body, another has done all of it, and the body went with its
+/// generation.
 #[test]
 fn a_body_that_another_deletes_meanwhile_is_not_missed() {
     let (storage, data, model, list) = trimmed();

@@ -160,7 +160,8 @@ fn what_the_first_copied_is_told_of_it_alone() {
     assert_eq!(told, [Some(7), Some(0)]);
 }
 
-/// Backups of few contents in few places, of each of which something was made or not: what changed has other roots.
+/// Backups of few contents in few places, of each of which something was made or not: what changed
+/// has other roots.
 fn any_parents() -> impl Strategy<Value = Vec<Parent>> {
     let streams = vec((0u8..3, 1u32..3, any::<bool>()), 1..4);
     vec((streams, any::<bool>()), 1..8).prop_map(|all| {
