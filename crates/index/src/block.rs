@@ -1,8 +1,7 @@
 //! Blocks of 4 KiB: the unit in which a part of a run is read and checked.
 //!
-//! A block's last 16 bytes are the digest of the others. A [`Block`] exists only of bytes whose
-//! digest was right; it is parsed, not trusted: whoever reads it takes any bytes (INV-8). Plain
-//! values.
+//! A block's last 16 bytes are the digest of the others. A [`Block`] exists only for bytes with the
+//! right digest. It is parsed, not trusted: its readers accept any bytes (INV-8). Plain values.
 
 use format::wire::{Writer, digest};
 

@@ -1,14 +1,14 @@
 //! The fingerprint cache: all fingerprints of the catalogs prefetched last, in one table [Guo
 //! 3.2.1] (G3, G5).
 //!
-//! A hit on a hook brings a whole catalog here, and the chunks that follow in the stream are
-//! answered without the index. The table is of fixed size: buckets of 16 places, two buckets a
-//! fingerprint, no pointers, 42 bytes a place. One tag of 16 bits a place says nearly always that a
-//! new chunk is in neither bucket.
+//! A hit on a hook loads a whole catalog into this cache, which then answers for the next chunks of
+//! the stream without the index. The table is of fixed size: buckets of 16 places, two buckets a
+//! fingerprint, no pointers, 42 bytes a place. One tag of 16 bits a place shows, nearly always,
+//! that a new chunk is in neither bucket.
 //!
-//! What must hold: what is found was added with just this fingerprint, whole, and not evicted
-//! since; memory stays within the budget whatever is added (INV-7); what is found depends on the
-//! calls alone, never on their timing. For one thread.
+//! What must hold: a found entry was added with exactly this fingerprint, and was not evicted
+//! since. Memory stays within the budget whatever is added (INV-7). Answers depend only on the
+//! calls, never on their timing. For one thread.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,5 +1,4 @@
-//! Where the catalogs come from that hooks lead to: a store's containers, or whoever stands in for
-//! them.
+//! The source of the catalogs that hooks name: a store's containers, or a replacement for them.
 
 use std::sync::Arc;
 

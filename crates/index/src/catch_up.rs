@@ -1,8 +1,7 @@
-//! Adding hooks from catalogs: of sessions that no run covers, and of the whole store.
+//! Adding hooks from catalogs: those of sessions that no run covers, and those of the whole store.
 //!
-//! A catalog that the storage does not give now is remembered ([`crate::unindexed`]), and its
-//! session is covered all the same: whoever catches up asks for that one catalog again, seldom, and
-//! not for the others.
+//! A catalog that cannot be read now is remembered ([`crate::unindexed`]), and its session still
+//! counts as covered. Later calls ask only for that catalog again, and seldom.
 
 use std::collections::BTreeMap;
 

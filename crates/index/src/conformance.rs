@@ -1,4 +1,4 @@
-//! What every [`HookIndex`] must do, ours or not: call [`check`] from a test.
+//! The conformance suite of [`HookIndex`]: call [`check`] from a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 

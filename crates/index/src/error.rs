@@ -1,4 +1,4 @@
-//! What can go wrong; little, since an index may always forget (INV-4).
+//! Errors; there are few, since an index may always forget (INV-4).
 
 use container::ContainerError;
 use env::StorageError;

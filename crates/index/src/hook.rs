@@ -1,4 +1,4 @@
-//! Hooks: what the index keeps of a catalog, and what every index answers.
+//! Hooks: the fingerprints of a catalog that the index keeps, and the answers of every index.
 
 use container::CatalogView;
 use format::container::CatalogEntry;

@@ -1,4 +1,4 @@
-//! Images of what is held in memory.
+//! Images of an index in memory.
 
 use std::sync::PoisonError;
 

@@ -1,14 +1,15 @@
 //! Hooks: fingerprint to container, on disk, rebuildable [Guo 3.2] (G3, G6).
 //!
 //! [`Index`] answers "whose catalog should I load?" from sorted immutable runs, memory-mapped;
-//! [`Resolver`] asks it, loads catalogs through the cache, and says where a chunk or node lies.
-//! Each session adds its hooks as a run of its own, and whoever holds the index lease merges runs.
+//! [`Resolver`] asks it, loads catalogs through the cache, and returns the place of a chunk or
+//! node. Each session adds its hooks as a run of its own, and the holder of the index lease merges
+//! runs.
 //!
 //! What must hold:
-//! - The index may forget and may lie: the catalogs have the truth. Every run can be deleted at any
-//!   time (INV-4), and whatever bytes stand under `index/`, the worst is a warning (INV-8).
-//! - Hooks to nodes are published only of committed sessions; what must not be returned is filtered
-//!   by the caller's `is_absent` (INV-9).
+//! - The index may forget, and may be wrong: the catalogs decide. Every run can be deleted at any
+//!   time (INV-4), and any bytes under `index/` cause a warning at worst (INV-8).
+//! - Hooks to nodes are published only for committed sessions. The caller's `is_absent` filters
+//!   places that must not be returned (INV-9).
 //! - Memory is bounded by [`IndexOptions`] (INV-7): adding, rebuilding and merging stream.
 //!
 //! Everything may be used from many threads at once.

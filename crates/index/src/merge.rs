@@ -1,8 +1,8 @@
 //! Merging runs: which (a pure plan), and how (streamed, within the memory of one part).
 //!
-//! Whoever holds the index lease merges; losing it midway does no harm, since runs are only ever
-//! deleted after the run that replaces them is durable, and two mergers at worst leave a run twice.
-//! No process waits for a merge.
+//! The holder of the index lease merges. Losing the lease midway does no harm: runs are deleted
+//! only after the run that replaces them is durable, and two mergers at worst leave a run twice. No
+//! process waits for a merge.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

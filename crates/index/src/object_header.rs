@@ -1,4 +1,4 @@
-//! How objects of the index begin: what they are, in which version, and a meta that says the rest.
+//! The header of objects of the index: their kind, their version, and further fields.
 //!
 //! ```text
 //! magic 8, version u16, 0 u16, length of the meta u32, meta

@@ -1,9 +1,9 @@
-//! Reading one part of a run where it lies.
+//! Reading one part of a run, memory-mapped.
 //!
-//! Opening checks the front alone; each block is checked when it is first read. A part that turns
-//! out damaged is not used again, and no longer counts as covering its sessions. Immutable but for
-//! that flag, for what was checked, and for counts; may be read from many threads. Keeps its
-//! mapping when the object is deleted.
+//! Opening checks only the header; each block is checked at its first read. A damaged part is not
+//! used again, and no longer covers its sessions. A part is immutable except for that flag, the
+//! record of checked blocks, and counts. Many threads may read it. It keeps its mapping when the
+//! object is deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The bytes of a part of a run, and its front, which tells where what stands.
+//! The bytes of a part of a run, and its header, which says where each section is.
 //!
 //! ```text
 //! front      magic 8, version u16, 0 u16, length of meta u32, meta, digest over all before; to a full block
@@ -7,17 +7,17 @@
 //! tables     data, then node: see `spans`
 //! ```
 //!
-//! All in blocks of 4 KiB. The first key of every summary block stands in the front, so a look-up
-//! reads one summary block (resident: some 11 bits a hook), one leaf where that says that the key
-//! may be there, and rows of the table. Every block but the front's carries its own digest, checked
-//! when it is read: opening reads the front alone. Entries of equal keys never straddle summary
-//! blocks or parts.
+//! All in blocks of 4 KiB. The header has the first key of every summary block. So a look-up reads
+//! one summary block (resident: some 11 bits a hook), one leaf if the summary says that the key may
+//! be there, and rows of the table. Every block behind the header has its own digest, checked when
+//! it is read: opening reads only the header. Entries of equal keys never straddle summary blocks
+//! or parts.
 //!
-//! Not encrypted: keys are of keyed hashes and say nothing of content; what shows is which
-//! containers share chunks, which reading the storage shows too (sizes and times of what a backup
-//! wrote and did not). In return a run is used where it lies, memory-mapped, without a copy. Not
-//! authenticated: a forged run can at worst name wrong containers, whose sealed catalogs have the
-//! truth (INV-8); what must not be returned is filtered elsewhere (INV-9).
+//! Runs are not encrypted. Keys are parts of keyed hashes and say nothing about content. They show
+//! which containers share chunks, as sizes and times in the storage do too. In return a run is used
+//! memory-mapped, without a copy. Runs are not authenticated: a forged run can at worst name wrong
+//! containers, whose sealed catalogs decide (INV-8). Places that must not be returned are filtered
+//! elsewhere (INV-9).
 
 use format::names::IndexRunName;
 use format::wire::{Reader, Writer, digest};

@@ -1,9 +1,8 @@
-//! Feeds any bytes to what reads runs, for fuzzing and for tests on spoilt runs.
+//! Feeds any bytes to the readers of runs, for fuzzing and for tests on damaged runs.
 //!
-//! Panics only where the code is wrong: where a reader panics, or hands on hooks that are out of
-//! order, or where what was accepted cannot be written anew (INV-8). Where digests guard a
-//! structure, their places are also filled with the right ones, so that what lies behind is
-//! reached.
+//! It panics only if the code is wrong: if a reader panics, returns hooks out of order, or accepts
+//! a structure that cannot be written again (INV-8). It also fills in the right digests, so that
+//! the code behind a digest check is reached.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Progressive sampling of what is on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
+//! Progressive sampling of the index on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
 //!
-//! What must hold: the rates follow from the runs that exist and the budget alone, so that every
-//! process with the same budget writes its session's run at the same rates; they never rise but by
-//! a rebuild; one hook of each container and kind is counted on to stay at every rate.
+//! What must hold: the rates follow only from the existing runs and the budget, so every process
+//! with the same budget writes its run at the same rates. Only a rebuild raises them. At every
+//! rate, one hook of each container and kind stays.
 
 use crate::kind::HookKind;
 use crate::sampling::{SamplingRate, SamplingRates};

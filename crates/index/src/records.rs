@@ -1,10 +1,10 @@
-//! Records of a section's leaves: what the summary does not have of each hook, in as few bits as
-//! they need.
+//! Records of a section's leaves: the parts of each hook that the summary lacks, in as few bits as
+//! possible.
 //!
 //! A record is the key's low bits, the hook's rank (4 bits) and the container's ordinal, packed
-//! without gaps, lowest bits first; it stands by its position, so a leaf needs no count. The last
-//! [`LEAF_OVERLAP`] records of a leaf stand again at the beginning of the next: candidates of one
-//! look-up are read from one leaf. Pure; any bytes are read without a panic.
+//! without gaps, lowest bits first; its position identifies it, so a leaf needs no count. The next
+//! leaf repeats the last [`LEAF_OVERLAP`] records of a leaf, so one look-up reads its candidates
+//! from one leaf. Pure; any bytes are read without a panic.
 
 use crate::block::{BODY_BYTES, Block, close_block};
 use crate::sampling::Standing;

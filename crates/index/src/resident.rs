@@ -1,13 +1,13 @@
-//! The hooks of all runs, held in memory: what a server looks up in, and who is given the memory
-//! for it.
+//! The hooks of all runs in memory, for a server, or for a process with enough memory.
 //!
-//! Runs stay what is durable and what other processes see; this is filled from them, and from what
-//! sessions of this process publish. An image of it (`index/image.<number>`) spares the next
-//! process reading the runs that it was filled from.
+//! Runs stay the durable form, which other processes see. This table is filled from them, and from
+//! the hooks that sessions of this process publish. With an image of it (`index/image.<number>`)
+//! the next process need not read those runs.
 //!
-//! What must hold: hooks come from runs alone, so that no node is here before it may be seen
-//! (INV-9); a run whose every part is noted as filled is wholly here, as far as the rates allow.
-//! May be used from many threads; two that fill from the same run do the same twice.
+//! What must hold: hooks come only from runs, so no node is here before a look-up may return it
+//! (INV-9). If every part of a run is noted as filled, all hooks of the run are here, as far as the
+//! rates allow. May be used from many threads; two that fill from the same run do the same work
+//! twice.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

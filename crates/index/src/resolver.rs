@@ -1,13 +1,13 @@
 //! From a fingerprint to the places of its bytes [Guo 3.2.1]: catalogs prefetched first, then the
 //! index (G3).
 //!
-//! A stream's chunks lie together, so the catalog that a hook led to answers for its neighbours:
-//! most chunks of a known stream cost no index read, and with a sampled index they have no hook of
-//! their own. What must hold: only the full fingerprint of a checked catalog decides, never a hook;
-//! nothing is returned for which the caller's `is_absent` is true (condemned, damaged, or a node of
-//! an uncommitted session: INV-9). Damage of a container costs its deduplication, never the backup.
-//! The answers follow from the questions and the index alone: nobody else's catalogs are looked at.
-//! For one thread; memory is the cache's budget (INV-7).
+//! A stream's chunks are stored together, so a catalog that a hook named also answers for the
+//! neighbours. Most chunks of a known stream cost no index read; with a sampled index they have no
+//! hook of their own. What must hold: only the full fingerprint in a checked catalog decides, never
+//! a hook. No place is returned for which the caller's `is_absent` is true (condemned, damaged, or
+//! a node of an uncommitted session: INV-9). A damaged container costs deduplication, never the
+//! backup. The answers follow only from the questions and the index, not from catalogs that others
+//! loaded. For one thread; memory is the cache's budget (INV-7).
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! A run: its parts in order, and which sessions it answers for.
+//! A run: its parts in order, and the sessions that it covers.
 
 use std::sync::Arc;
 use std::time::Duration;

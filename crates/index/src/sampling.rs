@@ -1,15 +1,15 @@
-//! What the index keeps when it cannot keep all: the sampling rate R, and who stays at it [Guo 3.2]
+//! Which hooks the index keeps when it cannot keep all: the sampling rate R [Guo 3.2]
 //! (G3, G4).
 //!
 //! R is a power of two, `2^-k`: a fingerprint samples when the lowest k of its sample bits are
-//! zero. Those bits serve nothing else ([`Fingerprint::sample_bits`]), so that what stays is spread
-//! evenly over the buckets of every index. Hooks to chunks and to nodes have each their own R; that
+//! zero. Those bits have no other use ([`Fingerprint::sample_bits`]), so the kept hooks are spread
+//! evenly over the buckets of every index. Hooks to chunks and to nodes each have their own R; that
 //! of nodes falls last.
 //!
-//! What must hold: a hook that stays at some R stays at every greater one, so halving only ever
-//! drops; who stays is told by the fingerprint, and by the catalog of its container, alone, so that
-//! every process and every rebuild decides alike; of each container one hook of each kind that it
-//! holds stays at every R, its [anchor](Anchors). Values only; nothing here fails.
+//! What must hold: a hook that stays at some R stays at every greater one, so halving only drops
+//! hooks. The fingerprint and the catalog of its container decide alone, so every process and every
+//! rebuild decides alike. Each container keeps one hook of each of its kinds at every R, its
+//! [anchor](Anchors). Values only; nothing here fails.
 
 use types::Fingerprint;
 

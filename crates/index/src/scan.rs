@@ -1,8 +1,8 @@
 //! Reading hooks in order, from runs and from memory, for merging.
 //!
-//! Parts are read through the storage in pieces, not through their mapping: what a merge reads once
-//! must not stay in this process' memory (INV-7). A part whose object was deleted meanwhile is read
-//! through its mapping. Every block's digest is checked. Used by one thread at a time.
+//! Parts are read through the storage in pieces, not through their mapping, so that a merge does
+//! not fill this process' memory (INV-7). A part whose object was deleted meanwhile is read through
+//! its mapping. Every block's digest is checked. Used by one thread at a time.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,8 @@
-//! Adding hooks: of a running session, of what reclamation rewrote, and from whatever source.
+//! Adding hooks: of a running session, of rewritten containers, and from any other source.
 //!
-//! Hooks gather in memory up to the budget and then go to the storage as a run that covers nothing
-//! yet (an external sort); publishing merges those into the one run that names the sessions it
-//! covers. A run that covers a session has all its hooks, so who opens the store later reads no
-//! catalog of it again.
+//! Hooks gather in memory up to the budget, and are then written as a run that covers nothing yet
+//! (an external sort). Publishing merges such runs into one that names the sessions it covers. A
+//! run that covers a session has all its hooks, so later processes read no catalog of it again.
 
 use std::sync::{Arc, RwLock};
 

@@ -1,4 +1,4 @@
-//! The containers of a section as spans: ordinals of 32 bits or fewer stand for ids of 64.
+//! The containers of a section as spans: ordinals of at most 32 bits replace ids of 64.
 //!
 //! A session's containers are numbered in sequence, and of each at least one hook stays in a run,
 //! so a run's containers are a span a session and kind. Ordinals count them in the order of their

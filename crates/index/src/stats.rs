@@ -1,4 +1,4 @@
-//! What an index holds and what that costs, as its users see it. Counts; nothing is read for them.
+//! The contents and the cost of an index, for its users. Counts only; nothing is read for them.
 
 use crate::index::{Index, read};
 use crate::kind::HookKind;

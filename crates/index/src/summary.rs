@@ -1,11 +1,11 @@
-//! The summary of a section: what is resident of it, and its filter [Guo 3.2, SSD indexing] (G6).
+//! The summary of a section: its resident part, and its filter [Guo 3.2, SSD indexing] (G6).
 //!
-//! Keys are cut into a quotient (the upper bits), a remainder of 8 bits, and low bits that stand in
+//! Keys are cut into a quotient (the upper bits), a remainder of 8 bits, and low bits, which are in
 //! the leaves. A summary block has the quotients of some 3,000 keys as unary counts of how many
 //! keys each quotient has, from the block's first quotient on, and the remainders, a byte each:
 //! some 11 bits a key. A look-up finds the quotient's keys by counting bits and compares
-//! remainders, so that of the keys that are absent all but one in some 250 read no leaf; what is
-//! found is the key's position, and with it its leaf: no other fences are needed.
+//! remainders, so only one in some 250 absent keys reads a leaf. The result is the key's position,
+//! which also gives its leaf: no other fences are needed.
 //!
 //! ```text
 //! 0   u16 keys        2   u16 quotients passed (zeros)        4   u32 position of the first key
@@ -15,7 +15,7 @@
 //! ..  u8 each: remainders; up to the digest zeros
 //! ```
 //!
-//! Keys that are equal stand in one block. Pure; any bytes are read without a panic.
+//! Equal keys are in one block. Pure; any bytes are read without a panic.
 
 use std::ops::Range;
 

@@ -1,17 +1,17 @@
 //! The index in memory: hooks in some 7 bytes each under a byte budget, by progressive sampling
 //! [Guo 3.2] (G3, G4, G5).
 //!
-//! Everything stands in pages of one pool, by number and without pointers: a table of entries for
-//! each kind, and the containers that entries name by ordinal. When the pool is used up, R halves
-//! and what no longer samples is dropped; when only anchors are left and the budget is still too
+//! All data is in pages of one pool, by number and without pointers: a table of entries for each
+//! kind, and the containers that entries name by ordinal. When the pool is full, R halves, and
+//! hooks that no longer sample are dropped. When only anchors are left and the budget is still too
 //! small, the oldest containers are forgotten whole, and
 //! [counted](MemoryStats::forgotten_containers).
 //!
-//! What must hold: allocated bytes stay within the budget (INV-7), but for a moment's few 100 KiB
-//! while a segment is packed anew, and 24 bytes a container while these are dealt new ordinals; a
-//! hook that stays at the rates in force is found, or its container is forgotten; what was not
-//! added is found once a GiB of new data at most ([`MemoryStats`] says how often). Many threads may
-//! ask while one adds. Nothing fails: an index may forget.
+//! What must hold: allocated bytes stay within the budget (INV-7), except for some 100 KiB for a
+//! moment while a segment is packed again, and 24 bytes a container while these get new ordinals. A
+//! hook that stays at the rates in force is found, or its container is forgotten. A false answer
+//! comes at most once in a GiB of new data ([`MemoryStats`] has the rate). Many threads may look up
+//! while one adds. Nothing fails: an index may forget.
 
 mod batched_lookup;
 pub(crate) mod directory;

@@ -1,15 +1,15 @@
-//! Containers whose catalogs the storage did not give when they were to be hooked:
+//! Containers whose catalogs could not be read when their hooks should have been added:
 //! `index/unread.<number>`.
 //!
-//! Their sessions are covered all the same. Else every backup would read those sessions again, fail
-//! at the same sector, and publish again what it can read. A catalog that is named here is asked
-//! for by the next backup, then when twice as many sessions have come since it was first asked for,
-//! and every [`SESSIONS_MAX`] at last; when it can be read, from whichever copy, it is hooked, and
-//! named no more.
+//! Their sessions still count as covered. Otherwise every backup would read those sessions again,
+//! fail at the same sector, and publish the readable hooks again. The next backup asks for a
+//! catalog named here. Later backups ask when twice as many sessions have come since the first
+//! attempt, and finally every [`SESSIONS_MAX`]. When a copy can be read, its hooks are added, and
+//! it is named no more.
 //!
-//! The highest number counts; who puts the next deletes the others, and who loses a number reads
-//! again. Where it is deleted or cannot be read, what it named is hooked by `index rebuild`
-//! (INV-4). Not sealed: it names containers and sessions, which names of objects do, too.
+//! The highest number counts. The creator of a number deletes lower ones; a process that loses a
+//! number reads again. If the object is lost, `index rebuild` adds the missing hooks (INV-4). It is
+//! not sealed: it names containers and sessions, as names of objects do.
 //!
 //! ```text
 //! head and meta: see `head`; digest over all before

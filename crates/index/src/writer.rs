@@ -1,6 +1,6 @@
 //! Writing a run: hooks in order, in parts of bounded size.
 //!
-//! A storage takes an object's bytes at once, so a run of any size is written as parts of at most
+//! A storage gets an object's bytes at once. So a run of any size is written as parts of at most
 //! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says so; a run that
 //! ends without it was cut short and covers nothing.
 

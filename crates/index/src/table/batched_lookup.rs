@@ -1,11 +1,11 @@
-//! Many look-ups made together, so that what each waits for is waited for together.
+//! Many look-ups made together, so that their waits for memory overlap.
 //!
-//! A look-up in gigabytes reads four places, and each says where the next one is: the line of the
-//! directory, the slot where the tag should be, what stands beside it, and the container of what is
-//! found. Here look-ups take a step in teams. A step of a team finds out what its next step will
-//! read, and asks the processor for all that at once; while that comes, other teams take theirs.
-//! Asked for one by one between other work, lines would come one by one: a processor waits at the
-//! request until the address is translated. Answers are those of one look-up after another.
+//! A look-up in gigabytes reads four places, and each one names the next: the line of the
+//! directory, the slot where the tag should be, the slots beside it, and the container of the found
+//! entry. Here look-ups advance in teams. One step of a team finds the addresses of its next step,
+//! and asks the processor for all of them at once. While they load, other teams take their steps.
+//! Separate requests between other work would load one by one, because a processor waits at each
+//! request until the address is translated. The answers are those of one look-up after another.
 
 use crate::table::hint::expect_line;
 use crate::table::hook_table::HookTable;

@@ -4,15 +4,14 @@
 //! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next line's first page, u32
 //! ```
 //!
-//! A line is one of the processor's cache. The first lines of all segments stand side by side, then
-//! all second lines, and so on as far as the longest segment goes: so the line that has a segment's
-//! page is known without a pointer that would be waited for, and what ends a page stands in the
-//! line that has the page. Segments are nearly of one length, so that little of the last lines is
-//! left empty.
+//! A line is a cache line of the processor. The first lines of all segments are side by side, then
+//! all second lines, and so on up to the longest segment. So the line of a segment's page is known
+//! without waiting for a pointer, and it also has the end of the page. Segments are nearly of one
+//! length, so little of the last lines is empty.
 //!
 //! What must hold: the last tag of a line is the first of the next line's first page. A segment
-//! that is much longer than others takes lines of all of them: whoever adds pages asks what that
-//! costs, and may refuse. Values only; whoever has the table says what they mean.
+//! that is much longer than others adds lines for all of them: a caller that adds pages asks for
+//! the cost, and may refuse. Values only; the table gives them their meaning.
 
 use crate::table::pages::Slab;
 

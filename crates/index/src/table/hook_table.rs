@@ -1,13 +1,12 @@
 //! The hooks of one kind: segments of sorted pages.
 //!
-//! The first of the fingerprint's index bits choose a segment; in it, entries stand sorted by tag
-//! over a list of pages, each at most full. An entry for which its page has no room first spreads
-//! all evenly over the segment's pages, and takes one page more when these are [`FULL`]; so pages
-//! are between `k / (k + 1)` of that and all of it full, k being a segment's pages (some 28).
+//! The first of the fingerprint's index bits choose a segment. In a segment, entries are sorted by
+//! tag over a list of pages. If the page of a new entry is full, all entries are first spread
+//! evenly over the segment's pages; if these are [`FULL`], one page is added. So pages are between
+//! `k / (k + 1)` of that and all of it full, for a segment of k pages (some 28).
 //!
-//! What must hold: tags ascend over a segment; counts agree with what stands there. One thread
-//! writes at a time, many read. When the pool has no page left nothing was changed, and the caller
-//! makes room.
+//! What must hold: tags ascend over a segment, and counts are right. One thread writes at a time,
+//! many read. If the pool has no page left, nothing is changed, and the caller makes room.
 
 use crate::candidates::CANDIDATES_MAX;
 use crate::table::directory::{Directory, PageRef};

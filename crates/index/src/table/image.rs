@@ -1,4 +1,4 @@
-//! A checkpoint of the index in memory: one object, written in one go from where everything lies
+//! A checkpoint of the index in memory: one object, written in one piece from the pages
 //! [Guo 3.2.3].
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! digest  16: of the digests of the front and of each stretch
 //! ```
 //!
-//! Pages name nothing by address, so they are taken back as they are; counts and the order of tags
-//! are checked then. Whatever is wrong with an image, it is ignored: all of it can be made again
-//! from runs (INV-4). Not sealed, as runs are not: it holds less of each fingerprint than they do.
+//! Pages contain no addresses, so they are loaded as they are; then counts and the order of tags
+//! are checked. A bad image is ignored: runs have all of it (INV-4). It is not sealed, as runs are
+//! not, and holds less of each fingerprint than they do.
 
 use env::{Storage, StorageError};
 use format::names::IndexRunName;

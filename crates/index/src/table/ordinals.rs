@@ -1,9 +1,8 @@
 //! The containers that entries name by ordinal: 8 bytes each.
 //!
-//! Ids stand in the order in which they came, which is nearly that of age: those that are in order
-//! are found by bisection, and the few that came late through a map. Once these take more than they
-//! may, ordinals are dealt out anew (the caller rewrites the entries). One thread writes at a time,
-//! many read.
+//! Ids are kept in the order of arrival, which is nearly that of age. Ids in order are found by
+//! bisection, and the few late ones through a map. When the map grows beyond its limit, ids get new
+//! ordinals (the caller rewrites the entries). One thread writes at a time, many read.
 
 use std::collections::BTreeMap;
 

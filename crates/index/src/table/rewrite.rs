@@ -1,4 +1,4 @@
-//! All entries of a table packed anew: in slots of another size, without some of them, or with
+//! Packs all entries of a table again: in slots of another size, without some entries, or with
 //! other containers.
 //!
 //! What must hold: there is room for all before the first page is changed, so that nothing fails

@@ -5,10 +5,9 @@
 //! tag | rank, 4 bits | ordinal of the container      5 to 8 bytes, little-endian
 //! ```
 //!
-//! An entry stands in a segment that the first of the fingerprint's index bits choose; the tag are
-//! the bits that follow. The rank is that of runs: the level up to 14, or an anchor's. Two
-//! fingerprints are taken for one when all those bits agree, and their ranks as far as they tell.
-//! Values only.
+//! The first of the fingerprint's index bits choose the segment of an entry; the bits that follow
+//! are its tag. The rank is that of runs: the level up to 14, or an anchor's. Two fingerprints
+//! count as equal if all those bits and their ranks agree. Values only.
 
 use crate::sampling::{SampleLevel, SamplingRate, Standing};
 use crate::table::pages::{PAGE_BYTES, Page};

@@ -1,4 +1,5 @@
-//! Both kinds' tables, their containers, and the budget that they share: who shrinks, and when.
+//! The tables of both kinds, their containers, and their common budget: which table shrinks, and
+//! when.
 
 use types::ContainerId;
 
