@@ -1,4 +1,5 @@
-//! Printing: text for people, JSON lines for programs. The only place that writes to standard output.
+//! Printing: text for people, JSON lines for programs. The only place that writes to standard
+//! output.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -200,7 +201,8 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Bytes that should be text, for JSON and messages: what is not UTF-8 is shown as the replacement sign.
+/// Bytes that should be text, for JSON and messages: what is not UTF-8 is shown as the replacement
+/// sign.
 pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

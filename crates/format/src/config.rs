@@ -1,8 +1,8 @@
 //! The store's config (docs/format.md, "Config").
 //!
 //! A plain header with the key slots, the sealed settings, and a digest of all before it. The magic
-//! bytes, the version's place and the digest's place hold in every version, so that an old program
-//! tells a newer store from a damaged one. Wrapping keys and sealing are the crates' above.
+//! bytes and the places of version and digest are the same in every version, so an old program can
+//! distinguish a newer store from a damaged one. Crates above this one wrap keys and seal.
 
 use types::StoreId;
 
@@ -55,7 +55,8 @@ impl Features {
     /// The features that this code knows: none beyond version 1 so far.
     pub const KNOWN: u64 = 0;
 
-    /// Bits without which the store cannot be written, and that this code does not know; 0 when it can.
+    /// Bits without which the store cannot be written, and that this code does not know; 0 when it
+    /// can.
     #[must_use]
     pub const fn unknown_to_write(self) -> u64 {
         self.required_to_write & !Self::KNOWN
@@ -177,8 +178,8 @@ impl Config {
         out
     }
 
-    /// The inverse of [`Self::encode`]; features that are required to write are the caller's to heed
-    /// ([`Features::unknown_to_write`]).
+    /// The inverse of [`Self::encode`]; features that are required to write are the caller's to
+    /// heed ([`Features::unknown_to_write`]).
     ///
     /// # Errors
     /// `NotAStore` when the magic bytes are missing; `DigestMismatch`; `NewerVersion`;

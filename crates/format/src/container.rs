@@ -1,10 +1,11 @@
 //! Containers: header, region rows, catalog, footer (docs/format.md, "Container").
 //!
-//! An object is `header | regions | sealed catalog | region rows | footer`. Header, rows and footer are
-//! plain; the footer repeats the header, so that one read of the tail is enough to verify and to open
-//! the catalog, and a rotten header costs nothing. A trimmed generation has no regions of its own: its rows say
-//! where in its body, an older generation's object, they are, and which of them were given back. Encoding and
-//! decoding are pure; sealing, compression and reading are the `container` crate's.
+//! An object is `header | regions | sealed catalog | region rows | footer`. Header, rows and footer
+//! are plain; the footer repeats the header, so one read of the tail is enough to verify it and to
+//! open the catalog, and a rotten header does no harm. A trimmed generation has no regions of its
+//! own: its rows say where the regions are in its body, the object of an older generation, and
+//! which of them were given back. Encoding and decoding are pure; the `container` crate seals,
+//! compresses and reads.
 
 mod body;
 mod catalog;
@@ -48,7 +49,8 @@ pub enum Codec {
 /// One region's row in the trailer. Plain, so that scrubbing and copying need no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRow {
-    /// Offset of its stored bytes from the start of the object; of a trimmed generation, of its body.
+    /// Offset of its stored bytes from the start of the object; of a trimmed generation, of its
+    /// body.
     pub offset: u64,
     /// Length of its stored bytes, tag included.
     pub stored_len: u32,
@@ -104,7 +106,8 @@ pub struct Catalog {
     pub entries: Vec<CatalogEntry>,
 }
 
-/// A copy of a data container's catalog with 16-byte fingerprints: one chunk of a `catalog` container.
+/// A copy of a data container's catalog with 16-byte fingerprints: one chunk of a `catalog`
+/// container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogCopy {
     /// Whose catalog.

@@ -1,4 +1,4 @@
-//! Why bytes were not what they should be.
+//! Errors of decoding.
 
 /// What decoding or checking found. Nothing here is a reason to retry: the bytes must be read again
 /// from elsewhere, the program is too old, or this is not a store.
@@ -23,7 +23,8 @@ pub enum FormatError {
         /// Which rule.
         why: &'static str,
     },
-    /// The stored bytes rotted, were torn, or were changed by something without knowledge of the format.
+    /// The stored bytes rotted, were torn, or were changed by something without knowledge of the
+    /// format.
     #[error("{what}: digest is {found:032x}, expected {expected:032x}")]
     DigestMismatch {
         /// What the digest covers.

@@ -1,8 +1,8 @@
 //! The frame around every small sealed object (docs/format.md, "Frame").
 //!
-//! A plain header, the sealed payload with its tag, and a digest of all before it, so that rot is
-//! found without a key. Sealing itself is the `object` crate's: the key is derived from the encryption
-//! key, [`SEAL_PURPOSE`] and the header's salt; the nonce is 0; the associated data is
+//! A plain header, the sealed payload with its tag, and a digest of all before it, so rot is found
+//! without a key. The `object` crate seals: the key is derived from the encryption key,
+//! [`SEAL_PURPOSE`] and the header's salt; the nonce is 0; the associated data is
 //! [`associated_data`], so that an object moved to another name or store does not open. Pure.
 
 use types::{ObjectName, StoreId};

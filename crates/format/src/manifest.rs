@@ -1,4 +1,5 @@
-//! Manifest revisions, the objects that end a session or change a backup (docs/format.md, "Manifest").
+//! Manifest revisions, the objects that end a session or change a backup (docs/format.md,
+//! "Manifest").
 
 mod encoding;
 
@@ -59,10 +60,11 @@ pub struct Backup {
     pub adopted: Vec<(SessionId, Option<u32>)>,
     /// The backup whose unchanged files were taken by reference, and its revision.
     pub parents: Vec<(SessionId, Revision)>,
-    /// Of an archival backup, the later one of its series that its recipes refer forward to (R2): the only one that they name.
+    /// Of an archival backup, the later one of its series that its recipes refer forward to (R2):
+    /// the only one that they name.
     pub next: Option<SessionId>,
-    /// Of a backup whose references were rewritten and that refers forward to none: the plain bytes that were copied for its
-    /// layout. 0 where others' were, or where it was archival.
+    /// Of a backup whose references were rewritten and that refers forward to none: the plain bytes
+    /// that were copied for its layout. 0 where others' were, or where it was archival.
     pub rewritten: Option<u64>,
     /// What the backup counted.
     pub totals: BackupTotals,

@@ -1,8 +1,8 @@
 //! The name of every object in a store, built and parsed (docs/format.md, "Names").
 //!
-//! Each object has one name and each name parses to one object: a number is written one way only,
-//! and a name written otherwise is not ours (`None`), so that listing a folder never takes a foreign
-//! file for an object. Folders are given without a trailing slash, as `Storage::list` takes them. Pure.
+//! Each object has one name and each name parses to one object: each number has one spelling, and
+//! any other name is foreign (`None`), so a listing never takes a foreign file for an object.
+//! Folders have no trailing slash, as in `Storage::list`. Pure.
 
 mod parts;
 mod series;
@@ -170,7 +170,8 @@ pub fn container(id: ContainerId, generation: Generation) -> ObjectName {
     ))
 }
 
-/// `<kind>/<session>/<sequence>.<generation>.body`: what that generation was, once a trimmed one refers to it.
+/// `<kind>/<session>/<sequence>.<generation>.body`: what that generation was, once a trimmed one
+/// refers to it.
 #[must_use]
 pub fn body(id: ContainerId, generation: Generation) -> ObjectName {
     name(format_args!(
@@ -463,7 +464,8 @@ pub fn parse_index_image(name: &ObjectName) -> Option<u32> {
     plain32(number).filter(|_| word == "image")
 }
 
-/// `index/unread.<number>`: containers whose catalogs could not be read when they were to be hooked.
+/// `index/unread.<number>`: containers whose catalogs could not be read when they were to be
+/// hooked.
 #[must_use]
 pub fn index_unread(number: u32) -> ObjectName {
     name(format_args!("{INDEX_FOLDER}/unread.{number}"))

@@ -1,7 +1,8 @@
 //! Recipe nodes (docs/format.md, "Node").
 //!
 //! An encoded node is a chunk of a recipe or small container. One sequence of references has one
-//! encoding: what continues the entry before is merged into it, so that equal nodes are equal bytes.
+//! encoding: a reference that continues the entry before is merged into it, so equal nodes are
+//! equal bytes.
 
 use types::{ContainerId, ContainerKind, Level, SeriesId, SessionId, Slot, SlotRange};
 
@@ -9,8 +10,8 @@ use crate::error::Result;
 use crate::payload::{Payload, payload, rule};
 use crate::wire::{Reader, Writer};
 
-/// The most children of a node, counting every slot of a run: twice the largest average that settings
-/// may name.
+/// The most children of a node, counting every slot of a run: twice the largest average that
+/// settings may name.
 pub const NODE_CHILDREN_MAX: u32 = 1 << 16;
 /// More than any node's encoding takes.
 pub const NODE_BYTES_MAX: usize = 4 << 20;
@@ -74,7 +75,8 @@ pub struct Node {
     pub level: Level,
     /// The bytes of stream below it: the sum of its entries'.
     pub logical_len: u64,
-    /// An upper bound on the distinct data containers below it, exact at level 1; capping counts with it.
+    /// An upper bound on the distinct data containers below it, exact at level 1; capping counts
+    /// with it.
     pub containers_max: u32,
     /// In stream order.
     pub entries: Vec<NodeEntry>,

@@ -1,5 +1,5 @@
-//! What the payload of every sealed object and every node has in common: a version byte, the fields,
-//! nothing after them, and rules that span the whole value.
+//! The common form of the payloads of sealed objects and nodes: a version byte, the fields, nothing
+//! after them, and rules about the whole value.
 
 use crate::error::{FormatError, Result};
 use crate::wire::{Reader, Writer};
@@ -90,8 +90,8 @@ macro_rules! payload {
                 crate::payload::decode(bytes)
             }
 
-            /// Whether the value follows the rules of its encoding (docs/format.md). For values that
-            /// came from outside the program, call it before [`Self::encode`].
+            /// Whether the value follows the rules of its encoding (docs/format.md). For values
+            /// that came from outside the program, call it before [`Self::encode`].
             ///
             /// # Errors
             /// `Invalid` names the rule that is broken.

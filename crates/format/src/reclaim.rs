@@ -1,4 +1,4 @@
-//! What reclamation announces and keeps (docs/format.md, "Reclamation objects").
+//! The objects of reclamation (docs/format.md, "Reclamation objects").
 //!
 //! Lists of slots are written as differences: containers in order, each with its slots as gaps and
 //! lengths, so that a densely marked store costs a few bytes a container.
@@ -40,9 +40,11 @@ pub struct Removed {
     pub epoch: Epoch,
     /// Sorted by container; whole containers' names stay taken for ever.
     pub slots: Vec<ContainerSlots>,
-    /// The marks of all groups from this epoch on: those that it was computed from, and exactly those.
+    /// The marks of all groups from this epoch on: those that it was computed from, and exactly
+    /// those.
     pub marks: Vec<(GroupId, Revision)>,
-    /// What was condemned and not removed: stays in place until a later epoch removes it. Sorted by container.
+    /// What was condemned and not removed: stays in place until a later epoch removes it. Sorted by
+    /// container.
     pub left: Vec<LeftSlots>,
     /// The names of whole containers that earlier epochs removed: taken for ever.
     pub gone: Vec<ContainerRun>,
@@ -128,10 +130,11 @@ pub struct GroupId {
 pub struct Marks {
     /// The group.
     pub group: GroupId,
-    /// `None`: they only add to the marks before them, and count at once. Else they count from the moment when
-    /// the removed list of this epoch exists and names them.
+    /// `None`: they only add to the marks before them, and count at once. Else they count from the
+    /// moment when the removed list of this epoch exists and names them.
     pub epoch: Option<Epoch>,
-    /// The manifest revisions it covers, with a digest of each object's stored bytes; a tombstone is one.
+    /// The manifest revisions it covers, with a digest of each object's stored bytes; a tombstone
+    /// is one.
     pub covers: Vec<CoveredManifest>,
     /// Live slots by container, sorted.
     pub live: SlotList,
@@ -148,11 +151,13 @@ pub struct CoveredManifest {
     pub digest: u128,
     /// Whether it is a tombstone. A manifest that is gone and was none is lost, and not forgotten.
     pub forgotten: bool,
-    /// Whether it is marked though it is forgotten, since a backup that is not refers forward to it (R2).
+    /// Whether it is marked though it is forgotten, since a backup that is not refers forward to it
+    /// (R2).
     pub kept: bool,
     /// The backup of its series that it refers forward to, where it is marked and archival (R2).
     pub next: Option<SessionId>,
-    /// Whether it is marked, refers forward to none, and its references were rewritten ([`crate::manifest::Backup::rewritten`]).
+    /// Whether it is marked, refers forward to none, and its references were rewritten
+    /// ([`crate::manifest::Backup::rewritten`]).
     pub rewritten: bool,
 }
 

@@ -1,6 +1,7 @@
-//! What is set for a series (docs/format.md, "Settings of a series").
+//! The settings of a series (docs/format.md, "Settings of a series").
 //!
-//! Revisions, as manifests are: nothing is overwritten, and the highest that can be read counts.
+//! They have revisions, like manifests: nothing is overwritten, and the highest readable one
+//! counts.
 
 use std::num::NonZeroU16;
 
@@ -20,12 +21,13 @@ pub enum Layout {
     /// Every chunk is stored once, when it first comes.
     #[default]
     Inline,
-    /// A backup refers to segments that are known whole and stores all others anew, in order; what older backups have twice
-    /// for that is taken from them later [RevDedup 2.1] (R1, R2).
+    /// A backup refers to segments that are known whole and stores all others anew, in order; what
+    /// older backups have twice for that is taken from them later [RevDedup 2.1] (R1, R2).
     Hybrid,
 }
 
-/// How many archival backups of a series stay behind its live window; both together are its retention window [RevDedup 2.1].
+/// How many archival backups of a series stay behind its live window; both together are its
+/// retention window [RevDedup 2.1].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ArchivalWindow {
     /// All that nobody forgets.
@@ -38,20 +40,23 @@ pub enum ArchivalWindow {
 /// One revision under `series/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesSettings {
-    /// The series, so that it can be named who has no backup of it at hand; `None`: of series without settings of their own.
+    /// The series, so that it can be named who has no backup of it at hand; `None`: of series
+    /// without settings of their own.
     pub name: Option<SeriesName>,
     /// The layout of backups from now on.
     pub layout: Layout,
-    /// How many of the newest backups reverse deduplication leaves as they were written, at least 1 [RevDedup 2.1] (R5).
+    /// How many of the newest backups reverse deduplication leaves as they were written, at least 1
+    /// [RevDedup 2.1] (R5).
     pub live_window: u16,
     /// Of layout hybrid: how many backups stay behind those.
     pub archival_window: ArchivalWindow,
-    /// Average length of a segment in bytes, a power of two within [`SEGMENT_BYTES_MIN`] and [`SEGMENT_BYTES_MAX`].
+    /// Average length of a segment in bytes, a power of two within [`SEGMENT_BYTES_MIN`] and
+    /// [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: u32,
     /// Whether what has become due is done after each backup, by who made it.
     pub optimize_after_backup: bool,
-    /// How many bytes layout repair may copy for the newest backup, in percent of what live backups of the series
-    /// have stored anew, less what earlier repairs have copied; 0: none.
+    /// How many bytes layout repair may copy for the newest backup, in percent of what live backups
+    /// of the series have stored anew, less what earlier repairs have copied; 0: none.
     pub repair_percent: u16,
 }
 
@@ -73,7 +78,8 @@ impl SeriesSettings {
         }
     }
 
-    /// How many of the newest backups stay, the live and the archival ones; `None`: all that nobody forgets.
+    /// How many of the newest backups stay, the live and the archival ones; `None`: all that nobody
+    /// forgets.
     #[must_use]
     pub fn retention_window(&self) -> Option<u32> {
         match self.archival_window {
@@ -114,7 +120,8 @@ impl Layout {
     }
 }
 
-/// What is added to a layout's number where an archival window follows it: settings from before there were any have none.
+/// What is added to a layout's number where an archival window follows it: settings from before
+/// there were any have none.
 const WITH_ARCHIVAL_WINDOW: u8 = 2;
 
 payload!(SeriesSettings);

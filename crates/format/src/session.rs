@@ -1,4 +1,4 @@
-//! What a running session leaves in the store (docs/format.md, "Session objects").
+//! The objects of a running session (docs/format.md, "Session objects").
 
 use types::{Epoch, Revision, SeriesId, SessionId};
 
@@ -9,7 +9,8 @@ use crate::manifest::{write_adopted, write_series_name, write_span};
 use crate::payload::{Payload, payload};
 use crate::wire::{Reader, Writer};
 
-/// `sessions/<session>/claim`: claims the number and names the one manifest that can end the session.
+/// `sessions/<session>/claim`: claims the number and names the one manifest that can end the
+/// session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The series' folder; a read session has the reserved series [`READ_SERIES`].
@@ -24,8 +25,8 @@ pub struct Claim {
 
 /// The reserved series of read sessions.
 pub const READ_SERIES: SeriesId = SeriesId::from_bytes([0; 16]);
-/// The reserved series of sessions that rewrite backups as archival ones (R2): what they commit is shown to nobody, and goes when
-/// it has become a revision of the backup that was rewritten.
+/// The reserved series of sessions that rewrite backups as archival ones (R2): what they commit is
+/// shown to nobody, and goes when it has become a revision of the backup that was rewritten.
 pub const ARCHIVAL_SERIES: SeriesId = SeriesId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// `sessions/<session>/heartbeat.<counter>`: the session lives, and has answered these epochs.
@@ -49,8 +50,8 @@ pub struct Checkpoint {
     pub answered: Option<Epoch>,
     /// Sealed and durable containers of this session.
     pub containers: Vec<ContainerSpan>,
-    /// Nodes that live only in memory or in open containers: their references into sealed containers
-    /// of any session, as slot ranges.
+    /// Nodes that live only in memory or in open containers: their references into sealed
+    /// containers of any session, as slot ranges.
     pub references: Vec<(types::ContainerId, types::SlotRange)>,
     /// Declared parents with the revision that is in use.
     pub parents: Vec<(SeriesId, SessionId, Revision)>,

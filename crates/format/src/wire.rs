@@ -1,10 +1,11 @@
 //! Bounds-checked reading and writing of the primitives that every structure is made of.
 //!
 //! Integers are little-endian; counts and lengths are LEB128 varints in their shortest form; byte
-//! strings are a varint length and the bytes. Every value has exactly one encoding: a reader refuses
-//! overlong varints, flags other than 0 and 1, and bytes left over, so that an accepted encoding is
-//! the one the value encodes to. A reader never indexes past its input and never reserves memory for
-//! more elements than the remaining input could hold (INV-8). Plain values: no state is shared.
+//! strings are a varint length and the bytes. Every value has exactly one encoding: a reader
+//! refuses overlong varints, flags other than 0 and 1, and bytes left over. So an accepted encoding
+//! is the one that the encoder writes. A reader never indexes past its input and never reserves
+//! memory for more elements than the remaining input could hold (INV-8). Plain values: no state is
+//! shared.
 
 mod ids;
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Makes a store of any number of containers whose payload is discarded, to measure how long it takes to open
-//! (`bench/open`): names of containers, claims, manifests, and the index that their backups would have left.
+//! Makes a store of any number of containers whose payload is discarded, to measure how long it
+//! takes to open (`bench/open`): names of containers, claims, manifests, and the index that their
+//! backups would have left.
 //!
 //!     hollow_store FOLDER CONTAINERS BACKUPS
 //!
-//! The store has no password. Containers are empty files: nothing can be restored. A container stands for
-//! 16 MiB of new chunks of 8 KiB, which are drawn at random; runs are merged before each backup as ever.
+//! The store has no password. Containers are empty files: nothing can be restored. A container
+//! stands for 16 MiB of new chunks of 8 KiB, which are drawn at random; runs are merged before each
+//! backup as ever.
 
 #![expect(
     clippy::print_stdout,

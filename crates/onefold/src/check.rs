@@ -1,9 +1,10 @@
 //! Checking a store: its structure, and on demand every stored byte.
 //!
-//! Everything is looked at that a backup needs: manifests, recipes up to their roots, the containers that
-//! they reach; and every sealed small object is opened. Damage, sectors that cannot be read among it, is named as object, slots and the backups and
-//! files that it touches; checking goes on behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over and the next
-//! backup that brings their chunks stores them again.
+//! Everything is looked at that a backup needs: manifests, recipes up to their roots, the
+//! containers that they reach; and every sealed small object is opened. Damage, sectors that cannot
+//! be read among it, is named as object, slots and the backups and files that it touches; checking
+//! goes on behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over
+//! and the next backup that brings their chunks stores them again.
 
 mod data;
 mod files;
@@ -29,7 +30,8 @@ use crate::store::Store;
 pub enum ReadData {
     /// Structure only.
     None,
-    /// Structure, and the bytes of this share of the containers, 0 to 1: a different part each time.
+    /// Structure, and the bytes of this share of the containers, 0 to 1: a different part each
+    /// time.
     Share(f64),
 }
 
@@ -59,8 +61,9 @@ pub struct CheckReport {
     pub bytes_read: u64,
     /// What is wrong, each once.
     pub findings: Vec<Finding>,
-    /// Small objects that cannot be read and that no backup needs, and sessions that left containers without
-    /// an ending: rot, or what a crash leaves. No damage, but somebody should know.
+    /// Small objects that cannot be read and that no backup needs, and sessions that left
+    /// containers without an ending: rot, or what a crash leaves. No damage, but somebody should
+    /// know.
     pub leftovers: Vec<Finding>,
     /// Backups of which the storage does not give the manifest now: they may be whole.
     pub unread_backups: BTreeSet<SessionId>,
@@ -113,8 +116,9 @@ impl Store {
     /// Checks the store.
     ///
     /// # Errors
-    /// When the storage refuses or has gone, or someone asked to stop; `Forgotten` where something is missing
-    /// because a backup was forgotten and pruned meanwhile. Damage is no error: it is in the report.
+    /// When the storage refuses or has gone, or someone asked to stop; `Forgotten` where something
+    /// is missing because a backup was forgotten and pruned meanwhile. Damage is no error: it is in
+    /// the report.
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
         let reading = Reading::begin(self, |list| list.backups().map(ManifestEntry::session).collect())?;
         let mut report = CheckReport::default();

@@ -1,8 +1,9 @@
 //! Forgetting backups: those that a policy does not keep, or those that are named.
 //!
-//! All is decided, and every objection found, before the first tombstone is put, and all are durable when the run ends; one
-//! that ends early has forgotten some and harmed none, and running it again does the rest. What was held or tagged
-//! between the decision and the deed stays. Forgetting frees no space.
+//! All is decided, and every objection found, before the first tombstone is put, and all are
+//! durable when the run ends; one that ends early has forgotten some and harmed none, and running
+//! it again does the rest. What was held or tagged between the decision and the deed stays.
+//! Forgetting frees no space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -43,8 +44,9 @@ pub struct ForgetRequest {
     pub what: ForgetWhat,
     /// Decide and report alone.
     pub is_dry_run: bool,
-    /// Forgets what is named also where the storage does not give its manifest now: nobody knows then whether the
-    /// backup is whole, or held. Rot needs no such word, for what has rotted does not come back.
+    /// Forgets what is named also where the storage does not give its manifest now: nobody knows
+    /// then whether the backup is whole, or held. Rot needs no such word, for what has rotted does
+    /// not come back.
     pub force_unreadable: bool,
 }
 
@@ -59,10 +61,11 @@ pub struct ForgetReport {
     pub forgotten: Vec<SessionId>,
     /// To be forgotten, but somebody had done so already.
     pub already_forgotten: Vec<SessionId>,
-    /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before: they stay, and may
-    /// be asked for again.
+    /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before:
+    /// they stay, and may be asked for again.
     pub revised_meanwhile: Vec<SessionId>,
-    /// Forgotten, now or before, and stored all the same, since an archival backup refers forward to them: which one does.
+    /// Forgotten, now or before, and stored all the same, since an archival backup refers forward
+    /// to them: which one does.
     pub kept: BTreeMap<SessionId, SessionId>,
     /// Manifests that cannot be read; a policy leaves those backups alone.
     pub damaged: Vec<DamagedObject>,
@@ -93,8 +96,8 @@ impl Store {
     /// Forgets backups.
     ///
     /// # Errors
-    /// A policy that keeps nothing; a backup that is named and held, in doubt, or not there: nothing is forgotten
-    /// then. When interrupted, or of the storage: some may be.
+    /// A policy that keeps nothing; a backup that is named and held, in doubt, or not there:
+    /// nothing is forgotten then. When interrupted, or of the storage: some may be.
     pub fn forget(&self, request: &ForgetRequest, monitor: &Monitor) -> Result<ForgetReport> {
         if !request.is_dry_run {
             self.ensure_writable()?;
@@ -151,8 +154,9 @@ impl Store {
         Ok(report)
     }
 
-    /// The forgotten backups of a listing that others refer forward to, each with one that does, by a chain. As far as manifests can be
-    /// read: whether they are kept does not depend on what is said of it here.
+    /// The forgotten backups of a listing that others refer forward to, each with one that does, by
+    /// a chain. As far as manifests can be read: whether they are kept does not depend on what is
+    /// said of it here.
     fn keepers(&self, list: &ManifestList) -> BTreeMap<SessionId, SessionId> {
         let is_forgotten = |id| list.get(id).is_some_and(ManifestEntry::is_forgotten);
         let mut keepers = BTreeMap::new();
@@ -169,7 +173,8 @@ impl Store {
         keepers
     }
 
-    /// Forgets backups as they were listed, in any order, and says what became of each. Durable when it returns.
+    /// Forgets backups as they were listed, in any order, and says what became of each. Durable
+    /// when it returns.
     pub(crate) fn forget_listed(
         &self,
         list: &ManifestList,
@@ -192,8 +197,8 @@ impl Store {
             .0
     }
 
-    /// Puts those that are not `done`, several at once. The barrier before covers what was decided from, the one after all
-    /// tombstones; in between none needs another.
+    /// Puts those that are not `done`, several at once. The barrier before covers what was decided
+    /// from, the one after all tombstones; in between none needs another.
     fn put_tombstones(
         &self,
         doomed: &[Doomed],
@@ -288,7 +293,8 @@ impl Store {
         Ok(doomed)
     }
 
-    /// A time that the storage's clock has told, where one of these has a hold; without one, no time matters.
+    /// A time that the storage's clock has told, where one of these has a hold; without one, no
+    /// time matters.
     fn now_for_holds(&self, backups: &[Candidate], is_dry_run: bool) -> Result<UnixNanos> {
         let before_all_holds = UnixNanos::new(i64::MIN);
         if backups.iter().all(|one| one.hold_until.is_none()) {
@@ -302,7 +308,8 @@ impl Store {
         self.with_reserve(|_| self.storage_now()).0
     }
 
-    /// What time it is by the storage's clock: that of an object put just now, a read session's claim.
+    /// What time it is by the storage's clock: that of an object put just now, a read session's
+    /// claim.
     pub(crate) fn storage_now(&self) -> Result<UnixNanos> {
         let session = Session::begin_read(&self.sealer, self.options.process, self.options.policy)?;
         let told = self.env.storage.head(&names::claim(session.id()));
@@ -330,7 +337,8 @@ fn condemned(list: &ManifestList, groups: &[Group]) -> Vec<Doomed> {
         .collect()
 }
 
-/// A backup of which no revision can be read. One that the storage only does not give now may be whole, and held.
+/// A backup of which no revision can be read. One that the storage only does not give now may be
+/// whole, and held.
 fn unreadable(list: &ManifestList, object: &DamagedObject, force_unreadable: bool) -> Result<Option<Doomed>> {
     let Some((series, session, _)) = names::parse_manifest(&object.name) else {
         return Ok(None);

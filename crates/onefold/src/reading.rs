@@ -1,15 +1,18 @@
 //! Reading backups while others forget and prune them.
 //!
-//! Who reads a backup's content (restore, dump, listing, check, layout) declares it first, in a read session, as a
-//! backup declares its parent: reclamation keeps what the declared revision reaches until the session ends, though
-//! the backup is forgotten meanwhile; the pulse answers epochs. A process that dies is found by its free lock.
+//! Who reads a backup's content (restore, dump, listing, check, layout) declares it first, in a
+//! read session, as a backup declares its parent: reclamation keeps what the declared revision
+//! reaches until the session ends, though the backup is forgotten meanwhile; the pulse answers
+//! epochs. A process that dies is found by its free lock.
 //!
-//! Nothing cached is dropped when an epoch appears. What is declared is not removed, and slots change neither
-//! number nor content in any generation (INV-2): nodes and catalogs in memory stay right, and a generation that
-//! was compacted away is followed to the newer one where its bytes are read.
+//! Nothing cached is dropped when an epoch appears. What is declared is not removed, and slots
+//! change neither number nor content in any generation (INV-2): nodes and catalogs in memory stay
+//! right, and a generation that was compacted away is followed to the newer one where its bytes are
+//! read.
 //!
-//! A store that cannot be written is read without a pin: a restore matters more. A backup that is then forgotten
-//! and pruned under the reader is told apart from damage, by listing the backups again ([`Reading::explain`]).
+//! A store that cannot be written is read without a pin: a restore matters more. A backup that is
+//! then forgotten and pruned under the reader is told apart from damage, by listing the backups
+//! again ([`Reading::explain`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -24,8 +27,8 @@ use crate::monitor::Monitor;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
-/// Every so many sessions a reader removes what ended ones have left: each leaves a few small objects, and a
-/// store may be read often between two backups.
+/// Every so many sessions a reader removes what ended ones have left: each leaves a few small
+/// objects, and a store may be read often between two backups.
 const SESSIONS_A_TIDY: u64 = 16;
 
 /// How many containers a failed or interrupted operation reads once more, to list their damage.
@@ -121,8 +124,8 @@ impl<'a> Reading<'a> {
         Ok(self.links.get_or_init(|| links))
     }
 
-    /// The store's nodes, for the backups that were chosen: what those refer forward to is read as it was listed with them, and
-    /// is pinned as it was (R2).
+    /// The store's nodes, for the backups that were chosen: what those refer forward to is read as
+    /// it was listed with them, and is pinned as it was (R2).
     ///
     /// # Errors
     /// Of the storage.
@@ -131,7 +134,8 @@ impl<'a> Reading<'a> {
         Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
     }
 
-    /// Which backup each of the chosen, and of those that they lead to, refers forward to; ascending, so a chain of them ends.
+    /// Which backup each of the chosen, and of those that they lead to, refers forward to;
+    /// ascending, so a chain of them ends.
     ///
     /// # Errors
     /// Of the storage.
@@ -164,7 +168,8 @@ impl<'a> Reading<'a> {
         &self.list
     }
 
-    /// What a failure comes to: where what is read was not kept and has been forgotten since, it says so.
+    /// What a failure comes to: where what is read was not kept and has been forgotten since, it
+    /// says so.
     pub(crate) fn explain(&self, error: Error) -> Error {
         self.store.note_missing_of(&error);
         if !error.is_of_stored() {
@@ -179,8 +184,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A backup that was not kept for this reader and has been forgotten since: what is missing of it is no
-    /// damage.
+    /// A backup that was not kept for this reader and has been forgotten since: what is missing of
+    /// it is no damage.
     pub(crate) fn forgotten(&self) -> Option<SessionId> {
         let is_kept = self
             .pin

@@ -1,8 +1,9 @@
 //! Changing what a manifest says of a backup: its tags, and until when it is held.
 //!
-//! Each change is a new revision, durable when it is reported. All backups are found before the first is changed.
-//! Where the newest revision of a backup cannot be read, who names that backup puts one above it, made from an older
-//! one, and is told; what only a filter chose is left alone while the unreadable one may come back.
+//! Each change is a new revision, durable when it is reported. All backups are found before the
+//! first is changed. Where the newest revision of a backup cannot be read, who names that backup
+//! puts one above it, made from an older one, and is told; what only a filter chose is left alone
+//! while the unreadable one may come back.
 
 use format::manifest::{Backup, TEXT_BYTES_MAX};
 use reclaim::retention::{Reason, TimeSpan};
@@ -86,13 +87,13 @@ pub struct Held {
     pub ids: Vec<SessionId>,
     /// Until when they are held now; without an end, not at all.
     pub until: Option<UnixNanos>,
-    /// Of these a revision cannot be read, so that what it said of tags or a hold is lost; and if it was a tombstone,
-    /// and can be read again, they are forgotten.
+    /// Of these a revision cannot be read, so that what it said of tags or a hold is lost; and if
+    /// it was a tombstone, and can be read again, they are forgotten.
     pub in_doubt: Vec<SessionId>,
 }
 
-/// What lower revisions reach may be gone where the highest is of an archival rewrite (R2): none of theirs goes above one that
-/// cannot be read.
+/// What lower revisions reach may be gone where the highest is of an archival rewrite (R2): none of
+/// theirs goes above one that cannot be read.
 fn keep_archival(present: &Present<'_>) -> std::result::Result<(), SessionError> {
     match present.may_be_archival {
         Some(object) => Err(SessionError::Damaged(object.clone())),
@@ -161,8 +162,8 @@ impl Store {
     /// Changes the tags of backups.
     ///
     /// # Errors
-    /// When one of them is not there, a tag is too long, or the storage does not give a revision of one that was not
-    /// named: nothing is changed then. Of the storage.
+    /// When one of them is not there, a tag is too long, or the storage does not give a revision of
+    /// one that was not named: nothing is changed then. Of the storage.
     pub fn tag(&self, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
         self.ensure_writable()?;
         if let Some(tag) = change.new_tags().iter().find(|tag| tag.len() > TEXT_BYTES_MAX) {

@@ -1,8 +1,9 @@
 //! What is set for a series: its layout, and what belongs to that.
 //!
-//! Settings are revisions: each change is created as the next one, and the highest that can be read counts. A series without
-//! settings of its own goes by the store's default, a store without one by `inline`. What is set holds for backups that begin
-//! afterwards; those that stand stay as they are.
+//! Settings are revisions: each change is created as the next one, and the highest that can be read
+//! counts. A series without settings of its own goes by the store's default, a store without one by
+//! `inline`. What is set holds for backups that begin afterwards; those that stand stay as they
+//! are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -101,7 +102,8 @@ impl AllSettings {
         Ok(all)
     }
 
-    /// What holds for a series, under its name; for `None`, for those without settings of their own.
+    /// What holds for a series, under its name; for `None`, for those without settings of their
+    /// own.
     pub(crate) fn of(
         &self,
         series: Option<SeriesId>,
@@ -119,7 +121,8 @@ impl AllSettings {
         (SeriesSettings { name, ..default }, source)
     }
 
-    /// Whether what holds for a series is sure to be what was set last: nothing is forgotten by what may be out of date.
+    /// Whether what holds for a series is sure to be what was set last: nothing is forgotten by
+    /// what may be out of date.
     pub(crate) fn are_sure(&self, series: SeriesId) -> bool {
         let own = Some(series);
         let counts = if self.of.contains_key(&own) { own } else { None };
@@ -127,8 +130,8 @@ impl AllSettings {
     }
 }
 
-/// Whether one object alone cannot be read: a sector that the disk does not give must not keep every series from being backed
-/// up.
+/// Whether one object alone cannot be read: a sector that the disk does not give must not keep
+/// every series from being backed up.
 fn is_unreadable(error: &ObjectError) -> bool {
     let of_storage =
         |error: &StorageError| matches!(error, StorageError::Io { .. } | StorageError::NotFound { .. });
@@ -193,7 +196,8 @@ impl SettingsChange {
     }
 }
 
-/// The paths in the name of the series that a backup of these makes; relative ones begin at the folder, which is absolute.
+/// The paths in the name of the series that a backup of these makes; relative ones begin at the
+/// folder, which is absolute.
 #[must_use]
 pub fn root_paths(current_folder: &Path, paths: &[PathBuf]) -> Vec<Vec<u8>> {
     Roots::new(current_folder, paths).paths()
@@ -252,8 +256,9 @@ impl Store {
         Ok(all.of(Some(id), Some(name)))
     }
 
-    /// Changes what is set for a series, and returns what then holds. What was not set for it before is taken from the default as
-    /// it is now, and follows that no more. Durable when it returns.
+    /// Changes what is set for a series, and returns what then holds. What was not set for it
+    /// before is taken from the default as it is now, and follows that no more. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// Settings that no series can have, or that would say nothing; of the storage.

@@ -22,8 +22,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The name and length in bytes of the stream, where the backup is of a single one: standard input or
-    /// an image.
+    /// The name and length in bytes of the stream, where the backup is of a single one: standard
+    /// input or an image.
     #[must_use]
     pub fn single_stream(&self) -> Option<(&[u8], u64)> {
         let root = role(&self.backup, StreamRole::Whole)?;

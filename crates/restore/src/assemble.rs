@@ -1,12 +1,13 @@
-//! Carries out a plan: one thread plans, several fetch pieces of containers ahead, the caller's sends bytes
-//! out in order.
+//! Carries out a plan: one thread plans, several fetch pieces of containers ahead, and the caller's
+//! thread sends bytes out in order.
 //!
-//! Memory: what was asked for and not sent yet is charged against the budget when a step is submitted; a step
-//! is at most the planner's window, and planning waits while the room is taken (INV-7); a chunk that is kept is charged until
-//! it goes. What a piece holds beyond
-//! that is charged when it is there, and copied out where the budget has no room for it. Not charged is the memory
-//! that each fetching thread reads into, what scouts have opened, nor what a large file that is being written gathers: five buffers of 4 MiB at
-//! most (`tree::BlockWriter`), for one large file is written after another.
+//! Memory (INV-7): the bytes of a step are charged to the budget when it is submitted, until they
+//! are sent. A step is at most the planner's window, and planning waits while the budget is used
+//! up. A kept chunk is charged until it is dropped. Extra bytes of a piece are charged when the
+//! piece is there, or its chunks are copied out if the budget has no room. Three things are not
+//! charged: the memory that each fetching thread reads into, segments opened ahead, and the buffers
+//! of a large file that is being written. Those are at most five of 4 MiB (`tree::BlockWriter`),
+//! because large files are written one after another.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -32,8 +33,8 @@ use crate::pool::RegionPool;
 use crate::read_split::pieces;
 use crate::send::{Sender as Sending, Sink};
 
-/// Requests that are under way at once, whatever the machine: an array of disks, or storage that is far away, serves several in
-/// the time of one.
+/// Requests that are under way at once, whatever the machine: an array of disks, or storage that is
+/// far away, serves several in the time of one.
 const REQUESTS: usize = 8;
 
 /// Catalogs that more of them read would leave the cache before they are planned with.
@@ -50,7 +51,8 @@ pub struct AssembleOptions {
     pub workers: usize,
     /// Threads that read recipes ahead of the planner. With none it waits for each request.
     pub scouts: usize,
-    /// Threads that make small files, at least 2: they wait for the file system as often as for a core.
+    /// Threads that make small files, at least 2: they wait for the file system as often as for a
+    /// core.
     pub finishers: usize,
 }
 
@@ -70,8 +72,8 @@ impl AssembleOptions {
         options.with_requests(REQUESTS.max(threads))
     }
 
-    /// With so many requests under way at once: of regions, and as many for recipes and catalogs, but no more than bring what is held
-    /// until it is planned.
+    /// With so many requests under way at once: of regions, and as many for recipes and catalogs,
+    /// but no more than bring what is held until it is planned.
     #[must_use]
     pub fn with_requests(self, requests: usize) -> Self {
         Self {
@@ -91,8 +93,8 @@ enum Job {
 /// Restores the references' bytes into the sink.
 ///
 /// # Errors
-/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`] of the
-/// references among them, are the sink's to judge.
+/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`]
+/// of the references among them, are the sink's to judge.
 pub fn assemble<I>(
     containers: &Containers,
     printer: &Fingerprinter,
@@ -157,8 +159,8 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A piece that a thread dies on is never dealt with: without this the planner would wait for it, and the
-/// caller for the planner.
+/// A piece that a thread dies on is never dealt with: without this the planner would wait for it,
+/// and the caller for the planner.
 struct ClosingInPanic<'a>(&'a MemoryBudget);
 
 impl Drop for ClosingInPanic<'_> {
@@ -226,7 +228,8 @@ struct Planning<'a> {
     messages: Sender<Message>,
     /// Containers that the assembler keeps.
     kept: HashMap<ContainerId, Arc<KeptContainer>>,
-    /// A step waits until it fits in the room. Without, what may be asked for leaves room for a step of any size.
+    /// A step waits until it fits in the room. Without, what may be asked for leaves room for a
+    /// step of any size.
     waits_for_steps: bool,
     planned: Planned,
 }

@@ -1,13 +1,14 @@
 //! Small files, gathered as their content arrives, and created by threads of their own.
 //!
-//! Creating, writing and giving metadata to a small file costs more than its bytes: a [`Batch`] holds the
-//! content of many files that follow one another, and [`Finishers`] take whole batches, so that neither a
-//! message nor a buffer is spent on a single file (R7, B10).
+//! Creating, writing and giving metadata to a small file costs more than its bytes: a [`Batch`]
+//! holds the content of many successive files, and [`Finishers`] take whole batches, so no file
+//! needs a message or a buffer of its own (R7, B10).
 //!
-//! What must hold: files of a batch lie in listing order, most of them in one folder; batches on their way
-//! are bounded in number and bytes (INV-7); before a hard link is made to a file, the batch with that file
-//! is done ([`Finishers::wait_for`]). One thread gathers; every batch is finished by one thread. A file
-//! that fails is a fault that [`Finishers::faults`] gives, and costs no other.
+//! What must hold: files of a batch are in listing order, most of them in one folder. Queued
+//! batches are bounded in number and bytes (INV-7). Before a hard link is made to a file, the batch
+//! with that file is done ([`Finishers::wait_for`]). One thread gathers, and one thread finishes
+//! each batch. A file that fails is a fault of [`Finishers::faults`], and does not affect other
+//! files.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
@@ -155,7 +156,8 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
     writer.finish().map(|stays| stays.is_none())
 }
 
-/// A batch being finished; goes back in any case, so that nobody waits for one that a thread died on.
+/// A batch being finished; goes back in any case, so that nobody waits for one that a thread died
+/// on.
 struct Job<'a> {
     number: u64,
     batch: Batch,

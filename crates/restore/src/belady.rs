@@ -1,13 +1,14 @@
-//! Looking ahead: chunks are kept for the next spot that needs them, which the recipe tells [Lillibridge 5, "future
-//! work"; L9].
+//! Looking ahead: chunks are kept for the next spot that needs them, which the recipe shows
+//! [Lillibridge 5, "future work"; L9].
 //!
-//! A part of the memory holds references: so much of the stream ahead is known. The rest is a cache of single chunks. When the
-//! spot in front is in need of a chunk that is not kept, its container is read, and every chunk of it that the known references
-//! need soon enough (`Reach`) is kept; where that is too much, those go that are needed last. What is sent at once needs no room
-//! there. No memory is set aside for spots that nothing has filled yet, as the forward assembly area does, and a chunk that many
-//! spots need is held once.
+//! A part of the memory holds references: so much of the stream ahead is known. The rest is a cache
+//! of single chunks. When the front spot needs a chunk that is not kept, its container is read, and
+//! every chunk of it is kept that the known references need soon enough (`Reach`). If that is too
+//! much, the chunks that are needed last are dropped. Chunks that are sent at once need no room
+//! there. Unlike the forward assembly area, this reserves no memory for unfilled spots, and keeps a
+//! chunk for many spots only once.
 //!
-//! Pure, as [`crate::plan`] is.
+//! Pure, like [`crate::plan`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -25,9 +26,9 @@ pub const REFERENCE_BYTES: u64 = 192;
 pub const KEPT_BYTES: u64 = 192;
 /// So many are always known, and so many spots always sent by one step.
 const KNOWN_MIN: u64 = 256;
-/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever their length. All of a container
-/// of the largest usual size in small chunks are within it, with the default memory: what is not sent at once is kept, a
-/// copy each.
+/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever
+/// their length. All of a container of the largest usual size in small chunks are within it, with
+/// the default memory: what is not sent at once is kept, a copy each.
 const RUN_SPOTS_SHARE: u64 = 16;
 
 /// Plans with the known references and a cache of chunks.
@@ -81,7 +82,8 @@ enum Role {
     First(Option<RetainedChunk>),
     /// Another comes before.
     Later,
-    /// Another reference says something else of what lies at its place. One of them is wrong, and each is judged for itself.
+    /// Another reference says something else of what lies at its place. One of them is wrong, and
+    /// each is judged for itself.
     Stray,
 }
 
@@ -115,12 +117,13 @@ impl<I, E> AheadPlanner<I>
 where
     I: Iterator<Item = Result<Reference, E>>,
 {
-    /// Plans the restore of a stream with that much memory. A step may bring as much again; `assemble` has room for both.
+    /// Plans the restore of a stream with that much memory. A step may bring as much again;
+    /// `assemble` has room for both.
     pub fn new(references: I, memory_bytes: u64) -> Self {
         let references_bytes = references_bytes(memory_bytes);
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        // What a step brings comes before what was kept has left: references and cache are no more than the memory, and a step with
-        // the run's spots as much again.
+        // What a step brings comes before what was kept has left: references and cache are no more
+        // than the memory, and a step with the run's spots as much again.
         let run_spots_bytes = (memory_bytes / RUN_SPOTS_SHARE).max(KNOWN_MIN * SPOT_BYTES);
         let sizes = Sizes {
             known_max: count(references_bytes / REFERENCE_BYTES),
@@ -201,8 +204,8 @@ where
         &mut self.known[index(self.first_spot, spot)]
     }
 
-    /// Keeps what the known spots within reach need of the container of the spot in front, as much as a step brings. Returns which
-    /// spots that were.
+    /// Keeps what the known spots within reach need of the container of the spot in front, as much
+    /// as a step brings. Returns which spots that were.
     fn keep(&mut self) -> Vec<u64> {
         let weight = self.weight_in_front();
         let most = self.kept_bytes.saturating_add(self.sizes.step_bytes);
@@ -227,7 +230,8 @@ where
         new
     }
 
-    /// What the container of the spot in front weighs: the root of the bytes of its chunks that known spots need.
+    /// What the container of the spot in front weighs: the root of the bytes of its chunks that
+    /// known spots need.
     fn weight_in_front(&self) -> u64 {
         let (mut bytes, mut at) = (0_u64, Some(self.first_spot));
         while let Some(spot) = at {
@@ -260,8 +264,9 @@ where
         evicted
     }
 
-    /// Spots whose chunks are kept leave at the front; chunks that no known spot needs any more go with them. This step brings
-    /// chunks from `new` on, of so many bytes; those that several spots of the run need count for each.
+    /// Spots whose chunks are kept leave at the front; chunks that no known spot needs any more go
+    /// with them. This step brings chunks from `new` on, of so many bytes; those that several spots
+    /// of the run need count for each.
     fn pass(&mut self, new: u64, mut new_bytes: u64) -> StepFindings {
         let mut run = StepFindings::default();
         let most = self.sizes.step_bytes.max(new_bytes);
@@ -316,7 +321,8 @@ where
         run
     }
 
-    /// Reads a container for the spot in front, sends what there is then, and keeps of the rest what fits.
+    /// Reads a container for the spot in front, sends what there is then, and keeps of the rest
+    /// what fits.
     fn read(&mut self, container: ContainerId) {
         let new = self.next_number;
         let before = self.kept_bytes;
@@ -402,14 +408,16 @@ where
 
 /// How far ahead a spot may be for its chunk to be kept.
 ///
-/// A container whose chunks are kept for a distance D is read again after it: 1/D reads for each spot of the stream, and memory
-/// for what lies in it of half that distance. The reads of all containers together are fewest, with the same memory, where D is in
-/// inverse proportion to the root of what a stretch of the stream needs of the container: of one that gives little to each
+/// A container whose chunks are kept for a distance D is read again after it: 1/D reads for each
+/// spot of the stream, and memory for what lies in it of half that distance. The reads of all
+/// containers together are fewest, with the same memory, where D is in inverse proportion to the
+/// root of what a stretch of the stream needs of the container: of one that gives little to each
 /// stretch, chunks are worth keeping for longer. So distances count times that root, the weight.
 ///
-/// What is needed farther ahead than what was evicted lately would be evicted too, fetched and verified for nothing. So the reach
-/// falls to the weighed distance at which a chunk was evicted, and grows again as spots are sent. Chunks up to three times as far
-/// are kept as well: some of them do stay.
+/// What is needed farther ahead than what was evicted lately would be evicted too, fetched and
+/// verified for nothing. So the reach falls to the weighed distance at which a chunk was evicted,
+/// and grows again as spots are sent. Chunks up to three times as far are kept as well: some of
+/// them do stay.
 #[derive(Debug, Clone, Copy)]
 struct Reach {
     /// Spots times weight.

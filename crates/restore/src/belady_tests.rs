@@ -32,7 +32,8 @@ fn reads(said: &[Next]) -> Vec<ContainerId> {
     steps(said).map(|step| step.container).collect()
 }
 
-/// The rule as one would write it down: of what is known and near enough, what is needed soonest is kept. Looked up in lists.
+/// The rule as one would write it down: of what is known and near enough, what is needed soonest is
+/// kept. Looked up in lists.
 fn model(recipe: &[Reference], sizes: Sizes) -> Vec<ContainerId> {
     let part = |spot: usize| recipe[spot].chunk;
     let distance = |from: usize, to: usize| (to - from) as u64;
@@ -172,7 +173,8 @@ fn a_chunk_that_is_needed_later_is_kept_and_its_container_read_once() {
     assert_eq!(reads(&say(&twice, with(2 * (KEPT_BYTES + 10)))).len(), 2);
 }
 
-/// With the default memory, half of which is the planner's: containers of 32 MiB in chunks of 4 KiB.
+/// With the default memory, half of which is the planner's: containers of 32 MiB in chunks of 4
+/// KiB.
 #[test]
 fn a_stream_in_the_order_of_its_containers_is_sent_without_a_copy() {
     const CHUNKS: u32 = (32 << 20) / 4096;

@@ -1,4 +1,4 @@
-//! What a fill takes of the budget.
+//! The charge of a fill on the budget.
 
 use crate::belady::KEPT_BYTES;
 use crate::plan::{Fill, Place, SPOT_BYTES};

@@ -1,7 +1,7 @@
 //! Whole containers in memory, for the assembler that keeps them.
 //!
-//! Loaded once, by the first thread that needs something of it; others wait for that one. What cannot be had
-//! of it is an error of its own for each chunk.
+//! The first thread that needs a container loads it, and others wait. Each chunk that cannot be
+//! read has an error of its own.
 
 use std::sync::{Arc, OnceLock};
 

@@ -2,8 +2,8 @@
 
 use types::{ChunkLocation, Fingerprint};
 
-/// A restore, or a part of one, that did not come about. Whatever was written before is right: nothing
-/// leaves unverified (INV-5).
+/// A restore, or a part of one, that did not come about. Whatever was written before is right:
+/// nothing leaves unverified (INV-5).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -45,7 +45,8 @@ pub enum RestoreError {
         /// The name.
         target: Vec<u8>,
     },
-    /// So many bytes of a stream cannot be had, because a node above them cannot be read or verified.
+    /// So many bytes of a stream cannot be had, because a node above them cannot be read or
+    /// verified.
     #[error("{len} bytes cannot be had: {error}")]
     LostPart {
         /// How many.

@@ -1,12 +1,12 @@
-//! Reads one piece of a container's regions, verifies every chunk wanted of them.
+//! Reads one piece of a container's regions, and verifies every wanted chunk of them.
 //!
-//! Runs on any thread. A bad region costs only the chunks in it: each spot has its own result, so that
-//! one lost chunk does not take a whole restore with it. A generation that vanishes while it is read, or
-//! is damaged, is followed to the next one, at the same slots (INV-2).
+//! Runs on any thread. A bad region costs only the chunks in it: each spot has its own result, so
+//! one lost chunk does not end a restore. If a generation vanishes during a read, or is damaged,
+//! the next generation is read at the same slots (INV-2).
 //!
-//! A byte is not moved on its way: it is decrypted where it was read (or decompressed beside it), compared
-//! there, and handed on from there. Only where little of what was read is wanted is that little copied, so
-//! that memory is what the chunks take, whatever lies between them.
+//! Bytes are not moved: they are decrypted in place (or decompressed beside it), compared there,
+//! and passed on from there. Only if few of the read bytes are wanted, those are copied, so that
+//! memory does not include the bytes between them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -200,7 +200,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Judges every chunk of the regions that were read; all fingerprints together, which is faster.
+    /// Judges every chunk of the regions that were read; all fingerprints together, which is
+    /// faster.
     fn take_all(&mut self, regions: &container::RegionBuffer) {
         let fills = &self.piece.fills;
         // A chunk that fills several spots is looked at once.
@@ -221,8 +222,8 @@ impl Work<'_> {
         }
     }
 
-    /// Looks for what could not be had: region by region where the piece could not be read as a whole, and
-    /// then in newer generations.
+    /// Looks for what could not be had: region by region where the piece could not be read as a
+    /// whole, and then in newer generations.
     fn mend(&mut self, singly: bool) {
         let mut view = Arc::clone(&self.piece.view);
         if singly {

@@ -1,7 +1,8 @@
-//! Container LRU: the baseline that forward assembly is measured against [Lillibridge 4.2, figures 2 and 8; L2].
+//! Container LRU: the baseline that forward assembly is measured against [Lillibridge 4.2, figures
+//! 2 and 8; L2].
 //!
-//! References are served in order; a container that is needed and not kept is read whole, and the least
-//! recently used ones go until those kept fit the memory. Pure, as [`crate::plan`] is.
+//! References are served in order; a needed container that is not in memory is read whole, and the
+//! least recently used ones are dropped until the rest fits. Pure, like [`crate::plan`].
 
 use std::collections::{BTreeMap, HashMap};
 

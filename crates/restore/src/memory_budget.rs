@@ -1,7 +1,9 @@
-//! How much may be read ahead: a count of bytes that the planning thread takes and the sending one gives back.
+//! How much may be read ahead: a count of bytes that the planning thread takes and the sending one
+//! gives back.
 //!
-//! What must hold: the planner never waits while nothing is on its way, so that the two cannot wait for each
-//! other; whoever stops, or dies on a piece, wakes the other. Two threads take and give; any may close.
+//! What must hold: the planner never waits while nothing is under way, so the two cannot wait for
+//! each other. A thread that stops or panics wakes the other. Two threads take and give; any may
+//! close.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -59,8 +61,8 @@ impl MemoryBudget {
         state.in_flight += pieces;
     }
 
-    /// MemoryBudget for so many bytes that are held beyond what was taken, as long as the whole budget has it: memory
-    /// that is held with what is wanted in it.
+    /// MemoryBudget for so many bytes that are held beyond what was taken, as long as the whole
+    /// budget has it: memory that is held with what is wanted in it.
     pub(crate) fn take_extra(self: &Arc<Self>, bytes: u64) -> Option<Extra> {
         let mut state = self.state();
         let held_bytes = state.held_bytes.saturating_add(bytes);

@@ -1,4 +1,4 @@
-//! What the threads of an assembly tell each other.
+//! The messages between the threads of an assembly.
 
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
-//! Which containers to read, in which order, for which chunks: a pure function of the recipe and a budget.
+//! Which containers to read, in which order, for which chunks: a pure function of the recipe and a
+//! budget.
 //!
-//! The forward assembly area [Lillibridge 3.3, L5]: the next `window` bytes of the stream are laid out as
-//! *spots*; the earliest unfilled one names the container to read, and every spot of the window that
-//! needs a chunk of it is filled at once. *Rolling*: what is filled at the front leaves, and as much of
-//! the recipe enters behind; a container is read at most once a window, wherever slices would have
-//! ended. *Fixed*: a window is filled and left as a whole before the next begins.
+//! The forward assembly area [Lillibridge 3.3, L5]: the next `window` bytes of the stream are laid
+//! out as *spots*; the earliest unfilled one names the container to read, and every spot of the
+//! window that needs a chunk of it is filled at once. *Rolling*: filled spots at the front are
+//! sent, and as much of the recipe enters behind; a container is read at most once a window.
+//! *Fixed*: a window is filled and sent as a whole before the next begins.
 //!
-//! Other assemblers: [`crate::lru`], whole containers, of which the least recently used goes first; [`crate::belady`], single
-//! chunks, of which the one that is needed last goes first.
+//! Other assemblers: [`crate::lru`] keeps whole containers and drops the least recently used one;
+//! [`crate::belady`] keeps single chunks and drops the one that is needed last.
 //!
 //! No I/O, no clocks; the same references and window give the same steps.
 
@@ -15,8 +16,8 @@ use std::collections::{HashMap, VecDeque};
 
 use types::{ChunkLocation, ContainerId, Fingerprint, Slot};
 
-/// What a spot costs to keep, whatever its length: a window of the chunks of tiny files holds no more spots
-/// than memory for it.
+/// What a spot costs to keep, whatever its length: a window of the chunks of tiny files holds no
+/// more spots than memory for it.
 pub(crate) const SPOT_BYTES: u64 = 256;
 /// So many spots are always held.
 const SPOTS_MIN: u64 = 1024;
@@ -50,16 +51,16 @@ pub enum Assembly {
     Rolling,
     /// A window at a time.
     Fixed,
-    /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4, the
-    /// baseline; L2].
+    /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4,
+    /// the baseline; L2].
     Lru,
     /// No area: chunks are kept for their next use, which the recipe tells [`crate::belady`; L9].
     LookAhead,
 }
 
-/// Says which container is read next, and what is filled from it. What it promises: every reference is a spot,
-/// in order and once; every spot that needs a chunk is filled once, by a step or from a kept chunk, and the spots that came
-/// before are filled when [`Step::filled_below`] says so.
+/// Says which container is read next, and what is filled from it. What it promises: every reference
+/// is a spot, in order and once; every spot that needs a chunk is filled once, by a step or from a
+/// kept chunk, and the spots that came before are filled when [`Step::filled_below`] says so.
 pub trait Assembler {
     /// What the references fail with.
     type Error;
@@ -92,8 +93,8 @@ pub struct Step {
     pub container: ContainerId,
     /// Whether it is read for that.
     pub from: From,
-    /// The chunks to take from it and the spots they fill, in stream order; a chunk that fills several
-    /// spots stands several times. Those to keep come after.
+    /// The chunks to take from it and the spots they fill, in stream order; a chunk that fills
+    /// several spots stands several times. Those to keep come after.
     pub fills: Vec<Fill>,
     /// All spots below this number are filled once this step is done: they can be sent out.
     pub filled_below: u64,
@@ -124,7 +125,8 @@ pub struct Fill {
 pub struct Uses {
     /// In stream order. What keeps the chunk may be a step that is told after them.
     pub uses: Vec<Use>,
-    /// Numbers of kept chunks that go before their next use, after all their uses that were told so far.
+    /// Numbers of kept chunks that go before their next use, after all their uses that were told so
+    /// far.
     pub evicted: Vec<u64>,
 }
 
@@ -168,7 +170,8 @@ impl Step {
     }
 }
 
-/// The forward assembly area: plans step by step, reading references only as far as the window reaches.
+/// The forward assembly area: plans step by step, reading references only as far as the window
+/// reaches.
 #[derive(Debug)]
 pub struct Planner<I> {
     references: I,

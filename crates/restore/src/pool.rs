@@ -1,8 +1,9 @@
 //! Memory for regions, lent and taken back.
 //!
-//! Memory that was touched is kept, as much as was ever in use at once: fresh pages cost the system as much
-//! as filling them. What had to grow for a single huge region is not kept. The two halves of a buffer, as read and
-//! decompressed, come back on their own: a piece holds seldom both. Any number of threads.
+//! The pool keeps used memory, as much as was ever in use at once: fresh pages cost as much as
+//! filling them. It does not keep a buffer that grew for a single huge region. The two halves of a
+//! buffer, for read and for decompressed bytes, are returned separately: a piece seldom holds both.
+//! Any number of threads.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,8 @@ use env::AlignedBuffer;
 
 /// Stored bytes that a piece has at most, unless a single region has more.
 pub(crate) const PIECE_BYTES_MAX: usize = 4 << 20;
-/// Memory of half a buffer that is kept: a piece as stored, with the blocks at its ends, or decompressed.
+/// Memory of half a buffer that is kept: a piece as stored, with the blocks at its ends, or
+/// decompressed.
 const KEPT_BYTES_MAX: usize = 2 * PIECE_BYTES_MAX;
 
 /// The spare memory of one restore.

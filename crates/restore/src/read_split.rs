@@ -1,8 +1,8 @@
-//! Cuts a step into pieces: what is read in one request each, by several threads at once.
+//! Cuts a step into pieces. Several threads read the pieces, each in one request.
 //!
-//! A whole container a request would wait for its last byte before its first could leave, and leave the disk
-//! idle meanwhile. Only needed regions are read; those in between come along when that is cheaper than
-//! another request, and are not opened. Pure: no I/O.
+//! With a whole container in one request, its first byte would wait for its last one, and the disk
+//! would idle meanwhile. Only needed regions are read. Regions in between are read too if that is
+//! cheaper than another request, but they are not opened. Pure: no I/O.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::fetch::{Piece, fits};
 use crate::plan::Fill;
 use crate::pool::PIECE_BYTES_MAX;
 
-/// Unneeded bytes that are read rather than ask twice: what a disk transfers in the time of a request.
+/// Unneeded bytes that are read rather than ask twice: what a disk transfers in the time of a
+/// request.
 const GAP_BYTES_MAX: u64 = 256 << 10;
 
 /// A region that holds something wanted.
@@ -25,7 +26,8 @@ struct Needed {
     fills: Vec<Fill>,
 }
 
-/// The pieces in physical order. Fills that the catalog does not bear out are in a piece of no region.
+/// The pieces in physical order. Fills that the catalog does not bear out are in a piece of no
+/// region.
 pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
     let mut unfit = Vec::new();
     let mut placed = Vec::with_capacity(fills.len());

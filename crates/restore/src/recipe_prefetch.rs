@@ -1,11 +1,13 @@
-//! Reads recipes ahead of the planner: several threads open segments while one plans, in its order.
+//! Reads recipes ahead of the planner: several threads open segments, in the planner's order.
 //!
-//! To open a segment takes its node and the catalogs of all containers that it names, and each is a request that is waited for: a
-//! seek of a disk, or a round trip. One thread would wait for one after another, and the disks for it. How many segments are opened that nobody has
-//! asked for yet is bounded, and how many bytes of the stream they are, and so is their memory (INV-7): of each its references, 80 bytes for each chunk.
+//! Opening a segment takes its node and the catalogs of all containers that it names. Each is a
+//! request with a seek of a disk or a round trip, and one thread would wait for them one after
+//! another. The number of segments opened ahead is bounded, the bytes of the stream that they
+//! cover, and their memory (INV-7): 80 bytes for each reference.
 //!
-//! What must hold: what comes, and in which order, is what [`crate::references()`] gives in one thread. Who has enough drops the
-//! receiving end, and the threads end with what they are at.
+//! What must hold: the references and their order are those of [`crate::references()`] in one
+//! thread. A receiver that needs no more drops its end of the channel, and the threads stop after
+//! their current segment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,8 +23,8 @@ use crate::references::{Opened, Part, Parts, SegmentPart, one_by_one};
 
 /// Opened segments that wait, for each thread.
 const AHEAD_OF_EACH: usize = 2;
-/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the shortest average that a store may have, five MiB
-/// of references.
+/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the
+/// shortest average that a store may have, five MiB of references.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Where the segment that comes next will be, and its bytes.
@@ -79,7 +81,8 @@ impl Drop for Taking {
     }
 }
 
-/// The references of the ranges, by so many threads of the scope; by the one that asks, where that is none or none can be had.
+/// The references of the ranges, by so many threads of the scope; by the one that asks, where that
+/// is none or none can be had.
 ///
 /// # Errors
 /// Of the items, as [`crate::references()`] has them.
@@ -137,7 +140,8 @@ fn lead(parts: Parts<'_>, ahead: &ReadAheadBytes, order: &Sender<Coming>, jobs: 
         if order.send((coming, len)).is_err() {
             return;
         }
-        // The other end is there: of the one it was just put into the queue, and scouts end after this.
+        // The other end is there: of the one it was just put into the queue, and scouts end after
+        // this.
         match part {
             Part::Segment(part) => drop(jobs.send((part, waiting))),
             Part::Failed(error) => drop(waiting.send(Err(error))),

@@ -1,4 +1,5 @@
-//! References that other threads bring are those that one brings, in the same order, with the same parts lost.
+//! References that other threads bring are those that one brings, in the same order, with the same
+//! parts lost.
 
 use std::sync::Arc;
 use std::thread;

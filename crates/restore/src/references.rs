@@ -1,7 +1,7 @@
-//! From recipes to what the planner takes: verified references of parts of a stream.
+//! From recipes to the planner's input: verified references of parts of a stream.
 //!
-//! The nodes above segments are walked; each segment is opened by itself, where it is asked for ([`references`]) or ahead of that by other
-//! threads ([`crate::recipe_prefetch`]).
+//! The nodes above segments are walked. Each segment is opened separately: when it is needed
+//! ([`references`]), or ahead by other threads ([`crate::recipe_prefetch`]).
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use types::{ByteRange, Level};
 use crate::error::RestoreError;
 use crate::plan::{ChunkPart, Reference};
 
-/// The references of the ranges, one after another. A node that cannot be opened, or verified for want of
-/// a catalog, costs the bytes below it: [`RestoreError::LostPart`] says how many, and what follows them
-/// comes next. Any other error is the last item.
+/// The references of the ranges, one after another. A node that cannot be opened, or verified for
+/// want of a catalog, costs the bytes below it: [`RestoreError::LostPart`] says how many, and what
+/// follows them comes next. Any other error is the last item.
 pub fn references<'a>(
     nodes: &'a NodeCache,
     root: &'a TreeRoot,
@@ -101,7 +101,8 @@ impl Part {
 }
 
 impl SegmentPart {
-    /// Its references. Reads and verifies the segment's node, and catalogs of all containers that it names.
+    /// Its references. Reads and verifies the segment's node, and catalogs of all containers that
+    /// it names.
     pub(crate) fn open(&self, nodes: &NodeCache) -> Opened {
         let ByteRange { offset, len } = self.bytes;
         let found = ChunkRefs::new(nodes, &self.segment, offset, len)

@@ -1,6 +1,6 @@
-//! Sends out what was brought, in the stream's order, on the caller's thread.
+//! Sends fetched bytes in the stream's order, on the caller's thread.
 //!
-//! What must hold: no byte leaves before all that stand before it have, and each leaves once.
+//! What must hold: bytes are sent in order, and each byte once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -45,7 +45,8 @@ enum Waiting {
     },
 }
 
-/// A chunk that is kept for several spots, from its first use, or from its coming if that was sooner.
+/// A chunk that is kept for several spots, from its first use, or from its coming if that was
+/// sooner.
 #[derive(Default)]
 struct RetainedChunk {
     chunk: Option<ToKeep>,

@@ -1,4 +1,4 @@
-//! Restores a single stream into whatever takes bytes.
+//! Restores a single stream into a writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +37,8 @@ pub trait Output {
 /// Restores a range of a stream.
 ///
 /// # Errors
-/// When a byte cannot be had or written: half a stream is no stream, so the first fault ends it. What was
-/// written before is right.
+/// When a byte cannot be had or written: half a stream is no stream, so the first fault ends it.
+/// What was written before is right.
 #[expect(clippy::too_many_arguments, reason = "all of them are what a restore is")]
 pub fn restore_stream(
     nodes: &NodeCache,

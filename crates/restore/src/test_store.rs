@@ -68,7 +68,8 @@ impl NodeSink for Nodes {
     }
 }
 
-/// Stores a stream: its nodes in the recipe container of this number, its chunks in the data containers from there on.
+/// Stores a stream: its nodes in the recipe container of this number, its chunks in the data
+/// containers from there on.
 pub(crate) fn store(containers: &Containers, number: u32, stream: &[u8]) -> TreeRoot {
     let printer = containers.fingerprinter();
     let mut nodes = Nodes {

@@ -1,5 +1,5 @@
-//! Assembling against containers in memory: whatever the recipe, the bytes are the stream's; memory keeps to
-//! the budget; what is bad costs its own bytes alone.
+//! Assembling against containers in memory: whatever the recipe, the bytes are the stream's; memory
+//! keeps to the budget; what is bad costs its own bytes alone.
 
 use std::sync::{Arc, OnceLock};
 
@@ -275,8 +275,9 @@ proptest! {
         let mut sink = Collected::default();
         let (assembly, budget) = if looks_ahead { (Assembly::LookAhead, budget) } else { (Assembly::Rolling, budget / 7 + 1) };
         let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
-        // Half for what is ahead, and one step of at most a window, which is the other half and a chunk; the
-        // spots' own cost has a bound apart, which no stream of so few references reaches.
+        // Half for what is ahead, and one step of at most a window, which is the other half and a
+        // chunk; the spots' own cost has a bound apart, which no stream of so few references
+        // reaches.
         let spots = parts.len() as u64 * crate::plan::SPOT_BYTES;
         let least = if looks_ahead { references_bytes(0) } else { 0 };
         let most = budget + world().longest + spots + least;
@@ -326,8 +327,8 @@ const EACH: [(Assembly, u64); 5] = [
     (Assembly::LookAhead, 1 << 20),
 ];
 
-/// Restores every chunk, in the containers' order and across it, in each way; each chunk is either right or lost, and lost are
-/// those that `is_bad` says. Returns the reasons.
+/// Restores every chunk, in the containers' order and across it, in each way; each chunk is either
+/// right or lost, and lost are those that `is_bad` says. Returns the reasons.
 fn judge(containers: &Containers, is_bad: impl Fn(&Chunk) -> bool) -> Vec<String> {
     let in_order = all_chunks();
     let of_container = REGIONS * CHUNKS_A_REGION;

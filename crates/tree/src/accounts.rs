@@ -1,7 +1,8 @@
 //! Names of users and groups, from the system's plain tables.
 //!
-//! Read once; accounts that a directory service alone knows have no name here, and their numbers, which
-//! are always stored, decide. That keeps a static binary free of the C library's name service.
+//! Read once. Accounts that only a directory service knows have no name here; then their numbers,
+//! which are always stored, decide. That keeps a static binary free of the C library's name
+//! service.
 
 use std::collections::HashMap;
 
@@ -26,8 +27,8 @@ impl Accounts {
         Self::parse(&read("/etc/passwd"), &read("/etc/group"))
     }
 
-    /// Tables in the form of `/etc/passwd` and `/etc/group`. Lines that have another form are passed
-    /// over; of several names for one number the first counts, as the system has it.
+    /// Tables in the form of `/etc/passwd` and `/etc/group`. Lines that have another form are
+    /// passed over; of several names for one number the first counts, as the system has it.
     #[must_use]
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         Self {

@@ -1,16 +1,17 @@
-//! Writes a large file past the page cache: whole blocks from aligned memory that is used again.
+//! Writes a large file past the page cache: whole blocks from reused, aligned memory.
 //!
-//! Copying into fresh pages of the page cache costs more than the disk does, and what is restored is not read
-//! again soon. Bytes are gathered to large blocks and written directly (`O_DIRECT`); where they begin or end
-//! inside a block, that block goes the usual way. In a large file threads write, several blocks at once, while the
-//! next bytes are gathered: a disk asked for one write after another idles between them, and a file with many
-//! holes is many short writes. Where the system refuses, everything goes the usual way.
+//! Copying into fresh pages of the page cache costs more than the disk write, and restored files
+//! are not read again soon. Bytes are gathered into large blocks and written directly (`O_DIRECT`).
+//! A partial block at the beginning or end is written through the page cache. For a large file,
+//! threads write several blocks at once while the next bytes are gathered: otherwise the disk would
+//! idle between writes, and a file with many holes is many short writes. If the system refuses,
+//! everything is written through the page cache.
 //!
-//! What must hold: every byte that was given is at its offset once [`BlockWriter::finish`] has returned, and
-//! no other byte of the file was touched; its length is the caller's to set at the end. One thread gives bytes;
-//! offsets may jump, which costs a write of its own, and no more. After an error the file's content is of no
-//! use. Nothing is made durable for its own sake; but once it is finished, a power cut does not leave the file with
-//! what its metadata is given after that and without some of its bytes.
+//! What must hold: when [`BlockWriter::finish`] has returned, every given byte is at its offset,
+//! and no other byte of the file was changed. The caller sets the length at the end. One thread
+//! gives bytes; offsets may jump, which costs one more write. After an error the file's content is
+//! useless. Nothing is made durable for its own sake. But if the caller sets metadata after
+//! `finish`, a power cut does not leave the file with that metadata and without some of its bytes.
 //!
 //! Memory: a buffer of [`BLOCKS_BYTES`] that is gathered, one that waits, and one for each thread.
 
@@ -32,7 +33,8 @@ pub(crate) use file::write_all;
 
 /// Bytes gathered to one write.
 const BLOCKS_BYTES: usize = 4 << 20;
-/// For so many bytes of a file a thread writes; to start one for fewer would cost more than it saves.
+/// For so many bytes of a file a thread writes; to start one for fewer would cost more than it
+/// saves.
 const THREAD_BYTES_MIN: u64 = 16 << 20;
 /// Threads that write one file at most: as many writes as keep the disk busy.
 const THREADS_MAX: u64 = 3;
@@ -69,7 +71,8 @@ struct Shared {
     failed: OnceLock<Errno>,
 }
 
-/// Gathered bytes: several stretches of a file with holes, so that a short one is no message of its own.
+/// Gathered bytes: several stretches of a file with holes, so that a short one is no message of its
+/// own.
 #[derive(Debug)]
 struct Blocks {
     buffer: AlignedBuffer,
@@ -141,7 +144,8 @@ impl Blocks {
 }
 
 impl BlockWriter {
-    /// For an open file that is empty and will have `len` bytes; a long one may get its length at once.
+    /// For an open file that is empty and will have `len` bytes; a long one may get its length at
+    /// once.
     ///
     /// # Errors
     /// The system's, for want of descriptors.
@@ -228,8 +232,8 @@ impl BlockWriter {
 
 impl Drop for BlockWriter {
     fn drop(&mut self) {
-        // Nobody asks any more, and who unwinds already must not do so twice; but nothing is written to the file when
-        // this has gone.
+        // Nobody asks any more, and who unwinds already must not do so twice; but nothing is
+        // written to the file when this has gone.
         drop(self.out.join());
     }
 }

@@ -1,12 +1,12 @@
 //! Folders that stay reachable by their chain of parents while their descriptors come and go.
 //!
-//! A walk or a restore may hold thousands of folders (queued entries, a deep tree) and a process few
-//! descriptors. Each [`Folder`] knows its parent and name; its descriptor is closed when more than
-//! [`OPEN_MAX`] are open, and opened again, relative to the parent's, when needed. The folder found then
-//! must be the one known before, by device and inode: otherwise the answer is `ENOENT`.
+//! A walk or a restore may hold thousands of folders (queued entries, a deep tree) and a process
+//! few descriptors. Each [`Folder`] knows its parent and name; its descriptor is closed when more
+//! than [`OPEN_MAX`] are open, and opened again, relative to the parent's, when needed. The folder
+//! found then must be the one known before, by device and inode: otherwise the answer is `ENOENT`.
 //!
-//! No path is ever longer than one name, so depth is not limited by `PATH_MAX`. Safe to share between
-//! threads; a descriptor in use is kept open by its `Arc`.
+//! No path is ever longer than one name, so depth is not limited by `PATH_MAX`. Safe to share
+//! between threads; a descriptor in use is kept open by its `Arc`.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -59,9 +59,9 @@ impl Folder {
         }))
     }
 
-    /// A folder in this one, and what it is now. Opened for reading where `readable`, else only as a
-    /// place for names. Who wants to read keeps the descriptor that comes with it: another thread may make
-    /// [`Self::descriptor`] open it again at any time, which is a place for names alone.
+    /// A folder in this one, and what it is now. Opened for reading where `readable`, else only as
+    /// a place for names. Who wants to read keeps the descriptor that comes with it: another thread
+    /// may make [`Self::descriptor`] open it again at any time, which is a place for names alone.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &[u8],
@@ -138,8 +138,8 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// Lets go of the chain in a loop: a deep tree's parents may all go with their last child, and must
-    /// not recurse.
+    /// Lets go of the chain in a loop: a deep tree's parents may all go with their last child, and
+    /// must not recurse.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut folder) = parent.and_then(Arc::into_inner) {

@@ -1,4 +1,4 @@
-//! Reading a disk image or a block device from front to back; holes are told, not read (R8).
+//! Reading a disk image or a block device from front to back; holes are reported, not read (R8).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! An entry's metadata as the system tells it.
+//! An entry's metadata, as the system reports it.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -76,8 +76,8 @@ impl Facts {
     }
 }
 
-/// The entry for what `stat` and the accounts tell, without extended attributes. `target` is a symbolic
-/// link's.
+/// The entry for what `stat` and the accounts tell, without extended attributes. `target` is a
+/// symbolic link's.
 pub(crate) fn entry(
     path: Vec<u8>,
     facts: &Facts,
@@ -175,8 +175,8 @@ impl AttributeReader {
         }
     }
 
-    /// The attributes of `name` in the folder, sorted by name. With a fault those that could be read.
-    /// `follow` takes those of what a link points to.
+    /// The attributes of `name` in the folder, sorted by name. With a fault those that could be
+    /// read. `follow` takes those of what a link points to.
     pub(crate) fn read(
         &mut self,
         folder: &OwnedFd,

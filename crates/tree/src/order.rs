@@ -1,8 +1,8 @@
 //! Listing order: paths compare by their components, bytewise, a folder before what is in it.
 //!
-//! So a folder's whole content follows it at once: `/a`, `/a/b`, `/a/c`, `/a.d`. Bytewise order of whole
-//! paths would put `/a.d` between `/a` and `/a/b`. Comparing bytes with `/` below every other byte is
-//! the same order, because NUL is in no path. All pure functions.
+//! So a folder's whole content follows it at once: `/a`, `/a/b`, `/a/c`, `/a.d`. Bytewise order of
+//! whole paths would put `/a.d` between `/a` and `/a/b`. Comparing bytes with `/` below every other
+//! byte is the same order, because NUL is in no path. All pure functions.
 
 use std::cmp::Ordering;
 
@@ -60,8 +60,8 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     [folder, b"/", name].concat()
 }
 
-/// A path made absolute and clean by looking at its text alone: `.` and doubled slashes go, `..` takes
-/// the component before it, links are not followed.
+/// A path made absolute and clean by looking at its text alone: `.` and doubled slashes go, `..`
+/// takes the component before it, links are not followed.
 #[must_use]
 pub fn absolute(current: &[u8], path: &[u8]) -> Vec<u8> {
     let from = if path.starts_with(b"/") { &b""[..] } else { current };

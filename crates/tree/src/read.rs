@@ -1,13 +1,13 @@
-//! Reading a file as pieces of data and holes, and telling whether it changed meanwhile.
+//! Reading a file as pieces of data and holes, and finding whether it changed meanwhile.
 //!
-//! A file is opened relative to its folder, links refused and without waiting (a pipe put in its place
-//! must not hang a backup), and looked at again: what counts is the file that was opened, not what the
-//! walk saw. As many bytes are read as it had then; a file that shrinks, grows or is modified meanwhile
-//! is stored as read and reported. Its entry keeps the times of the opening, so that the next backup
-//! sees it changed.
+//! A file is opened relative to its folder, links refused and without waiting (a pipe put in its
+//! place must not hang a backup), and its metadata is read again: the opened file counts, not the
+//! one that the walk saw. As many bytes are read as it had then; a file that shrinks, grows or is
+//! modified meanwhile is stored as read and reported. Its entry keeps the times of the opening, so
+//! that the next backup sees it changed.
 //!
-//! Readers are independent of each other and of the walk: any number of them may run on other threads
-//! ([`read_small`] reads many small files ahead, in fewer calls).
+//! Readers are independent of each other and of the walk: any number of them may run on other
+//! threads ([`read_small`] reads many small files ahead, in fewer calls).
 
 mod holes;
 mod sections;
@@ -25,8 +25,8 @@ use crate::{Action, Change, TreeError, WalkEntry};
 
 pub use sections::{DataSection, Section, Sections};
 
-/// With more than this to come, the system is told that it is read from front to back. Not of what is read in
-/// sections: those go past the page cache, which is to read nothing ahead.
+/// With more than this to come, the system is told that it is read from front to back. Not of what
+/// is read in sections: those go past the page cache, which is to read nothing ahead.
 const SEQUENTIAL_FROM_BYTES: u64 = 1 << 20;
 
 /// So much of a file of unknown length is read with the small files. What is more is read again.
@@ -98,8 +98,8 @@ pub enum SmallRead {
 /// Opens a regular file that the walk found, or a hard link to one.
 ///
 /// # Errors
-/// [`TreeError::Vanished`], [`TreeError::Changed`] with [`Change::Kind`], [`TreeError::System`]: nothing of
-/// the file is to be stored.
+/// [`TreeError::Vanished`], [`TreeError::Changed`] with [`Change::Kind`], [`TreeError::System`]:
+/// nothing of the file is to be stored.
 pub fn open_file(found: &WalkEntry) -> Result<FileReader, TreeError> {
     let file = open(found)?;
     let path = &found.entry.path;
@@ -126,10 +126,11 @@ fn kind_changed(path: &[u8]) -> TreeError {
     }
 }
 
-/// Reads a file whole into `room`, and turns the walk's entry into that of the file that was read. Where
-/// the file is, once read, still as the walk saw it, that is all there is to ask: open, read, attributes,
-/// look, close. Anything else, such as a file that has changed, has holes or cannot be read, takes the long way.
-/// Of a file whose length is not shown, this reads some bytes: few have more.
+/// Reads a file whole into `room`, and turns the walk's entry into that of the file that was read.
+/// Where the file is, once read, still as the walk saw it, that is all there is to ask: open, read,
+/// attributes, look, close. Anything else, such as a file that has changed, has holes or cannot be
+/// read, takes the long way. Of a file whose length is not shown, this reads some bytes: few have
+/// more.
 ///
 /// # Errors
 /// As [`open_file`]: nothing of the file is to be stored.
@@ -327,8 +328,9 @@ impl FileReader {
         }
     }
 
-    /// The file in sections, which other threads may read, if it is large and nothing was read yet. What they
-    /// have read is told by [`Self::passed`]; whatever they have not, [`Self::next`] reads.
+    /// The file in sections, which other threads may read, if it is large and nothing was read yet.
+    /// What they have read is told by [`Self::passed`]; whatever they have not, [`Self::next`]
+    /// reads.
     #[must_use]
     pub fn sections(&self) -> Option<Sections> {
         (self.position == 0 && self.holes_passed == 0 && !self.is_of_unknown_length())

@@ -1,9 +1,10 @@
 //! Putting entries back under a target folder.
 //!
-//! A listing is input that may be hostile, and the target may hold links that somebody planted (INV-8).
-//! So every component of every path is entered by itself, relative to the folder before it, and links
-//! are refused; nothing that exists is ever opened for writing: what may be overwritten is replaced by
-//! something new. The worst that a listing can do is to be refused entry by entry.
+//! A listing is input that may be hostile, and the target may hold links that somebody planted
+//! (INV-8). So every component of every path is opened separately, relative to the folder before
+//! it, and links are refused. No existing file is ever opened for writing: an entry that may be
+//! overwritten is replaced by a new one. The worst effect of a hostile listing is that its entries
+//! are refused.
 //!
 //! A restore does not change what the user did not ask for. Existing folders above keep their
 //! metadata. A link in the place of such a folder is the user's own. The restore follows it if it
@@ -11,12 +12,12 @@
 //! refuses any other link.
 //!
 //! A folder is open to its owner alone while it is filled; its metadata is set when the last entry
-//! and the last unfinished file below it are through, deepest first. A file gets its name when it
+//! and the last unfinished file below it are complete, deepest first. A file gets its name when it
 //! is complete, with its metadata ([`arrive`]). A fault of metadata leaves the entry in place and
 //! is collected ([`Restorer::take_faults`]); the call returns any other fault.
 //!
-//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so may its
-//! [`PendingFile`]s, of which nothing is made before that.
+//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so
+//! may its [`PendingFile`]s, of which nothing is made before that.
 
 mod arrive;
 mod context;
@@ -117,8 +118,8 @@ pub struct Restorer {
 }
 
 impl Restorer {
-    /// Begins under a target folder, which is made if need be. The target itself may be reached over
-    /// links.
+    /// Begins under a target folder, which is made if need be. The target itself may be reached
+    /// over links.
     ///
     /// # Errors
     /// [`TreeError::System`] about the target.
@@ -158,12 +159,12 @@ impl Restorer {
         self.take_faults()
     }
 
-    /// Restores an entry, or makes it ready to be written. Entries come in listing order; an entry whose
-    /// folder was never placed gets a plain one.
+    /// Restores an entry, or makes it ready to be written. Entries come in listing order; an entry
+    /// whose folder was never placed gets a plain one.
     ///
     /// # Errors
-    /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is not restored,
-    /// and later ones may be all the same.
+    /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is
+    /// not restored, and later ones may be all the same.
     pub fn place(&mut self, entry: &ListingEntry) -> Result<Placed, TreeError> {
         match self.begin(entry)? {
             Begun::Placed(placed) => Ok(placed),

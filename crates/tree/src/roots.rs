@@ -1,5 +1,5 @@
-//! The paths a backup begins at, as a tree of names, so that overlapping roots are walked once and their
-//! parent folders are recorded before them.
+//! The paths a backup begins at, as a tree of names, so that overlapping roots are walked once and
+//! their parent folders are recorded before them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

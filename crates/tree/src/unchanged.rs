@@ -1,17 +1,17 @@
-//! Telling unchanged files by merging the walk with the previous backup's listing: both are in listing
-//! order, so one pass over each is enough and nothing is kept.
+//! Finding unchanged files by merging the walk with the previous backup's listing: both are in
+//! listing order, so one pass over each is enough and nothing is kept in memory.
 //!
-//! A regular file with the same size, time of modification, time of change and inode as before is taken
-//! as unchanged. One exception, for a file written *just* before the previous backup looked at it: it may
-//! have been written again after it was read, within the same tick of the file system's clock, and then
-//! all four are equal though the content is not. So a time that is not older than the previous backup's
-//! start by at least one tick is not trusted, and the file is read. A tick is taken as 20 ms where the
-//! time has a fraction of a second, and as 2 s where it has none (FAT stores even seconds).
+//! A regular file with the same size, time of modification, time of change and inode as before
+//! counts as unchanged. One exception, for a file written *just* before the previous backup looked
+//! at it: it may have been written again after it was read, within the same tick of the file
+//! system's clock, and then all four are equal though the content is not. So the file is read
+//! unless its time is older than the previous backup's start by at least one tick. A tick counts as
+//! 20 ms if the time has a fraction of a second, and as 2 s if it has none (FAT stores even
+//! seconds).
 //!
-//! An entry that is not what was there ([`format::listing::EntryState`]) vouches for nothing: the
-//! file is read again. Entries of the previous listing that the walk did not meet can be asked for
-//! ([`Unchanged::next_passed`]): where a folder could not be read, they are the last that is known
-//! of it.
+//! An entry that was not read as it was ([`format::listing::EntryState`]) proves nothing: the file
+//! is read again. [`Unchanged::next_passed`] returns entries of the previous listing that the walk
+//! did not meet: if a folder could not be read, they are its last known entries.
 
 use std::cmp::Ordering;
 use std::io::Read;

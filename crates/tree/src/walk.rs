@@ -1,10 +1,11 @@
 //! The walk: every entry below the roots, in listing order.
 //!
-//! Three steps, so that others than the one who walks may do the dear one. The [`Lister`] goes through the
-//! folders, in order, and gives [`Stretch`]es: what it found, and names of files to be looked at. A
-//! [`Looker`] asks for the metadata of those: any number of them may work at once. The [`Walk`] takes what they
-//! [`Looked`] at, in the lister's order, and gives the entries: hard links know their first name here. By
-//! itself ([`Walk::new`]) it does all three, one after another; the entries are the same.
+//! Three steps, so that others than the one who walks may do the dear one. The [`Lister`] goes
+//! through the folders, in order, and gives [`Stretch`]es: what it found, and names of files to be
+//! looked at. A [`Looker`] asks for the metadata of those: any number of them may work at once. The
+//! [`Walk`] takes what they [`Looked`] at, in the lister's order, and gives the entries: hard links
+//! know their first name here. By itself ([`Walk::new`]) it does all three, one after another; the
+//! entries are the same.
 //!
 //! A folder's names are read at once and sorted; entries are looked at relative to their folder, so
 //! that neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a root
@@ -77,7 +78,8 @@ impl Marker {
     }
 }
 
-/// What to walk and what to leave out. A root is never left out by a pattern, marker, size or device.
+/// What to walk and what to leave out. A root is never left out by a pattern, marker, size or
+/// device.
 #[derive(Debug, Clone, Default)]
 pub struct WalkOptions {
     /// Where to begin.
@@ -94,8 +96,8 @@ pub struct WalkOptions {
     pub one_file_system: bool,
     /// Folders left out wholly, such as the store itself.
     pub leave_out: HashSet<FolderId>,
-    /// So many bytes are read of a file whose length the file system does not show, at most; without
-    /// a number, 16 GiB. A file with more is stored in part.
+    /// So many bytes are read of a file whose length the file system does not show, at most;
+    /// without a number, 16 GiB. A file with more is stored in part.
     pub unknown_len_max: Option<u64>,
     /// Skip extended attributes and account names: enough to count files and bytes beforehand.
     pub count_only: bool,
@@ -108,8 +110,8 @@ pub struct Walk {
     first_names: FirstNames,
     /// The fault that follows the entry just given.
     fault: Option<TreeError>,
-    /// What is being gone through, the innermost last: more than one only where folders were found in the
-    /// place of files.
+    /// What is being gone through, the innermost last: more than one only where folders were found
+    /// in the place of files.
     levels: Vec<Level>,
 }
 
@@ -132,7 +134,8 @@ impl Walk {
         walk
     }
 
-    /// A walk in parts: the walk ends whenever it has given all that it was told by [`Self::accept`].
+    /// A walk in parts: the walk ends whenever it has given all that it was told by
+    /// [`Self::accept`].
     #[must_use]
     pub fn apart(options: WalkOptions) -> (Lister, Self) {
         let (lister, record) = Lister::new(options);

@@ -35,7 +35,8 @@ impl WalkEntry {
         self.linked.as_ref().unwrap_or(&self.entry.kind)
     }
 
-    /// Reads the extended attributes of a file that is not opened. With a fault those that could be read.
+    /// Reads the extended attributes of a file that is not opened. With a fault those that could be
+    /// read.
     pub fn read_attributes(&mut self) -> Option<TreeError> {
         let path = &self.entry.path;
         let fault = match self.folder.descriptor() {

@@ -20,8 +20,8 @@ pub(crate) struct Filter {
     /// Only backups of this path (may be repeated: of all of them)
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) path: Vec<PathBuf>,
-    /// Only backups with this tag, or with all of these, separated by commas; empty: without tags (may be repeated: with any
-    /// of them)
+    /// Only backups with this tag, or with all of these, separated by commas; empty: without tags
+    /// (may be repeated: with any of them)
     #[arg(long, value_name = "TAG[,TAG]", value_parser = tag_list)]
     pub(crate) tag: Vec<TagList>,
 }

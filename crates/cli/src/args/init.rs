@@ -25,8 +25,8 @@ pub(crate) struct Init {
     /// Target size of a container in MiB, 1 to 256
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
-    /// Space to set aside in MiB, given up when the disk is full so that pruning can begin: 1 grows with the store, up
-    /// to 64; any other size stays; 0 for none
+    /// Space to set aside in MiB, given up when the disk is full so that pruning can begin: 1 grows
+    /// with the store, up to 64; any other size stays; 0 for none
     #[arg(long, default_value_t = 1, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) reserve_mib: u16,
     /// What holds for every series for which nothing else is set

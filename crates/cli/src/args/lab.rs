@@ -25,7 +25,8 @@ pub(crate) enum Lab {
     Generate(generate::Generate),
     /// Make a chunk trace of files, tars or disk images
     Trace(Trace),
-    /// Say what a store would hold of the backups in a chunk trace, and what restoring them would read
+    /// Say what a store would hold of the backups in a chunk trace, and what restoring them would
+    /// read
     Simulate(Simulate),
     /// Measure a paper's figures again, and draw them beside its own
     Reproduce(Reproduce),
@@ -37,11 +38,12 @@ pub(crate) struct Trace {
     /// The backups, in this order: each a file, or a folder of which all files are cut one by one
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Write the chunk trace to this file, which must not exist, to a pipe, or to standard output (`-`)
+    /// Write the chunk trace to this file, which must not exist, to a pipe, or to standard output
+    /// (`-`)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist: named by the
-    /// backup's number and the end of its path
+    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty
+    /// or not exist: named by the backup's number and the end of its path
     #[arg(long, value_name = "FOLDER")]
     pub(crate) destor: Option<PathBuf>,
     /// Average chunk length in KiB, 1 to 128
@@ -68,21 +70,25 @@ pub(crate) struct Simulate {
     /// Let each backup begin a container of its own, as sessions do
     #[arg(long, conflicts_with = "engine")]
     pub(crate) seal: bool,
-    /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and the new one: 30)
+    /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and
+    /// the new one: 30)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
-    /// Beside the newest, keep so many of the last backups, of the full ones, and of every fourth full one
+    /// Beside the newest, keep so many of the last backups, of the full ones, and of every fourth
+    /// full one
     #[arg(long, value_name = "SONS,FATHERS,GRANDFATHERS", value_parser = parse_generations, conflicts_with = "keep")]
     pub(crate) keep_generations: Option<[usize; 3]>,
-    /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it all are found
+    /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it
+    /// all are found
     #[arg(long)]
     pub(crate) engine: bool,
-    /// How many containers a window of each backup may refer to: `none`, a number, `adaptive:NUMBER` for an average, or
-    /// `least:BYTES` (K, M, G): any number that each hold so many bytes of the window
+    /// How many containers a window of each backup may refer to: `none`, a number,
+    /// `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that each hold so
+    /// many bytes of the window
     #[arg(long, default_value = "none", value_name = "CAP", value_parser = parse_cap, requires = "engine")]
     pub(crate) cap: Cap,
-    /// Containers that so many windows before referred to do not count towards the cap (default: 3 with
-    /// `least:BYTES`, else 0)
+    /// Containers that so many windows before referred to do not count towards the cap (default: 3
+    /// with `least:BYTES`, else 0)
     #[arg(
         long,
         value_name = "COUNT",
@@ -102,7 +108,8 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) lookup_mib: u64,
-    /// Keep prefetched catalogs for the next backup, which no backup of the engine's does: faster, and a little more is found
+    /// Keep prefetched catalogs for the next backup, which no backup of the engine's does: faster,
+    /// and a little more is found
     #[arg(long, requires = "engine")]
     pub(crate) warm: bool,
     /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
@@ -114,7 +121,8 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) index_mib: u32,
-    /// Keep the hook of one chunk in so many, a power of two, even where the index has memory for more
+    /// Keep the hook of one chunk in so many, a power of two, even where the index has memory for
+    /// more
     #[arg(long, default_value = "1", value_name = "COUNT", value_parser = parse_sampling, requires = "engine")]
     pub(crate) sample: SamplingRate,
     /// Restore with so much memory, in bytes or with K, M or G at the end (may be a list)

@@ -241,7 +241,8 @@ pub(crate) struct Hold {
     /// The backups: ids, or `latest`
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
-    /// Until this date, or date and time, such as 2030-01-31 or `2030-01-31 12:00`, local; or RFC 3339
+    /// Until this date, or date and time, such as 2030-01-31 or `2030-01-31 12:00`, local; or RFC
+    /// 3339
     #[arg(long, value_name = "DATE", group = "end", value_parser = moment)]
     pub(crate) until: Option<UnixNanos>,
     /// For this long from now, such as 2y6m

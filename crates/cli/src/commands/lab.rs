@@ -166,7 +166,8 @@ fn beside_trace(file: Option<&Path>, output: Output) -> Result<Output> {
     })
 }
 
-/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output. `replay` is told what is written to.
+/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output.
+/// `replay` is told what is written to.
 fn to_trace(
     file: &Path,
     cancelled: &AtomicBool,

@@ -1,5 +1,5 @@
-//! What stands on the terminal's last line. Bytes are shown as bytes, and everything else by its name; while a command
-//! waits for others, nothing is counted and they are named.
+//! What stands on the terminal's last line. Bytes are shown as bytes, and everything else by its
+//! name; while a command waits for others, nothing is counted and they are named.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! One file of a backup to standard output: its bytes and nothing else, or an error and a code for scripts.
+//! One file of a backup to standard output: its bytes and nothing else, or an error and a code for
+//! scripts.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -101,7 +102,8 @@ fn what_cannot_be_dumped_says_so_and_ends_with_1() {
         .output();
     Ran::from(ran.unwrap()).expect(1).says(&["standard output"]);
 
-    // Rot in the midst of each full container: what comes before it is right, and nothing passes for the rest.
+    // Rot in the midst of each full container: what comes before it is right, and nothing passes
+    // for the rest.
     for object in bed.objects("data") {
         let mut bytes = fs::read(&object).unwrap();
         let middle = bytes.len() / 2;

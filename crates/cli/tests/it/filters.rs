@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::bed::{Bed, last, lines};
 
-/// Backups 1 to 6, of two hosts and two paths, with tags a, b; a; b; none; c; none. Each `file` has its number.
+/// Backups 1 to 6, of two hosts and two paths, with tags a, b; a; b; none; c; none. Each `file` has
+/// its number.
 fn bed() -> Bed {
     let bed = Bed::new();
     for folder in ["one", "two"] {

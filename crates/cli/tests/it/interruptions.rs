@@ -1,5 +1,6 @@
-//! Ctrl-C, `kill -9` and a suspended process: what was stored before is not stored again, what is committed
-//! restores, and nothing is committed twice; a prune goes on where another was killed, and says for whom it waits.
+//! Ctrl-C, `kill -9` and a suspended process: what was stored before is not stored again, what is
+//! committed restores, and nothing is committed twice; a prune goes on where another was killed,
+//! and says for whom it waits.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -163,7 +164,8 @@ fn a_suspended_backup_goes_on_and_commits_once() {
     bed.assert_sound();
 }
 
-/// Six backups of a file whose parts come and go; the odd ones are forgotten. What is kept, and what it holds.
+/// Six backups of a file whose parts come and go; the odd ones are forgotten. What is kept, and
+/// what it holds.
 fn with_dead_parts(bed: &Bed) -> Vec<(String, Vec<u8>)> {
     let part = |n: u64| noise(700 << 10, 70 + n);
     let mut kept = Vec::new();
@@ -198,7 +200,8 @@ fn heartbeats(bed: &Bed) -> BTreeSet<PathBuf> {
     all
 }
 
-/// One that has begun: a session that was killed before it spoke is believed dead only after a minute.
+/// One that has begun: a session that was killed before it spoke is believed dead only after a
+/// minute.
 fn begun_prune(bed: &Bed, args: &[&str]) -> Child {
     let before = heartbeats(bed);
     let child = bed.command(args).spawn().unwrap();

@@ -1,4 +1,5 @@
-//! The main job, from `init` to `index rebuild`: a tree with one of everything goes in and comes out.
+//! The main job, from `init` to `index rebuild`: a tree with one of everything goes in and comes
+//! out.
 
 use std::ffi::OsStr;
 use std::fs;

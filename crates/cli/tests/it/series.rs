@@ -81,8 +81,8 @@ fn a_series_is_set_shown_and_listed() {
         "{text}"
     );
 
-    // All is read again: of the inline backup before no segment of the file has this length. Of the metadata one may be
-    // the same, a chunk or two.
+    // All is read again: of the inline backup before no segment of the file has this length. Of the
+    // metadata one may be the same, a chunk or two.
     fs::write(bed.path("src/small"), noise(1000, 2)).unwrap();
     let backup = ["backup", "src", "--host", "h", "--force", "--json"];
     let summary = last(&bed.ok(backup));

@@ -55,7 +55,8 @@ impl Body {
     }
 }
 
-/// The plain bytes between a container's catalog and its footer: the body's record, if there is one, and the rows.
+/// The plain bytes between a container's catalog and its footer: the body's record, if there is
+/// one, and the rows.
 #[must_use]
 pub fn encode_trailer(body: Option<&Body>, rows: &[RegionRow]) -> Vec<u8> {
     let mut out = Vec::new();

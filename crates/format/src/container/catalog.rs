@@ -1,4 +1,4 @@
-//! The catalog's plain encoding, by columns: what repeats stands together and compresses well.
+//! The catalog's plain encoding, by columns: similar values are together and compress well.
 
 use types::{Fingerprint, Level, Slot};
 
@@ -110,8 +110,8 @@ impl Payload for Catalog {
 }
 
 impl Catalog {
-    /// Checks the catalog against the rows of its container: as many entries, and no region with more
-    /// plain bytes than a region may have.
+    /// Checks the catalog against the rows of its container: as many entries, and no region with
+    /// more plain bytes than a region may have.
     ///
     /// # Errors
     /// `Invalid`.

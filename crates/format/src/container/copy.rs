@@ -1,4 +1,4 @@
-//! Copies of catalogs: so that a lost container still tells what it held.
+//! Copies of catalogs: they show what a lost container held.
 
 use types::ContainerKind;
 

@@ -1,8 +1,8 @@
-//! Header, footer, and the tail of a container: what one ranged read of its end tells.
+//! Header, footer, and the tail of a container, which one ranged read returns.
 //!
 //! A digest in the footer covers the header's copy, the rows and the footer itself; the catalog and
-//! each region have digests of their own. A torn object has no footer magic at its end, or a digest
-//! that does not hold.
+//! each region have digests of their own. A torn object has no footer magic at its end, or a wrong
+//! digest.
 
 use crate::container::body::{BODY_BYTES, encode_trailer};
 use crate::container::row::{REGION_ROW_BYTES, check_rows, decode_rows};
@@ -210,12 +210,12 @@ pub struct ContainerTail<'a> {
 impl<'a> ContainerTail<'a> {
     /// Reads a trailer from the last bytes of an object of `object_len` bytes.
     ///
-    /// Called with too few bytes, it says how many it needs; the second call, with those, does not ask
-    /// again unless the object changed.
+    /// Called with too few bytes, it says how many it needs; the second call, with those, does not
+    /// ask again unless the object changed.
     ///
     /// # Errors
-    /// `Malformed` when torn or no container, `DigestMismatch`, `NewerVersion`, or `Invalid` when the
-    /// parts do not fit together.
+    /// `Malformed` when torn or no container, `DigestMismatch`, `NewerVersion`, or `Invalid` when
+    /// the parts do not fit together.
     pub fn parse(tail: &'a [u8], object_len: u64) -> Result<TailParse<'a>> {
         let torn = |why| {
             Err(FormatError::Malformed {

@@ -86,8 +86,8 @@ impl Payload for Manifest {
 }
 
 impl SeriesName {
-    /// The name as it stands in manifests: what the keyed hash that names the series' folder is over
-    /// (`EncryptionKey::series_id`).
+    /// The name as it stands in manifests: what the keyed hash that names the series' folder is
+    /// over (`EncryptionKey::series_id`).
     ///
     /// # Panics
     /// When [`Self::check`] fails: one name must not have two folders.

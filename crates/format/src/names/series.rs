@@ -10,8 +10,8 @@ pub const SERIES_FOLDER: &str = "series";
 /// Stands for the series that have no settings of their own.
 const DEFAULT: &str = "default";
 
-/// `series/<series>.<revision>`; of `None`, `series/default.<revision>`: what holds for series without settings of their
-/// own.
+/// `series/<series>.<revision>`; of `None`, `series/default.<revision>`: what holds for series
+/// without settings of their own.
 #[must_use]
 pub fn settings(series: Option<SeriesId>, revision: Revision) -> ObjectName {
     match series {

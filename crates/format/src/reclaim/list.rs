@@ -1,7 +1,8 @@
 //! Slots of many containers in their encoding: a few bytes a container, read from front to back.
 //!
-//! Marks of a large store are held in this form; taken apart they would be twenty times as large. A list can
-//! be made by pushing ascending containers alone, or by decoding: so what is in one follows the rules.
+//! Marks of a large store are kept in memory in this form; decoded they would be twenty times as
+//! large. A list is made only by pushing ascending containers, or by decoding, so its content
+//! follows the rules.
 
 use types::{ContainerId, Slot, SlotRange};
 
@@ -21,8 +22,8 @@ impl SlotList {
     /// Appends a container's slots; no ranges mean all of it.
     ///
     /// # Panics
-    /// When the container is not above the one before, or the ranges are not sorted or touch: the caller's
-    /// merging is broken.
+    /// When the container is not above the one before, or the ranges are not sorted or touch: the
+    /// caller's merging is broken.
     pub fn push(&mut self, container: ContainerId, slots: &[SlotRange]) {
         assert!(self.last < Some(container), "containers are pushed in order");
         assert!(are_apart(slots), "slots are sorted and merged");

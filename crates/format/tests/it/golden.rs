@@ -1,7 +1,7 @@
 //! The golden vectors: what was once written must be written and read the same for ever.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p format` writes them; a change to one that a released version wrote is
-//! a break of the format and needs a new version instead.
+//! `ONEFOLD_BLESS=1 cargo test -p format` writes them; a change to one that a released version
+//! wrote is a break of the format and needs a new version instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};

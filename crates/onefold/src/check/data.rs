@@ -1,4 +1,5 @@
-//! Bytes: whole containers are read, in all copies, and every chunk is compared with its fingerprint.
+//! Bytes: whole containers are read, in all copies, and every chunk is compared with its
+//! fingerprint.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,7 +62,8 @@ pub(super) fn read(
         if monitor.is_cancelled() {
             return Err(restore::RestoreError::Interrupted.into());
         }
-        // Of a generation that is being put the mirror copy comes a moment after the main one, and is there by now.
+        // Of a generation that is being put the mirror copy comes a moment after the main one, and
+        // is there by now.
         for id in again {
             let verified = store.containers.verify(id, Depth::Full);
             let Some(verified) = read_of(id, verified, needs, report, bad)? else {
@@ -200,7 +202,8 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
                 let what = format!("the copy of {}'s catalog differs from it", copy.container);
                 report.find(id, what, true);
             }
-            // Of another generation, or lost: that is what the copy is for, and a finding of its own.
+            // Of another generation, or lost: that is what the copy is for, and a finding of its
+            // own.
             Ok(_) => {}
             Err(error) if refuses_container(&error) => return Err(error.into()),
             Err(_) => {}

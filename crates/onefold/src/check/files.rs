@@ -18,8 +18,8 @@ use crate::streams::role;
 /// Files named for one backup at most; the others are as damaged.
 const FILES_MAX: usize = 1000;
 
-/// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing when there
-/// is none.
+/// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing when
+/// there is none.
 pub(super) fn find_touched(
     reading: &Reading<'_>,
     backups: &[Snapshot],

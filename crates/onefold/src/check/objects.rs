@@ -1,9 +1,9 @@
 //! The small objects: each is opened, whoever needs it and whether anybody still does.
 //!
-//! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup nothing
-//! here is needed but its manifest. An object of another kind that cannot be read may be what a crash tore;
-//! it costs resuming, deduplication or reclamation, and is named as a leftover; so is an epoch of reclamation that
-//! is open.
+//! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup
+//! nothing here is needed but its manifest. An object of another kind that cannot be read may be
+//! what a crash tore; it costs resuming, deduplication or reclamation, and is named as a leftover;
+//! so is an epoch of reclamation that is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,8 +145,8 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
     is_ours.then_some((kind, decode))
 }
 
-/// Whether the storage refuses or has gone; an object that it cannot read is a finding, and one that is not
-/// there may be.
+/// Whether the storage refuses or has gone; an object that it cannot read is a finding, and one
+/// that is not there may be.
 fn stops(error: &ObjectError) -> bool {
     matches!(error, ObjectError::Storage(error) if refuses(error))
 }

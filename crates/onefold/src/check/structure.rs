@@ -158,8 +158,9 @@ fn manifests(
     Ok(())
 }
 
-/// Of the containers that manifests name, those that reclamation has removed whole need not be there; what a
-/// backup reaches must be, whatever lists say. A list that cannot be read is named elsewhere.
+/// Of the containers that manifests name, those that reclamation has removed whole need not be
+/// there; what a backup reaches must be, whatever lists say. A list that cannot be read is named
+/// elsewhere.
 fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result<()> {
     for object in store.env.storage.list(names::REMOVED_FOLDER)? {
         if names::parse_removed(&object.name).is_none() {
@@ -283,8 +284,8 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
     }
 }
 
-/// The digest that ends a container covers salt, rows and catalog: two copies that end alike are one attempt
-/// to write, read without reading them.
+/// The digest that ends a container covers salt, rows and catalog: two copies that end alike are
+/// one attempt to write, read without reading them.
 fn compare_ends(
     store: &Store,
     id: ContainerId,

@@ -1,4 +1,5 @@
-//! Which backups are due to be made archival or put in order, and which are left because they are held.
+//! Which backups are due to be made archival or put in order, and which are left because they are
+//! held.
 //!
 //! Pure: a listing of manifests, what is set, and a time of the storage in, values out.
 
@@ -30,7 +31,8 @@ pub struct DueRepair {
     pub budget: u64,
 }
 
-/// A backup that is held, and that something would become of if it were not. At least one of the three is.
+/// A backup that is held, and that something would become of if it were not. At least one of the
+/// three is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldBackup {
     /// It.
@@ -41,7 +43,8 @@ pub struct HeldBackup {
     pub is_expired: bool,
     /// It has left the live window, and would be made archival.
     pub is_due: bool,
-    /// The forgotten backup that it refers forward to, which stays stored for it, and would be let go of.
+    /// The forgotten backup that it refers forward to, which stays stored for it, and would be let
+    /// go of.
     pub keeps: Option<SessionId>,
 }
 
@@ -50,10 +53,12 @@ pub(super) type DueOf = (SeriesId, DueBackup);
 pub(super) type RepairOf = (SeriesId, DueRepair);
 pub(super) type HeldOf = (SeriesId, HeldBackup);
 
-/// Of each series the newest backup, where it was not repaired and something may be copied for it: so many percent of what its live
-/// backups have stored anew, less what was copied for them. What the first one stored counts for itself alone. What was copied for an
-/// archival one is not known any more, and what it stored does not count either; those of `archival` are by then. A backup that is
-/// shorter than half of the longest one is taken for an incremental one, whose order nobody else shares: what is stored anew for it counts for the next full one.
+/// Of each series the newest backup, where it was not repaired and something may be copied for it:
+/// so many percent of what its live backups have stored anew, less what was copied for them. What
+/// the first one stored counts for itself alone. What was copied for an archival one is not known
+/// any more, and what it stored does not count either; those of `archival` are by then. A backup
+/// that is shorter than half of the longest one is taken for an incremental one, whose order nobody
+/// else shares: what is stored anew for it counts for the next full one.
 pub(super) fn due_repairs(
     list: &ManifestList,
     percent: &dyn Fn(SeriesId) -> u16,
@@ -98,8 +103,9 @@ pub(super) fn due_repairs(
     all
 }
 
-/// Those that have left their live windows and do not refer forward to the next one, and those that refer forward to what was
-/// forgotten; oldest first. And those of them that are left because they are held, with those of which that is `expired`.
+/// Those that have left their live windows and do not refer forward to the next one, and those that
+/// refer forward to what was forgotten; oldest first. And those of them that are left because they
+/// are held, with those of which that is `expired`.
 pub(super) fn due(
     list: &ManifestList,
     live: &dyn Fn(SeriesId) -> Option<u16>,

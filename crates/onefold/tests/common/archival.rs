@@ -1,4 +1,5 @@
-//! What tests of making backups archival share: a series, some of it archival, and what must be true of it whatever happens.
+//! What tests of making backups archival share: a series, some of it archival, and what must be
+//! true of it whatever happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub fn hold(store: &Store, id: SessionId, is_held: bool) {
 }
 
 impl Base {
-    /// Four backups of a series, each with something that only it has, and something of the next one; so many are archival already.
+    /// Four backups of a series, each with something that only it has, and something of the next
+    /// one; so many are archival already.
     pub fn new(seed: u64, archival: usize) -> Self {
         Self::on(Process::new(seed), seed, archival)
     }

@@ -1,4 +1,5 @@
-//! What tests of prunes beside others share: backups and readers that pause, and what must be true when all have ended.
+//! What tests of prunes beside others share: backups and readers that pause, and what must be true
+//! when all have ended.
 
 use std::io;
 
@@ -19,7 +20,8 @@ pub fn chosen<'a>(parts: &'a [Vec<u8>], which: &[usize]) -> Vec<&'a [u8]> {
     which.iter().map(|n| &parts[*n][..]).collect()
 }
 
-/// Backs up parts; between the n-th and the next it does something, when all that was given was looked up.
+/// Backs up parts; between the n-th and the next it does something, when all that was given was
+/// looked up.
 pub fn back_up_pausing(
     process: &Process,
     name: &str,
@@ -55,7 +57,8 @@ pub fn assert_kept(process: &Process, kept: &[(SessionId, &str, Vec<u8>)], when:
     assert_sound(&store, when);
 }
 
-/// What must be true when all have ended: all restore, prunes remove the rest, and nothing but that.
+/// What must be true when all have ended: all restore, prunes remove the rest, and nothing but
+/// that.
 pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], when: &str) {
     assert_kept(&machine.beside(800), kept, when);
     let pruner = machine.beside(801).striding();
@@ -77,7 +80,8 @@ pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], wh
     assert_kept(&machine.beside(804), &all, &format!("{when}, backed up again"));
 }
 
-/// The dead of other hosts are given up soon, which spares a test its waiting for them; who lives gets its time to answer.
+/// The dead of other hosts are given up soon, which spares a test its waiting for them; who lives
+/// gets its time to answer.
 pub fn soon_given_up(options: PruneOptions) -> PruneOptions {
     PruneOptions {
         answer_within: options.answer_within,

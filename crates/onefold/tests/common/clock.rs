@@ -11,8 +11,8 @@ use types::UnixNanos;
 const STRIDE: Duration = Duration::from_secs(1);
 const MILLISECOND_NANOS: i64 = 1_000_000;
 
-/// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that watch
-/// for something do not spin, and time does not run away under them.
+/// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that
+/// watch for something do not spin, and time does not run away under them.
 #[derive(Debug, Clone)]
 pub struct HandClock {
     clock: ManualClock,
@@ -62,8 +62,8 @@ impl HandClock {
         }
     }
 
-    /// The same time, seen by a process whose wall clock is wrong by so many seconds, and whose clocks all go at so many
-    /// thousandths of the right rate.
+    /// The same time, seen by a process whose wall clock is wrong by so many seconds, and whose
+    /// clocks all go at so many thousandths of the right rate.
     pub fn seen_by(&self, wrong_by_seconds: i64, permille: u32) -> Self {
         let own = Own {
             told: self.clock.monotonic(),
@@ -79,7 +79,8 @@ impl HandClock {
         }
     }
 
-    /// The same clock for a process that waits for others: its looks move the time on, its pulses do not.
+    /// The same clock for a process that waits for others: its looks move the time on, its pulses
+    /// do not.
     pub fn striding(&self) -> Self {
         Self {
             strides: true,
@@ -99,7 +100,8 @@ impl HandClock {
         }
     }
 
-    /// Time passes for everybody, and this process sleeps: all of its clocks know but the monotonic one.
+    /// Time passes for everybody, and this process sleeps: all of its clocks know but the monotonic
+    /// one.
     pub fn suspend(&self, time: Duration) {
         let mut own = self.own();
         self.clock.advance(time);
@@ -110,7 +112,8 @@ impl HandClock {
         }
     }
 
-    /// From now on time passes, and this process's clocks do not know: a machine that is not running, or a broken one.
+    /// From now on time passes, and this process's clocks do not know: a machine that is not
+    /// running, or a broken one.
     pub fn stand_still(&self, stands: bool) {
         if let Some(mut own) = self.own() {
             own.stands = stands;
@@ -148,7 +151,8 @@ impl Clock for HandClock {
     }
 }
 
-/// The storage's own clock: no two objects are put at the same moment, and somebody may set it, back or forth.
+/// The storage's own clock: no two objects are put at the same moment, and somebody may set it,
+/// back or forth.
 #[derive(Debug, Clone)]
 pub struct StorageClock {
     time: HandClock,

@@ -18,8 +18,8 @@ use super::reclaimer::Reclaimer;
 
 /// What ended longer ago than so many sessions is looked at now and then (`Session::gc_sessions`).
 const TIDIED: u64 = 64;
-/// Of each lease: the claim that was released last, the one that was held, and those of one holder before it, who had no
-/// barrier to wait for.
+/// Of each lease: the claim that was released last, the one that was held, and those of one holder
+/// before it, who had no barrier to wait for.
 const LEASE_CLAIMS_MAX: usize = 4;
 
 /// After a prune that came to its end, each object is there for a reason:

@@ -140,7 +140,8 @@ impl Play {
         );
     }
 
-    /// From now on every moment is kept; of a long run every so many-th, and those right after a manifest was put.
+    /// From now on every moment is kept; of a long run every so many-th, and those right after a
+    /// manifest was put.
     pub fn record(&self, policies: Vec<CrashPolicy>, every: u64) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
         let images = Arc::clone(&self.images);
@@ -210,7 +211,8 @@ impl Play {
             .unwrap_or_else(|error| panic!("{when}: {error}"));
         self.assert_restores(&store, &image.told, when);
         Reclaimer::new(process.clone()).assert_no_node_dangles(when);
-        // What a cut has torn may be told of; and who was found dead has left something for the next one.
+        // What a cut has torn may be told of; and who was found dead has left something for the
+        // next one.
         self.prune_as_told(&store, &image.told, when);
         self.assert_kept(&store, &image.told, &format!("{when}, and a prune"));
         prune(&store, &everything(), when);
@@ -240,7 +242,8 @@ impl Play {
         for _ in 0..2 {
             prune(&store, &everything_at_once(), when);
         }
-        // Those epochs have waited for whoever died, so that nothing is there in a dead session's name.
+        // Those epochs have waited for whoever died, so that nothing is there in a dead session's
+        // name.
         let running = Reclaimer::new(process.clone()).table().running;
         assert!(running.is_empty(), "{when}, at the end: {running:?} run");
         assert_nothing_unexplained(&process, &format!("{when}, at the end"));
@@ -256,7 +259,8 @@ impl Play {
         assert_sound_but_for_torn(store, told, when);
     }
 
-    /// A manifest that the cut has torn may be a backup's: prune asks to forget it, and then goes on.
+    /// A manifest that the cut has torn may be a backup's: prune asks to forget it, and then goes
+    /// on.
     pub fn prune_as_told(&self, store: &Store, told: &Told, when: &str) {
         for _ in 0..3 {
             let text = match try_prune(store, &everything()) {

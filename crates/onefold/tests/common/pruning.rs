@@ -1,4 +1,5 @@
-//! What tests of reclamation share: prunes, forgets, and whether every byte that is stored is explained.
+//! What tests of reclamation share: prunes, forgets, and whether every byte that is stored is
+//! explained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,7 +51,8 @@ pub fn everything_at_once() -> PruneOptions {
     }
 }
 
-/// The same among processes that are dead or answer at once, for tests that wait for the dead often.
+/// The same among processes that are dead or answer at once, for tests that wait for the dead
+/// often.
 pub fn impatient(options: PruneOptions) -> PruneOptions {
     PruneOptions {
         policy: SessionPolicy {
@@ -133,15 +135,16 @@ pub fn stored(machine: &Process) -> u64 {
     objects.map(|object| object.len).sum()
 }
 
-/// After a prune that left nothing: every slot stored is one that a kept backup reaches, or in a container of a session that
-/// has no ending; every container has one generation and the copies of its kind; no epoch is open; and all small objects
-/// are there for a reason that [`assert_small_objects_explained`] names.
+/// After a prune that left nothing: every slot stored is one that a kept backup reaches, or in a
+/// container of a session that has no ending; every container has one generation and the copies of
+/// its kind; no epoch is open; and all small objects are there for a reason that
+/// [`assert_small_objects_explained`] names.
 pub fn assert_nothing_unexplained(process: &Process, when: &str) {
     assert_explained(process, true, when);
 }
 
-/// The same where one that cannot trim may have finished what one that can had begun: what should have been given back
-/// may still be there, until its container is copied.
+/// The same where one that cannot trim may have finished what one that can had begun: what should
+/// have been given back may still be there, until its container is copied.
 pub fn assert_nothing_unexplained_but_holes(process: &Process, when: &str) {
     assert_explained(process, false, when);
 }
@@ -220,7 +223,8 @@ fn assert_explained(process: &Process, all_given_back: bool, when: &str) {
         }
     }
     assert_eq!(bodies, trimmed, "{when}: bodies, and trimmed generations");
-    // Nor is what a power cut has left of the two taken from one that no epoch has had to wait for yet.
+    // Nor is what a power cut has left of the two taken from one that no epoch has had to wait for
+    // yet.
     mirrors.retain(|name| {
         let mirror = names::parse_mirror(&types::ObjectName::new(name.as_str()).unwrap()).unwrap();
         !running.contains(&mirror.session)

@@ -156,7 +156,8 @@ impl Reclaimer {
         reached
     }
 
-    /// Every root of a backup was put by a session that has committed: a rewrite does so before a revision has its roots.
+    /// Every root of a backup was put by a session that has committed: a rewrite does so before a
+    /// revision has its roots.
     pub fn assert_roots_committed(&self, when: &str) {
         let list = self.manifests.list().unwrap();
         let is_committed = |id| {
@@ -174,9 +175,10 @@ impl Reclaimer {
         }
     }
 
-    /// Whatever a crash left: every data slot that a node in the store reaches stands there too (INV-9), but for nodes of a
-    /// session that has not ended, in containers that none of its checkpoints names: no look-up returns them, and it puts them and what
-    /// they reach in any order. Nodes go together, in any order.
+    /// Whatever a crash left: every data slot that a node in the store reaches stands there too
+    /// (INV-9), but for nodes of a session that has not ended, in containers that none of its
+    /// checkpoints names: no look-up returns them, and it puts them and what they reach in any
+    /// order. Nodes go together, in any order.
     pub fn assert_no_node_dangles(&self, when: &str) {
         let ended = self.process.storage.list(names::BACKUPS_FOLDER).unwrap();
         let ended = ended.iter().filter_map(|meta| names::parse_manifest(&meta.name));

@@ -1,5 +1,5 @@
-//! A storage that is watched: what is asked of it is written down, and before each operation that changes
-//! something a test may look at the machine.
+//! A storage that is watched: what is asked of it is written down, and before each operation that
+//! changes something a test may look at the machine.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -60,7 +60,8 @@ type Once = (
 /// A process' handle, watched.
 pub struct Watched {
     storage: FaultStorage,
-    /// Holds the process' locks in its stead: when it is killed, they are free, and the process lives on.
+    /// Holds the process' locks in its stead: when it is killed, they are free, and the process
+    /// lives on.
     locks: FaultStorage,
     before: Mutex<Option<Before>>,
     once: Mutex<Option<Once>>,
@@ -104,7 +105,8 @@ impl Watched {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Calls `once` ahead of the n-th read or listing from now on; the process's other threads go on meanwhile.
+    /// Calls `once` ahead of the n-th read or listing from now on; the process's other threads go
+    /// on meanwhile.
     pub fn set_once(&self, n: u64, once: impl FnOnce() + Send + 'static) {
         let mut left = n;
         let is_it = move |_: Asked, _: &str| {

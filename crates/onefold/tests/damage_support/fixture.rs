@@ -160,7 +160,8 @@ fn revise(store: &Store, sealer: &object::Sealer) {
         .unwrap();
 }
 
-/// A session that died, a lease, the lists of reclamation, and settings, which say no more than nothing would.
+/// A session that died, a lease, the lists of reclamation, and settings, which say no more than
+/// nothing would.
 fn leave_traces(store: &Store, sealer: &object::Sealer) {
     let change = SettingsChange {
         layout: Some(Layout::Inline),

@@ -17,7 +17,8 @@ use types::{ObjectName, UnixNanos};
 /// All objects of a store.
 pub(crate) type Objects = BTreeMap<ObjectName, Vec<u8>>;
 
-/// A clock that shows one time for ever, so that no heartbeat or checkpoint comes in between; waiting waits.
+/// A clock that shows one time for ever, so that no heartbeat or checkpoint comes in between;
+/// waiting waits.
 #[derive(Debug)]
 pub(crate) struct StillClock;
 

@@ -185,8 +185,8 @@ fn container_fields(bytes: &[u8]) -> Vec<(String, Range<usize>)> {
     fields
 }
 
-/// All ways that need the object alone. Sampled: the ends of each field; with `ONEFOLD_TEST_LONG=1` every
-/// byte of it, or 64 of a long one.
+/// All ways that need the object alone. Sampled: the ends of each field; with `ONEFOLD_TEST_LONG=1`
+/// every byte of it, or 64 of a long one.
 pub(crate) fn of_itself(bytes: &[u8]) -> Vec<Way> {
     let fields = fields(bytes);
     let mut ways = vec![Way::Delete, Way::Extend, Way::Truncate { len: bytes.len() - 1 }];

@@ -1,4 +1,5 @@
-//! What leaves the retention window of its series is forgotten by `optimize`: so many live and so many archival backups stay.
+//! What leaves the retention window of its series is forgotten by `optimize`: so many live and so
+//! many archival backups stay.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -120,7 +121,8 @@ fn the_oldest_archival_one_goes_with_each_backup_and_without_a_copy() {
         assert_eq!(expired(&report.expired), ids[..gone][gone.saturating_sub(1)..]);
         assert_eq!(report.backups.len(), usize::from(n > 0), "{report:?}");
         let freed = prune(&base.machine.open(), &everything(), "after it");
-        // The backup that became archival has others' segments in part; what goes with its archive containers is whole.
+        // The backup that became archival has others' segments in part; what goes with its archive
+        // containers is whole.
         assert_eq!(left(&base.machine.open()), ids[gone..]);
         base.assert_all(&ids[..gone], "after it");
         let archives = base.machine.storage.list("archive").unwrap();
@@ -170,7 +172,8 @@ fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
     assert_eq!(expired(&optimize(&store).expired), base.ids[..2]);
 }
 
-/// A held backup that has left the window stays, takes nobody's place, and goes when the hold is over by the storage's clock.
+/// A held backup that has left the window stays, takes nobody's place, and goes when the hold is
+/// over by the storage's clock.
 #[test]
 fn a_held_backup_goes_when_its_hold_is_over() {
     let base = Base::timed(203, 0);
@@ -202,7 +205,8 @@ fn a_held_backup_goes_when_its_hold_is_over() {
     base.assert_settles(&ids[..2], "at the end");
 }
 
-/// Of an archival backup that is held the next one is forgotten: it goes on referring to that, and is told of.
+/// Of an archival backup that is held the next one is forgotten: it goes on referring to that, and
+/// is told of.
 #[test]
 fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
     let base = Base::new(204, 3);
@@ -223,7 +227,8 @@ fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
     assert_eq!(report.backups[0].1.onto, Some(ids[2]));
 }
 
-/// The newest settings may have widened the window: where they cannot be read, those before them keep nothing from being kept.
+/// The newest settings may have widened the window: where they cannot be read, those before them
+/// keep nothing from being kept.
 #[test]
 fn nothing_goes_by_settings_that_may_be_out_of_date() {
     let base = Base::new(205, 0);

@@ -1,5 +1,6 @@
-//! Capping and sampled look-ups on whole stores: what is stored at every cap and every sampling rate restores; the
-//! cap holds; and what is deduplicated does not depend on how many threads there are.
+//! Capping and sampled look-ups on whole stores: what is stored at every cap and every sampling
+//! rate restores; the cap holds; and what is deduplicated does not depend on how many threads there
+//! are.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Versions of a stream: scattered small changes in each, some bytes more, and stretches that repeat others, near
-/// and far.
+/// Versions of a stream: scattered small changes in each, some bytes more, and stretches that
+/// repeat others, near and far.
 fn generations(seed: u64, count: u64, len: usize) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     for stretch in 0.. {
@@ -119,8 +120,8 @@ fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (u
     )
 }
 
-/// A window has room for four containers that each hold a quarter of it; a stretch meets two windows, and one that did not change
-/// what two of a backup before referred to.
+/// A window has room for four containers that each hold a quarter of it; a stretch meets two
+/// windows, and one that did not change what two of a backup before referred to.
 #[test]
 fn what_holds_too_little_of_a_window_is_not_referred_to() {
     let (most_uncapped, stored_uncapped) = most_and_stored(Cap::None, 0, None);
@@ -171,8 +172,8 @@ fn adaptive_caps_and_remembered_containers_deduplicate_more() {
     assert!(most <= 2 * 2 * 5, "{most}: those of five windows");
 }
 
-/// What backups of these versions decided: counters, and the data containers' chunks in order, whatever the
-/// containers are called.
+/// What backups of these versions decided: counters, and the data containers' chunks in order,
+/// whatever the containers are called.
 fn decisions(how: &How, versions: &[Vec<u8>], options: &OpenOptions) -> (Vec<String>, Vec<Vec<Fingerprint>>) {
     let machine = Process::new(83);
     machine.init();
@@ -208,8 +209,8 @@ fn decisions(how: &How, versions: &[Vec<u8>], options: &OpenOptions) -> (Vec<Str
     (told, chunks)
 }
 
-/// Also with so little memory that what the session itself has stored is forgotten and brought back, that its hooks
-/// are written early, and that the index holds a sample.
+/// Also with so little memory that what the session itself has stored is forgotten and brought
+/// back, that its hooks are written early, and that the index holds a sample.
 #[test]
 fn decisions_are_the_same_with_any_number_of_threads() {
     let versions = generations(83, 3, 500 << 10);
@@ -258,8 +259,8 @@ fn decisions_are_the_same_with_any_number_of_threads() {
     }
 }
 
-/// What lies scattered stays so while nothing changes, also where it came to be without a cap; one change in it, and it is
-/// stored again.
+/// What lies scattered stays so while nothing changes, also where it came to be without a cap; one
+/// change in it, and it is stored again.
 #[test]
 fn what_is_scattered_stays_until_its_window_changes() {
     let machine = Process::new(86);
@@ -320,8 +321,8 @@ fn new_bytes(old: &[u8], again: &[u8], how: &How) -> u64 {
     made.totals.bytes_new
 }
 
-/// Containers that a window before referred to are charged nothing, and are found whether or not their catalogs were
-/// forgotten meanwhile.
+/// Containers that a window before referred to are charged nothing, and are found whether or not
+/// their catalogs were forgotten meanwhile.
 #[test]
 fn what_is_free_is_found_although_its_catalog_was_forgotten() {
     let old = noise(87, 400 << 10);
@@ -348,7 +349,8 @@ fn what_is_free_is_found_although_its_catalog_was_forgotten() {
     }
 }
 
-/// What a segment's share of the cap leaves out is had at the window's end, if the cap has room then.
+/// What a segment's share of the cap leaves out is had at the window's end, if the cap has room
+/// then.
 #[test]
 fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
     let old = noise(89, 800 << 10);
@@ -363,7 +365,8 @@ fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
     assert_eq!(new_bytes(&old, &again, &how(Cap::Fixed(4), 0)), uncapped);
 }
 
-/// A segment that is known whole is referred to where the window has room, whether or not its chunks can be found.
+/// A segment that is known whole is referred to where the window has room, whether or not its
+/// chunks can be found.
 #[test]
 fn known_segments_are_taken_while_the_window_has_room() {
     let versions = generations(91, 4, 400 << 10);

@@ -1,7 +1,8 @@
 //! A session and an epoch: the reclaimer's half is played by hand, at every moment of a backup.
 //!
-//! What must hold: the session answers or commits; what it found before it was condemned stays; what was
-//! condemned when it looked is stored again; no backup refers to a removed slot (INV-3, INV-9).
+//! What must hold: the session answers or commits; what it found before it was condemned stays;
+//! what was condemned when it looked is stored again; no backup refers to a removed slot (INV-3,
+//! INV-9).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -26,8 +27,8 @@ fn assert_reaches_nothing_of(reclaimer: &Reclaimer, id: SessionId, removed: &Slo
     assert!(lost.is_empty(), "{when}: backup {id} refers to removed {lost:?}");
 }
 
-/// A forgotten backup is condemned while a stream with the same content is being backed up; after its
-/// answer what it does not refer to is removed; then it goes on.
+/// A forgotten backup is condemned while a stream with the same content is being backed up; after
+/// its answer what it does not refer to is removed; then it goes on.
 fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     let when = format!("pause {pause}, small {}", how.ingest.small_bytes_max);
     let machine = Process::new(seed);
@@ -87,7 +88,8 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     works_on(&machine, &made, "/second", &bytes, &removed, &when);
 }
 
-/// The backup restores, another process' backup of the same bytes as well, and refers to nothing removed.
+/// The backup restores, another process' backup of the same bytes as well, and refers to nothing
+/// removed.
 fn works_on(machine: &Process, made: &BackupReport, name: &str, bytes: &[u8], removed: &Slots, when: &str) {
     let other = machine.beside(77);
     let store = other.open();
@@ -113,8 +115,8 @@ fn an_epoch_in_the_midst_of_a_small_backup() {
     }
 }
 
-/// The epoch appears before every operation of a backup whose parent is forgotten at that moment; what no
-/// backup reaches when the session has ended is removed.
+/// The epoch appears before every operation of a backup whose parent is forgotten at that moment;
+/// what no backup reaches when the session has ended is removed.
 fn an_epoch_before_operation(n: usize, how: &How) -> bool {
     let when = format!("before operation {n}");
     let seed = 200 + n as u64;
@@ -214,8 +216,8 @@ fn wait_for_a_look(watched: &Watched, clock: &HandClock) {
     });
 }
 
-/// The epoch goes away while its answer is being collected, and then the disk fails: the backup must end, though
-/// it still has the right to write the checkpoint that nobody wants any more.
+/// The epoch goes away while its answer is being collected, and then the disk fails: the backup
+/// must end, though it still has the right to write the checkpoint that nobody wants any more.
 #[test]
 fn an_epoch_goes_away_and_the_disk_fails() {
     let machine = Process::new(95);

@@ -1,5 +1,6 @@
-//! Many archival backups that expire together: their tombstones, and the marks of their groups, are put several at once, and in no order.
-//! Whatever happens in the midst, what is forgotten and what is not is as if they had been put one after another.
+//! Many archival backups that expire together: their tombstones, and the marks of their groups, are
+//! put several at once, and in no order. Whatever happens in the midst, what is forgotten and what
+//! is not is as if they had been put one after another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

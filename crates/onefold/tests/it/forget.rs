@@ -1,4 +1,5 @@
-//! Forgetting, holding and tagging: what goes goes for good, what is held stays, and time is the storage's.
+//! Forgetting, holding and tagging: what goes goes for good, what is held stays, and time is the
+//! storage's.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -147,7 +148,8 @@ fn a_policy_forgets_what_it_does_not_keep_and_the_rest_comes_back() {
 fn a_storage_clock_that_jumps_costs_no_backup_its_place() {
     let bed = Bed::new();
     let mut ids = bed.daily(3);
-    // One backup while the storage's clock is decades early, one while it is late; then it is right again.
+    // One backup while the storage's clock is decades early, one while it is late; then it is right
+    // again.
     let right = bed.clock.wall();
     bed.clock.set_wall(UnixNanos::new(0));
     ids.push(bed.backup("/one"));

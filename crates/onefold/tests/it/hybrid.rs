@@ -1,5 +1,6 @@
-//! Layout `hybrid` on whole stores: a segment is known whole, or lies side by side; what is stored restores, beside series of
-//! layout `inline` and after either became the other; look-ups are one a segment.
+//! Layout `hybrid` on whole stores: a segment is known whole, or lies side by side; what is stored
+//! restores, beside series of layout `inline` and after either became the other; look-ups are one a
+//! segment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -86,8 +87,8 @@ fn data_containers(store: &Store, id: SessionId) -> Vec<ContainerId> {
     data
 }
 
-/// Whether a segment's chunks lie side by side in containers of this backup: in consecutive slots of one, and from the next one's
-/// first slot on.
+/// Whether a segment's chunks lie side by side in containers of this backup: in consecutive slots
+/// of one, and from the next one's first slot on.
 fn lies_side_by_side(entries: &[NodeEntry], containers: &[ContainerId]) -> bool {
     let mut last: Option<(ContainerId, u32)> = None;
     for entry in entries {
@@ -123,8 +124,8 @@ fn bytes_in(entries: &[NodeEntry]) -> u64 {
     stored.map(NodeEntry::logical_len).sum()
 }
 
-/// What a plain model says of one stream's backup: each segment was in a backup before, or lies side by side in this one, once.
-/// Returns the bytes of those that do.
+/// What a plain model says of one stream's backup: each segment was in a backup before, or lies
+/// side by side in this one, once. Returns the bytes of those that do.
 fn assert_by_segments(
     process: &Process,
     store: &Store,
@@ -226,8 +227,8 @@ proptest! {
     }
 }
 
-/// What did not change is referred to without being read; of a segment that did, all is stored, what came from the backup before
-/// by reference, too.
+/// What did not change is referred to without being read; of a segment that did, all is stored,
+/// what came from the backup before by reference, too.
 #[test]
 fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     let machine = Process::new(520);
@@ -332,7 +333,8 @@ fn a_segment_that_comes_again_is_stored_once() {
     );
 }
 
-/// Blocks of zeros are stored nowhere; segments have the length that was set whatever the blocks' is (R8).
+/// Blocks of zeros are stored nowhere; segments have the length that was set whatever the blocks'
+/// is (R8).
 #[test]
 fn a_disk_image_with_empty_blocks() {
     let machine = Process::new(550);
@@ -424,8 +426,8 @@ impl StreamSource for Breaking<'_> {
     }
 }
 
-/// What was put before a backup broke off is not put again, though no node of it is left: its segments are found where
-/// they lie, across the ends of containers too.
+/// What was put before a backup broke off is not put again, though no node of it is left: its
+/// segments are found where they lie, across the ends of containers too.
 #[test]
 fn a_backup_that_broke_off_goes_on_where_it_was() {
     let machine = Process::new(570);
@@ -471,7 +473,8 @@ fn a_backup_that_broke_off_goes_on_where_it_was() {
     assert_sound(&store, "went on");
 }
 
-/// Series of both layouts in one store: what one has the other may refer to, and each keeps what it needs.
+/// Series of both layouts in one store: what one has the other may refer to, and each keeps what it
+/// needs.
 #[test]
 fn series_of_both_layouts_share_a_store() {
     let machine = Process::new(580);
@@ -520,7 +523,8 @@ fn series_of_both_layouts_share_a_store() {
     assert_eq!(settings.layout, Layout::Hybrid, "pruning keeps what is set");
 }
 
-/// A series that becomes hybrid, of other segments, and inline again, with its tree's unchanged files taken by reference.
+/// A series that becomes hybrid, of other segments, and inline again, with its tree's unchanged
+/// files taken by reference.
 #[test]
 fn a_series_may_change_its_layout() {
     let machine = Process::new(590);

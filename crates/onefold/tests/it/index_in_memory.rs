@@ -1,5 +1,5 @@
-//! The index held in memory: whoever opens the store so deduplicates as well as with the index on disk, and
-//! at every budget the store restores.
+//! The index held in memory: whoever opens the store so deduplicates as well as with the index on
+//! disk, and at every budget the store restores.
 
 use crate::common::*;
 use env::Storage;

@@ -1,4 +1,5 @@
-//! Reverse deduplication: older backups refer forward to later ones, and keep apart what only they have (R2, R3, R4).
+//! Reverse deduplication: older backups refer forward to later ones, and keep apart what only they
+//! have (R2, R3, R4).
 
 use std::collections::BTreeSet;
 
@@ -52,7 +53,8 @@ fn stored(machine: &Process) -> u64 {
         .sum()
 }
 
-/// A series in which each backup has most of the one before, some of it moved, and something of its own.
+/// A series in which each backup has most of the one before, some of it moved, and something of its
+/// own.
 struct Series {
     name: &'static str,
     contents: Vec<Vec<u8>>,
@@ -119,7 +121,8 @@ fn older_backups_become_archival_and_all_restore() {
     assert_eq!((again.groups_marked, again.bytes_deleted), (0, 0), "{again:?}");
 }
 
-/// What is stored of a hybrid series, archival but for the newest, is about what an inline one takes.
+/// What is stored of a hybrid series, archival but for the newest, is about what an inline one
+/// takes.
 #[test]
 fn a_hybrid_series_takes_the_space_of_an_inline_one() {
     let mut sizes = Vec::new();
@@ -313,7 +316,8 @@ fn several_series_share_segments_and_none_loses_a_chunk() {
     assert_sound(&machine);
 }
 
-/// What an older backup refers forward to is asked about as what it refers to itself: it was the forgotten one's, and is another series' still.
+/// What an older backup refers forward to is asked about as what it refers to itself: it was the
+/// forgotten one's, and is another series' still.
 #[test]
 fn what_was_had_by_way_of_a_forgotten_backup_stays_where_others_have_it() {
     let machine = Process::new(9);

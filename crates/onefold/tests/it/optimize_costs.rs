@@ -1,12 +1,13 @@
-//! What making backups archival asks of the storage, counted: it follows the backups that are due and those that there are, not one times the
-//! other (R3).
+//! What making backups archival asks of the storage, counted: it follows the backups that are due
+//! and those that there are, not one times the other (R3).
 
 use crate::common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
 };
 use onefold::{Credential, Monitor, OpenOptions, OptimizeRequest, SessionId, Store};
 
-/// A store with so many backups due, each with something that only it has, and as many of series that have one.
+/// A store with so many backups due, each with something that only it has, and as many of series
+/// that have one.
 struct Grown {
     machine: Process,
     made: Vec<(String, SessionId, Vec<u8>)>,

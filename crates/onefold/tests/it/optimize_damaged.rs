@@ -1,4 +1,5 @@
-//! What `check` has listed of a later backup as damaged is never what is left of an older one, wherever the way forward ends (R2).
+//! What `check` has listed of a later backup as damaged is never what is left of an older one,
+//! wherever the way forward ends (R2).
 
 use crate::common::archival::{hold, optimize};
 use crate::common::pruning::{everything, forget, prune};
@@ -12,8 +13,8 @@ use onefold::{Layout, Monitor, ReadData, SessionId, SettingsChange};
 
 const NAME: &str = "/image";
 
-/// A hybrid series whose backups have the same segments but for their ends, and a last one that has their chunks in segments of its own,
-/// which it stores anew.
+/// A hybrid series whose backups have the same segments but for their ends, and a last one that has
+/// their chunks in segments of its own, which it stores anew.
 struct Hybrid {
     machine: Process,
     ids: Vec<SessionId>,

@@ -1,4 +1,5 @@
-//! How optimizing is watched and stopped: who asks it to stop is heard at once, wherever it is, and what it shows ends with all.
+//! How optimizing is watched and stopped: who asks it to stop is heard at once, wherever it is, and
+//! what it shows ends with all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +83,8 @@ fn is_of_containers(name: &str) -> bool {
     folders.any(|folder| name.starts_with(folder))
 }
 
-/// Asked to stop ahead of the n-th read of a container; how many there were after that, or the report where it had come to its end.
+/// Asked to stop ahead of the n-th read of a container; how many there were after that, or the
+/// report where it had come to its end.
 fn stopped_at(series: &Series, n: u64, request: &OptimizeRequest) -> Result<usize, OptimizeReport> {
     let (process, store) = series.forgetful(n + 100);
     let cancel = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! What keeps the backups that others refer forward to, one rule at a time: each test is a course of events in which the rule alone
-//! keeps it.
+//! What keeps the backups that others refer forward to, one rule at a time: each test is a course
+//! of events in which the rule alone keeps it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -18,8 +18,9 @@ use onefold::{HoldEnd, OptimizeReport, OptimizeRequest, Optimized, PruneOptions,
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A rewrite has declared the next backup as it was. Before it commits, that one is rewritten and forgotten, and an epoch ends that
-/// the rewrite has answered: what it will refer forward to is read by the last revision.
+/// A rewrite has declared the next backup as it was. Before it commits, that one is rewritten and
+/// forgotten, and an epoch ends that the rewrite has answered: what it will refer forward to is
+/// read by the last revision.
 #[test]
 fn what_a_rewrite_has_declared_is_kept_by_its_last_revision() {
     for forgotten in [&[1][..], &[1, 2]] {
@@ -94,7 +95,8 @@ impl Announced {
     }
 }
 
-/// Makes a backup archival, and forgets its next one while it is about to commit; a prune has announced that for dead.
+/// Makes a backup archival, and forgets its next one while it is about to commit; a prune has
+/// announced that for dead.
 fn commit_while_announced(base: &Base, live: u16, next: SessionId, options: &PruneOptions) -> Announced {
     let worker = base.machine.beside(3);
     let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
@@ -156,8 +158,9 @@ fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
     base.assert_settles(&[first, second], "at the end");
 }
 
-/// A backup was rewritten while an epoch waited that has its next one as dead. Whoever reads it has answered when he began, and chosen it
-/// before it was forgotten; he declares it when the epoch is decided.
+/// A backup was rewritten while an epoch waited that has its next one as dead. Whoever reads it has
+/// answered when he began, and chosen it before it was forgotten; he declares it when the epoch is
+/// decided.
 #[test]
 fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epoch_waited() {
     let base = Base::new(94, 0);
@@ -185,8 +188,8 @@ fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epo
     base.assert_settles(&[middle, next], "at the end");
 }
 
-/// A backup of which nothing is used but that it shares chunks is pinned by nobody. When it is rewritten meanwhile and its nodes go, no
-/// rewrite takes that for a storage that fails.
+/// A backup of which nothing is used but that it shares chunks is pinned by nobody. When it is
+/// rewritten meanwhile and its nodes go, no rewrite takes that for a storage that fails.
 #[test]
 fn a_backup_whose_nodes_go_while_another_is_compared_with_it() {
     let base = Base::new(90, 0);
@@ -271,8 +274,9 @@ fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
     base.assert_settles(&[], "held");
 }
 
-/// Marks know it as one that refers forward. It was rewritten to refer to none since, and forgotten before anybody marked that: its last
-/// revision is what an older one refers to, and not what marks tell of.
+/// Marks know it as one that refers forward. It was rewritten to refer to none since, and forgotten
+/// before anybody marked that: its last revision is what an older one refers to, and not what marks
+/// tell of.
 #[test]
 fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
     let base = Base::new(102, 3);
@@ -315,8 +319,9 @@ fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
     assert!(snapshot(&base.machine.open(), first).backup.next.is_some());
 }
 
-/// Nothing changes of a backup that has all in common with another series and nothing with the next, but which that is. Who completes it
-/// sleeps until another is the next, and does not take it for one that was never rewritten.
+/// Nothing changes of a backup that has all in common with another series and nothing with the
+/// next, but which that is. Who completes it sleeps until another is the next, and does not take it
+/// for one that was never rewritten.
 #[test]
 fn a_backup_that_was_rewritten_has_another_root_whatever_it_has() {
     let machine = Process::new(97);

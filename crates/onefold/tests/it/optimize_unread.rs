@@ -1,5 +1,5 @@
-//! Revisions of archival backups that the storage does not give: what lower ones reach may be gone, so none of them stands in, and none
-//! is put above with their roots.
+//! Revisions of archival backups that the storage does not give: what lower ones reach may be gone,
+//! so none of them stands in, and none is put above with their roots.
 
 use crate::common::archival::{Base, hold, optimize};
 use crate::common::pruning::{everything, everything_at_once, forget, prune, try_prune};
@@ -21,8 +21,8 @@ fn take_sector(machine: &Process, name: &ObjectName) {
     machine.storage.make_unreadable(name, sector);
 }
 
-/// A forgotten backup is kept for one that refers forward to it, by the revision before the tombstone. With marks that know that as an
-/// archival one, and without.
+/// A forgotten backup is kept for one that refers forward to it, by the revision before the
+/// tombstone. With marks that know that as an archival one, and without.
 #[test]
 fn what_a_forgotten_backup_reached_at_last_is_not_what_a_lower_revision_says() {
     for is_marked in [true, false] {
@@ -141,7 +141,8 @@ fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
     }
 }
 
-/// What lower revisions reach is gone, and none can be made of them. Of each backup it is told whether it was rewritten.
+/// What lower revisions reach is gone, and none can be made of them. Of each backup it is told
+/// whether it was rewritten.
 #[test]
 fn an_archival_revision_that_rotted_ends_no_optimize() {
     let base = Base::new(120, 0);

@@ -251,8 +251,8 @@ fn tombstones_and_endings_go_when_they_are_old() {
     assert_sound(&machine.open(), "after the tombstone went");
 }
 
-/// Marks of a series of which no tombstone is left go: those that a removed list names when a later one does not, others at
-/// once.
+/// Marks of a series of which no tombstone is left go: those that a removed list names when a later
+/// one does not, others at once.
 #[test]
 fn marks_go_with_the_last_backup_of_their_group() {
     let machine = Process::new(6);
@@ -298,8 +298,8 @@ fn marks_go_with_the_last_backup_of_their_group() {
     assert_eq!((report.epochs, report.bytes_deleted), (0, 0), "{report:?}");
 }
 
-/// A session died between the two copies of a container, or a power cut has left the second alone, whole or torn: it goes
-/// when the session is ended, and of any session with `--all`.
+/// A session died between the two copies of a container, or a power cut has left the second alone,
+/// whole or torn: it goes when the session is ended, and of any session with `--all`.
 #[test]
 fn a_second_copy_without_the_first_goes() {
     for (seed, is_torn) in [(8, false), (9, true)] {

@@ -1,5 +1,6 @@
-//! Prunes where clocks are wrong: the storage's is set while a session runs, or a backup's process does not notice how
-//! much time has passed. It may cost the backup its end, which it is told; what is acknowledged is there.
+//! Prunes where clocks are wrong: the storage's is set while a session runs, or a backup's process
+//! does not notice how much time has passed. It may cost the backup its end, which it is told; what
+//! is acknowledged is there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,8 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
     assert_nothing_unexplained(&pruner, "at the end");
 }
 
-/// A claim that rotted, or that the storage does not give when it is asked for what its session has declared.
+/// A claim that rotted, or that the storage does not give when it is asked for what its session has
+/// declared.
 #[test]
 fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
     for rots in [true, false] {
@@ -100,7 +102,8 @@ fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
             let manifests = first.names("backups");
             let table = Reclaimer::new(first.beside(83)).table();
             let claim = names::claim(table.running.last().unwrap().id);
-            // Nothing is dead but what is known to be: no epoch begins, which would stop at that claim.
+            // Nothing is dead but what is known to be: no epoch begins, which would stop at that
+            // claim.
             let idle = PruneOptions {
                 keep_endings_for: Duration::ZERO,
                 ..leaving(PruneUnused::Unlimited)

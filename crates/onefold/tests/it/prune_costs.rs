@@ -1,4 +1,5 @@
-//! What forgetting and pruning ask of the storage, counted: it follows what changed and what there is, not what once was.
+//! What forgetting and pruning ask of the storage, counted: it follows what changed and what there
+//! is, not what once was.
 
 use std::collections::BTreeSet;
 
@@ -85,8 +86,8 @@ fn watched(machine: &Process, options: &PruneOptions) -> (PruneReport, Cost, Cou
     (report, cost, process.storage.counters().since(&before))
 }
 
-/// A store in which there was an epoch, with so many backups, each of a series of its own, and one of two that is
-/// forgotten and shares half with the other.
+/// A store in which there was an epoch, with so many backups, each of a series of its own, and one
+/// of two that is forgotten and shares half with the other.
 fn grown(others: u64) -> Process {
     let machine = Process::new(7);
     machine.init();
@@ -122,8 +123,9 @@ fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
         large, expected,
         "marks each; manifests that they cover are listed alone"
     );
-    // Manifests are listed once; marks to be read, and to be dropped. Sessions are named to find a number, to see that it is
-    // the highest and who runs, and twice to see that nobody has begun since. And the index has a few more runs.
+    // Manifests are listed once; marks to be read, and to be dropped. Sessions are named to find a
+    // number, to see that it is the highest and who runs, and twice to see that nobody has begun
+    // since. And the index has a few more runs.
     let listed = more_rows.listed - rows.listed;
     assert!(listed < 9 * (many - few), "{listed} rows more");
 }
@@ -179,8 +181,9 @@ fn a_prune_waits_for_few_barriers() {
     let machine = grown(2);
     let (report, cost, _) = watched(&machine, &everything());
     assert_stages(&report, &[Stage::Removes, Stage::Compacts], "of what is counted");
-    // The number it claims; before and after the condemned list; before and after the removed list; new generations of
-    // nodes, and of data; all of either that went; the endings that are tidied by.
+    // The number it claims; before and after the condemned list; before and after the removed list;
+    // new generations of nodes, and of data; all of either that went; the endings that are tidied
+    // by.
     assert_eq!(cost.barriers, 10, "{cost:?}");
     let (_, idle, _) = watched(&machine, &everything());
     assert_eq!((idle.barriers, idle.puts), (2, 5), "{idle:?}");
@@ -233,7 +236,8 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     [forgetting, Cost::of(&machine.watched.take_requests())]
 }
 
-/// Each backup has a tombstone, marks and containers of its own; what a run waits for and looks at besides is the same.
+/// Each backup has a tombstone, marks and containers of its own; what a run waits for and looks at
+/// besides is the same.
 #[test]
 fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
     let base = Process::new(14);
@@ -286,7 +290,8 @@ fn with_no_memory_for_marks_a_prune_does_the_same() {
     assert!(gets_without > gets, "{gets_without} reads, {gets} before");
 }
 
-/// Six series that were never marked, by a process with so much memory for marks: what it asked for, and the store.
+/// Six series that were never marked, by a process with so much memory for marks: what it asked
+/// for, and the store.
 fn first_prune(marks_bytes_max: u64) -> (Process, Vec<Request>) {
     let machine = Process::new(12);
     machine.init();
@@ -372,7 +377,8 @@ fn nodes_in(machine: &Process) -> usize {
     .sum()
 }
 
-/// What each of many backups has alone is found by one walk: of what they share each node is read once.
+/// What each of many backups has alone is found by one walk: of what they share each node is read
+/// once.
 #[test]
 fn what_fifty_backups_have_alone_costs_one_read_a_node() {
     let machine = Process::new(12);

@@ -1,5 +1,6 @@
-//! Removed lists that have rotted while something on them still stands: what was removed is given to nobody all the same.
-//! And lists of what is damaged, which go with what they are of; and marks for an epoch that never was.
+//! Removed lists that have rotted while something on them still stands: what was removed is given
+//! to nobody all the same. And lists of what is damaged, which go with what they are of; and marks
+//! for an epoch that never was.
 
 use crate::common::pruning::{assert_nothing_unexplained, everything, forget, try_prune};
 use crate::common::reclaimer::Reclaimer;
@@ -36,8 +37,8 @@ fn rot(machine: &Process, name: &str) {
     assert!(machine.storage.damage(&object(name), |bytes| bytes[70] ^= 1));
 }
 
-/// A container half of which is dead, and of which the other half has rotted, so that nothing of it goes; and a later
-/// epoch. What comes back is the container, and the two lists.
+/// A container half of which is dead, and of which the other half has rotted, so that nothing of it
+/// goes; and a later epoch. What comes back is the container, and the two lists.
 fn two_lists(seed: u64) -> (Process, String, Vec<String>) {
     let machine = Process::new(seed);
     machine.init();

@@ -78,10 +78,10 @@ fn previewed(
     preview
 }
 
-/// What was told is what was done, but for lengths of what is compressed anew: of a region of 8 KiB what goes may be just
-/// what compressed. Where a session was found dead, a second
-/// epoch follows, which decides anew: then other containers may be copied than was told. So they may where a prune was killed
-/// in the midst of rewriting some.
+/// What was told is what was done, but for lengths of what is compressed anew: of a region of 8 KiB
+/// what goes may be just what compressed. Where a session was found dead, a second epoch follows,
+/// which decides anew: then other containers may be copied than was told. So they may where a prune
+/// was killed in the midst of rewriting some.
 fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_rough: bool, when: &str) {
     let when = format!("{when}: told {told:?}, done {done:?}");
     let rewritten = done.containers_compacted;
@@ -159,7 +159,8 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// Backups of some series, of which some go; sessions die; and it is pruned in all sorts of ways, time after time.
+/// Backups of some series, of which some go; sessions die; and it is pruned in all sorts of ways,
+/// time after time.
 fn run(seed: u64, seen: &mut PruneReport) {
     let machine = machine(seed);
     let pieces: Vec<Vec<u8>> = (0..12)
@@ -285,8 +286,8 @@ fn what_is_told_before_is_what_is_done() {
     );
 }
 
-/// What a backup left that died goes when nobody has taken it up for a day, and before that with an epoch that there is for
-/// something else; and is told of just then.
+/// What a backup left that died goes when nobody has taken it up for a day, and before that with an
+/// epoch that there is for something else; and is told of just then.
 #[test]
 fn what_the_dead_left_is_told_when_it_would_go() {
     for (seed, is_old, has_other) in [

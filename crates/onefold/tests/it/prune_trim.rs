@@ -164,8 +164,8 @@ fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
     assert_kept(&machine, &kept, "copied");
 }
 
-/// One that trims dies when its generations are durable, and one that cannot carries out the rest: nothing is given back
-/// then, and it goes when the container is copied.
+/// One that trims dies when its generations are durable, and one that cannot carries out the rest:
+/// nothing is given back then, and it goes when the container is copied.
 #[test]
 fn who_cannot_trim_finishes_what_another_began() {
     let (machine, first, kept) = filled(2);
@@ -245,7 +245,8 @@ fn a_lost_body_is_found_and_stops_nothing() {
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
 }
 
-/// One who slept puts the generation that he had in mind, whose number is free again: the body has another name.
+/// One who slept puts the generation that he had in mind, whose number is free again: the body has
+/// another name.
 #[test]
 fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
     let (machine, first, kept) = filled(2);

@@ -1,4 +1,5 @@
-//! Layout repair: the newest backup of an inline series is put in order, and nothing is stored twice for it (L9).
+//! Layout repair: the newest backup of an inline series is put in order, and nothing is stored
+//! twice for it (L9).
 
 use crate::common::pruning::{everything, forget, prune_after_crash};
 use crate::common::scattered::{PIECE, Scattered, hold, only, repair, scattered, stored};

@@ -1,5 +1,6 @@
-//! Layout repair in series of layout `hybrid`: the newest backup, which refers to whole segments that lie here and there, is put in order,
-//! and archival ones go on referring forward to it (R2, R6, L9).
+//! Layout repair in series of layout `hybrid`: the newest backup, which refers to whole segments
+//! that lie here and there, is put in order, and archival ones go on referring forward to it (R2,
+//! R6, L9).
 
 use crate::common::pruning::{everything, forget, prune_after_crash};
 use crate::common::{
@@ -114,7 +115,8 @@ fn the_newest_is_put_in_order_and_older_ones_refer_forward_to_it() {
         "{before} containers without repair, {after} with it"
     );
     repaired.assert_all(0, "after all weeks");
-    // Each repair copies no more than its own backup stored: of archival ones it is not known any more what was copied for them.
+    // Each repair copies no more than its own backup stored: of archival ones it is not known any
+    // more what was copied for them.
     let mut count = 0;
     for (report, new) in repaired.reports.iter().zip(&repaired.new).skip(1) {
         assert_eq!(

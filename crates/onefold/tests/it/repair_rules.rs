@@ -1,5 +1,5 @@
-//! Layout repair, one course of events for each rule: revisions that cannot be read, backups that cannot, containers with two names,
-//! look-ups of nodes.
+//! Layout repair, one course of events for each rule: revisions that cannot be read, backups that
+//! cannot, containers with two names, look-ups of nodes.
 
 use crate::common::archival::optimize;
 use crate::common::pruning::{
@@ -25,8 +25,8 @@ fn take_sector(machine: &Process, name: &ObjectName) {
     machine.storage.make_unreadable(name, sector);
 }
 
-/// Its group is marked anew for another's sake: a lower revision, of which all may be there still, does not stand in, for what
-/// it does not reach would go.
+/// Its group is marked anew for another's sake: a lower revision, of which all may be there still,
+/// does not stand in, for what it does not reach would go.
 #[test]
 fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
     for (options, is_rotten) in [
@@ -70,8 +70,8 @@ fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
     }
 }
 
-/// A forgotten backup that an archival one refers forward to was rewritten for another series: of it the revision that was rewritten is kept,
-/// and no lower one.
+/// A forgotten backup that an archival one refers forward to was rewritten for another series: of
+/// it the revision that was rewritten is kept, and no lower one.
 #[test]
 fn no_lower_revision_is_kept_for_an_archival_backup() {
     let machine = Process::new(14);
@@ -187,7 +187,8 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
     series.assert_all(&machine, &[], "repaired");
 }
 
-/// A stream that is backed up after a repair and a prune finds its segments where they are now, and stores no recipe again.
+/// A stream that is backed up after a repair and a prune finds its segments where they are now, and
+/// stores no recipe again.
 #[test]
 fn look_ups_find_the_new_nodes() {
     let machine = Process::new(22);
@@ -204,7 +205,8 @@ fn look_ups_find_the_new_nodes() {
     );
 }
 
-/// While new nodes are put: one that is held keeps what it has, and where that is the repaired one all do.
+/// While new nodes are put: one that is held keeps what it has, and where that is the repaired one
+/// all do.
 #[test]
 fn what_is_held_meanwhile_keeps_its_places() {
     for is_newest in [false, true] {
@@ -236,8 +238,8 @@ fn what_is_held_meanwhile_keeps_its_places() {
     }
 }
 
-/// Whoever completes a rewrite knows by their bytes whom it is for: one that is held meanwhile cannot be left out where another has its
-/// bytes.
+/// Whoever completes a rewrite knows by their bytes whom it is for: one that is held meanwhile
+/// cannot be left out where another has its bytes.
 #[test]
 fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
     let machine = Process::new(21);
@@ -266,7 +268,8 @@ fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
     assert_sound(&machine.open(), "at the end");
 }
 
-/// It was archival, onto one backup after another as they were forgotten, and has something apart for each; now it is the newest.
+/// It was archival, onto one backup after another as they were forgotten, and has something apart
+/// for each; now it is the newest.
 #[test]
 fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
     let machine = Process::new(16);
@@ -309,7 +312,8 @@ fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
     forget(&machine.open(), first);
     prune(&machine.open(), &everything(), "it is forgotten");
     series.assert_all(&machine, &ids, "the newest");
-    // Nodes of a repair are looked up, so the newest may have come to refer to what is still archived: as to anything else.
+    // Nodes of a repair are looked up, so the newest may have come to refer to what is still
+    // archived: as to anything else.
     assert_nothing_unexplained(&machine, "at the end");
     assert_sound(&machine.open(), "at the end");
 }

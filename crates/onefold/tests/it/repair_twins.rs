@@ -1,8 +1,9 @@
-//! Layout repair among backups with the same bytes that are stored twice: a rewrite says by their bytes whom it is for, so the one who makes
-//! it takes none of them that has its bytes elsewhere.
+//! Layout repair among backups with the same bytes that are stored twice: a rewrite says by their
+//! bytes whom it is for, so the one who makes it takes none of them that has its bytes elsewhere.
 //!
-//! What must hold: what is whole of the one does not go for what may be damaged of the other. Who completes a rewrite, and sleeps
-//! while all that it was for is published, forgotten and pruned, puts no root in any place.
+//! What must hold: what is whole of the one does not go for what may be damaged of the other. Who
+//! completes a rewrite, and sleeps while all that it was for is published, forgotten and pruned,
+//! puts no root in any place.
 
 use std::io::{self, Cursor, Read};
 
@@ -19,7 +20,8 @@ use onefold::{Monitor, OptimizeReport, OptimizeRequest, ReadData, ReaderSource, 
 const NAME: &str = "/image";
 const TWIN: &str = "/twin";
 
-/// A series whose newest backup lies scattered, and a backup of another with the same bytes, which were all stored again for it.
+/// A series whose newest backup lies scattered, and a backup of another with the same bytes, which
+/// were all stored again for it.
 struct Twins {
     machine: Process,
     series: Scattered,
@@ -96,8 +98,8 @@ impl Twins {
     }
 }
 
-/// One with the same roots refers to the copies without being looked at, and what is committed for all has each content once. The twin stays as
-/// it is.
+/// One with the same roots refers to the copies without being looked at, and what is committed for
+/// all has each content once. The twin stays as it is.
 #[test]
 fn a_twin_keeps_what_it_has() {
     let mut twins = Twins::new(31);
@@ -126,7 +128,8 @@ fn a_twin_keeps_what_it_has() {
     assert_nothing_unexplained(&twins.machine, "pruned");
 }
 
-/// What the series has is damaged, or gone, where repair leaves it; the twin is the last that is whole.
+/// What the series has is damaged, or gone, where repair leaves it; the twin is the last that is
+/// whole.
 #[test]
 fn a_twin_that_is_whole_stays_whole() {
     for (seed, is_gone) in [(41, false), (43, true)] {
@@ -183,7 +186,8 @@ fn a_twin_gets_no_root_when_the_rewrite_is_gone() {
     assert_nothing_unexplained(machine, "at the end");
 }
 
-/// Nothing was made of its streams, and it would get the newest's all the same, for it has the same roots.
+/// Nothing was made of its streams, and it would get the newest's all the same, for it has the same
+/// roots.
 #[test]
 fn nothing_is_rewritten_where_one_with_the_same_roots_is_held_meanwhile() {
     let mut twins = Twins::new(36);

@@ -1,4 +1,5 @@
-//! What is set for series: revisions of which the highest readable one counts, settled by who creates first.
+//! What is set for series: revisions of which the highest readable one counts, settled by who
+//! creates first.
 
 use std::sync::Barrier;
 

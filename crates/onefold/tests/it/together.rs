@@ -1,4 +1,5 @@
-//! Several processes at one store: nobody waits, nobody is harmed, and who was taken for dead is told.
+//! Several processes at one store: nobody waits, nobody is harmed, and who was taken for dead is
+//! told.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier, mpsc};
@@ -11,8 +12,8 @@ use crate::common::{
 use env::fault::FaultStorage;
 use onefold::{BackupReport, Error};
 
-/// Two streams with much in common, of two series or one, fed in turns: when both have begun neither has
-/// ended.
+/// Two streams with much in common, of two series or one, fed in turns: when both have begun
+/// neither has ended.
 fn two_at_once(names: [&str; 2], elsewhere: bool) {
     let machine = Process::new(31);
     machine.init();
@@ -107,8 +108,8 @@ fn with_locks_of(machine: &Process, locks: &FaultStorage, seed: u64) -> Process 
     Process::watched(storage, watched, machine.clock.clone(), seed)
 }
 
-/// The first process falls asleep in the midst of a backup, the second takes it for dead, and the first
-/// wakes up.
+/// The first process falls asleep in the midst of a backup, the second takes it for dead, and the
+/// first wakes up.
 fn a_sleeper_wakes(ticks_after_waking: bool) {
     let machine = Process::new(35);
     machine.init();
@@ -186,8 +187,8 @@ fn a_sleeper_whose_pulse_wakes_first_is_told_too() {
     a_sleeper_wakes(true);
 }
 
-/// The machine sleeps for two days in the midst of a backup: whoever slept cannot know what became of its
-/// session meanwhile, and gives up.
+/// The machine sleeps for two days in the midst of a backup: whoever slept cannot know what became
+/// of its session meanwhile, and gives up.
 #[test]
 fn who_slept_for_days_gives_up() {
     let machine = Process::new(39);

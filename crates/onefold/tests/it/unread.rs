@@ -1,5 +1,5 @@
-//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and there is a way on. So
-//! there is where it fails when a backup may have been stored already.
+//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and
+//! there is a way on. So there is where it fails when a backup may have been stored already.
 
 use std::num::NonZeroU32;
 

@@ -1,11 +1,11 @@
-//! A crash at every storage operation of what a store goes through, with what was not under a barrier kept,
-//! dropped or torn: every committed backup restores identically, `check` finds nothing wrong, and the next
-//! backup completes.
+//! A crash at every storage operation of what a store goes through, with what was not under a
+//! barrier kept, dropped or torn: every committed backup restores identically, `check` finds
+//! nothing wrong, and the next backup completes.
 //!
-//! One run of a scenario gives all crashes: before each operation that changes something, and at the end,
-//! the machine is asked what a power loss at that moment would leave. What was acknowledged by then is
-//! noted beside it. Kills are played one by one: there the rest of the process must end, not hang. And
-//! some stores live through one crash after the other.
+//! One run of a scenario gives all crashes: before each operation that changes something, and at
+//! the end, the machine is asked what a power loss at that moment would leave. What was
+//! acknowledged by then is noted beside it. Kills are played one by one: there the rest of the
+//! process must end, not hang. And some stores live through one crash after the other.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -164,7 +164,8 @@ impl Play {
         for snapshot in &list.snapshots {
             self.assert_content(store, snapshot, told, when);
         }
-        // A store whose making was cut short may lack its config's second copy until the first backup.
+        // A store whose making was cut short may lack its config's second copy until the first
+        // backup.
         if told.store_made {
             assert_sound(store, when);
         }
@@ -202,8 +203,8 @@ fn policies() -> Vec<CrashPolicy> {
         .collect()
 }
 
-/// The disk has written what was put last before all that was put earlier: the order that a missing barrier
-/// would suffer from most.
+/// The disk has written what was put last before all that was put earlier: the order that a missing
+/// barrier would suffer from most.
 fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage {
     let after = machine.crash(CrashPolicy::KeepAll);
     for object in machine.list("").unwrap() {
@@ -281,7 +282,8 @@ fn a_crash_in_small_backups() {
 /// Zeros that a source gives one by one: so many steps make the pipeline go on with what it has.
 const ZEROS: usize = 4200;
 
-/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails as a broken pipe does.
+/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails as a broken pipe
+/// does.
 struct Breaking<'a> {
     bytes: &'a [u8],
     zeros: usize,
@@ -368,7 +370,8 @@ fn a_crash_while_the_index_is_merged() {
     play.verify_all();
 }
 
-/// The process is killed before or after each operation; its threads end, and another process carries on.
+/// The process is killed before or after each operation; its threads end, and another process
+/// carries on.
 #[test]
 fn a_kill_at_every_operation() {
     for how in [How::plain(), How::small()] {
@@ -412,8 +415,8 @@ fn a_kill_at_every_operation() {
     }
 }
 
-/// A store that lives through many crashes, each with another draw, on a tree of some size, with all
-/// threads that a backup may have.
+/// A store that lives through many crashes, each with another draw, on a tree of some size, with
+/// all threads that a backup may have.
 #[test]
 fn a_store_that_crashes_again_and_again() {
     let (seeds, rounds, tree_bytes) = if is_long() {

@@ -1,5 +1,5 @@
-//! The damage matrix: every kind of object, damaged in every way of the list in docs/testing.md, is found and
-//! named, hurts no backup that does not need it, and never gives a wrong byte.
+//! The damage matrix: every kind of object, damaged in every way of the list in docs/testing.md, is
+//! found and named, hurts no backup that does not need it, and never gives a wrong byte.
 
 use std::collections::BTreeSet;
 
@@ -116,8 +116,8 @@ fn the_undamaged_store_is_sound_and_has_every_kind_of_object() {
     damaged.judge_healing(fixture, "undamaged");
 }
 
-/// Objects that no backup needs: named when they cannot be read, and backups go on without them. That one is
-/// gone cannot be told from its owner having let it go.
+/// Objects that no backup needs: named when they cannot be read, and backups go on without them.
+/// That one is gone cannot be told from its owner having let it go.
 fn run_small(name: &ObjectName, more: Vec<Way>) {
     run_all(name, more.clone(), |way| !matches!(way, Way::Delete));
     let heal = [Way::Delete, Way::Truncate { len: 60 }];
@@ -238,7 +238,8 @@ fn an_older_config_put_back_opens_the_store_as_it_was() {
     check(&objects).judge_restores(fixture, &BTreeSet::new(), "older alone");
 }
 
-/// All ways for one container; what was lost is stored again by the next backup, of which a third is made.
+/// All ways for one container; what was lost is stored again by the next backup, of which a third
+/// is made.
 fn run_container(name: &ObjectName, more: Vec<Way>) {
     let bytes = &fixture().objects[name];
     let of_itself = of_itself(bytes);

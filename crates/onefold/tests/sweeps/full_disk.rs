@@ -1,5 +1,6 @@
-//! The disk is full, or fails, at every operation of what a store goes through: whoever writes is told so,
-//! nothing that was acknowledged is touched, and with room again the next backup completes.
+//! The disk is full, or fails, at every operation of what a store goes through: whoever writes is
+//! told so, nothing that was acknowledged is touched, and with room again the next backup
+//! completes.
 
 use crate::common::{
     How, Picture, Process, Tree, assert_restores, assert_sound, back_up, back_up_bytes, back_up_stream,
@@ -41,8 +42,8 @@ fn assert_says_why(text: &str, with: FailWith, when: &str) {
     assert!(text.contains(word), "{when}: {text}");
 }
 
-/// Runs `act` on copies of a machine, each with another fault, until no fault is reached any more. After
-/// each, `verify` looks at the machine, first while the fault lasts, then without it.
+/// Runs `act` on copies of a machine, each with another fault, until no fault is reached any more.
+/// After each, `verify` looks at the machine, first while the fault lasts, then without it.
 fn at_every_operation<T>(
     base: &Process,
     act: impl Fn(&Store) -> Result<T, Error>,
@@ -274,8 +275,8 @@ impl StreamSource for Endless<'_> {
     }
 }
 
-/// One put fails, once: the backup ends with that error, however much there is to read and although the other
-/// writer could go on.
+/// One put fails, once: the backup ends with that error, however much there is to read and although
+/// the other writer could go on.
 #[test]
 fn one_failed_put_ends_a_backup_of_any_length() {
     let process = Process::new(26);

@@ -1,6 +1,7 @@
-//! The disk is full, or becomes full at any moment, while backups are forgotten and their space is given back: with the
-//! reserve both come to their end; without room for anything they say so. What is kept is whole at every moment, and
-//! with room again the next prune finishes and there is a reserve.
+//! The disk is full, or becomes full at any moment, while backups are forgotten and their space is
+//! given back: with the reserve both come to their end; without room for anything they say so. What
+//! is kept is whole at every moment, and with room again the next prune finishes and there is a
+//! reserve.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -28,8 +29,8 @@ use reclaim::reserve::{FIRST_BYTES, GIVEN_UP_BYTES, REST_BYTES};
 /// Moments that are tried of each scenario, where not all are.
 const MOMENTS: u64 = 12;
 
-/// A store with a reserve, several epochs old, in which there is something of everything to do for a prune: whole
-/// containers, and parts of others.
+/// A store with a reserve, several epochs old, in which there is something of everything to do for
+/// a prune: whole containers, and parts of others.
 struct Fixture {
     machine: Process,
     kept: Vec<(SessionId, &'static str, Vec<u8>)>,
@@ -169,7 +170,8 @@ fn moments(total: u64) -> impl Iterator<Item = u64> {
     (1..=total).rev().step_by(usize::try_from(step).unwrap())
 }
 
-/// From the n-th moment on, for all n, there is not one byte free but for what is given up: the work is done all the same.
+/// From the n-th moment on, for all n, there is not one byte free but for what is given up: the
+/// work is done all the same.
 fn becomes_full_at_every_moment(fixture: &Fixture, act: impl Fn(&Store) -> Result<(), Error>) {
     for kind in 0..2 {
         let quiet = fixture.copy(kind);
@@ -209,7 +211,8 @@ fn has_no_room_from_every_put_on(fixture: &Fixture, act: impl Fn(&Store) -> Resu
                 refused += 1;
             }
             fixture.assert_restores(&process, &when);
-            // Where not even the byte found room that stands for it, nobody knows that there was one.
+            // Where not even the byte found room that stands for it, nobody knows that there was
+            // one.
             let is_remembered = reserve(&process).is_some();
             fixture.assert_settles(&process, is_remembered, &when);
         }
@@ -265,7 +268,8 @@ fn with_not_a_byte_free_a_prune_gives_space_back() {
     }
 }
 
-/// Somebody else takes every byte that forgetting has made free: a part of the reserve is left for the prune.
+/// Somebody else takes every byte that forgetting has made free: a part of the reserve is left for
+/// the prune.
 #[test]
 fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
     let fixture = Fixture::new(64);

@@ -1,4 +1,5 @@
-//! Long sweeps: a crash at every operation, every kind of damage, random runs, processes beside each other.
+//! Long sweeps: a crash at every operation, every kind of damage, random runs, processes beside
+//! each other.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 

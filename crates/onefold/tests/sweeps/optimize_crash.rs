@@ -1,8 +1,9 @@
-//! Power cuts at operations of making backups archival, of forgetting and pruning them, and of making them archival anew. After each, all
-//! that must hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+//! Power cuts at operations of making backups archival, of forgetting and pruning them, and of
+//! making them archival anew. After each, all that must hold after a crash in a prune holds
+//! (`prune_crash.rs`); and whoever optimizes next completes it.
 //!
-//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at every one. A kill before every change is
-//! `optimize_kill.rs`'.
+//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at
+//! every one. A kill before every change is `optimize_kill.rs`'.
 
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ fn fill_hybrid(play: &Play) -> Vec<SessionId> {
     ]
 }
 
-/// What they let go of moves and goes, and then one in the middle, which one that is held refers forward to, and the oldest of the other.
+/// What they let go of moves and goes, and then one in the middle, which one that is held refers
+/// forward to, and the oldest of the other.
 #[test]
 fn a_crash_in_all_of_it_on_a_hybrid_store() {
     let play = Play::new(75);
@@ -96,7 +98,8 @@ fn a_crash_in_making_backups_archival() {
     play.verify_all();
 }
 
-/// What they let go of goes, then the oldest, then one in the middle, whose chunks others refer forward to.
+/// What they let go of goes, then the oldest, then one in the middle, whose chunks others refer
+/// forward to.
 #[test]
 fn a_crash_in_pruning_archival_backups() {
     let play = Play::new(72);
@@ -126,7 +129,8 @@ fn a_crash_in_making_a_backup_archival_anew() {
     play.verify_all();
 }
 
-/// A process that dies when what it has rewritten is committed: the next one completes it, as does a prune.
+/// A process that dies when what it has rewritten is committed: the next one completes it, as does
+/// a prune.
 #[test]
 fn what_was_committed_and_not_put_in_its_place_is_completed() {
     for prunes in [false, true] {

@@ -1,8 +1,10 @@
-//! Others that come and go whole within one optimize, one prune or one restore, between two of its operations: forgets, prunes, backups,
-//! other optimizes. Where that is between is a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
+//! Others that come and go whole within one optimize, one prune or one restore, between two of its
+//! operations: forgets, prunes, backups, other optimizes. Where that is between is a sample; with
+//! `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
-//! What must hold: every backup that is not forgotten restores, whatever it refers forward to was forgotten or rewritten meanwhile;
-//! and a restore that has begun ends with the bytes that it began with.
+//! What must hold: every backup that is not forgotten restores, whatever it refers forward to was
+//! forgotten or rewritten meanwhile; and a restore that has begun ends with the bytes that it began
+//! with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,7 +60,8 @@ impl Act {
             Self::ForgetAndPrune(_) | Self::OptimizeAndPrune | Self::BackUpAndPrune(_)
         ) {
             let pruner = by.striding();
-            // Who is in the midst of its work may be taken for dead, or be waited for: either is right.
+            // Who is in the midst of its work may be taken for dead, or be waited for: either is
+            // right.
             let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
             if let Err(error) = done {
                 let text = error.to_string();
@@ -142,8 +145,8 @@ fn others_make_them_archival_at_the_same_time() {
     at_each(Act::OptimizeAndPrune, 1, 11, &one_optimize);
 }
 
-/// It is the newest of the series from then on; or of one that has chunks in common with what is rewritten, and what that lets go of may
-/// be all that the other has.
+/// It is the newest of the series from then on; or of one that has chunks in common with what is
+/// rewritten, and what that lets go of may be all that the other has.
 #[test]
 fn a_backup_is_made_while_others_are_made_archival() {
     for (name, every) in [(NAME, 7), (SHARING, 6)] {
@@ -170,7 +173,8 @@ fn backups_are_made_archival_while_another_prunes() {
     }
 }
 
-/// Each restore reads a backup that refers forward through others, which become archival and are pruned before one of its reads.
+/// Each restore reads a backup that refers forward through others, which become archival and are
+/// pruned before one of its reads.
 #[test]
 fn a_restore_goes_on_across_revisions() {
     let every = if is_long() { 1 } else { 4 };
@@ -202,8 +206,8 @@ fn a_restore_goes_on_across_revisions() {
     }
 }
 
-/// An epoch announces what the next backup alone had, which was forgotten, while the rewrite that will refer forward to it is about to
-/// commit: it ends without an answer, and its pins with it.
+/// An epoch announces what the next backup alone had, which was forgotten, while the rewrite that
+/// will refer forward to it is about to commit: it ends without an answer, and its pins with it.
 #[test]
 fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_for_it() {
     for archival in [0, 2] {

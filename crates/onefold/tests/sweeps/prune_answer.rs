@@ -1,9 +1,11 @@
-//! A backup is asked by an epoch, and dies at any operation of its answer or of what follows; or it is suspended there,
-//! and wakes when all has gone on without it. Another backup and a reader are in the midst of their work meanwhile.
+//! A backup is asked by an epoch, and dies at any operation of its answer or of what follows; or it
+//! is suspended there, and wakes when all has gone on without it. Another backup and a reader are
+//! in the midst of their work meanwhile.
 //!
-//! What must hold: the reclaimer that asked, or a successor, comes to its end; the next backup of the series is right,
-//! whether it takes over what the other had stored or not; who wakes is told, and its manifest names nothing that is
-//! gone, for there is none; all that is kept restores, and nothing is stored that nothing explains.
+//! What must hold: the reclaimer that asked, or a successor, comes to its end; the next backup of
+//! the series is right, whether it takes over what the other had stored or not; who wakes is told,
+//! and its manifest names nothing that is gone, for there is none; all that is kept restores, and
+//! nothing is stored that nothing explains.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +24,8 @@ use onefold::{BackupReport, Error, Monitor, PruneOptions, PruneReport, SessionId
 use types::Epoch;
 
 const PART: usize = 48 << 10;
-/// What the asked backup, the other one and the kept one are of. Parts 0 to 4 were backed up before, and forgotten.
+/// What the asked backup, the other one and the kept one are of. Parts 0 to 4 were backed up
+/// before, and forgotten.
 const ASKED: [usize; 5] = [5, 0, 2, 6, 3];
 const OTHER: [usize; 4] = [3, 4, 0, 1];
 const KEPT: [usize; 2] = [1, 5];
@@ -218,7 +221,8 @@ impl Run {
         });
     }
 
-    /// The asked backup is no more, for now or for ever: the epoch is finished, and its series is backed up again.
+    /// The asked backup is no more, for now or for ever: the epoch is finished, and its series is
+    /// backed up again.
     fn go_on(&self) {
         let asked = self.with(|outcome| outcome.asked).unwrap();
         let had_checkpoint = {
@@ -391,14 +395,16 @@ impl Run {
     }
 }
 
-/// A process with a clock of its own, whose locks another one holds that can be killed in its stead.
+/// A process with a clock of its own, whose locks another one holds that can be killed in its
+/// stead.
 fn sleeper(machine: &Process, locks: &FaultStorage, seed: u64) -> Process {
     let storage = machine.storage.handle();
     let watched = Arc::new(Watched::with_locks_of(storage.clone(), locks.clone()));
     Process::watched(storage, watched, HandClock::new(), seed)
 }
 
-/// Plays on from every operation, or a sample of them, until the asked backup comes to its end before.
+/// Plays on from every operation, or a sample of them, until the asked backup comes to its end
+/// before.
 fn at_every_operation(fate: Fate, next: Next, seed: u64) {
     let base = Arc::new(Base::new(seed));
     let (mut reached, mut silent, mut answered, mut n) = (0, 0, 0, 1 + seed % 3);

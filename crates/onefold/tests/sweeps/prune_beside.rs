@@ -1,8 +1,9 @@
-//! Prunes beside whoever else works on the store: backups and a reader in the midst of their work, sessions that sleep or
-//! die, reclaimers that die, sleep or meet.
+//! Prunes beside whoever else works on the store: backups and a reader in the midst of their work,
+//! sessions that sleep or die, reclaimers that die, sleep or meet.
 //!
-//! What must hold: who took content of a forgotten backup keeps it, or stores it again; who was ended is told and loses
-//! nothing but its own work; whatever prune finishes what another began, nothing that is kept is lost.
+//! What must hold: who took content of a forgotten backup keeps it, or stores it again; who was
+//! ended is told and loses nothing but its own work; whatever prune finishes what another began,
+//! nothing that is kept is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,8 +30,8 @@ fn parts_of(seed: u64) -> Vec<Vec<u8>> {
     (0..7).map(|n| noise(seed * 10 + n, PART)).collect()
 }
 
-/// A reader reads what is forgotten, two backups take what is forgotten, each in the midst of its work; epochs run, one
-/// of which leaves all in place, and what it left is taken too.
+/// A reader reads what is forgotten, two backups take what is forgotten, each in the midst of its
+/// work; epochs run, one of which leaves all in place, and what it left is taken too.
 fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: bool, seed: u64) {
     let when = format!(
         "pauses {pauses:?}, leaves first: {leaves_first}, small {}",
@@ -104,8 +105,8 @@ fn two_backups_and_a_reader() {
     }
 }
 
-/// How the one who dies, and who comes next, prune: by copying alone, so that nothing stays dead; or by trimming, so that no more does than
-/// need be copied.
+/// How the one who dies, and who comes next, prune: by copying alone, so that nothing stays dead;
+/// or by trimming, so that no more does than need be copied.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Copies,
@@ -120,8 +121,8 @@ struct Fate {
     changes: u64,
 }
 
-/// Who forgets and prunes in the midst of two backups and a reader is killed before or after its n-th change; those go on,
-/// another one finishes.
+/// Who forgets and prunes in the midst of two backups and a reader is killed before or after its
+/// n-th change; those go on, another one finishes.
 fn killed_beside_two_backups_and_a_reader(way: Way, n: u64, carried_out: bool) -> Fate {
     let when = format!("{way:?}, killed at change {n}, carried out: {carried_out}");
     let (seed, unused_max) = match way {
@@ -298,8 +299,8 @@ fn a_prune_says_for_whom_it_waits() {
     assert!(said.lock().unwrap().len() > 100, "told at each look");
 }
 
-/// A session answers an epoch and dies; the next backup adopts what it had then. And when the adopter is forgotten, what
-/// others use of it stays, and the rest can go.
+/// A session answers an epoch and dies; the next backup adopts what it had then. And when the
+/// adopter is forgotten, what others use of it stays, and the rest can go.
 fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
     let when = format!("pruned between: {prune_between}");
     let machine = Process::new(seed);
@@ -356,8 +357,9 @@ fn a_dead_session_is_adopted_after_an_epoch() {
     adopted_after_an_epoch(3100, true);
 }
 
-/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Whoever has adopted it refers to
-/// nothing yet when the next epoch comes, which would let go of all that, and with `sweep_all` of what it stored too.
+/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Whoever has
+/// adopted it refers to nothing yet when the next epoch comes, which would let go of all that, and
+/// with `sweep_all` of what it stored too.
 fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
     let when = format!("all are swept: {sweep_all}");
     let machine = Process::new(seed);
@@ -414,8 +416,8 @@ fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
     adopted_and_not_yet_referred_to(3400, true);
 }
 
-/// An epoch leaves in place what a session has taken, beside what a kept backup uses; the session dies, and nobody adopts
-/// it: what stayed for its sake goes.
+/// An epoch leaves in place what a session has taken, beside what a kept backup uses; the session
+/// dies, and nobody adopts it: what stayed for its sake goes.
 #[test]
 fn what_stayed_for_a_session_that_died_goes() {
     let machine = Process::new(3200);
@@ -444,8 +446,8 @@ fn what_stayed_for_a_session_that_died_goes() {
     assert_settles(&machine, &all, "at the end");
 }
 
-/// A reclaimer dies right after it put, or deleted, the n-th object of a folder, beside a backup; the backup goes on; a
-/// successor finishes, on the same host or on another one.
+/// A reclaimer dies right after it put, or deleted, the n-th object of a folder, beside a backup;
+/// the backup goes on; a successor finishes, on the same host or on another one.
 #[test]
 fn successors_of_reclaimers_that_died() {
     let moments = [
@@ -520,7 +522,8 @@ fn a_second_prune_on_the_same_host_is_told() {
     }
 }
 
-/// The first sleeps there, another host's takes over and finishes; a backup takes what stayed in place; the first wakes.
+/// The first sleeps there, another host's takes over and finishes; a backup takes what stayed in
+/// place; the first wakes.
 #[test]
 fn a_second_prune_on_another_host_takes_over_from_a_sleeper() {
     for n in (1..200).step_by(if is_long() { 1 } else { 7 }) {

@@ -1,7 +1,9 @@
-//! A crash at storage operations of forgetting and pruning, with what was not under a barrier kept, dropped or torn; and
-//! kills. They are at a sample of the operations; with `ONEFOLD_TEST_LONG=1` at every one, and kills at reads too. After each: another process prunes, and again, which comes to
-//! nothing; every backup that is kept restores identically; `check` of every byte finds nothing wrong; nothing is stored
-//! that no backup reaches; and the next backup deduplicates against what is left.
+//! A crash at storage operations of forgetting and pruning, with what was not under a barrier kept,
+//! dropped or torn; and kills. They are at a sample of the operations; with `ONEFOLD_TEST_LONG=1`
+//! at every one, and kills at reads too. After each: another process prunes, and again, which comes
+//! to nothing; every backup that is kept restores identically; `check` of every byte finds nothing
+//! wrong; nothing is stored that no backup reaches; and the next backup deduplicates against what
+//! is left.
 //!
 //! As in `crash.rs`, one recorded run gives all cuts.
 
@@ -131,8 +133,9 @@ fn stage(request: &Request) -> String {
     format!("{:?} {folder}", request.asked)
 }
 
-/// The process that forgets and prunes is killed before or after each operation, or every so manieth; it ends, and another
-/// one carries on. Who lives to the end goes through all these stages; each operation of it is one that others died at.
+/// The process that forgets and prunes is killed before or after each operation, or every so
+/// manieth; it ends, and another one carries on. Who lives to the end goes through all these
+/// stages; each operation of it is one that others died at.
 fn kill_at_every_operation(
     play: &Play,
     doomed: &[SessionId],
@@ -230,8 +233,8 @@ fn a_kill_at_every_operation_of_a_trim() {
     kill_at_every_operation(&play, &ids[..1], &options, (5, true), &trims);
 }
 
-/// The first process is killed before or after it has put a list, the second does what it read there, and the power
-/// fails: what the second acted on is durable before what it did.
+/// The first process is killed before or after it has put a list, the second does what it read
+/// there, and the power fails: what the second acted on is durable before what it did.
 #[test]
 fn a_crash_in_what_a_successor_finishes() {
     for (nth, folder) in [(1, "condemned"), (1, "removed"), (1, "recipe"), (1, "data")] {

@@ -1,5 +1,5 @@
-//! Others that come and go whole within one prune, at each of its operations: a prune that was alone takes what it has
-//! listed for what is there, until somebody begins.
+//! Others that come and go whole within one prune, at each of its operations: a prune that was
+//! alone takes what it has listed for what is there, until somebody begins.
 //!
 //! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again,
 //! wherever in the prune it begins and ends; a backup that is forgotten meanwhile stays forgotten.
@@ -34,7 +34,8 @@ struct Base {
     goes: SessionId,
 }
 
-/// One backup is kept, one is forgotten, of which nothing, a part or all lies in containers of what is kept, and one may go.
+/// One backup is kept, one is forgotten, of which nothing, a part or all lies in containers of what
+/// is kept, and one may go.
 fn base(seed: u64) -> Base {
     let machine = Process::new(seed);
     machine.init();

@@ -1,8 +1,8 @@
-//! Power cuts at operations of layout repair, and of the prune after it. After each, all that must hold after a crash in a prune holds
-//! (`prune_crash.rs`); and whoever optimizes next completes it.
+//! Power cuts at operations of layout repair, and of the prune after it. After each, all that must
+//! hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
 //!
-//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at every one. A kill before every change is
-//! `optimize_kill.rs`'.
+//! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at
+//! every one. A kill before every change is `optimize_kill.rs`'.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ fn a_crash_in_pruning_after_layout_repair() {
     play.verify_all();
 }
 
-/// A process that dies when what it has rewritten is committed, before any revision or between them: the next one completes it, as does
-/// a prune. Look-ups find the copies.
+/// A process that dies when what it has rewritten is committed, before any revision or between
+/// them: the next one completes it, as does a prune. Look-ups find the copies.
 #[test]
 fn what_was_committed_is_completed_for_every_backup() {
     for (revisions, prunes) in [(0, false), (0, true), (1, false), (1, true), (2, true)] {

@@ -1,8 +1,9 @@
-//! Others that come and go whole within one layout repair, one prune, one backup or one restore, between two of its operations: forgets,
-//! prunes, backups, other repairs. Where that is between is a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
+//! Others that come and go whole within one layout repair, one prune, one backup or one restore,
+//! between two of its operations: forgets, prunes, backups, other repairs. Where that is between is
+//! a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
-//! What must hold: every backup that is not forgotten restores; a restore that has begun ends with the bytes that it began with; and
-//! what is stored is explained.
+//! What must hold: every backup that is not forgotten restores; a restore that has begun ends with
+//! the bytes that it began with; and what is stored is explained.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +142,8 @@ impl Act {
         }
         if matches!(self, Self::ForgetAndPrune(_) | Self::Repair(true) | Self::BackUp) {
             let pruner = by.striding();
-            // Who is in the midst of its work may be taken for dead, or be waited for: either is right.
+            // Who is in the midst of its work may be taken for dead, or be waited for: either is
+            // right.
             let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
             if let Err(error) = done {
                 let text = error.to_string();
@@ -256,7 +258,8 @@ fn a_backup_is_repaired_while_another_prunes() {
     }
 }
 
-/// Its look-ups and its parent are of what is repaired and pruned meanwhile: what it refers to stays.
+/// Its look-ups and its parent are of what is repaired and pruned meanwhile: what it refers to
+/// stays.
 #[test]
 fn a_backup_goes_on_across_a_repair() {
     let every = if is_long() { 1 } else { 4 };

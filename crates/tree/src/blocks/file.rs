@@ -1,13 +1,15 @@
-//! A file, written in whole blocks past the page cache where the system lets us, and the usual way elsewhere.
+//! A file, written in whole blocks past the page cache if the system allows it, and else through
+//! the page cache.
 //!
-//! What must hold: any number of threads may write at once, each byte by one of them. What goes the usual way is
-//! written while nothing is written directly: a page of the page cache may be larger than a block, and hold old
-//! bytes of a neighbour that is being written past it.
+//! What must hold: any number of threads may write at once, each byte by one of them. Writes
+//! through the page cache happen while no direct write runs: a page may be larger than a block, and
+//! hold old bytes of a neighbour that is being written directly.
 //!
-//! What was written directly is on the disk before a later change of the file's metadata is; what went the usual way
-//! may not be. A power cut must not leave a file with its length and time and without some of its bytes, for then it
-//! would count as restored: so a length that is set early is short of the last block, and where more than the end went
-//! the usual way, [`File::settle`] waits for it.
+//! Directly written bytes are on the disk before a later change of the file's metadata is; bytes in
+//! the page cache may not be. A power cut must not leave a file with its length and time but
+//! without some of its bytes, because it would then count as restored. So a length that is set
+//! early excludes the last block, and if more than the end was written through the page cache,
+//! [`File::settle`] waits for it.
 
 use std::os::fd::{AsFd, OwnedFd};
 #[cfg(test)]
@@ -61,10 +63,11 @@ impl File {
         })
     }
 
-    /// Gives the file, which is empty, a length before its bytes: writes that lengthen a file wait for each
-    /// other in the system, and others need not. Not all of it: the last block, be it whole or not, gives the
-    /// file its `len` bytes. `false` where that gains nothing: written the usual way,
-    /// writes wait for each other all the same, and a file system without holes would write zeros first.
+    /// Gives the file, which is empty, a length before its bytes: writes that lengthen a file wait
+    /// for each other in the system, and others need not. Not all of it: the last block, be it
+    /// whole or not, gives the file its `len` bytes. `false` where that gains nothing: written the
+    /// usual way, writes wait for each other all the same, and a file system without holes would
+    /// write zeros first.
     pub(super) fn set_len_early(&self, len: u64) -> bool {
         let early = len.saturating_sub(1) / ALIGN_BYTES as u64 * ALIGN_BYTES as u64;
         let is_hole = || -> Result<bool, Errno> {
@@ -79,9 +82,9 @@ impl File {
         is_done
     }
 
-    /// Waits until what went the usual way is on the disk, where the file could otherwise look whole without it:
-    /// not where it was the end alone, for without that the file is shorter than its `len` bytes. Nobody writes
-    /// any more.
+    /// Waits until what went the usual way is on the disk, where the file could otherwise look
+    /// whole without it: not where it was the end alone, for without that the file is shorter than
+    /// its `len` bytes. Nobody writes any more.
     ///
     /// # Errors
     /// The system's.

@@ -71,7 +71,8 @@ fn prop_assert_err(told: Result<(), Errno>) {
     assert!(told.is_err());
 }
 
-/// Of any writer, at any write: what went wrong is told, whoever else still writes, and no thread is left.
+/// Of any writer, at any write: what went wrong is told, whoever else still writes, and no thread
+/// is left.
 #[test]
 fn what_any_of_several_writers_fails_with_is_told() {
     let block = vec![1; BLOCKS_BYTES];
@@ -101,7 +102,8 @@ fn what_any_of_several_writers_fails_with_is_told() {
     }
 }
 
-/// What was given up while something else panics must not panic once more: that would end the process.
+/// What was given up while something else panics must not panic once more: that would end the
+/// process.
 #[test]
 fn a_writer_that_panicked_is_silent_when_it_is_dropped() {
     let named = here();

@@ -1,4 +1,4 @@
-//! Length-prefixed records out of a stream that is read as needed.
+//! Length-prefixed records of a stream, which is read as needed.
 
 use std::io::{ErrorKind, Read};
 

@@ -1,4 +1,4 @@
-//! Where a file stores nothing.
+//! The holes of a file.
 
 use std::os::fd::OwnedFd;
 

@@ -1,11 +1,15 @@
 //! Large files in sections, which any threads may read, several at a time.
 //!
-//! What the page cache has is taken from there; what it has not is read past it, where the system can: copying
-//! into fresh pages costs more than the disk does, and a file that is read once must not drive out what others
-//! read. Which of the two it is the system is asked beforehand: an attempt to read what is not cached makes it
-//! read ahead, into the cache, what is then read once more past it. Sections are laid out from what the file was at its opening. One that cannot be read in full (the file
-//! has become shorter, the disk fails) ends this way of reading: the [`FileReader`](super::FileReader) has been
-//! told of those before it, in order, and reads on from there.
+//! A section that is in the page cache is taken from there. Any other is read past it, if the
+//! system can: copying into fresh pages costs more than the disk read, and a file that is read once
+//! must not drive out pages that others use. The system is asked beforehand whether a section is
+//! cached. (An attempt to read it from the cache would start read-ahead, and then the same bytes
+//! would be read again past the cache.)
+//!
+//! Sections follow from the file's state at its opening. If one cannot be read in full (the file
+//! has become shorter, or the disk fails), this way of reading ends. The
+//! [`FileReader`](super::FileReader) has received the sections before it, in order, and continues
+//! from there.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -122,8 +126,8 @@ impl DataSection {
         self.len == 0
     }
 
-    /// Reads it into the beginning of a buffer that is at least as long, and says whether it could be read in
-    /// full. Memory behind its last byte may change up to the end of a block.
+    /// Reads it into the beginning of a buffer that is at least as long, and says whether it could
+    /// be read in full. Memory behind its last byte may change up to the end of a block.
     ///
     /// # Panics
     /// When the buffer is shorter than the section.
@@ -153,7 +157,8 @@ impl DataSection {
         self.read_plainly(&mut buffer[..self.len])
     }
 
-    /// As [`Self::read`] where the only way to learn what is cached is to ask for it without waiting.
+    /// As [`Self::read`] where the only way to learn what is cached is to ask for it without
+    /// waiting.
     fn read_trying(&self, buffer: &mut [u8]) -> bool {
         match self.read_cached(&mut buffer[..self.len]) {
             Ok(true) => return true,
@@ -216,8 +221,8 @@ impl DataSection {
     }
 }
 
-/// Opens what is open once more, for direct reads: flags belong to what was opened. `None` where that
-/// cannot be; then all goes through the page cache.
+/// Opens what is open once more, for direct reads: flags belong to what was opened. `None` where
+/// that cannot be; then all goes through the page cache.
 #[cfg(target_os = "linux")]
 fn open_direct(file: &OwnedFd) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};

@@ -218,8 +218,8 @@ fn small_files_are_read_whole_on_another_thread() {
     .unwrap();
 }
 
-/// Reads a file by sections as far as they go, into memory that lies aligned or does not, and by itself from
-/// there on.
+/// Reads a file by sections as far as they go, into memory that lies aligned or does not, and by
+/// itself from there on.
 fn by_sections(
     found: &WalkEntry,
     most: usize,
@@ -313,7 +313,8 @@ fn a_section_is_the_same_by_every_way() {
     }
 }
 
-/// A large file that is read once leaves nothing in the page cache, and what is there already stays and is used.
+/// A large file that is read once leaves nothing in the page cache, and what is there already stays
+/// and is used.
 #[test]
 fn a_cold_large_file_is_read_past_the_page_cache() {
     let dir = tempfile::tempdir().unwrap();
@@ -334,7 +335,8 @@ fn a_cold_large_file_is_read_past_the_page_cache() {
     let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
     assert!(content == data);
     assert_eq!(cached(), Some(0));
-    // Of a file that is partly cached, the rest is read past it too. The system may take back some of that meanwhile: not each time.
+    // Of a file that is partly cached, the rest is read past it too. The system may take back some
+    // of that meanwhile: not each time.
     let stays = || {
         forget(&path);
         let begin = fs::File::open(&path).unwrap();
@@ -390,8 +392,8 @@ fn a_large_file_that_becomes_shorter_ends_there() {
     }
 }
 
-/// A file of 100,000 bytes on a file system that shows no length of it, of which the walk is to have
-/// so many read at most.
+/// A file of 100,000 bytes on a file system that shows no length of it, of which the walk is to
+/// have so many read at most.
 #[cfg(target_os = "linux")]
 fn of_unknown_length(len_max: u64, try_it: impl FnOnce(WalkEntry)) {
     let Some(disk) = testfs::mount(testfs::Options {

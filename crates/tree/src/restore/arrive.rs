@@ -205,7 +205,8 @@ fn settle_or_leave(
                 return Err(super::same_name(path, &other));
             }
             if theirs == Some(identity) {
-                // Another restore made this link, and `rename` does nothing to two names of one inode.
+                // Another restore made this link, and `rename` does nothing to two names of one
+                // inode.
                 arrival.remove(at).map_err(naming)?;
             } else {
                 if let (Some(there), Some(theirs)) = (&there, theirs)

@@ -1,4 +1,4 @@
-//! What the parts of a restore share: its choices, and what it knows of itself.
+//! The state that the parts of a restore share: its options, and its own identity.
 
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -1,4 +1,5 @@
-//! A file being restored: written at offsets, by several threads if need be, sparse where it should be.
+//! A file being restored: written at offsets, by several threads if need be, sparse where it should
+//! be.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use crate::blocks::{BlockWriter, write_all};
 use crate::retry::retry;
 use crate::{Action, TreeError};
 
-/// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit in
-/// which file systems allocate.
+/// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit
+/// in which file systems allocate.
 const BLOCK_BYTES: usize = 4096;
 /// Files from this length on are written in large blocks, past the page cache.
 const BLOCKS_BYTES_MIN: u64 = 1 << 20;
@@ -77,8 +78,8 @@ impl FileWriter {
         writer
     }
 
-    /// Asks for a large file's space at once, where it will have no holes: a hint, and a disk that is full
-    /// says so when the bytes come.
+    /// Asks for a large file's space at once, where it will have no holes: a hint, and a disk that
+    /// is full says so when the bytes come.
     fn reserve(&self) {
         let may_have_holes = match self.context.sparse {
             Sparse::Never => false,
@@ -113,7 +114,8 @@ impl FileWriter {
     }
 
     /// Writes bytes. Zeros where the source had a hole are left out (all blocks of zeros under
-    /// [`Sparse::Zeros`]); bytes that are not zeros are written, whatever the listing says of holes.
+    /// [`Sparse::Zeros`]); bytes that are not zeros are written, whatever the listing says of
+    /// holes.
     ///
     /// # Errors
     /// [`TreeError::System`]; `EFBIG` for bytes beyond the file's length.
@@ -134,7 +136,8 @@ impl FileWriter {
     }
 
     /// Passes over zeros. They are left out where the source had a hole (everywhere under
-    /// [`Sparse::Zeros`]); elsewhere space is allocated for them without writing, if the file system can.
+    /// [`Sparse::Zeros`]); elsewhere space is allocated for them without writing, if the file
+    /// system can.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -288,7 +291,8 @@ impl FileWriter {
     }
 
     fn write_blocks(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
-        // Up to the first multiple of a block, then block by block; runs of data are written at once.
+        // Up to the first multiple of a block, then block by block; runs of data are written at
+        // once.
         let into = usize::try_from(offset % BLOCK_BYTES as u64).unwrap_or(0);
         let head = ((BLOCK_BYTES - into) % BLOCK_BYTES).min(bytes.len());
         let (mut from, mut to) = (0, head);

@@ -1,9 +1,9 @@
 //! Flags of inodes, as `chattr` sets them.
 //!
-//! Most are set when nothing else is left to do: an immutable file takes no other name, and an
-//! immutable folder no entry. Those that say how bytes are stored must be there before the first
-//! byte. What the file system does not take is a fault; what only the superuser may set is none for
-//! others, as with owners.
+//! Most are set last, because an immutable file takes no other name, and an immutable folder no
+//! entry. Flags about how bytes are stored must be set before the first byte. A flag that the file
+//! system refuses is a fault. A flag that only the superuser may set is no fault for others, as
+//! with owners.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 

@@ -1,8 +1,8 @@
 //! The folders on the way to the entry being restored, and giving folders their metadata last.
 //!
-//! A folder's [`Place`] is shared by the stack, by the places below it and by the files being written in
-//! it. When the last of them lets go, nothing more will change in the folder, and its metadata is set:
-//! deepest first, without a list of all folders (INV-7).
+//! A folder's [`Place`] is shared by the stack, by the places below it and by the files being
+//! written in it. When the last of them lets go, nothing more will change in the folder, and its
+//! metadata is set: deepest first, without a list of all folders (INV-7).
 //!
 //! A missing folder above the paths asked for is made with its metadata. An existing one keeps its
 //! metadata, and its time of modification even if names come into it. A link in its place is the
@@ -164,8 +164,8 @@ impl Stack {
         }
     }
 
-    /// Leaves the folders that are not on the way to `parents`, deepest first, and takes up those that
-    /// are missing without an entry.
+    /// Leaves the folders that are not on the way to `parents`, deepest first, and takes up those
+    /// that are missing without an entry.
     pub(super) fn align(&mut self, parents: &[Vec<u8>]) {
         let common = self
             .levels
@@ -202,8 +202,8 @@ impl Stack {
         self.align(&[]);
     }
 
-    /// The innermost folder, made with all above it where they are not yet. `path` is the entry that
-    /// needs it.
+    /// The innermost folder, made with all above it where they are not yet. `path` is the entry
+    /// that needs it.
     pub(super) fn innermost(&mut self, path: &[u8]) -> Result<Arc<Place>, TreeError> {
         let made = self.levels.iter().rposition(|level| level.place.is_some());
         let mut place = made
@@ -305,7 +305,8 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
         entry.cloned()
     };
     let is_closed = is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700;
-    // So that it can be filled; its mode is set again at the end. What refuses this refuses that too.
+    // So that it can be filled; its mode is set again at the end. What refuses this refuses that
+    // too.
     let is_opened = is_closed && Subject::Handle(&descriptor).set_mode(now.mode | 0o700).is_ok();
     Ok(Place {
         folder,

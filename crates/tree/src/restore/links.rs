@@ -1,7 +1,7 @@
-//! Hard links: to what is there, and those that wait because its first name is not restored.
+//! Hard links: to existing entries, and those that wait because the first name is not restored.
 //!
-//! A name that waits holds its folder as an unfinished file does: the folder's metadata, its permissions among
-//! them, follow when the name has been made or given up.
+//! A waiting name keeps its folder unfinished, as an unfinished file does: the folder's metadata,
+//! with its permissions, is set when the name has been made or given up.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Giving an entry its metadata, in the one order that works.
 //!
-//! Ordinary attributes first, while the mode still lets the owner write; then the owner, which clears
-//! set-id bits and capabilities; then the mode; then ACLs, which the mode would change, and what belongs
-//! to the security modules; the times last, because all before moves them.
+//! Ordinary attributes first, while the mode still lets the owner write; then the owner, which
+//! clears set-id bits and capabilities; then the mode; then ACLs, which the mode would change, and
+//! attributes of security modules; the times last, because everything before changes them.
 
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{FileType, Timespec, Timestamps, UTIME_OMIT};
@@ -42,8 +42,9 @@ pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntr
     set_times(context, subject, entry);
 }
 
-/// As [`apply`], for a file that was just created as `owner`'s, with no attributes; with the mode that it
-/// is to have if `mode_is_final`. Asks the system for nothing and sets only what is not so already.
+/// As [`apply`], for a file that was just created as `owner`'s, with no attributes; with the mode
+/// that it is to have if `mode_is_final`. Asks the system for nothing and sets only what is not so
+/// already.
 pub(super) fn apply_to_new(
     context: &Context,
     subject: Subject<'_>,
@@ -104,8 +105,8 @@ fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// Removes what the entry does not have: left from before, or inherited from the folder's default ACL.
-/// What the security modules gave stays.
+/// Removes what the entry does not have: left from before, or inherited from the folder's default
+/// ACL. What the security modules gave stays.
 fn remove_others(subject: Subject<'_>, entry: &ListingEntry) -> Result<(), Errno> {
     let mut first = Ok(());
     for name in subject.attributes()? {
@@ -135,9 +136,9 @@ pub(super) fn owner(context: &Context, entry: &ListingEntry) -> (u32, u32) {
     (user, group)
 }
 
-/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id bits
-/// only for the owner they were given by. Only the superuser may give things away, so for others a
-/// refusal is no fault.
+/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id
+/// bits only for the owner they were given by. Only the superuser may give things away, so for
+/// others a refusal is no fault.
 fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now: (u32, u32)) -> u32 {
     let (user, group) = owner(context, entry);
     let (mut user_set, mut group_set) = (now.0 == user, now.1 == group);

@@ -1,4 +1,4 @@
-//! What a folder gives to a file that is created in it.
+//! The owner, group and ACL that a folder gives to a file created in it.
 
 /// What a file has that was just created in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub(super) struct Newborn {
     pub(super) plain: bool,
 }
 
-/// The bits that the process takes off the mode of what it creates; none where the system does not tell.
+/// The bits that the process takes off the mode of what it creates; none where the system does not
+/// tell.
 pub(super) fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;

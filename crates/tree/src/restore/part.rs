@@ -1,4 +1,4 @@
-//! Entries of which the backup has a part alone. No part takes the name of a whole entry.
+//! Entries of which the backup has only a part. No part takes the name of a whole entry.
 //!
 //! The restore gives the part of a file another name, beside the file's own. So the part replaces
 //! no good copy, and nobody takes it for the file. The restore reports each such entry as a fault.

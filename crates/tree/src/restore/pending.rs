@@ -1,9 +1,9 @@
-//! A regular file that is wanted and not begun: nothing of it is made before its bytes are there.
+//! A regular file that is wanted but not begun: it is created only when its bytes are there.
 //!
-//! So many small files cost the placing thread no call of the system, and are created, written and given
-//! their metadata by any number of other threads, in as few calls as their folder allows: open, write,
-//! set the times, close (R7, B10). What a folder gives to a file that is created in it (owner, group, what
-//! a default ACL adds) is looked up with the first file and holds for the next ones ([`Newborn`]).
+//! So many small files cost the placing thread no system call. Any number of other threads create
+//! them, write them and set their metadata, in as few calls as their folder allows: open, write,
+//! set the times, close (R7, B10). What a folder gives to a new file (owner, group, entries of a
+//! default ACL) is looked up with the first file and holds for the next ones ([`Newborn`]).
 //!
 //! What must hold: a file has its name only with all its bytes and its metadata
 //! ([`super::arrive`]). Until a file has its final owner, nobody may open it by the final owner's
@@ -25,8 +25,8 @@ use crate::blocks::write_all;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
-/// A file of the target that is not begun. Independent of the restorer and of other files; its folder is
-/// there, and waits for it before it is given its own metadata.
+/// A file of the target that is not begun. Independent of the restorer and of other files; its
+/// folder is there, and waits for it before it is given its own metadata.
 #[derive(Debug)]
 pub struct PendingFile {
     pub(super) context: Arc<Context>,
@@ -163,8 +163,8 @@ impl PendingFile {
             }
     }
 
-    /// The mode to create the file with, and whether it is the one that it keeps. Others may open a file at
-    /// once only if it is created as its owner's.
+    /// The mode to create the file with, and whether it is the one that it keeps. Others may open a
+    /// file at once only if it is created as its owner's.
     pub(super) fn mode_at_birth(&self, newborn: Newborn) -> (u32, bool) {
         const OWN: u32 = 0o600;
         let mode = self.entry.mode;

@@ -1,4 +1,4 @@
-//! Existing entries that stay instead of what the backup has.
+//! Existing entries that stay instead of the backup's entries.
 
 use std::os::fd::OwnedFd;
 

@@ -1,8 +1,9 @@
-//! Something in the target whose metadata is set: an open file, or a handle (`O_PATH`) of anything else.
+//! Something in the target whose metadata is set: an open file, or a handle (`O_PATH`) of anything
+//! else.
 //!
-//! A handle names an inode without opening it: neither a pipe nor a device is touched, and no path is
-//! resolved again. What has no call for handles goes through `/proc/self/fd`, whose entry leads to the
-//! very inode, also where that is a symbolic link.
+//! A handle names an inode without opening it: neither a pipe nor a device is touched, and no path
+//! is resolved again. If there is no call for handles, the path in `/proc/self/fd` is used, which
+//! leads to the very inode, even if that is a symbolic link.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 

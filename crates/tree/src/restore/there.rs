@@ -64,8 +64,8 @@ pub(super) fn keeps(
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
         Overwrite::IfNewer => {
-            // The same with a time that is rounded down here is as new. A link or a pipe is the same
-            // whatever its time is.
+            // The same with a time that is rounded down here is as new. A link or a pipe is the
+            // same whatever its time is.
             let is_rounded = || is_same(there, entry, at, name) && is_as_old(there, entry, at);
             (entry.mtime <= there.mtime || is_rounded()).then_some(SkipReason::NotNewer)
         }

@@ -1,8 +1,9 @@
 //! Going through the folders, in listing order.
 //!
-//! What a folder's own listing says of its names is enough to tell which are folders; those, and whatever
-//! the way to a root leads over, are looked at here. All other names are left for others to look at
-//! ([`super::Looker`]). They may have changed their kind meanwhile: who looks at them tells.
+//! What a folder's own listing says of its names is enough to tell which are folders; those, and
+//! whatever the way to a root leads over, are looked at here. All other names are left for others
+//! to look at ([`super::Looker`]). They may have changed their kind meanwhile: who looks at them
+//! tells.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,8 +27,8 @@ use crate::{Accounts, Action, TreeError, order};
 
 /// Names in a stretch, about.
 const STRETCH_ENTRIES: usize = 256;
-/// Folders that are opened for one stretch, at most: they are best not closed before their files were
-/// looked at, and few are kept open ([`crate::folder`]).
+/// Folders that are opened for one stretch, at most: they are best not closed before their files
+/// were looked at, and few are kept open ([`crate::folder`]).
 const STRETCH_FOLDERS: usize = 12;
 
 /// Goes through the folders of a walk.

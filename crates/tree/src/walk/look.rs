@@ -102,8 +102,8 @@ impl Looker {
             let facts = match found {
                 Ok(Found::Here(facts)) => facts,
                 Ok(Found::Elsewhere) => {
-                    // A file system that is mounted on a file is left out, and need not be readable.
-                    // If it is mounted on a folder, that folder's lister handles it.
+                    // A file system that is mounted on a file is left out, and need not be
+                    // readable. If it is mounted on a folder, that folder's lister handles it.
                     if mount::is_folder(&place) {
                         looked.push(Step::Files(files.only(name)));
                     }

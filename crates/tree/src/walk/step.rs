@@ -13,7 +13,8 @@ pub(super) enum Step {
     /// An entry; whether it is a hard link is not known yet.
     Found(WalkEntry),
     Fault(TreeError),
-    /// Before looking: names of files. After: one that is a folder now, whose turn it is to be walked.
+    /// Before looking: names of files. After: one that is a folder now, whose turn it is to be
+    /// walked.
     Files(Files),
 }
 

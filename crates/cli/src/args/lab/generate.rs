@@ -24,9 +24,11 @@ pub(crate) enum Workload {
     /// Files that change a little every day and are backed up in full once a week [Lillibridge 4.2]
     #[command(name = "2year")]
     TwoYear(TwoYear),
-    /// The machines of a group of engineers: daily incremental and weekly synthetic full backups, those of a day as one [Lillibridge 4.2]
+    /// The machines of a group of engineers: daily incremental and weekly synthetic full backups,
+    /// those of a day as one [Lillibridge 4.2]
     Workgroup(Workgroup),
-    /// A disk image, in full every week: each day 2 % of the files change by 10 %, and 10 of 8000 MB are new [RevDedup 4.1]
+    /// A disk image, in full every week: each day 2 % of the files change by 10 %, and 10 of 8000
+    /// MB are new [RevDedup 4.1]
     Sg1(Sg),
     /// As sg1, but 4 % of the files change
     Sg2(Sg),
@@ -40,7 +42,8 @@ pub(crate) enum Workload {
     Gp(Gp),
     /// The virtual machines of a course, from one master image, in blocks of 4 KiB [RevDedup 4.1]
     VmSeries(VmSeries),
-    /// Streams with lineages: generations that add, delete and move data in clusters [DD Boost IV-B]
+    /// Streams with lineages: generations that add, delete and move data in clusters [DD Boost
+    /// IV-B]
     Lineages(Lineages),
     /// Streams of unique data, and the same again [Guo 4.1]
     Unique(Unique),
@@ -56,10 +59,12 @@ pub(crate) struct To {
     /// What all is drawn from: the same seed makes the same backups
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
-    /// Write a chunk trace to this file, which must not exist, to a pipe, or to standard output (`-`)
+    /// Write a chunk trace to this file, which must not exist, to a pipe, or to standard output
+    /// (`-`)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty or not exist
+    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty
+    /// or not exist
     #[arg(long, value_name = "FOLDER")]
     pub(crate) destor: Option<PathBuf>,
     /// Write the bytes of each backup to a file in this folder, which must be empty or not exist
@@ -75,8 +80,8 @@ pub(crate) struct TwoYear {
     /// Weeks of five backups each (the paper has 96)
     #[arg(long, default_value_t = 8, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weeks: u32,
-    /// Bytes of a file on average, with K, M or G at the end, 1K or more and no more than `--size` (the paper does not say)
-    /// [default: 256K, or `--size` where that is less]
+    /// Bytes of a file on average, with K, M or G at the end, 1K or more and no more than `--size`
+    /// (the paper does not say) [default: 256K, or `--size` where that is less]
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) file_bytes: Option<u64>,
     /// Bytes of a chunk on average, 64 to 1048576, as the trace has them
@@ -88,7 +93,8 @@ pub(crate) struct TwoYear {
 
 #[derive(Debug, Args)]
 pub(crate) struct Workgroup {
-    /// Bytes of a machine's first full backup on average, with K, M or G at the end (the paper's fulls have 21 GB)
+    /// Bytes of a machine's first full backup on average, with K, M or G at the end (the paper's
+    /// fulls have 21 GB)
     #[arg(long, default_value = "64M", value_name = "BYTES", value_parser = byte_count)]
     pub(crate) size: u64,
     /// Machines
@@ -122,8 +128,8 @@ pub(crate) struct Chunks8K {
 
 #[derive(Debug, Args)]
 pub(crate) struct Image {
-    /// Bytes of an image, with K, M or G at the end; what is in it and what is new scales with it (the paper has 8 GB, of the
-    /// course 7.6 GB)
+    /// Bytes of an image, with K, M or G at the end; what is in it and what is new scales with it
+    /// (the paper has 8 GB, of the course 7.6 GB)
     #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = byte_count)]
     pub(crate) size: u64,
     /// Weekly backups of each image [default: the paper's: sg1 to sg5 78, gp 20, vm-series 12]
@@ -135,7 +141,8 @@ pub(crate) struct Image {
     /// How much of a file that changes is overwritten, its beta [default: the workload's]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) bytes_changed: Option<f64>,
-    /// Bytes of new files in a day, with K, M or G at the end, its gamma; not scaled [default: the workload's, scaled]
+    /// Bytes of new files in a day, with K, M or G at the end, its gamma; not scaled [default: the
+    /// workload's, scaled]
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) new: Option<u64>,
 }
@@ -225,7 +232,8 @@ pub(crate) struct Unique {
 
 #[derive(Debug, Args)]
 pub(crate) struct Vm {
-    /// Bytes of the first version's unique chunks, with K, M or G at the end (the paper: 2123 MB); the first image has 1.2 times as many in all, the fourth 2.6 times
+    /// Bytes of the first version's unique chunks, with K, M or G at the end (the paper: 2123 MB);
+    /// the first image has 1.2 times as many in all, the fourth 2.6 times
     #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = byte_count)]
     pub(crate) size: u64,
     /// Versions

@@ -14,7 +14,8 @@ use super::{Counted, Generated};
 use crate::output::count;
 use crate::private;
 
-/// Where backups are written to, each to a file of its own. Those that are complete stay when it fails or is stopped.
+/// Where backups are written to, each to a file of its own. Those that are complete stay when it
+/// fails or is stopped.
 pub(super) struct Folder<'a> {
     path: &'a Path,
     was_there: bool,
@@ -103,7 +104,8 @@ impl Drop for Backup {
     }
 }
 
-/// Writes what is replayed as destor's traces, each to the file that `name` says. The folder is there before the replay begins.
+/// Writes what is replayed as destor's traces, each to the file that `name` says. The folder is
+/// there before the replay begins.
 pub(super) fn to_destor(
     folder: &Path,
     mut name: impl FnMut(&BackupHead) -> String,

@@ -71,7 +71,8 @@ fn workload(args: &Workload) -> (Made, &To) {
 }
 
 fn two_year(args: &given::TwoYear) -> (Made, &To) {
-    // Files of the usual length where there is room for one; what is too little for any is told as such.
+    // Files of the usual length where there is room for one; what is too little for any is told as
+    // such.
     let usual = generate::TwoYear::default().file_bytes;
     let workload = generate::TwoYear {
         seed: args.to.seed,
