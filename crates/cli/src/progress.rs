@@ -1,5 +1,5 @@
-//! Progress on a terminal: share, rate, time left, for whom a command waits. Silent in a pipe; with
-//! `--json`, a line a second.
+//! Progress on a terminal: share, rate, time left, and the sessions that a command waits for.
+//! Silent in a pipe; with `--json`, a line a second.
 
 mod bar;
 

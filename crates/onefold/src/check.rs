@@ -1,10 +1,10 @@
 //! Checking a store: its structure, and on demand every stored byte.
 //!
-//! Everything is looked at that a backup needs: manifests, recipes up to their roots, the
-//! containers that they reach; and every sealed small object is opened. Damage, sectors that cannot
-//! be read among it, is named as object, slots and the backups and files that it touches; checking
-//! goes on behind it. Slots found bad are listed under `damaged/`, so that look-ups pass them over
-//! and the next backup that brings their chunks stores them again.
+//! A check reads everything that a backup needs: manifests, recipes up to their roots, and the
+//! containers that they reach. It also opens every sealed small object. Each damage, unreadable
+//! sectors included, is named as object and slots, with the backups and files that it affects; the
+//! check then continues. Bad slots are listed under `damaged/`. Look-ups skip them, and the next
+//! backup with the same chunks stores them again.
 
 mod data;
 mod files;

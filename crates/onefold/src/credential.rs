@@ -1,4 +1,4 @@
-//! What opens a store: a password, or the word that it has none.
+//! The credential that opens a store: a password, or the statement that it has none.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by what a caller would do about it.
+//! Errors, sorted by what a caller would do.
 
 use ::index::IndexError;
 use container::ContainerError;

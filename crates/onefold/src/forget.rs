@@ -1,9 +1,9 @@
 //! Forgetting backups: those that a policy does not keep, or those that are named.
 //!
-//! All is decided, and every objection found, before the first tombstone is put, and all are
-//! durable when the run ends; one that ends early has forgotten some and harmed none, and running
-//! it again does the rest. What was held or tagged between the decision and the deed stays.
-//! Forgetting frees no space.
+//! Everything is decided, and every objection found, before the first tombstone is put. All
+//! tombstones are durable when the run ends. An interrupted run has forgotten some backups and
+//! harmed none; running it again does the rest. A backup that is held or tagged after the decision
+//! stays. Forgetting frees no space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
-//! Damage that commands find by the way: they list it for look-ups, and a later backup heals it.
+//! Damage that commands find while they do other work: they list it for look-ups, and a later
+//! backup heals it.
 //!
 //! `check` looks for damage. Other commands find it by chance, or in a sample. They list it under
 //! `damaged/`, as a check does, so that no later backup refers to it. A backup that has stored

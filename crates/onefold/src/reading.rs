@@ -1,18 +1,17 @@
-//! Reading backups while others forget and prune them.
+//! Reading backups while other processes forget and prune them.
 //!
-//! Who reads a backup's content (restore, dump, listing, check, layout) declares it first, in a
-//! read session, as a backup declares its parent: reclamation keeps what the declared revision
-//! reaches until the session ends, though the backup is forgotten meanwhile; the pulse answers
-//! epochs. A process that dies is found by its free lock.
+//! A reader of a backup's content (restore, dump, listing, check, layout) first declares the backup
+//! in a read session, as a backup declares its parent. Reclamation keeps what the declared revision
+//! reaches until the session ends, even if the backup is forgotten meanwhile. The session's
+//! heartbeat task answers epochs. A dead process is found by its free lock.
 //!
-//! Nothing cached is dropped when an epoch appears. What is declared is not removed, and slots
-//! change neither number nor content in any generation (INV-2): nodes and catalogs in memory stay
-//! right, and a generation that was compacted away is followed to the newer one where its bytes are
-//! read.
+//! No cache is dropped when an epoch appears. Declared data is not removed, and slots change
+//! neither number nor content in any generation (INV-2). So cached nodes and catalogs stay right,
+//! and where a generation was compacted, its bytes are read from the newer one.
 //!
-//! A store that cannot be written is read without a pin: a restore matters more. A backup that is
-//! then forgotten and pruned under the reader is told apart from damage, by listing the backups
-//! again ([`Reading::explain`]).
+//! A store that cannot be written is read without a pin: a restore matters more. If the backup is
+//! then forgotten and pruned during the read, listing the backups again distinguishes this from
+//! damage ([`Reading::explain`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

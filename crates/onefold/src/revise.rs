@@ -1,9 +1,9 @@
-//! Changing what a manifest says of a backup: its tags, and until when it is held.
+//! Changing what a manifest says of a backup: its tags, and its hold.
 //!
 //! Each change is a new revision, durable when it is reported. All backups are found before the
-//! first is changed. Where the newest revision of a backup cannot be read, who names that backup
-//! puts one above it, made from an older one, and is told; what only a filter chose is left alone
-//! while the unreadable one may come back.
+//! first is changed. If the newest revision of a backup is unreadable, and the user names that
+//! backup, a new revision is made from an older one, and the user is told. If only a filter chose
+//! the backup, it is left alone while the unreadable revision may become readable.
 
 use format::manifest::{Backup, TEXT_BYTES_MAX};
 use reclaim::retention::{Reason, TimeSpan};

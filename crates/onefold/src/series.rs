@@ -1,9 +1,8 @@
-//! What is set for a series: its layout, and what belongs to that.
+//! The settings of a series: its layout, and what belongs to that.
 //!
-//! Settings are revisions: each change is created as the next one, and the highest that can be read
-//! counts. A series without settings of its own goes by the store's default, a store without one by
-//! `inline`. What is set holds for backups that begin afterwards; those that stand stay as they
-//! are.
+//! Settings are revisions: each change creates the next one, and the highest readable one counts. A
+//! series without settings uses the store's default, and a store without a default uses `inline`.
+//! Settings hold for backups that begin afterwards; existing backups stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The backups of a store, as people see them.
+//! The backups of a store, as users see them.
 
 use format::manifest::{Backup, StreamRole};
 use session::{DamagedObject, Filter, ManifestEntry};

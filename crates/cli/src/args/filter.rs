@@ -1,4 +1,4 @@
-//! Which backups are meant: the words and options that every command takes alike.
+//! Which backups a command means: the words and options are the same for every command.
 
 use std::path::PathBuf;
 

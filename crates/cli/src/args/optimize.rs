@@ -1,4 +1,4 @@
-//! Arguments of what is done out of line: windows, archival backups, layout repair.
+//! Arguments of `optimize`: windows, archival backups, layout repair.
 
 use clap::Args;
 

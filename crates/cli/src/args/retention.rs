@@ -1,4 +1,4 @@
-//! Arguments of what forgets, tags and holds backups.
+//! Arguments of the commands that forget, tag and hold backups.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;

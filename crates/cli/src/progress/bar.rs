@@ -1,5 +1,5 @@
-//! What stands on the terminal's last line. Bytes are shown as bytes, and everything else by its
-//! name; while a command waits for others, nothing is counted and they are named.
+//! The progress line at the bottom of the terminal. It shows bytes as bytes, and other units by
+//! name. While a command waits for other sessions, it names them instead.
 
 use std::fmt;
 

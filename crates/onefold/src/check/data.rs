@@ -1,5 +1,4 @@
-//! Bytes: whole containers are read, in all copies, and every chunk is compared with its
-//! fingerprint.
+//! Reads whole containers, in all copies, and compares every chunk with its fingerprint.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

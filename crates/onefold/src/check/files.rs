@@ -1,4 +1,4 @@
-//! Which backups and files a damage touches.
+//! The backups and files that a damage affects.
 
 use std::collections::BTreeMap;
 

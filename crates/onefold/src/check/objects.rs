@@ -1,9 +1,9 @@
-//! The small objects: each is opened, whoever needs it and whether anybody still does.
+//! The small objects: each is opened, whether or not a backup needs it.
 //!
-//! What is deleted under our hands was let go by its owner, and is no finding. To restore a backup
-//! nothing here is needed but its manifest. An object of another kind that cannot be read may be
-//! what a crash tore; it costs resuming, deduplication or reclamation, and is named as a leftover;
-//! so is an epoch of reclamation that is open.
+//! An object that is deleted during the check is no finding: its owner deleted it. A restore needs
+//! only the manifest of its backup. Another unreadable object may be torn by a crash. It costs
+//! resuming, deduplication or reclamation, and is named as a leftover; so is an open epoch of
+//! reclamation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

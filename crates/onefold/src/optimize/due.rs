@@ -1,7 +1,6 @@
-//! Which backups are due to be made archival or put in order, and which are left because they are
-//! held.
+//! Which backups are due to be made archival or repaired, and which are left because they are held.
 //!
-//! Pure: a listing of manifests, what is set, and a time of the storage in, values out.
+//! Pure: a listing of manifests, the settings, and a time of the storage in; values out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,13 @@
-//! What leaves the retention window of its series expires: its settings say how many live and
-//! archival backups it keeps [RevDedup 2.1].
+//! Backups beyond the retention window of their series expire; the settings say how many live and
+//! archival backups to keep [RevDedup 2.1].
 //!
-//! Decided and done as `forget --keep-last` would, by [`reclaim::retention`] and the same
-//! tombstones. The window is a number of backups, so no clock has a say but in whether a hold is
-//! over, and that is the storage's (INV-6). A backup that is in doubt fills no place, and stays
-//! where it may be held.
+//! This works like `forget --keep-last`, by [`reclaim::retention`] and the same tombstones. The
+//! window is a number of backups, so no clock decides, except whether a hold has ended, by the
+//! storage's clock (INV-6). A backup in doubt fills no place in the window, and stays if it may be
+//! held.
 //!
-//! What must hold: nothing expires by settings that are not sure to be those that count. Where the
-//! newest revision of them cannot be read, it may have widened the window.
+//! What must hold: nothing expires by settings that may not be the newest. An unreadable newest
+//! revision may have widened the window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
