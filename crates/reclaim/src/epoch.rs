@@ -56,7 +56,7 @@ pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Resu
     )
 }
 
-/// What who announces an epoch knows.
+/// The inputs of the process that announces an epoch.
 pub(crate) struct Announced<'a> {
     /// The marks that its list names.
     pub(crate) marks: &'a InForce,
@@ -66,9 +66,9 @@ pub(crate) struct Announced<'a> {
     pub(crate) superseded: Vec<ObjectName>,
 }
 
-/// Takes an epoch to its end. Who has announced it a moment ago knows what it was computed from;
-/// who found it open reads the marks that its list names. What comes back is who ran and who had
-/// ended when all had answered, where it was this process that asked.
+/// Takes an epoch to its end. The process that has just announced it passes its inputs; a process
+/// that found it open reads the marks that its list names. Returns the sessions that ran and those
+/// that had ended when all had answered, if this process asked them.
 pub(crate) fn epoch(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -151,7 +151,7 @@ pub(crate) fn epoch(
         ),
         other => other?,
     }
-    // Executing took a while: whoever slept meanwhile puts nobody's marks in force.
+    // Executing took a while: a process that slept meanwhile must not put its marks in force.
     epochs::ensure_highest(context.sealer, epoch)?;
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
@@ -226,7 +226,7 @@ fn wait_and_decide(
         named,
         containers,
     );
-    // By archival rewrites that run, or by whoever began when the epoch was there.
+    // By running archival rewrites, or by sessions that began after the epoch was announced.
     let mut declared = BTreeSet::new();
     // Where nobody ran, all had ended by the manifests that were listed with the sessions: those
     // are the one listing. Of a session whose claim cannot be read nobody knows whether it ran and
@@ -411,7 +411,7 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     epochs::delete_all(sealer, &old)?;
     drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
-    // Void ones of whoever slept, and those that stood in for a removed list that cannot be read.
+    // Void ones of a process that slept, and those that replaced an unreadable removed list.
     let epochs = Epochs::list(sealer)?;
     for epoch in epochs.condemned.iter().filter(|epoch| **epoch < removed.epoch) {
         if let Found::Damaged(_) = epochs::read_removed(sealer, *epoch)? {
@@ -423,8 +423,9 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     Ok(())
 }
 
-/// What is damaged of containers that went whole, by this list or one before it, is absent for ever
-/// anyway: removed lists have their names. Their numbers are never given out again.
+/// Containers that this list or an earlier one removed whole are absent for ever: removed lists
+/// have their names, so lists of their damage are not needed. Their numbers are never given out
+/// again.
 fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
     let listed = context.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
     for ((container, number), _) in listed {

@@ -7,8 +7,7 @@ use recipe::RecipeError;
 use session::SessionError;
 use types::SessionId;
 
-/// Reclaiming that did not succeed. The store is as readable as before, and another run goes on
-/// from here.
+/// Reclaiming failed. The store is as readable as before, and another run continues.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReclaimError {

@@ -61,8 +61,8 @@ impl Owner {
 /// Which backups reach which dead slots.
 struct Owners {
     dead: SlotMap,
-    /// A level's nodes are read when all of the level above it were: who reaches them is known
-    /// then, so each is read once.
+    /// The nodes of a level are read after all nodes of the level above: then it is known which
+    /// backups reach them, so each is read once.
     open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
     /// What was met that one alone reaches, as far as is known yet.
     of_one: Vec<SlotMap>,

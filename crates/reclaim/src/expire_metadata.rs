@@ -38,10 +38,10 @@ use crate::sweep;
 
 /// Drops what is old enough, and what nobody can need any more.
 ///
-/// `now`: what this run has listed, and the marks in force. It need not be new. Endings and
-/// tombstones are for ever. Who has begun since has chosen no parent that was forgotten before, and
-/// read no catalog from before lists that were executed then; who has ended since only holds up
-/// what goes the next time.
+/// `now`: the listings of this run, and the marks in force. They need not be new. Endings and
+/// tombstones are final. A session that began since has chosen no parent that was forgotten before,
+/// and has read no catalog from before the executed lists. A session that ended since only delays
+/// deletions until the next run.
 ///
 /// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that
 /// lists below it said.
@@ -52,7 +52,7 @@ pub(crate) fn expire(
     now: Option<(SessionListing, InForce)>,
     replaced: Option<Epoch>,
 ) -> Result<()> {
-    // Anew: another may have begun one, to whom the lease went.
+    // List again: another process may have taken the lease and begun an epoch.
     let epochs = Epochs::list(context.sealer)?;
     if epochs.open().is_some() || !lease.is_held()? {
         return Ok(());
@@ -131,8 +131,8 @@ pub(crate) fn expire(
                 && referred.as_ref().is_some_and(|referred| !referred.contains(&id))
                 && sweep::listed(context.containers, id)?.is_empty()
         };
-        // An adopter goes after what it adopted: without it, it would look like a session that
-        // runs.
+        // An adopter is deleted after the session that it adopted: otherwise that session would
+        // look like a running one.
         if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
             drop_manifest(context, session, entry)?;
             named.remove(&id);
@@ -141,9 +141,9 @@ pub(crate) fn expire(
     Ok(())
 }
 
-/// Backups that another, forgotten or not, refers forward to: as long as there is a manifest that
-/// says so, whoever follows it must find one (R2). By the one that says so; looked for among those
-/// before what may go.
+/// Backups that another backup, forgotten or not, refers forward to. While that backup has a
+/// manifest, a reader that follows it must find this one (R2). The map gives the referring backup,
+/// among those before the backups that may be deleted.
 fn named_as_next(
     context: &Context<'_>,
     list: &ManifestList,

@@ -33,7 +33,7 @@ pub(crate) struct Decided {
     pub(crate) stored_bytes: u64,
 }
 
-/// What a decision goes by, besides what was condemned and what is in use.
+/// The inputs of a decision, besides the condemned slots and those in use.
 pub(crate) struct Ground<'a> {
     /// What the epoch before left in place, with its sizes.
     pub(crate) known: &'a [LeftSlots],
@@ -124,8 +124,8 @@ impl Deciding<'_> {
         }
         let Some(view) = catalog(self.context.containers, id, self.context.progress)? else {
             if holds_nodes(id.kind) && condemned.slots.is_some() && in_use.is_none() {
-                // What it reaches goes, so nobody may be given its nodes: removal will say that it
-                // is damaged.
+                // The slots that it reaches are removed, so its nodes must not be found: removal
+                // reports that it is damaged.
                 self.out.slots.push(condemned.clone());
             } else {
                 self.leave(condemned.clone(), 0, 0);
@@ -239,7 +239,7 @@ impl Deciding<'_> {
         Ok(self.out)
     }
 
-    /// Nothing goes now: a dead node that stays keeps all that it reaches.
+    /// Nothing is removed now: a dead node that stays keeps everything that it reaches.
     fn leave_all(mut self, partials: impl Iterator<Item = Partial>, stored_bytes: u64) -> Decided {
         for (slots, bytes) in std::mem::take(&mut self.whole) {
             self.leave(slots, bytes, 0);
@@ -254,8 +254,9 @@ impl Deciding<'_> {
         self.out
     }
 
-    /// What goes of a data container without a copy, where the storage can give it back. Not worth
-    /// a generation where it is less than a few times what is written for it.
+    /// The bytes of a data container that can be removed without a copy, if the storage can give
+    /// them back. A new generation does not pay if they are less than a few times what is written
+    /// for it.
     fn trimmable(&self, partial: &Partial) -> Result<Option<Trimmable>> {
         let id = partial.container;
         // One that cannot be trimmed tells of all: they lie in one storage.
@@ -294,7 +295,7 @@ impl Deciding<'_> {
         }
         let slots = dead_regions.iter().flat_map(|region| view.slots_in(*region));
         let dead: SlotSet = slots.collect();
-        // Where all that is dead goes, so does its share of the catalog.
+        // If everything dead is removed, its share of the catalog is too.
         let bytes = if dead == partial.dead {
             partial.dead_bytes
         } else {

@@ -140,9 +140,10 @@ impl ForwardPins {
     }
 }
 
-/// Backups that were forgotten since marks were made. Who has begun after the epoch was announced
-/// may have chosen them before, and reads them by their chains: what marks do not cover is live,
-/// forgotten or not, and so is what it refers forward to.
+/// Backups that were forgotten since marks were made. A session that began after the epoch was
+/// announced may have chosen one before it was forgotten, and reads it by its chain. So a backup
+/// that marks do not cover is live, forgotten or not, and so are the backups that it refers forward
+/// to.
 pub(crate) fn forgotten_since(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,

@@ -143,9 +143,9 @@ impl Known {
         Ok(plan.has_news || plan.has_dropped || self.is_overdue(context, own, self.limits(options), plan)?)
     }
 
-    /// Whether what stayed is more than may stay, and any of it can go; or it stayed for somebody
-    /// who runs no more. The decision itself says what can go: that takes no copy, or so small a
-    /// one as may be made. `plan` has no news.
+    /// Whether more stays unused than may stay, and some of it can be removed; or it stayed for a
+    /// session that no longer runs. The decision says what can be removed: without a copy, or with
+    /// one within the limit. `plan` found nothing new.
     fn is_overdue(
         &self,
         context: &Context<'_>,

@@ -170,7 +170,7 @@ impl From<RecipeError> for WalkError {
 }
 
 impl WalkError {
-    /// What comes of it where nodes that cannot be read are told of so.
+    /// The result if unreadable nodes are reported.
     pub(crate) fn or(self, broken: impl FnOnce(RecipeError) -> ReclaimError) -> ReclaimError {
         match self {
             Self::Interrupted => ReclaimError::Interrupted,

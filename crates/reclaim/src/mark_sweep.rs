@@ -46,7 +46,7 @@ pub(crate) struct Plan {
     pub(crate) nodes: u64,
     /// Whether more may be dead of a container whose catalog the storage did not give.
     pub(crate) is_partial: bool,
-    /// Forgotten backups that are marked all the same, each with one for which it is.
+    /// Forgotten backups that are still marked, each with a backup that needs it.
     pub(crate) kept: BTreeMap<SessionId, SessionId>,
 }
 
@@ -74,8 +74,7 @@ impl Plan {
     }
 }
 
-/// Whether any of what is dead was not left in place knowingly, and goes whether or not there is an
-/// epoch.
+/// Whether something is dead that no earlier epoch has left in place.
 fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
     let was_left = |slots: &ContainerSlots| {
         let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
@@ -99,7 +98,7 @@ pub(crate) struct Before<'a> {
     pub(crate) epoch: Epoch,
 }
 
-/// Sessions that a run would end: what they left goes with it.
+/// Sessions that a run would end: their data is removed with it.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     /// Before it plans.
@@ -221,9 +220,9 @@ impl Planning<'_, '_> {
         // A lost rewrite has no effect.
         let lost = lost.filter(|_| group.series != READ_SERIES);
         lost_backups::ensure_none(lost, self.options.allow_missing_manifests)?;
-        // What stands there unreadable is replaced, or everything would be swept each time. So is
-        // what a process that died has put for an epoch that never was: deleting it alone would
-        // give its number out again, to which that process may refer should it only have slept.
+        // An unreadable object is replaced, or everything would be swept each time. So are marks
+        // that a dead process put for an epoch that was never announced. Deleting them would free
+        // their number, and that process may only sleep, and refer to it.
         let is_behind = || self.before.in_force.is_behind(group);
         if self.before.in_force.missing.contains(&group) || old.is_none() || is_behind() {
             change = change.max(Change::Added);
@@ -406,7 +405,7 @@ impl Planning<'_, '_> {
         };
         running.retain(|id| !self.before.ended.has(*id));
         self.swept.retain(|id| !running.contains(&id.session));
-        // What stayed knowingly is as dead as it was, but for what later backups have taken since.
+        // Slots that an earlier epoch left are still dead, unless later backups refer to them.
         let left = self.before.removed.map_or(&[][..], |removed| &removed.left);
         let in_part = |left: &&LeftSlots| left.slots.slots.is_some();
         let whole = left.iter().filter(|left| !in_part(left));

@@ -145,8 +145,8 @@ impl InForce {
         Ok(all)
     }
 
-    /// Exactly these revisions, of those that can be read. What another one covered is covered by
-    /// none: whoever decides by these marks walks it anew.
+    /// Exactly these revisions, if they can be read. A manifest that only another revision covered
+    /// counts as uncovered: a decision by these marks walks it again.
     pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)], bytes_max: u64) -> Result<Self> {
         let budget = Budget::new(bytes_max);
         let read = object::several(marks.len(), |at| {
@@ -306,9 +306,9 @@ impl<'a> Member<'a> {
 /// Groups with their manifests as they are now.
 pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
-/// Sorts all backups, forgotten ones too, into groups: those that there are, and new ones for what
-/// came since. An archival backup has a group of its own, so that it goes without a look at others
-/// (R4).
+/// Sorts all backups, forgotten ones too, into groups: existing groups, and new ones for new
+/// backups. An archival backup has a group of its own, so it can be removed without a look at
+/// others (R4).
 pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &ForwardPins) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();

@@ -74,9 +74,9 @@ impl Objects {
         self.alone(kind) == Some(kept.generation) && self.bodies.keys().copied().eq(kept.body)
     }
 
-    /// All objects but those of one generation; bodies after the generations that may refer to
-    /// them. Under its former name a body is kept where it has no other: what stands there beside
-    /// it is somebody's who slept.
+    /// All objects except those of one generation; bodies come after the generations that may refer
+    /// to them. A body under its former name is kept if it has no other name. An object there
+    /// beside the body was put by a process that slept.
     pub(crate) fn but(&self, id: ContainerId, kept: Option<StandingObjects>) -> Vec<Doomed> {
         let body = kept.and_then(|kept| kept.body);
         let former = body.filter(|body| !self.bodies.contains_key(body));
@@ -245,7 +245,7 @@ mod tests {
         found.generations.remove(&generation(1));
         assert!(found.is_only(id.kind, kept));
 
-        // A later generation needs none of it: the body goes last.
+        // A later generation does not need it; the body is deleted last.
         found.generations.insert(generation(3), main(50));
         let later = StandingObjects {
             generation: generation(3),

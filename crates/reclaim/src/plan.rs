@@ -26,7 +26,7 @@ pub(crate) struct Partial {
     pub(crate) is_left: bool,
 }
 
-/// What goes of a container without anything of it being copied: whole regions.
+/// The part of a container that is removed without a copy: whole regions.
 #[derive(Debug, Clone)]
 pub(crate) struct Trimmable {
     pub(crate) dead: SlotSet,
@@ -57,7 +57,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// All that is dead goes, whatever is copied for it.
+    /// Everything dead is removed, whatever must be copied for it.
     pub(crate) const NOTHING_STAYS: Self = Self {
         unused_max: Unused::Bytes(0),
         repack_bytes_max: u64::MAX,
@@ -84,8 +84,9 @@ pub(crate) struct Choice {
     pub(crate) left: Vec<Partial>,
 }
 
-/// Chooses. `stored_bytes` is what stays stored once whole containers are gone; `trimmable` says
-/// what goes of a container without a copy, and is asked only as long as more has to go.
+/// Chooses. `stored_bytes` is the size of the store without the removed whole containers.
+/// `trimmable` gives the part of a container that is removed without a copy; it is asked only while
+/// more has to be removed.
 ///
 /// # Errors
 /// Those of `trimmable`.
@@ -107,7 +108,8 @@ pub(crate) fn choose<E>(
         };
         of(a).cmp(&of(b))
     });
-    // What goes without a copy goes first; what else is dead there may still have to go with one.
+    // Regions that need no copy are removed first; other dead slots of these containers may still
+    // need one.
     let mut trimmed: BTreeMap<ContainerId, Trimmable> = BTreeMap::new();
     let mut in_vain = 0;
     for partial in &partials {
@@ -167,7 +169,7 @@ pub(crate) struct Price {
     pub(crate) dead: u64,
 }
 
-/// Whether nothing goes for now.
+/// Whether nothing is removed for now.
 pub(crate) fn can_wait(price: &Price, stored_bytes: u64, limits: Limits) -> bool {
     if price.copied_for_nodes == 0 {
         return false;

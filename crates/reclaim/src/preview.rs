@@ -141,8 +141,8 @@ impl Preview {
     }
 }
 
-/// The final list of an epoch that was left open: a run executes it first, and then goes on as
-/// after any that was finished.
+/// The final list of an open epoch: a run executes it first, and then continues as after a finished
+/// epoch.
 fn open_list(context: &Context<'_>, epochs: &mut Epochs) -> Result<Option<Removed>> {
     let Some(open) = epochs.open() else {
         return Ok(None);

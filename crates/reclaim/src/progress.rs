@@ -83,10 +83,10 @@ pub trait Progress: Send + Sync {
     /// So many more of them are done.
     fn add_done(&self, more: u64);
 
-    /// For whom it waits now, told again at each look; nobody: it goes on.
+    /// The sessions that it waits for now, at each look; none: it continues.
     fn waits_for(&self, sessions: &[Waiting]);
 
-    /// Something could not be done, and the rest goes on.
+    /// Something could not be done, and the rest continues.
     fn warn(&self, warning: &str);
 
     /// Whether to stop at the next step that may be the last.

@@ -27,9 +27,9 @@ const EPOCHS_MAX: usize = 2;
 /// Reclaims what no backup reaches.
 ///
 /// # Errors
-/// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, since what lives
-/// cannot be told; `Interrupted`; of the storage. The store is as readable as before, and the next
-/// run goes on from there.
+/// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, because the live
+/// slots are not known; `Interrupted`; of the storage. The store is as readable as before, and the
+/// next run continues.
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
     let (session, listing) = Session::begin_read_listed(context.manifests, options.process, options.policy)?;
     let pulse = session.start_pulse()?;
@@ -119,14 +119,15 @@ fn run(
         if round == 0
             && dead_sessions::expire_abandoned(context, options, session, &known.listing, &mut report)?
         {
-            // What they left goes by their endings.
+            // Their endings let sweeps remove their data.
             known.look(context, None)?;
         }
         if lost_backups::settle(context, options, &known.listing, &known.in_force)? {
             known.look(context, None)?;
         }
         if round == 0 && rewrite::has_rewrites(&known.listing.manifests) {
-            // Of a process that died, mostly: what it has committed keeps what it would let go of.
+            // Mostly of a process that died: until its commit is completed, that keeps data that
+            // nobody needs.
             match rewrite::complete(context, session) {
                 Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
                 // It keeps all that it needs meanwhile.

@@ -41,7 +41,7 @@ pub(crate) use forecast::forecast;
 const ROUNDS_MAX: usize = 5;
 /// Deletes that are gathered over folders.
 const DOOMED_MAX: usize = 1024;
-/// Folders that are listed before what is in them goes.
+/// Folders that are listed before their objects are deleted.
 const FOLDERS_MAX: usize = 64;
 
 /// How a list is executed.
@@ -75,8 +75,8 @@ pub(crate) struct Executed {
     pub compacted: u64,
     /// Containers that lost whole regions, and were not rewritten.
     pub trimmed: u64,
-    /// Containers of which a part is on the list and the rest is in place, whoever rewrote them:
-    /// their hooks are to be published again ([`index::Index::add_rewritten`]).
+    /// Containers with some slots on the list, which this process or another has rewritten: their
+    /// hooks must be published again ([`index::Index::add_rewritten`]).
     pub kept: Vec<ContainerId>,
     /// Containers that stayed as they were, since what must be kept of them is damaged, and what is
     /// wrong. What is listed of them is still there: it has to be on the next list again, before
@@ -95,8 +95,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All of it is durable when this returns.
 ///
 /// # Errors
-/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again goes
-/// on.
+/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again
+/// continues.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
     let mut run = Removal::new(containers, *how);
@@ -142,7 +142,7 @@ struct Removal<'a> {
     no_room: Vec<ContainerSlots>,
 }
 
-/// New generations that are not durable yet, and what goes when they are.
+/// New generations that are not durable yet, and the objects that are deleted when they are.
 #[derive(Default)]
 struct Batch {
     bytes: u64,
@@ -370,7 +370,8 @@ impl Removal<'_> {
         let Some(error) = damage else {
             return Ok(Settled::Again);
         };
-        // A body goes after the generation that refers to it, where another has put the next.
+        // A body is deleted after the generation that refers to it, if another process has put the
+        // next one.
         if matches!(error, ContainerError::BodyMissing { .. })
             && let Err(StorageError::NotFound { .. }) = self.storage.head(&names::container(id, highest))
         {

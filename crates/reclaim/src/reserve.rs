@@ -11,7 +11,7 @@
 use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
 use format::names;
 
-/// What stands for a reserve that was given up, until there is room for it again.
+/// The object that records a deleted reserve, until there is room for it again.
 pub const GIVEN_UP_BYTES: usize = 1;
 /// What is kept of the first where a little of it was used, as by forgetting: on a disk on which
 /// somebody takes every byte that is free, prune has that.
@@ -97,9 +97,9 @@ fn put(env: &Env, random: &[u8]) -> Result<(), StorageError> {
     }
 }
 
-/// Removes the reserve. Its space is free on return, but for a byte that stands for it until
-/// [`grow`] makes it again; says whether there was one that had any. A storage that has no room for
-/// that byte even now has no reserve any more.
+/// Deletes the reserve. Its space is free on return, except for an object of one byte, which
+/// records the reserve until [`grow`] makes it again. Returns whether there was a reserve with
+/// space. If the storage has no room even for that byte, the store has no reserve any more.
 ///
 /// # Errors
 /// Of the storage.
@@ -127,7 +127,7 @@ fn remember(storage: &dyn Storage) -> Result<(), StorageError> {
     storage.put(&names::reserve(), &[&[0; GIVEN_UP_BYTES]])
 }
 
-/// Whether there is a reserve to give up: not what stands for one.
+/// Whether there is a reserve to delete, and not only its record.
 ///
 /// # Errors
 /// Of the storage.

@@ -278,8 +278,7 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
     // there.
     let sure = |decision: &Decision| !decision.backup.is_in_doubt();
     apply_all(policy, &mut decisions, &sure);
-    // Rules keep it all the same, where they would if it were sure; so there it goes some day as
-    // others do.
+    // Rules still keep it as if it were sure; so it is forgotten some day like others.
     let mut with_doubtful = decisions.clone();
     with_doubtful
         .iter_mut()

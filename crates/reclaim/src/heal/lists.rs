@@ -81,7 +81,7 @@ impl Lists {
         if !left_set.without(&listed.slots).is_empty() {
             put(sealer, id, listed, left)?;
         }
-        // Who has put a list that was read may have died before its barrier.
+        // The process that put a list may have died before its barrier.
         sealer.barrier()?;
         Ok(())
     }

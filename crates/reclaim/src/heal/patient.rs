@@ -119,7 +119,7 @@ impl Patient {
         let mut lacking: BTreeSet<Slot> = listed
             .filter(|slot| is_lacking(slot) && known.is_needed(*slot))
             .collect();
-        // A body has what its trimmed generation let go of.
+        // A body has slots that its trimmed generation no longer lists.
         let older_own = older
             .iter()
             .filter(|view| newest.body() != Some(view.generation()));

@@ -57,7 +57,7 @@ impl Removal<'_> {
             .but(id, None)
             .into_iter()
             .partition::<Vec<Doomed>, _>(|(name, _)| *name == former_main);
-        // What was found whole may have been put by somebody who did not come to a barrier.
+        // A process that died before its barrier may have put the generation that was found whole.
         self.storage.barrier()?;
         self.drop_durably(&others)?;
         let main = names::container(id, generation);

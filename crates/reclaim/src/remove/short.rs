@@ -38,7 +38,7 @@ impl Removal<'_> {
                 of.push((*generation, slots));
             }
         }
-        // A body has what its trimmed generation let go of.
+        // A body has slots that its trimmed generation no longer lists.
         let each = of.iter().filter(|(generation, _)| !bodies.contains(generation));
         each.for_each(|(_, slots)| due.add(slots));
         if id.kind.is_mirrored() {

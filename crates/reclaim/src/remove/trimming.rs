@@ -107,8 +107,9 @@ impl Removal<'_> {
         }
     }
 
-    /// A body alone is what was left by a container that went, generation first. A listing may pass
-    /// over what is put while it runs, so that there is no generation is asked twice.
+    /// A body without a generation is left of a removed container, whose generation was deleted
+    /// first. A listing may miss an object that is put meanwhile, so a missing generation is
+    /// checked twice.
     pub(super) fn drop_bodies(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
         if found.bodies.is_empty() {
             return Ok(());

@@ -124,7 +124,7 @@ mod tests {
         let entries = [
             run(one, 0, 10, 1000),
             run(other, 0, 1, 50),
-            // It is there already, but for two chunks.
+            // Except for two chunks, it is there already.
             run(one, 8, 4, 400),
             run(one, 2, 5, 500),
             NodeEntry::Zeros { len: 5000 },

@@ -99,7 +99,7 @@ fn is_whole(nodes: &dyn NodeSource, segment: &TreeRoot, view: &ReclaimView) -> R
     Ok(children.iter().all(|child| is_there(child.place, view)))
 }
 
-/// Whether what lies at a place is not known to be damaged.
+/// Whether the chunk at a place is not known to be damaged.
 fn is_there(place: Place, view: &ReclaimView) -> bool {
     match place {
         Place::At(place) => !view.is_absent(place),

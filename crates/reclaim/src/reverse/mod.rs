@@ -68,10 +68,10 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites the first of these backups, which are due one after another: what they share with
-/// others is looked up for many of them at once, and kept in `sharing`. It is as readable as before
-/// at any moment, and after any error. What is done is counted in bytes of its streams. `beside` is
-/// a session that runs all the time: whoever puts what was rewritten in its place has one.
+/// Rewrites the first of these backups, which are due one after another. The chunks that they share
+/// with other backups are looked up for many of them at once, and kept in `sharing`. The backup is
+/// as readable as before at any moment, and after any error. Progress counts bytes of its streams.
+/// `beside` is a session that runs all the time: publishing a rewrite needs one.
 ///
 /// # Errors
 /// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has
@@ -274,8 +274,8 @@ fn len(backup: &Backup) -> u64 {
     backup.streams.iter().map(|stream| stream.len).sum()
 }
 
-/// Reads the new trees as a restore would, but for the chunks themselves: each node has the
-/// fingerprint that it had, by what its references lead to now.
+/// Reads the new trees as a restore would, without the chunks themselves: each node must have its
+/// old fingerprint, computed from the targets of its new references.
 fn read_back(nodes: &NodeCache, to: &Backup, progress: &dyn Progress) -> std::result::Result<(), WalkError> {
     for stream in &to.streams {
         for reference in ChunkRefs::whole(nodes, &TreeRoot::from(stream)) {

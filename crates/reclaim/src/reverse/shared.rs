@@ -34,8 +34,8 @@ use crate::progress::{Part, Progress};
 use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
 
-/// Backups are asked about together until what they refer to takes so much; as much again for who
-/// has met what of it, and more where that changes from slot to slot.
+/// Backups are handled together until their references take this many bytes; the owners of the
+/// slots take as much again, and more if owners change from slot to slot.
 const WANTED_BYTES_MAX: usize = 32 << 20;
 
 /// What backups that are due one after another share with others. Empty at first.
@@ -111,7 +111,7 @@ impl Sharing {
             let Some(backup) = backup_of(list, due.backup).filter(|_| is_due(list, *due)) else {
                 continue;
             };
-            // What of it cannot be read whoever rewrites it will say.
+            // The rewrite of this backup will report its unreadable nodes.
             went_on(match backup.next {
                 None => mark::backup(&mut walk, backup, &mut wanted),
                 Some(_) => wanted.add_chunks(&chained, backup, context.progress),
@@ -235,7 +235,7 @@ struct Seen {
 struct Meeting<'a> {
     met: &'a mut SlotOwners,
     seen: Seen,
-    /// Who is walked.
+    /// The backup that is walked.
     who: u32,
     /// Whether others will refer forward to it.
     is_onto: bool,

@@ -87,7 +87,7 @@ impl SlotOwners {
         pieces.splice(begin..end, new);
     }
 
-    /// Who has met a slot: the first two that did.
+    /// The first two backups that refer to a slot.
     pub(super) fn by(&self, container: ContainerId, slot: Slot) -> impl Iterator<Item = u32> {
         let pieces = self.containers.get(&container).map_or(&[][..], Vec::as_slice);
         let at = pieces.partition_point(|piece| piece.end <= slot.get());

@@ -53,9 +53,8 @@ struct Stream<'a> {
 }
 
 impl Trees<'_, '_> {
-    /// The new root of a stream: another one, though nothing may have changed but which backup is
-    /// the next. Who sees the one that was read must be sure that it was never replaced
-    /// ([`crate::rewrite`]).
+    /// The new root of a stream. It is a new node even if only the next backup has changed: a
+    /// process that sees the old root must be sure that it was never replaced ([`crate::rewrite`]).
     ///
     /// # Errors
     /// `NotRewritten`, `TooLarge`; of the storage.

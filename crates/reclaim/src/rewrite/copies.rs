@@ -98,8 +98,8 @@ impl Copies {
         }
     }
 
-    /// Where a chunk will be, which is thought to take `weight` bytes there; each content goes
-    /// once. `None`: there is no room for it.
+    /// The future place of a chunk, which will take about `weight` bytes there; equal chunks get
+    /// one place. `None`: there is no room for it.
     pub(crate) fn add(
         &mut self,
         numbers: &mut Numbers,

@@ -56,10 +56,9 @@ enum Standing {
     Waits,
 }
 
-/// Rewrites backups in a session of its own, if `write` finds anything to do; which of the targets
-/// have their new roots now, in order. They are as readable as before at any moment, and after any
-/// error. `beside` is a session that runs all the time: whoever puts what was rewritten in its
-/// place has one.
+/// Rewrites backups in a session of its own, if `write` finds anything to do; returns which of the
+/// targets have their new roots now, in order. They are as readable as before at any moment, and
+/// after any error. `beside` is a session that runs all the time: publishing a rewrite needs one.
 ///
 /// # Errors
 /// Of `write`; of the storage. Nothing has changed for any backup, or what was committed is
@@ -98,9 +97,10 @@ pub(crate) fn run<T>(
             Ok(Some((done, found)))
         }
         nothing => {
-            // Who was taken for dead may miss what it had pinned: that it was ended says why.
+            // A session that was wrongly ended as dead may miss data that it had pinned: its ending
+            // explains the error.
             let over = session.tick().err();
-            // What it has put goes by its ending.
+            // Its ending lets a sweep remove what it has put.
             let ended = session.end();
             match (nothing, over) {
                 (Err(_), Some(over)) => return Err(over.into()),
@@ -113,9 +113,9 @@ pub(crate) fn run<T>(
     }
 }
 
-/// What a session commits of a rewrite, and whom it is for: none whom somebody has come to hold
-/// meanwhile. Who holds one from now on comes too late: what is committed is published, or somebody
-/// else might do that after it was given up.
+/// The commit of a rewrite, and the backups that it is for: none that somebody has held meanwhile.
+/// A later hold comes too late: a committed rewrite is always published, because another process
+/// might publish it after this one gave it up.
 fn without_held<T>(
     context: &Context<'_>,
     session: &Session,
@@ -162,7 +162,7 @@ fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)
 pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let list = context.manifests.list()?;
     for (session, object) in torn(&list) {
-        // Of a process that died committing: nobody has read it. What it stored goes.
+        // A process died while it committed this: nobody has read it, and its data is removed.
         if list.get(session).is_none() && context.manifests.was_cut_short(object)? {
             context.manifests.forget(ARCHIVAL_SERIES, session)?;
         }
@@ -182,9 +182,9 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
 /// read, and lets go of the rewrite. Which have them now. A hold has no say any more
 /// ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
 ///
-/// What must hold: the rewrite is let go of when every target is seen forgotten, or with other
-/// roots than were read, and not before; otherwise somebody who saw one as it was might still put
-/// them.
+/// What must hold: the rewrite is forgotten only when a listing shows every target forgotten, or
+/// with other roots than were read. Otherwise a process that saw a target as it was might still
+/// publish its new roots.
 fn publish_all(
     context: &Context<'_>,
     beside: &Session,

@@ -21,7 +21,7 @@ use super::distinct_backups::known;
 
 /// A rewrite that is stored, and not committed.
 pub(crate) struct Rewrite {
-    /// As the session commits it, but for its streams: those are what was made of the parents'.
+    /// The commit of the session, without its streams; these are made from the parents' streams.
     pub(crate) backup: Backup,
     /// The backups that it may be for: all parents of layout repair, the one that is repaired
     /// first; of an archival rewrite the eldest.
@@ -81,11 +81,11 @@ impl Rewrite {
         Ok(held)
     }
 
-    /// What the session commits, and whom it is for, when those that are held stay as they are.
-    /// Nothing, where the first is one, or where one would get what was made of another's streams:
-    /// who completes it cannot tell that it is held. Nor where any would get what was made of other
-    /// roots than its own, which may be damaged: those that would are mostly left out before
-    /// ([`super::DistinctBackups`]).
+    /// The commit of the session, and the backups that it is for, without those that are held.
+    /// There is no commit if the first backup is held, or if a held one would get trees made from
+    /// another's streams: a process that completes the rewrite cannot see that it is held. Nor is
+    /// there one if a backup would get trees made from other roots than its own, which may be
+    /// damaged; such backups are mostly left out before ([`super::DistinctBackups`]).
     pub(super) fn without(
         mut self,
         session: SessionId,
