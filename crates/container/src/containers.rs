@@ -93,8 +93,8 @@ impl Containers {
         self.inner.counters.snapshot()
     }
 
-    /// Who is told of every read that a mirror copy had to serve; the first one set stays. Called
-    /// on the reading thread.
+    /// The receiver of a report for every read that a mirror copy served; the first one set stays.
+    /// Called on the reading thread.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&MirrorRead) + Send + Sync + 'static) {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
     }
@@ -209,8 +209,8 @@ impl Containers {
         self.inner.cache.bytes()
     }
 
-    /// After an error with `view`: the catalog of a newer generation, where there is one. A reader
-    /// goes on with it at the same slots. Costs a listing.
+    /// After an error with `view`: the catalog of a newer generation, if there is one. A reader
+    /// continues with it at the same slots. Costs a listing.
     ///
     /// # Errors
     /// Of the storage, or what is wrong with the newer generation.
@@ -257,8 +257,8 @@ impl Containers {
         Ok(())
     }
 
-    /// Whoever won the main name owns the mirror's: what stands there is left of an attempt whose
-    /// main copy a crash undid, and no reader has a use for it.
+    /// The creator of the main copy owns the mirror's name. An object there is left of an attempt
+    /// whose main copy a crash undid; no reader needs it.
     fn put_mirror(&self, mirror: Identity, sealed: &SealedContainer) -> Result<(), ContainerError> {
         let storage = &self.inner.env.storage;
         let name = mirror.name();

@@ -84,11 +84,11 @@ impl FingerprintTable {
     }
 
     /// The positions that may have the fingerprint, and all that do among them, those in ascending
-    /// order: whoever asks compares.
+    /// order. The caller compares fingerprints.
     pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
         let mask = self.positions.len() - 1;
         let home = self.home(fingerprint);
-        // They went in by position, so equal ones come out in that order.
+        // They were added by position, so equal ones are in that order.
         (0..self.positions.len())
             .map(move |n| self.positions[(home + n) & mask])
             .take_while(|position| *position != EMPTY)

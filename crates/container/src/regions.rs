@@ -137,9 +137,9 @@ impl Containers {
         Ok(buffer.regions().map(plain).collect())
     }
 
-    /// The plain bytes of some regions, in ascending order, by one read, into memory that is used
-    /// again and again; nothing is copied but what the storage cannot give otherwise, and what is
-    /// compressed. What lies between them is read and not opened.
+    /// The plain bytes of some regions, in ascending order, by one read, into reused memory. Bytes
+    /// are copied only if the storage cannot give them otherwise, or if they are compressed.
+    /// Regions in between are read but not opened.
     ///
     /// # Errors
     /// As [`Self::read_region`]; the buffer holds no region then.
@@ -328,7 +328,7 @@ impl Containers {
             let opened = self.open_region(view, index, row, &mut again[place.clone()], plain)?;
             Ok(match opened {
                 Opened::Plain(_) => opened,
-                // What it was read into goes: the bytes go beside the others.
+                // The read buffer is dropped; the bytes are placed beside the others.
                 Opened::InPlace(len) => {
                     let copied = plain.add(len, |to| {
                         to.copy_from_slice(&again[place.start..place.start + len]);
@@ -347,8 +347,8 @@ impl Containers {
         }
     }
 
-    /// Seal, decompression, length. Where the bytes went to `plain`, what they were decompressed
-    /// from stands where it was read.
+    /// Seal, decompression, length. If the bytes are in `plain`, the compressed ones are still
+    /// where they were read.
     pub(crate) fn open_region(
         &self,
         view: &CatalogView,

@@ -47,7 +47,7 @@ thread_local! {
         RefCell::new(Scratch { stored: AlignedBuffer::with_capacity(0), plain: PlainBuffer::default() });
 }
 
-/// How deep a check goes.
+/// The depth of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// Digests of all stored bytes: finds rot.
@@ -462,7 +462,7 @@ impl Scan<'_> {
     }
 }
 
-/// What came of reading some of an object.
+/// The result of reading a part of an object.
 enum Read {
     /// They stand there.
     Bytes(Range<usize>),

@@ -18,7 +18,7 @@ pub const ALIGN_BYTES: usize = 4096;
 /// (decision 17).
 const HUGE_BYTES: usize = 2 << 20;
 
-/// A growing run of bytes in aligned memory. Goes back to its pool, if it has one, when it is
+/// A growing run of bytes in aligned memory. It returns to its pool, if it has one, when it is
 /// dropped.
 pub struct AlignedBuffer {
     memory: Vec<u8>,
@@ -63,7 +63,7 @@ impl AlignedBuffer {
         self[at..].fill(0);
     }
 
-    /// Makes it so long; bytes that are new are whatever stood there before.
+    /// Sets the length; new bytes keep the old content of the memory.
     pub fn grow_to(&mut self, len: usize) {
         if len > self.len {
             self.reserve(len - self.len);
@@ -100,7 +100,7 @@ fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     } else {
         HUGE_BYTES
     };
-    // What lies before and behind is never touched, and so never there.
+    // Pages before and behind are never touched, so the system never provides them.
     let mut memory = vec![0; room + align - 1];
     *start = memory.as_ptr().align_offset(align);
     assert!(*start < align, "bytes can be aligned to any power of two");

@@ -21,7 +21,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The wall clock. Shown to people; nothing is decided by it (INV-6).
     fn wall(&self) -> UnixNanos;
 
-    /// Time since some fixed moment; never goes back; may stand still while the system is
+    /// Time since some fixed moment. It never decreases, and may stop while the system is
     /// suspended.
     fn monotonic(&self) -> Duration;
 

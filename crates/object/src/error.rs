@@ -157,8 +157,8 @@ pub enum ObjectError {
     /// The store has passwords, and none was given.
     #[error("the store needs a password")]
     PasswordNeeded,
-    /// A password was given, and the store has none. It is not opened without being told so:
-    /// whoever can write to the storage could have planted a store of their own.
+    /// A password was given, and the store has none. It is opened only if the caller says so,
+    /// because anybody who can write to the storage could have planted a store of their own.
     #[error("the store has no password; if that is intended, say so with `--insecure-no-password`")]
     PasswordNotTaken,
     /// No slot opened, and this one could not be tried.

@@ -9,8 +9,8 @@ const THREADS_MAX: usize = 8;
 /// Below so many a thread, threads cost more than they save.
 const A_THREAD_MIN: usize = 8;
 
-/// `one` of each number below `count`, several at once where they are many; what comes of them is
-/// in order.
+/// Calls `one` for each number below `count`, several at once if they are many; the results are in
+/// order.
 ///
 /// # Errors
 /// That of the lowest number that was come to.

@@ -132,7 +132,7 @@ fn entry(child: &Child) -> NodeEntry {
     }
 }
 
-/// Adds the child to the run before it, if it goes on there.
+/// Adds the child to the run before it, if it continues that run.
 fn extend(last: Option<&mut NodeEntry>, child: &Child) -> bool {
     let (
         Some(NodeEntry::Run {

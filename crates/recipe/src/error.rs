@@ -59,7 +59,7 @@ pub enum RecipeError {
     MissingSlot {
         /// The node.
         node: ChunkLocation,
-        /// What it refers to; the last possible slot where a run goes beyond it.
+        /// Its target; the last possible slot if a run exceeds it.
         missing: ChunkLocation,
     },
     /// A node has a child, or a part, that stands for no bytes.

@@ -12,7 +12,7 @@ use crate::source::{NodeSink, NodeSource, TreeRoot};
 use crate::walker::{Piece, RangeWalker};
 
 /// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of
-/// their own and pushes those (or zeros, if that is what they are) before it goes on.
+/// their own and pushes those (or zeros, if they are zeros) before it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOfChunk {
     /// The chunk.

@@ -174,9 +174,9 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// The segment that holds the next byte, unopened, with where it begins in the stream; the walk
-    /// goes on behind it. Nodes above segments alone are read. A walk by segments is by segments
-    /// alone: none must have been opened by [`Self::next_up_to`].
+    /// The segment with the next byte, unopened, and its offset in the stream; the walk continues
+    /// behind it. Only nodes above segments are read. Do not mix this with [`Self::next_up_to`],
+    /// which opens segments.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -199,7 +199,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// Whether the next leaf is a whole chunk of the range: then no zeros follow what came before
+    /// Whether the next leaf is a whole chunk of the range: then no zeros follow the leaf before
     /// it.
     ///
     /// # Errors

@@ -335,7 +335,7 @@ impl Planning<'_> {
     }
 
     fn pass_on(&self, uses: Uses) {
-        // Taken as a piece is: what goes is room as soon as this was dealt with.
+        // Taken like a piece: dropped chunks free their room as soon as this was handled.
         self.room.take(uses.uses.len() as u64 * SPOT_BYTES, 1);
         self.tell(Message::Uses(uses));
     }
@@ -352,7 +352,7 @@ fn asked_max(options: AssembleOptions) -> u64 {
     match options.assembly {
         // A step is at most the area, which is the other half.
         Assembly::Rolling | Assembly::Fixed | Assembly::Lru => budget_bytes / 2,
-        // The rest is for what comes with what was asked for.
+        // The rest is for bytes that are read along with the wanted ones.
         Assembly::LookAhead => budget_bytes - budget_bytes / 8,
     }
 }

@@ -156,8 +156,8 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
     writer.finish().map(|stays| stays.is_none())
 }
 
-/// A batch being finished; goes back in any case, so that nobody waits for one that a thread died
-/// on.
+/// A batch that is being finished. It is returned in any case, so nobody waits for a batch whose
+/// thread panicked.
 struct Job<'a> {
     number: u64,
     batch: Batch,

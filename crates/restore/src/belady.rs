@@ -59,7 +59,7 @@ pub(crate) struct Sizes {
     pub(crate) known_max: usize,
     /// RetainedChunk chunks.
     pub(crate) cache_bytes: u64,
-    /// Brought by one step, but for a chunk.
+    /// Read by one step, except for one chunk.
     pub(crate) step_bytes: u64,
     /// Spots that are sent at once, at most.
     pub(crate) run_spots: usize,
@@ -82,8 +82,8 @@ enum Role {
     First(Option<RetainedChunk>),
     /// Another comes before.
     Later,
-    /// Another reference says something else of what lies at its place. One of them is wrong, and
-    /// each is judged for itself.
+    /// Another reference contradicts this one about the chunk at its place. One of them is wrong,
+    /// and each is verified separately.
     Stray,
 }
 
@@ -244,7 +244,8 @@ where
         bytes.isqrt()
     }
 
-    /// What is needed last goes until the rest fits. Returns what was kept before `new`.
+    /// Drops the chunks that are needed last until the rest fits. Returns what was kept before
+    /// `new`.
     fn evict(&mut self, new: u64) -> Vec<u64> {
         let mut evicted = Vec::new();
         while self.kept_bytes > self.sizes.cache_bytes
@@ -408,11 +409,11 @@ where
 
 /// How far ahead a spot may be for its chunk to be kept.
 ///
-/// A container whose chunks are kept for a distance D is read again after it: 1/D reads for each
-/// spot of the stream, and memory for what lies in it of half that distance. The reads of all
-/// containers together are fewest, with the same memory, where D is in inverse proportion to the
-/// root of what a stretch of the stream needs of the container: of one that gives little to each
-/// stretch, chunks are worth keeping for longer. So distances count times that root, the weight.
+/// If the chunks of a container are kept for a distance D, it is read again after that: 1/D reads
+/// for each spot of the stream, and memory for its chunks of half that distance. With the same
+/// memory, all containers together need fewest reads if D is in inverse proportion to the root of
+/// what a stretch of the stream needs of the container. Chunks of a container that gives little to
+/// each stretch are worth keeping for longer. So distances are multiplied by that root, the weight.
 ///
 /// What is needed farther ahead than what was evicted lately would be evicted too, fetched and
 /// verified for nothing. So the reach falls to the weighed distance at which a chunk was evicted,

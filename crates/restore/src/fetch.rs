@@ -30,7 +30,7 @@ const GENERATIONS_MAX: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) view: Arc<CatalogView>,
-    /// In ascending order; what lies between them is read with them and not opened.
+    /// In ascending order; regions in between are read too, but not opened.
     pub(crate) regions: Vec<RegionIndex>,
     /// In the order of their bytes; a chunk that fills several spots stands several times.
     pub(crate) fills: Vec<Fill>,
@@ -46,13 +46,13 @@ pub(crate) struct Brought {
     pub(crate) read_bytes: u64,
 }
 
-/// A whole chunk that stays until it is told that it goes.
+/// A whole chunk that stays until the planner drops it.
 #[derive(Debug)]
 pub(crate) struct ToKeep {
     /// What it is kept by.
     pub(crate) number: u64,
     pub(crate) found: Result<Box<[u8]>, Arc<RestoreError>>,
-    /// What it takes of the room until it goes.
+    /// Its charge on the budget until it is dropped.
     pub(crate) charged: u64,
 }
 
@@ -99,7 +99,7 @@ impl FoundAt {
     }
 }
 
-/// Verified bytes, in memory that goes back to its pool with them.
+/// Verified bytes, in memory that is returned to its pool with them.
 #[derive(Debug, Default)]
 pub(crate) struct FetchedBytes {
     regions: Option<Pooled>,
@@ -302,7 +302,7 @@ impl Work<'_> {
         }
     }
 
-    /// Memory that is mostly not wanted goes back at once, and so does what there is no room for.
+    /// Memory that is mostly unwanted, or that has no room in the budget, is returned at once.
     fn hold_or_copy(&mut self, room: Option<&Arc<MemoryBudget>>) {
         let Some(regions) = &mut self.bytes.regions else {
             return;
@@ -372,7 +372,7 @@ impl Work<'_> {
     }
 }
 
-/// A chunk by the fingerprint of what lies in its slot, where something does (INV-5).
+/// A chunk by the fingerprint of its slot, if the slot has one (INV-5).
 fn judge(fill: &Fill, there: Option<(Fingerprint, FoundAt)>) -> Found {
     let (location, expected) = (fill.part.location, fill.part.fingerprint);
     match there {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct MemoryBudget {
     /// More is asked for up to this.
     asked_bytes_max: u64,
-    /// What comes may take more memory than was asked for, up to this.
+    /// Read bytes may take more memory than was requested, up to this.
     extra_bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,

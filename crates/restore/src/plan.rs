@@ -51,8 +51,8 @@ pub enum Assembly {
     Rolling,
     /// A window at a time.
     Fixed,
-    /// No area: whole containers are kept, and the least recently used goes first [Lillibridge 4,
-    /// the baseline; L2].
+    /// No area: whole containers are kept, and the least recently used one is dropped first
+    /// [Lillibridge 4, the baseline; L2].
     Lru,
     /// No area: chunks are kept for their next use, which the recipe tells [`crate::belady`; L9].
     LookAhead,
@@ -141,7 +141,7 @@ pub struct Use {
     pub part: ChunkPart,
     /// How many of its bytes, from `part.skip` on.
     pub len: u64,
-    /// The chunk goes after it.
+    /// The chunk is dropped after it.
     pub is_last: bool,
 }
 

@@ -63,7 +63,7 @@ impl RegionPool {
     }
 }
 
-/// A buffer whose memory goes back to its pool.
+/// A buffer that returns its memory to its pool.
 #[derive(Debug)]
 pub(crate) struct Pooled {
     buffer: RegionBuffer,

@@ -30,7 +30,7 @@ const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Where the segment that comes next will be, and its bytes.
 type Coming = (Receiver<Opened>, u64);
 
-/// A segment, and who waits for it.
+/// A segment, and the receiver that waits for it.
 type Job = (SegmentPart, Sender<Opened>);
 
 /// Bytes of the stream that were handed out and not taken.
@@ -69,12 +69,12 @@ impl ReadAheadBytes {
     }
 }
 
-/// Who takes what is ahead; when it goes it is over.
+/// The receiving end; when it is dropped, reading ahead ends.
 struct Taking(Arc<ReadAheadBytes>);
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        // Under the lock, or who is about to wait would miss it.
+        // Under the lock, or a thread that is about to wait would miss it.
         let _bytes = self.0.bytes();
         self.0.is_over.store(true, Ordering::Relaxed);
         self.0.taken.notify_one();

@@ -70,7 +70,7 @@ pub(crate) type Opened = Result<Vec<Reference>, RestoreError>;
 pub(crate) enum Part {
     /// Some bytes of a segment.
     Segment(SegmentPart),
-    /// Why what comes next has no segment.
+    /// Why the next part has no segment.
     Failed(RestoreError),
 }
 
@@ -159,7 +159,7 @@ impl<'a> Parts<'a> {
         let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
         let len = lost.saturating_sub(self.at);
         let error = match error {
-            // Who asks for it has not looked at what the stream is.
+            // The caller has not checked the kind of the stream.
             RecipeError::OutOfStream { .. } => error.into(),
             error => lost_or_over(len, error),
         };

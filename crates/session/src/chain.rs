@@ -28,9 +28,9 @@ pub struct ChainLink {
 }
 
 impl Manifests {
-    /// What backups refer forward to, and that in turn: each link once. Nothing for those that are
-    /// not archival. A chain ends where nothing can be read of the next: who follows references
-    /// there finds that out.
+    /// The backups that these backups refer forward to, and so on, each link once. Nothing for
+    /// backups that are not archival. A chain ends where the next backup cannot be read: a reader
+    /// of its references gets the error.
     ///
     /// # Errors
     /// Of the storage.

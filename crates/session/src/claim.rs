@@ -45,7 +45,7 @@ use crate::session_table;
 /// A number that keeps being lost is tried so often.
 const CLAIMS_MAX: usize = 1000;
 
-/// Who begins a session.
+/// The process that begins a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begin {
     /// The series' folder.
@@ -54,7 +54,7 @@ pub struct Begin {
     pub name: SeriesName,
     /// The process id on this host, for messages only.
     pub process: u32,
-    /// The times it goes by.
+    /// The time limits of the session.
     pub policy: SessionPolicy,
 }
 

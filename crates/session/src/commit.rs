@@ -41,8 +41,7 @@ pub struct Committed {
     pub session: SessionId,
     /// Its manifest.
     pub manifest: ObjectName,
-    /// What went wrong after the backup was safe: small objects stay behind until a later session
-    /// tidies.
+    /// An error after the backup was safe: small objects stay until a later session removes them.
     pub warnings: Option<SessionError>,
 }
 
@@ -196,9 +195,9 @@ impl Inner {
         if is_lost { self.unconfirmed(error) } else { error }
     }
 
-    /// Whether the claim is there. An ending may be dropped while its session still lives, by
-    /// clocks that are wrong, and the claim goes before it, durably: without a claim, that the name
-    /// of the ending is free says nothing.
+    /// Whether the claim is there. With wrong clocks, an ending may be deleted while its session
+    /// still lives. The claim is durably deleted before it. So without a claim, a free name of the
+    /// ending proves nothing.
     fn is_claimed(&self) -> Result<bool> {
         self.objects.exists(&names::claim(self.id))
     }

@@ -182,7 +182,7 @@ pub enum SessionError {
     LeaseTaken {
         /// What the lease is for.
         role: LeaseRole,
-        /// Who holds it.
+        /// The holder.
         holder: SessionId,
     },
     /// The session cannot be adopted, or not by this one.

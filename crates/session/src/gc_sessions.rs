@@ -89,7 +89,7 @@ impl Session {
         // expendable, must not be lost.
         objects.barrier()?;
         for (id, series, folder, is_read) in left {
-            // The ending of another that has had this number says nothing of who has it now.
+            // The ending of an earlier session with this number says nothing about the present one.
             if folder.claimed && !is_of(objects, id, series)? {
                 continue;
             }
@@ -113,8 +113,8 @@ impl Session {
             }
             let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
-                // A claim without its ending would be a session that runs, and other traces would
-                // be looked for by nobody: the ending goes when none were listed.
+                // A claim without its ending would look like a running session, and nobody would
+                // look for other objects: so the ending is deleted only when none were listed.
                 if folder.claimed {
                     objects.delete(&names::claim(id))?;
                     removed += 1;
@@ -163,7 +163,7 @@ fn is_in_turn(id: SessionId, own: SessionId) -> bool {
     own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
 }
 
-/// Removes heartbeats and checkpoints, but for the checkpoint `keep`.
+/// Removes heartbeats and checkpoints, except the checkpoint `keep`.
 pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Option<u32>) -> Result<usize> {
     let mut removed = 0;
     for counter in &folder.heartbeats {

@@ -26,7 +26,8 @@ use crate::session::{Beat, Inner, Session, locked};
 const NAP: Duration = Duration::from_millis(200);
 /// So many heartbeats are kept: one to be read while the next appears.
 const HEARTBEATS_KEPT: usize = 2;
-/// After a storage's outage there is a backlog of numbers that may exist; it goes bit by bit.
+/// After an outage of the storage there is a backlog of numbers that may exist; it is deleted in
+/// small steps.
 const DELETES_MAX: usize = 16;
 
 /// What a tick found.

@@ -81,8 +81,8 @@ impl Session {
         })
     }
 
-    /// Who holds this lease and may be alive. A claim that cannot be read is nobody's: its writer's
-    /// crash tore it.
+    /// The holder of this lease, if it may be alive. An unreadable claim has no holder: a crash of
+    /// its writer tore it.
     fn holds(&self, lease: Option<&Lease>) -> Result<Option<SessionId>> {
         let Some(lease) = lease.filter(|lease| !lease.released) else {
             return Ok(None);
@@ -133,8 +133,8 @@ impl HeldLease {
         self.role
     }
 
-    /// Deletes claims below this one. To be called when a barrier has passed since it was acquired:
-    /// the highest claim that is durable never goes.
+    /// Deletes claims below this one. Call it after a barrier since the acquisition: the highest
+    /// durable claim is never deleted.
     ///
     /// # Errors
     /// Of the storage; they are harmless, and for the next holder.

@@ -52,8 +52,8 @@ pub struct ManifestEntry {
     /// A revision above the one that counts exists and cannot be read: it may have been a
     /// tombstone. Restoring is right, removing would not be.
     pub newer_unreadable: bool,
-    /// A revision that cannot be read is of a tombstone's length, which is final: what stands above
-    /// it makes nothing certain.
+    /// An unreadable revision has the length of a tombstone, which would be final: a revision above
+    /// it settles nothing.
     pub may_be_forgotten: bool,
 }
 
@@ -143,7 +143,7 @@ impl ManifestList {
         self.entries.iter().filter(is_rewrite)
     }
 
-    /// The list, for who decides by it what is live: a manifest that cannot be read may be of a
+    /// The list, for a caller that decides which data is live: an unreadable manifest may be of a
     /// backup.
     ///
     /// # Errors
@@ -208,8 +208,8 @@ impl ManifestList {
         });
     }
 
-    /// Takes these backups for forgotten, for who asks what would be. No object says so: their
-    /// digests are none.
+    /// Counts these backups as forgotten, for a preview. There are no tombstones, so there are no
+    /// digests.
     pub fn forget(&mut self, sessions: &BTreeSet<SessionId>) {
         for entry in &mut self.entries {
             if sessions.contains(&entry.session()) && entry.backup().is_some() {

@@ -52,7 +52,7 @@ impl Manifests {
         &self.objects
     }
 
-    /// Every session that has ended: backups, forgotten ones, and those that others ended; but for
+    /// Every session that has ended: backups, forgotten ones, and those that others ended; without
     /// read sessions.
     ///
     /// # Errors

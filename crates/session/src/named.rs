@@ -99,8 +99,8 @@ impl Manifests {
         Ok(None)
     }
 
-    /// As [`Self::last_backup`], for who acts on it: a revision above that the storage does not
-    /// give now, and may give again, is not passed over.
+    /// Like [`Self::last_backup`], for a caller that acts on it: a revision above that is
+    /// unreadable now, but may become readable, is not skipped.
     ///
     /// # Errors
     /// `Damaged` names that revision; of the storage.

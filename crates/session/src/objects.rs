@@ -62,7 +62,7 @@ pub(crate) enum Read<T> {
     Damaged(DamagedObject),
 }
 
-/// What came of an attempt to create an object.
+/// The result of an attempt to create an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     /// It is ours.

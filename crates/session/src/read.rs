@@ -33,8 +33,8 @@ pub enum ReadEnd {
 }
 
 impl Session {
-    /// Ends the session without a backup. What it declared is no longer kept for it. Durable on
-    /// return, but for a read session's.
+    /// Ends the session without a backup. Reclamation no longer keeps what it declared. The ending
+    /// is durable on return, except that of a read session.
     ///
     /// # Errors
     /// `Closed` where it has ended itself before; of the storage.
@@ -64,8 +64,8 @@ impl Session {
         }
         drop(inner.end(End::Closed));
         if self.is_read() {
-            // A heartbeat that is on its way now arrives before: later, whoever tidies might have
-            // looked already, and nobody would look again.
+            // Wait for a heartbeat that is under way: if it arrived later, after the last clean-up,
+            // nobody would delete it.
             drop(locked(&inner.beat));
             inner.unlock()?;
         } else {

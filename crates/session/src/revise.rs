@@ -28,7 +28,7 @@ use crate::objects::Put;
 /// A number that keeps being lost is tried so often.
 const REVISIONS_MAX: usize = 64;
 
-/// What came of forgetting a backup as it was seen.
+/// The result of forgetting a backup as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgetting {
     /// It is forgotten now.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub is_read: bool,
 }
 
-/// What a backup says now, for who changes it.
+/// The present content of a backup's manifest, for a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
     /// What the highest revision says that can be read.
@@ -61,8 +61,8 @@ pub struct Present<'a> {
     /// A revision that cannot be read may be a tombstone, which no revision above it undoes.
     pub may_be_forgotten: bool,
     /// A revision that cannot be read, in a store where backups are rewritten as archival ones
-    /// (R2): it may have roots whose like no lower one has, and what the lower ones reach may be
-    /// gone. No revision with their roots goes above it.
+    /// (R2): it may have roots that no lower revision has, and the data that the lower ones reach
+    /// may be removed. No revision with their roots is put above it.
     pub may_be_archival: Option<&'a DamagedObject>,
 }
 
@@ -192,8 +192,9 @@ impl Manifests {
         Ok(rewritten.contains(&session) || self.is_marked_as_rewritten(of, session)?)
     }
 
-    /// Whether marks say that a backup was rewritten: an archival one has some of its own, others
-    /// are among those of their series. They are there before what tells of the rewrite goes.
+    /// Whether marks say that a backup was rewritten: an archival backup has marks of its own,
+    /// others are in the marks of their series. These marks exist before the record of the rewrite
+    /// is deleted.
     fn is_marked_as_rewritten(&self, series: SeriesId, session: SessionId) -> Result<bool> {
         for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
             if group.series == ARCHIVAL_SERIES && group.first == session {
@@ -238,10 +239,9 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// As [`Self::forget`], of a backup whose highest revision, readable or not, is still the one
-    /// that the decision to forget it was made from: who holds or tags it meanwhile is not
-    /// overruled, and one that was given up as unreadable and can be read after all is to be looked
-    /// at again.
+    /// Like [`Self::forget`], if the backup's highest revision, readable or not, is still the one
+    /// that the decision was made from. So a hold or a tag put meanwhile is respected, and a
+    /// revision that was unreadable and can be read now is looked at again.
     ///
     /// # Errors
     /// As [`Self::forget`].
@@ -261,8 +261,9 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// As [`Self::forget_as_seen`], for who forgets many and waits once for all of them: a barrier
-    /// before the first covers what was seen, and one after the last makes the tombstones durable.
+    /// Like [`Self::forget_as_seen`], for a caller that forgets many and waits once for all: a
+    /// barrier before the first covers what was seen, and one after the last makes the tombstones
+    /// durable.
     ///
     /// # Errors
     /// As [`Self::forget`].

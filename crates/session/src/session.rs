@@ -157,7 +157,7 @@ impl Session {
         &self.inner.name
     }
 
-    /// The times it goes by.
+    /// The time limits of the session.
     #[must_use]
     pub fn policy(&self) -> SessionPolicy {
         self.inner.policy
@@ -184,7 +184,7 @@ impl Session {
         self.inner.gate.enter()
     }
 
-    /// The present view, for whoever only reports.
+    /// The present view, for reports only.
     #[must_use]
     pub fn view(&self) -> Arc<ReclaimView> {
         self.inner.gate.view()

@@ -22,9 +22,9 @@ use crate::session_table::{SessionTable, numbers};
 pub struct SessionListing {
     /// All manifests.
     pub manifests: ManifestList,
-    /// Who had no ending among them.
+    /// Sessions without an ending among them.
     pub table: SessionTable,
-    /// Who had one, read sessions too.
+    /// Sessions with one, read sessions too.
     pub(crate) endings: Vec<(SeriesId, SessionId)>,
 }
 

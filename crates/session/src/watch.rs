@@ -34,7 +34,7 @@ pub enum Life {
     Alive,
     /// It may be alive: its counter has not moved for so long yet, as watched from here.
     Unsure {
-        /// How long the counter has stood still.
+        /// For how long the counter has not moved.
         unmoved: Duration,
     },
     /// It counts as dead.

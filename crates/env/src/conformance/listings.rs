@@ -151,7 +151,7 @@ pub(super) fn a_folder_is_dropped_only_when_it_is_empty(storage: &dyn Storage, f
     storage.drop_folder(&x).expect("drop");
     assert_eq!(names_of(storage, &x), []);
     storage.barrier().expect("a barrier over what is gone");
-    // Nobody should, but who does loses nothing by it.
+    // Nobody should do this, but it loses nothing.
     put(storage, &first, b"again");
     storage.barrier().expect("barrier");
     assert_eq!(get(storage, &first), b"again");

@@ -44,8 +44,8 @@ impl OpKind {
     }
 }
 
-/// How often each kind of operation was asked for (whatever became of it), and the bytes that went
-/// through. What a stopped machine or a killed process still asked for is not counted.
+/// How often each kind of operation was requested (whatever the result), and the bytes transferred.
+/// Requests of a stopped machine or a killed process do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {

@@ -90,7 +90,7 @@ impl History {
         self.states.drain(..settled);
     }
 
-    /// Whatever was, this is what stands there, live and durable.
+    /// Replaces the whole history: this is the object now, live and durable.
     pub(super) fn replace(&mut self, version: Version) {
         *self = Self::durable(version);
     }

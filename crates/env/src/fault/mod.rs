@@ -78,7 +78,7 @@ pub struct FaultStorage {
     process: Arc<Process>,
 }
 
-/// Ends the process on the machine when its last handle goes.
+/// Ends the process on the machine when its last handle is dropped.
 struct Process {
     id: u64,
     world: Arc<Mutex<World>>,

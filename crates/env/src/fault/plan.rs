@@ -83,8 +83,8 @@ impl Fault {
         }
     }
 
-    /// The machine stops before the n-th mutating operation: that one and all later ones are not
-    /// carried out and fail with [`StorageError::Gone`], whoever calls.
+    /// The machine stops before the n-th mutating operation: that one and all later ones of any
+    /// process are not carried out, and fail with [`StorageError::Gone`].
     #[must_use]
     pub const fn stop(n: u64) -> Self {
         Self::new(n, Action::Stop { carried_out: false })

@@ -146,7 +146,7 @@ impl Barrier<'_> {
     }
 }
 
-/// A folder and all above it, but for the root.
+/// A folder and all folders above it, without the root.
 fn chain(folder: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(folder), |folder| Some(parent(folder))).take_while(|folder| !folder.is_empty())
 }

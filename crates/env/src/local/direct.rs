@@ -31,7 +31,7 @@ pub(super) struct Direct {
     gathered: AlignedPool,
 }
 
-/// How direct writing went.
+/// The result of direct writing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
     /// All is written.

@@ -210,8 +210,8 @@ fn gone<T>(error: Errno, instead: T) -> io::Result<T> {
     if absent(&error) { Ok(instead) } else { Err(error) }
 }
 
-/// Names in a folder, and what they are of for who asks. A folder that is removed while it is read
-/// has no more.
+/// Names in a folder, and their kinds for callers that need them. A folder that is removed while it
+/// is read has no more.
 fn each_entry(
     opened: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,

@@ -22,11 +22,11 @@ use super::files::{absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
-/// Who asks for a lock's state locks its file for a moment; a taker meets that now and then, never
-/// so often in a row.
+/// A query of a lock's state locks its file for a moment. A taker meets that now and then, but
+/// never this often in a row.
 const PROBE_WAITS: u32 = 50;
 const PROBE_WAIT: Duration = Duration::from_millis(1);
-/// A lock's file goes and comes only while somebody drops it and somebody takes it.
+/// A lock's file disappears and reappears only while one process drops it and another takes it.
 const ATTEMPTS: u32 = 16;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct LocalLock {
 
 impl ProcessLock for LocalLock {}
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Attempt {
     Taken(File),
     Held,

@@ -66,7 +66,7 @@ pub use publish::PublishWay;
 /// Smaller objects are written with the next ones; starting each by itself would only cost calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
 
-/// How a [`LocalStorage`] goes about its work.
+/// Options of a [`LocalStorage`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalOptions {
@@ -318,7 +318,7 @@ impl Storage for LocalStorage {
             }
             Err(error) => {
                 if matches!(error, StorageError::AlreadyExists { .. }) {
-                    // Whoever loses has learnt that the other's object is there, and may act on it.
+                    // The loser knows that the other's object exists, and may act on that.
                     match fs::symlink_metadata(self.path(name)) {
                         Ok(metadata) => self.tracker.seen(name, FileId::of(&metadata)),
                         Err(_) => self.tracker.missed(name),

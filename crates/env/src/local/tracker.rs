@@ -222,8 +222,8 @@ impl Tracker {
         folder.is_empty() || self.state().anchored.contains(folder)
     }
 
-    /// Covers what was noted before the call. `sync` gets it, and says how that went; `again` makes
-    /// the error of a handle that has failed before.
+    /// Covers the names noted before the call. `sync` gets them, and returns the result; `again`
+    /// makes the error of a handle that has failed before.
     pub(super) fn barrier<E>(
         &self,
         sync: impl FnOnce(&Pending) -> Outcome<E>,

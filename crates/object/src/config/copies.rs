@@ -56,11 +56,11 @@ impl fmt::Display for ConfigDamage {
 #[derive(Debug)]
 pub(super) struct Newest {
     pub(super) revision: Revision,
-    /// What its decodable copies hold: one, but for a storage that somebody tampered with.
+    /// The contents of its decodable copies: one, unless somebody tampered with the storage.
     pub(super) configs: Vec<(ConfigCopy, Config)>,
     pub(super) damage: Vec<ConfigDamage>,
     pub(super) older: Vec<ObjectName>,
-    /// The highest number that any copy has, readable or not: the next revision goes above it.
+    /// The highest number that any copy has, readable or not: the next revision is above it.
     pub(super) highest: Revision,
 }
 

@@ -67,7 +67,7 @@ pub fn create(
     })
 }
 
-/// Our store under a later revision: somebody who knows a password has been that quick.
+/// Our store under a later revision: somebody who knows a password was quicker.
 fn succeeded_by(env: &Env, ours: &Config) -> Result<Option<(Revision, Config)>, ObjectError> {
     let Survey::Found(mut newest) = copies::survey(env)? else {
         return Ok(None);

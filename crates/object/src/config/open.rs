@@ -52,7 +52,7 @@ fn unlock(newest: Newest, credential: Credential<'_>) -> Result<OpenConfig, Obje
         });
         match attempt {
             Ok(found) if opened.is_none() => opened = Some((config, found)),
-            // Whoever has the keys has published one revision under two faces: the first stands.
+            // Somebody with the keys has published two contents as one revision: the first counts.
             Ok(_) => {}
             Err(refused) => {
                 refusal = refused;

@@ -87,7 +87,7 @@ pub fn repair(env: &Env, open: &OpenConfig) -> Result<OpenConfig, ObjectError> {
 }
 
 /// Publishes the next revision with the slots that `change` makes of the newest one's; `None`: they
-/// are as they should be. `change` is told how many attempts went before.
+/// are as they should be. `change` gets the number of earlier attempts.
 fn revise(
     env: &Env,
     open: &OpenConfig,
@@ -176,7 +176,7 @@ fn without(slots: &[KeySlot], id: SlotId) -> Vec<KeySlot> {
         .collect()
 }
 
-/// A slot that is gone after an attempt of ours is gone as it should be, whoever removed it.
+/// If the slot is missing after our attempt, it is removed as intended, whoever did it.
 fn done_unless_first(attempt: u32, slot: SlotId) -> Result<Option<Vec<KeySlot>>, ObjectError> {
     if attempt == 0 {
         Err(ObjectError::NoSuchSlot { slot })

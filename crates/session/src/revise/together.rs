@@ -22,9 +22,9 @@ use crate::objects::Put;
 type Change<'a> = &'a mut dyn FnMut(usize, &Present<'_>) -> Result<Option<Backup>>;
 
 impl Manifests {
-    /// As [`Self::revise`] of each of these backups, for who revises many and waits once for all of
-    /// them. `change` is told a backup's place here; `before_put` is asked right before each
-    /// revision is put. What comes of each is in order.
+    /// Like [`Self::revise`] for each of these backups, with one wait for all of them. `change`
+    /// gets a backup's position here; `before_put` is called right before each revision is put.
+    /// Results are in order.
     ///
     /// # Errors
     /// Of `before_put`; of the storage: then nothing is said of any, and some may have been
@@ -49,7 +49,7 @@ impl Manifests {
                 Ok(Put::Created) => put.push((at, revision)),
                 Ok(Put::Taken) => lost.push(at),
                 Err(error) => {
-                    // It may be there all the same.
+                    // It may exist nevertheless.
                     put.push((at, revision));
                     failed = Some(error);
                     break;
