@@ -25,7 +25,7 @@ use crate::gear::{GEAR_TABLE_WORDS, GEAR_WINDOW_BYTES, Gear, Isa};
 /// Lengths of content-defined chunks, in bytes. Checked by [`Cdc::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CdcSizes {
-    /// The shortest, but for the last of a stream or file; at least 64.
+    /// The shortest length, except for the last chunk of a stream or file; at least 64.
     pub min: u32,
     /// The mean over random bytes.
     pub avg: u32,
@@ -68,8 +68,8 @@ impl Default for CdcSizes {
     }
 }
 
-/// Content-defined chunks. The gear table comes from the domain key, so that lengths tell nothing
-/// about content to who has not got it.
+/// Content-defined chunks. The gear table comes from the domain key, so lengths show nothing about
+/// content without that key.
 #[derive(Clone)]
 pub struct Cdc {
     min: usize,

@@ -31,7 +31,7 @@ impl NodeCutter {
     ///
     /// # Panics
     /// When `avg` is not a power of two within [`NODE_AVG_CHILDREN_MIN`] and
-    /// [`NODE_AVG_CHILDREN_MAX`]; whoever decodes the store's settings checks that.
+    /// [`NODE_AVG_CHILDREN_MAX`]; the decoder of the store's settings checks this.
     #[must_use]
     pub const fn new(avg: u32) -> Self {
         assert!(

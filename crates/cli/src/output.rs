@@ -74,7 +74,7 @@ impl Output {
         print(&mut io::stdout().lock(), bytes)
     }
 
-    /// Something went wrong that did not end the command.
+    /// An error that did not end the command.
     pub(crate) fn warn(&self, text: impl AsRef<str>) -> io::Result<()> {
         #[derive(Serialize)]
         struct Warning<'a> {

@@ -12,8 +12,8 @@ pub enum CryptoError {
     #[error("the password does not open this key slot")]
     WrongPassword,
     /// A slot that takes a password was tried without one, or the reverse. A slot without a
-    /// password is opened only by who asks for it: otherwise whoever can write to the storage could
-    /// plant keys of their own, and the next backup would be sealed for them.
+    /// password is opened only if the caller asks for it. Otherwise anybody who can write to the
+    /// storage could plant their own keys, and the next backup would be sealed for them.
     #[error("the key slot does not take this kind of credential")]
     OtherCredential,
     /// A cost parameter of Argon2id is outside what this program computes.

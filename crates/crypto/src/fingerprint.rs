@@ -78,7 +78,7 @@ impl Fingerprinter {
         NodeHasher(hasher)
     }
 
-    /// The domain's random words for the gear hash: a reader of chunk lengths who lacks the key
+    /// The domain's random words for the gear hash: without the key, a reader of chunk lengths
     /// cannot compute where known content would be cut.
     #[must_use]
     pub fn gear_table(&self) -> [u16; GEAR_TABLE_WORDS] {

@@ -103,7 +103,7 @@ pub enum SlotDerivation {
         /// What one guess costs.
         cost: Argon2Cost,
     },
-    /// From the salt alone: whoever reads the store has the keys.
+    /// From the salt alone: anybody who reads the store has the keys.
     NoPassword {
         /// Fresh for every slot.
         salt: [u8; SALT_BYTES],

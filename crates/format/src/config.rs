@@ -120,7 +120,7 @@ pub struct Config {
 pub struct Settings {
     /// Average length of a content-defined chunk, in bytes, a power of two.
     pub chunk_avg_bytes: u32,
-    /// Shortest (but for a stream's or file's end).
+    /// Shortest chunk (except at the end of a stream or file).
     pub chunk_min_bytes: u32,
     /// Longest.
     pub chunk_max_bytes: u32,

@@ -224,7 +224,7 @@ pub fn mirror(id: ContainerId, generation: Generation) -> Option<ObjectName> {
         .then(|| name(format_args!("{MIRROR_FOLDER}/{tail}")))
 }
 
-/// The inverse of [`mirror`], but for the kind.
+/// The inverse of [`mirror`], except for the kind.
 #[must_use]
 pub fn parse_mirror(name: &ObjectName) -> Option<MirrorName> {
     let (session, sequence, generation) = parse_container_tail(under(name, MIRROR_FOLDER)?)?;

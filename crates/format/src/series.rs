@@ -40,8 +40,8 @@ pub enum ArchivalWindow {
 /// One revision under `series/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesSettings {
-    /// The series, so that it can be named who has no backup of it at hand; `None`: of series
-    /// without settings of their own.
+    /// The name of the series, for users who have no backup of it at hand; `None`: the settings of
+    /// series without their own.
     pub name: Option<SeriesName>,
     /// The layout of backups from now on.
     pub layout: Layout,

@@ -25,14 +25,15 @@ pub struct Claim {
 
 /// The reserved series of read sessions.
 pub const READ_SERIES: SeriesId = SeriesId::from_bytes([0; 16]);
-/// The reserved series of sessions that rewrite backups as archival ones (R2): what they commit is
-/// shown to nobody, and goes when it has become a revision of the backup that was rewritten.
+/// The reserved series of sessions that rewrite backups as archival ones (R2): no command shows
+/// their commits, which are removed when they have become a revision of the rewritten backup.
 pub const ARCHIVAL_SERIES: SeriesId = SeriesId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// `sessions/<session>/heartbeat.<counter>`: the session lives, and has answered these epochs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Counts up from 0; whoever watches compares it with what it saw before, never with a clock.
+    /// Counts up from 0; a watcher compares it with the value that it saw before, never with a
+    /// clock.
     pub counter: u64,
     /// The highest epoch the session honours: all up to it are answered. `None`: there was none.
     pub answered: Option<Epoch>,
@@ -59,7 +60,7 @@ pub struct Checkpoint {
     pub adopted: Vec<(SessionId, Option<u32>)>,
 }
 
-/// `lease/<what>.<n>`: who holds a lease. The highest claim is never deleted.
+/// `lease/<what>.<n>`: the holder of a lease. The highest claim is never deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The holder.

@@ -170,7 +170,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.dead = 0;
     }
 
-    /// Adds to `out` who holds the fingerprint, and the value there. They count as used.
+    /// Adds to `out` the holders of the fingerprint, with the values there. They count as used.
     pub fn find(&mut self, fingerprint: &Fingerprint, out: &mut Vec<(K, u32)>) {
         let home = home(fingerprint, self.buckets);
         let words = words(fingerprint);

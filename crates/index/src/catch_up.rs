@@ -51,8 +51,8 @@ impl Index {
         self.add_from_catalogs(containers, (&missing, &due), &before, |writer| writer)
     }
 
-    /// Builds the whole index anew from the catalogs of all committed sessions, then deletes the
-    /// old one: but for what another process is writing at this moment.
+    /// Builds the whole index again from the catalogs of all committed sessions, then deletes the
+    /// old one, except runs that another process is writing at this moment.
     ///
     /// # Errors
     /// As [`Self::catch_up`]; every catalog that cannot be read is a warning.
@@ -72,7 +72,7 @@ impl Index {
         Ok(read)
     }
 
-    /// The highest session that is known here: numbers of sessions are what this goes by for time.
+    /// The highest session that is known here: session numbers serve as time here.
     fn newest(&self, sessions: &[&SessionContainers]) -> SessionId {
         let covered = self.runs().iter().map(|run| run.id.last).max();
         let newest = sessions.iter().map(|session| session.session).max();

@@ -42,8 +42,8 @@ pub enum Warning {
         /// What is wrong with it.
         why: String,
     },
-    /// The storage did not give a container's catalog. It is remembered: whoever catches up asks
-    /// again, now and then.
+    /// The storage did not give a container's catalog. It is remembered, and later calls try again
+    /// now and then.
     UnreadCatalog {
         /// The container.
         container: types::ContainerId,

@@ -31,8 +31,8 @@ impl Index {
             .and_then(names::parse_index_image)
             .map_or(0, |last| last.wrapping_add(1));
         let name = names::index_image(number);
-        // Noted before the entries are read: what comes in between is added once more, which
-        // changes nothing.
+        // Noted before the entries are read: entries that come in between are added once more,
+        // which changes nothing.
         let filled: Vec<IndexRunName> = held.filled().iter().copied().collect();
         match held
             .memory()

@@ -124,7 +124,7 @@ impl<'a> MergedHooks<'a> {
     }
 }
 
-/// What came of writing a run.
+/// The result of writing a run.
 pub(crate) enum Written<'a> {
     Run(RunId, Vec<ObjectName>),
     /// A source turned out damaged: nothing was written.

@@ -22,7 +22,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Hooks of a kind that are left at these rates, but for those that stay at every rate.
+    /// Hooks of a kind that stay at these rates, without those that stay at every rate.
     fn spare_at(&self, kind: HookKind, rates: SamplingRates) -> u64 {
         let at = kind.number();
         let halvings = |rate: SamplingRate| rate.halvings();

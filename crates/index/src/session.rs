@@ -41,7 +41,7 @@ pub struct HookWriter {
     nodes_seen: Nodes,
     /// In force when this began, or lower.
     rates: SamplingRates,
-    /// Whether all runs but its own will be deleted: theirs are no rates to go by.
+    /// Whether all runs except its own will be deleted: then their rates do not count.
     is_rebuild: bool,
     chunks: Arc<RwLock<MemoryHooks>>,
     nodes: Vec<Hook>,
@@ -279,7 +279,8 @@ impl HookWriter {
     /// it adopted. They have committed manifests, durably (INV-9).
     ///
     /// # Errors
-    /// Of the storage; the sessions then stay uncovered, and whoever opens the store catches up.
+    /// Of the storage; the sessions then stay uncovered, and the next process that opens the store
+    /// adds their hooks.
     pub fn publish(mut self, sessions: &[SessionId]) -> Result<(), IndexError> {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         hooks.append(&mut self.nodes);

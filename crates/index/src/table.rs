@@ -187,8 +187,8 @@ impl MemoryIndex {
     }
 
     /// Writes all of it as one object that [`Self::restore`] takes back: without a copy in memory,
-    /// in one sequential write. `filled` are the parts of runs that it was filled from. Whoever
-    /// loses it loses time (INV-4).
+    /// in one sequential write. `filled` are the parts of runs that it was filled from. Losing it
+    /// costs only time (INV-4).
     ///
     /// # Errors
     /// Of the storage.

@@ -74,7 +74,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong, but for leftovers.
+    /// Whether nothing is wrong, apart from leftovers.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()

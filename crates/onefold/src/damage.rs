@@ -56,7 +56,7 @@ impl Store {
     }
 }
 
-/// What stands for a container of which nothing can be had.
+/// The list of a container of which nothing can be read.
 pub(crate) fn all_slots() -> SlotRange {
     let first = Slot::new(0).expect("slots begin at 0");
     SlotRange::new(first, Slot::MAX.get() + 1).expect("all slots are a range")

@@ -62,7 +62,7 @@ pub enum Error {
     /// A policy that cannot be followed.
     #[error(transparent)]
     Retention(#[from] reclaim::retention::RetentionError),
-    /// A backup that stays, whoever asks: the message says why and what to do.
+    /// A backup that cannot be forgotten: the message says why and what to do.
     #[error("{0}")]
     Held(String),
     /// A setting that no store can have.

@@ -64,8 +64,8 @@ pub struct ForgetReport {
     /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before:
     /// they stay, and may be asked for again.
     pub revised_meanwhile: Vec<SessionId>,
-    /// Forgotten, now or before, and stored all the same, since an archival backup refers forward
-    /// to them: which one does.
+    /// Backups that are forgotten, now or before, but stay stored because an archival backup refers
+    /// forward to them; with that backup.
     pub kept: BTreeMap<SessionId, SessionId>,
     /// Manifests that cannot be read; a policy leaves those backups alone.
     pub damaged: Vec<DamagedObject>,

@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
         self.chosen.iter().find(is_gone).copied()
     }
 
-    /// Lets go; what went wrong beside the reading is noted.
+    /// Ends the session; errors beside the reading are noted.
     pub(crate) fn end(mut self, monitor: &Monitor) {
         let mut notes = std::mem::take(&mut self.notes);
         match self.store.record_met() {

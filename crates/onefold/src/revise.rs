@@ -92,8 +92,8 @@ pub struct Held {
     pub in_doubt: Vec<SessionId>,
 }
 
-/// What lower revisions reach may be gone where the highest is of an archival rewrite (R2): none of
-/// theirs goes above one that cannot be read.
+/// If the highest revision is an archival rewrite (R2), the data that lower ones reach may be
+/// removed. So none of their roots is put above an unreadable revision.
 fn keep_archival(present: &Present<'_>) -> std::result::Result<(), SessionError> {
     match present.may_be_archival {
         Some(object) => Err(SessionError::Damaged(object.clone())),

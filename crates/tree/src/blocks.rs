@@ -232,8 +232,8 @@ impl BlockWriter {
 
 impl Drop for BlockWriter {
     fn drop(&mut self) {
-        // Nobody asks any more, and who unwinds already must not do so twice; but nothing is
-        // written to the file when this has gone.
+        // No caller waits for the result, and a thread that unwinds must not panic twice. But when
+        // this value is dropped, nothing is written to the file any more.
         drop(self.out.join());
     }
 }
@@ -270,7 +270,7 @@ impl Out {
 
 fn in_threads(file: File, threads: u64) -> Result<Out, Errno> {
     let (blocks, incoming) = sync_channel(1);
-    // The threads' alone, so that who sends learns when none is left.
+    // Only the threads hold it, so the sender learns when none is left.
     let incoming = Arc::new(Mutex::new(incoming));
     let shared = Arc::new(Shared {
         file,
@@ -298,11 +298,11 @@ fn in_threads(file: File, threads: u64) -> Result<Out, Errno> {
 }
 
 impl Shared {
-    /// Writes what comes until nothing more does.
+    /// Writes blocks until no more arrive.
     fn run(&self, incoming: &Mutex<Receiver<Blocks>>) {
         let next = || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv();
         while let Ok(blocks) = next() {
-            // What comes after a failure is of no use; but whoever gives it must not wait for ever.
+            // Blocks after a failure are useless, but their sender must not wait for ever.
             if self.failed.get().is_none()
                 && let Err(errno) = blocks.write(&self.file)
             {

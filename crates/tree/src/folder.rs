@@ -59,9 +59,9 @@ impl Folder {
         }))
     }
 
-    /// A folder in this one, and what it is now. Opened for reading where `readable`, else only as
-    /// a place for names. Who wants to read keeps the descriptor that comes with it: another thread
-    /// may make [`Self::descriptor`] open it again at any time, which is a place for names alone.
+    /// A folder in this one, and its present metadata. It is opened for reading if `readable`, else
+    /// only as a place for names. A reader keeps the returned descriptor: another thread may make
+    /// [`Self::descriptor`] open the folder again at any time, as a place for names only.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &[u8],

@@ -85,7 +85,7 @@ impl ImageReader {
             let begin = self.position;
             self.find_data();
             if self.position > begin {
-                // What lies behind the end of a file that has become shorter looks like a hole.
+                // If a file has become shorter, the range behind its end looks like a hole.
                 let now = retry(|| seek(&self.file, SeekFrom::End(0)));
                 let now = now.map_err(|e| TreeError::reading(&self.path[..], Action::ReadMetadata, e))?;
                 if now < self.position {

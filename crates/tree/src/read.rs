@@ -71,8 +71,7 @@ pub struct FileReader {
 pub struct ReadFile {
     /// The entry with the length and holes of what was read, and the metadata of the file that was.
     pub entry: ListingEntry,
-    /// That the file changed meanwhile. What was read is stored all the same, and the entry says
-    /// so.
+    /// The file changed meanwhile. The read bytes are stored anyway, and the entry says so.
     pub changed: Option<TreeError>,
     /// That some of its attributes could not be read.
     pub attributes: Option<TreeError>,
@@ -301,7 +300,7 @@ impl FileReader {
                     filled += n;
                     self.position += n as u64;
                 }
-                // What came before the fault is handed out first.
+                // The pieces before the fault are returned first.
                 Err(_) if filled > 0 => break,
                 Err(errno) => {
                     return Err(TreeError::reading(&self.entry.path[..], Action::Read, errno));

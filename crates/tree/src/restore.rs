@@ -164,7 +164,7 @@ impl Restorer {
     ///
     /// # Errors
     /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is
-    /// not restored, and later ones may be all the same.
+    /// not restored; later ones may still be.
     pub fn place(&mut self, entry: &ListingEntry) -> Result<Placed, TreeError> {
         match self.begin(entry)? {
             Begun::Placed(placed) => Ok(placed),

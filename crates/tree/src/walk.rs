@@ -1,6 +1,6 @@
 //! The walk: every entry below the roots, in listing order.
 //!
-//! Three steps, so that others than the one who walks may do the dear one. The [`Lister`] goes
+//! Three steps, so that other threads can do the expensive one. The [`Lister`] goes
 //! through the folders, in order, and gives [`Stretch`]es: what it found, and names of files to be
 //! looked at. A [`Looker`] asks for the metadata of those: any number of them may work at once. The
 //! [`Walk`] takes what they [`Looked`] at, in the lister's order, and gives the entries: hard links
@@ -86,7 +86,7 @@ pub struct WalkOptions {
     pub roots: Roots,
     /// Patterns of paths to leave out.
     pub excludes: Excludes,
-    /// Folders whose content is left out, but for the marker itself.
+    /// Folders whose content is left out, except the marker itself.
     pub markers: Vec<Marker>,
     /// Regular files with more bytes are left out.
     pub file_bytes_max: Option<u64>,
@@ -148,7 +148,7 @@ impl Walk {
         (lister, walk)
     }
 
-    /// One who looks at this walk's files, for a thread of its own.
+    /// A looker for this walk's files, for a thread of its own.
     #[must_use]
     pub fn looker(&self) -> Looker {
         Looker::new(self.looker.record())

@@ -2,7 +2,7 @@
 
 use super::{Gear, WINDOW};
 
-/// Positions judged at once; what lies behind the boundary is computed in vain.
+/// Positions computed at once; those behind the boundary are computed in vain.
 const BLOCK: usize = 256;
 const SPAN: usize = BLOCK + WINDOW - 1;
 

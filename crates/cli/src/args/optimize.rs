@@ -17,7 +17,7 @@ pub(crate) struct Optimize {
     /// Say what is due, and change nothing
     #[arg(short = 'n', long, conflicts_with = "prune")]
     pub(crate) dry_run: bool,
-    /// Reclaim afterwards what they have let go of
+    /// Run `prune` afterwards, which frees the unused copies
     #[arg(long)]
     pub(crate) prune: bool,
     #[command(flatten)]

@@ -42,7 +42,7 @@ impl Look {
             let words = plural(unit);
             let style = ProgressStyle::with_template(&template.replace("{words}", words)).ok()?;
             let rate = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-                // Whoever draws has seen it fail.
+                // The drawing thread has seen it fail.
                 write!(out, "{:.0} {words}/s", state.per_sec()).ok();
             };
             Some(style.with_key("rate", rate))
@@ -97,7 +97,7 @@ impl Bar {
     }
 }
 
-/// What else there is to say of work that goes on.
+/// Further facts about running work.
 fn beside(status: &Status) -> String {
     let mut said = String::new();
     if status.files_done > 0 {

@@ -14,7 +14,7 @@ pub(super) struct Leaf<'a> {
     pub(super) number: u32,
     /// The only one of its input.
     pub(super) is_root: bool,
-    /// Where its chaining value goes.
+    /// The place of its chaining value.
     pub(super) to: u32,
 }
 
@@ -24,7 +24,7 @@ impl Leaf<'_> {
     }
 }
 
-/// Two neighbouring nodes, at `from` and after it, whose parent goes to `to`.
+/// Two neighbouring nodes, at `from` and after it; `to` is the place of their parent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pair {
     pub(super) from: u32,

@@ -56,7 +56,7 @@ pub(super) fn hash(width: LaneWidth, key: &[u8; KEY_BYTES], inputs: &[&[u8]], mu
         if pairs.is_empty() {
             break;
         }
-        // A parent stands where children stood that an earlier pair, or the same group, has read.
+        // A parent takes the place of children that an earlier pair, or the same group, has read.
         for group in pairs.chunks(width.count()) {
             width.pairs(&key, group, &mut cvs);
         }

@@ -193,7 +193,7 @@ pub enum TailParse<'a> {
     Whole(ContainerTail<'a>),
 }
 
-/// A container's trailer, verified but for the catalog.
+/// A container's trailer, verified except for the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerTail<'a> {
     /// The header, from its copy in the footer.

@@ -79,9 +79,8 @@ impl SlotLayout {
         tag_bits: 30,
     };
 
-    /// The smallest slot for so many bits of tag and so many containers; what is left over goes to
-    /// the tag, up to `tag_bits_max`: bits that were dropped once cannot be had again. `None`
-    /// beyond 8 bytes.
+    /// The smallest slot for so many bits of tag and so many containers; spare bits are given to
+    /// the tag, up to `tag_bits_max`: dropped bits cannot be restored. `None` beyond 8 bytes.
     pub(crate) fn fitting(tag_bits_min: u32, tag_bits_max: u32, containers: u64) -> Option<Self> {
         let ordinal_bits = (64 - containers.saturating_sub(1).leading_zeros()).max(8);
         let bytes = (tag_bits_min + RANK_BITS + ordinal_bits).div_ceil(8).max(5);
@@ -155,7 +154,7 @@ impl SlotLayout {
         page[at * self.bytes..(at + 1) * self.bytes].copy_from_slice(&packed[..self.bytes]);
     }
 
-    /// Moves up what stands in a page from `at` on, and puts the entry there.
+    /// Moves the entries of a page from `at` on, and puts the entry there.
     pub(crate) fn insert(self, page: &mut Page, count: usize, at: usize, entry: Entry) {
         page.copy_within(at * self.bytes..count * self.bytes, (at + 1) * self.bytes);
         self.set(page, at, entry);
@@ -204,7 +203,7 @@ pub(crate) struct Near<'a> {
 }
 
 impl<'a> Near<'a> {
-    /// What stands where the tag should: the first line to read.
+    /// The slot where the tag should be: the first line to read.
     pub(crate) fn line(&self) -> &'a u8 {
         &self.page[self.guess * self.layout.bytes]
     }

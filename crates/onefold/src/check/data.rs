@@ -135,7 +135,7 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
     };
     for damage in &verified.damages {
         let is_covered = match damage.part {
-            // The footer repeats the header, and reading goes by that.
+            // The footer repeats the header, and readers use the footer's copy.
             Part::Header => true,
             // Copies of catalogs can be made again from the catalogs.
             _ if id.kind == ContainerKind::Catalog => true,

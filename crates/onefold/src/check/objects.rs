@@ -173,8 +173,8 @@ impl Traces {
         }
     }
 
-    /// A session deletes its heartbeats after its ending alone, and puts the first one before any
-    /// container: containers without either had a manifest, but for what a power cut may undo.
+    /// A session deletes its heartbeats only after its ending, and puts the first one before any
+    /// container. So containers without either had a manifest, unless a power cut undid an object.
     fn find_lost_manifests(&self, store: &Store, report: &mut CheckReport) -> Result<()> {
         let has_fallen_silent =
             |session: &&SessionId| !self.alive.contains(session) || self.committed.contains(session);

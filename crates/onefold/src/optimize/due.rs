@@ -42,8 +42,8 @@ pub struct HeldBackup {
     pub is_expired: bool,
     /// It has left the live window, and would be made archival.
     pub is_due: bool,
-    /// The forgotten backup that it refers forward to, which stays stored for it, and would be let
-    /// go of.
+    /// The forgotten backup that it refers forward to, which stays stored for it, and would be
+    /// freed.
     pub keeps: Option<SessionId>,
 }
 

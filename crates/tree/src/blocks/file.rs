@@ -33,11 +33,11 @@ pub(super) struct File {
     direct: Option<OwnedFd>,
     /// The system took back that it writes directly.
     refused: AtomicBool,
-    /// Held by all who write directly, and by one who writes the usual way.
+    /// Held by all direct writers, or by one writer through the page cache.
     ways: RwLock<()>,
-    /// The file may be as long as it will be before all that went the usual way is on the disk.
+    /// The file may have its final length before all bytes in the page cache are on the disk.
     lengthened: AtomicBool,
-    /// The lowest end of anything that went the usual way.
+    /// The lowest end of any write through the page cache.
     usual_end_min: AtomicU64,
     /// At which write to fail.
     #[cfg(test)]
@@ -63,11 +63,10 @@ impl File {
         })
     }
 
-    /// Gives the file, which is empty, a length before its bytes: writes that lengthen a file wait
-    /// for each other in the system, and others need not. Not all of it: the last block, be it
-    /// whole or not, gives the file its `len` bytes. `false` where that gains nothing: written the
-    /// usual way, writes wait for each other all the same, and a file system without holes would
-    /// write zeros first.
+    /// Gives the empty file a length before its bytes: in the system, writes that lengthen a file
+    /// wait for each other, and others need not. The last block, whole or not, later gives the file
+    /// its `len` bytes. `false` if this gains nothing: writes through the page cache wait for each
+    /// other anyway, and a file system without holes would write zeros first.
     pub(super) fn set_len_early(&self, len: u64) -> bool {
         let early = len.saturating_sub(1) / ALIGN_BYTES as u64 * ALIGN_BYTES as u64;
         let is_hole = || -> Result<bool, Errno> {
@@ -82,9 +81,9 @@ impl File {
         is_done
     }
 
-    /// Waits until what went the usual way is on the disk, where the file could otherwise look
-    /// whole without it: not where it was the end alone, for without that the file is shorter than
-    /// its `len` bytes. Nobody writes any more.
+    /// Waits until bytes in the page cache are on the disk, if the file could otherwise look whole
+    /// without them. Not needed if only the end went through the page cache: without it the file is
+    /// shorter than its `len` bytes. No thread writes any more.
     ///
     /// # Errors
     /// The system's.

@@ -1,5 +1,4 @@
-//! Patterns that may not do what the user meant. The backup is made all the same, and warns of
-//! them.
+//! Patterns that may not do what the user meant. The backup is made anyway, and warns of them.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;

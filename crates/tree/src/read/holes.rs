@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::retry::retry;
 
-/// The holes within the first `len` bytes as (offset, length), sorted and apart. None where the
-/// file system does not tell. There may be more behind the last of [`HOLES_MAX`]: what lies there
-/// is read as data.
+/// The holes within the first `len` bytes as (offset, length), sorted and apart. None if the file
+/// system does not report holes. There may be more behind the last of [`HOLES_MAX`]; those are read
+/// as data.
 pub(super) fn find(file: &OwnedFd, len: u64) -> Vec<(u64, u64)> {
     let mut holes: Vec<(u64, u64)> = Vec::new();
     let mut position = 0;

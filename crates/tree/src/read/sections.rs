@@ -221,8 +221,8 @@ impl DataSection {
     }
 }
 
-/// Opens what is open once more, for direct reads: flags belong to what was opened. `None` where
-/// that cannot be; then all goes through the page cache.
+/// Opens the open file once more, for direct reads, because flags belong to an open file. `None` if
+/// that is impossible; then everything is read through the page cache.
 #[cfg(target_os = "linux")]
 fn open_direct(file: &OwnedFd) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};

@@ -62,7 +62,7 @@ impl PendingLink {
         place_node(&self.context, &self.parent, &self.name, &own.entry)
     }
 
-    /// Makes it another name of what stands under `other`, finished.
+    /// Makes it another name of the finished entry under `other`.
     ///
     /// # Errors
     /// [`TreeError::System`]: it is not made.
@@ -93,8 +93,8 @@ pub(super) fn may_be_first(
     is_as_old.unwrap_or(true)
 }
 
-/// Makes an entry a name of what stands under the first one; none where nothing stands there that
-/// may have several names.
+/// Makes an entry another name of the first one; none if there is no entry that may have several
+/// names.
 pub(super) fn link(
     context: &Context,
     (first_parent, first_name): (&Arc<Folder>, &[u8]),

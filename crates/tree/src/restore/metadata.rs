@@ -17,7 +17,7 @@ use crate::{Action, TreeError};
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-/// Sets all of an entry's metadata. Faults are collected, one a kind, and the rest goes on.
+/// Sets all of an entry's metadata. Faults are collected, one of each kind, and the rest continues.
 pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     let path = &entry.path;
     let report = |action, result: Result<(), Errno>| {
@@ -66,8 +66,8 @@ pub(super) fn apply_to_new(
     set_times(context, subject, entry);
 }
 
-/// Sets the times. A file system takes those that it cannot hold as the nearest that it can, and
-/// says nothing: where that may be, it is asked what came of it.
+/// Sets the times. A file system silently stores the nearest time that it can hold. If that may
+/// happen, the time is read again and compared.
 fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     // What every file system holds: the years 1980 (FAT) to 2037 (ext3).
     const HELD_BY_ALL: std::ops::Range<i64> = 315_619_200..(1 << 31) - 172_800;

@@ -51,7 +51,7 @@ impl PendingFile {
     }
 
     /// Does something with the file. A fault that ends the restore is noted before the folder is
-    /// let go of.
+    /// released.
     fn holding<T>(self, work: impl FnOnce(Self) -> Result<T, TreeError>) -> Result<T, TreeError> {
         let (context, parent) = (self.context.clone(), self.parent.clone());
         let done = work(self).inspect_err(|fault| context.note(fault));

@@ -1,9 +1,8 @@
 //! Going through the folders, in listing order.
 //!
-//! What a folder's own listing says of its names is enough to tell which are folders; those, and
-//! whatever the way to a root leads over, are looked at here. All other names are left for others
-//! to look at ([`super::Looker`]). They may have changed their kind meanwhile: who looks at them
-//! tells.
+//! A folder's own listing shows which names are folders. Those, and the entries on the way to a
+//! root, are looked at here. All other names are left to [`super::Looker`]s. They may have changed
+//! their kind meanwhile; the looker reports that.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
