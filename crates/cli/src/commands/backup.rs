@@ -318,32 +318,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     })?;
     tell_damage(output, report)?;
     if output.verbose > 0 {
-        output.line(format!(
-            "verified: {} in {} of earlier backups that this one refers to",
-            bytes(report.verified.bytes),
-            count(report.verified.containers, "container", "containers")
-        ))?;
-        output.line(format!(
-            "chunks: {} of {} new; segments: {} of {} known whole",
-            totals.chunks_new, totals.chunks, totals.segments_known, totals.segments
-        ))?;
-        let lookups = &report.lookups;
-        output.line(format!(
-            "look-ups: {}, {} answered by prefetched catalogs, {} answered by the index; {} prefetched, {} of them in vain",
-            lookups.lookups,
-            lookups.hits_cached,
-            lookups.index_reads,
-            count(lookups.catalog_loads, "catalog", "catalogs"),
-            lookups.false_loads
-        ))?;
-        if report.chunks_capped > 0 {
-            output.line(format!(
-                "stored again by --cap, to keep restores fast: {}, {}",
-                count(report.chunks_capped, "chunk", "chunks"),
-                bytes(report.bytes_capped)
-            ))?;
-        }
-        pipeline::print(output, report)?;
+        print_details(output, report)?;
     }
     output.line(format!(
         "backup {} saved in {}{}",
@@ -351,7 +326,45 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         duration(seconds),
         rate_of(totals.bytes_read, seconds, true)
     ))?;
-    output.object(&Summary {
+    output.object(&summary(report, seconds))?;
+    Ok(())
+}
+
+/// What only `--verbose` tells: of chunks, look-ups and stages.
+fn print_details(output: Output, report: &BackupReport) -> Result<()> {
+    let totals = &report.totals;
+    output.line(format!(
+        "verified: {} in {} of earlier backups that this one refers to",
+        bytes(report.verified.bytes),
+        count(report.verified.containers, "container", "containers")
+    ))?;
+    output.line(format!(
+        "chunks: {} of {} new; segments: {} of {} known whole",
+        totals.chunks_new, totals.chunks, totals.segments_known, totals.segments
+    ))?;
+    let lookups = &report.lookups;
+    output.line(format!(
+        "look-ups: {}, {} answered by prefetched catalogs, {} answered by the index; {} prefetched, {} of them in vain",
+        lookups.lookups,
+        lookups.hits_cached,
+        lookups.index_reads,
+        count(lookups.catalog_loads, "catalog", "catalogs"),
+        lookups.false_loads
+    ))?;
+    if report.chunks_capped > 0 {
+        output.line(format!(
+            "stored again by --cap, to keep restores fast: {}, {}",
+            count(report.chunks_capped, "chunk", "chunks"),
+            bytes(report.bytes_capped)
+        ))?;
+    }
+    pipeline::print(output, report)
+}
+
+/// The report as an object for JSON.
+fn summary(report: &BackupReport, seconds: f64) -> Summary {
+    let totals = &report.totals;
+    Summary {
         message_type: "summary",
         snapshot_id: report.id.get(),
         parent: report.parent.map(onefold::SessionId::get),
@@ -392,8 +405,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         total_duration: seconds,
         queues: pipeline::queues(report),
         stages: pipeline::stages(report),
-    })?;
-    Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -33,16 +33,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     super::typed::ensure_expanded(&args.target)?;
     keep_out_of_store(global, &args.target)?;
     let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let request = RestoreRequest {
-        include: super::absolute(&args.include)?,
-        overwrite: match args.overwrite {
-            OverwriteMode::Always => Overwrite::Always,
-            OverwriteMode::IfChanged => Overwrite::IfChanged,
-            OverwriteMode::IfNewer => Overwrite::IfNewer,
-            OverwriteMode::Never => Overwrite::Never,
-        },
-        assembling: args.assembling.options(),
-    };
+    let request = request(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     let counters = &monitor.restore;
     let status = || Status {
@@ -129,6 +120,20 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         Code::Failure
     } else {
         Code::Success
+    })
+}
+
+/// What the arguments ask for.
+fn request(args: &Restore) -> Result<RestoreRequest> {
+    Ok(RestoreRequest {
+        include: super::absolute(&args.include)?,
+        overwrite: match args.overwrite {
+            OverwriteMode::Always => Overwrite::Always,
+            OverwriteMode::IfChanged => Overwrite::IfChanged,
+            OverwriteMode::IfNewer => Overwrite::IfNewer,
+            OverwriteMode::Never => Overwrite::Never,
+        },
+        assembling: args.assembling.options(),
     })
 }
 

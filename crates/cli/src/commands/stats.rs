@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use onefold::{IndexStats, Monitor};
+use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, Store, StoreStats};
 use serde::Serialize;
 
 use crate::args::{ALL, Global, LATEST, Stats};
@@ -56,6 +56,41 @@ struct Layout {
 pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
     let store = super::open(global)?;
     let stats = store.stats()?;
+    show_totals(&stats, output)?;
+    show_index(&stats.index, output)?;
+    let chosen = chosen(&store, args, stats.backups)?;
+    let monitor = Monitor::new(super::cancel_flag()?);
+    monitor.set_total(
+        chosen
+            .iter()
+            .flat_map(|snapshot| &snapshot.backup.streams)
+            .map(|stream| stream.len)
+            .sum(),
+    );
+    let status = || Status::of(&monitor);
+    let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
+    super::tell_notes(&monitor, output)?;
+    show_layouts(&layouts, output)?;
+    Ok(Code::Success)
+}
+
+/// Whose layout is shown: the latest backup, all, or those that are named.
+fn chosen(store: &Store, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
+    let filter = super::filter(&args.filter)?;
+    match args.ids.as_slice() {
+        [] if backups == 0 => Ok(Vec::new()),
+        [] => Ok(vec![store.find(LATEST, &filter)?]),
+        [all] if all == ALL => {
+            let mut all = store.snapshots()?.snapshots;
+            all.retain(|snapshot| filter.lets_through(&snapshot.backup));
+            Ok(all)
+        }
+        ids => ids.iter().map(|id| Ok(store.find(id, &filter)?)).collect(),
+    }
+}
+
+/// What the backups hold, and what the store takes for it.
+fn show_totals(stats: &StoreStats, output: Output) -> Result<()> {
     let stored = stats.stored_bytes();
     output.result(format!("backups  {:>12}", thousands(stats.backups)))?;
     output.result(format!(
@@ -107,35 +142,11 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
         hole_size: stats.holes.bytes,
         objects: stats.kinds.iter().map(kind).collect(),
     })?;
-    show_index(&stats.index, output)?;
-    let filter = super::filter(&args.filter)?;
-    let chosen = match args.ids.as_slice() {
-        [] if stats.backups == 0 => Vec::new(),
-        [] => vec![store.find(LATEST, &filter)?],
-        [all] if all == ALL => {
-            let mut all = store.snapshots()?.snapshots;
-            all.retain(|snapshot| filter.lets_through(&snapshot.backup));
-            all
-        }
-        ids => {
-            let mut chosen = Vec::new();
-            for id in ids {
-                chosen.push(store.find(id, &filter)?);
-            }
-            chosen
-        }
-    };
-    let monitor = Monitor::new(super::cancel_flag()?);
-    monitor.set_total(
-        chosen
-            .iter()
-            .flat_map(|snapshot| &snapshot.backup.streams)
-            .map(|stream| stream.len)
-            .sum(),
-    );
-    let status = || Status::of(&monitor);
-    let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
-    super::tell_notes(&monitor, output)?;
+    Ok(())
+}
+
+/// How well each backup lies in its containers.
+fn show_layouts(layouts: &[BackupLayout], output: Output) -> Result<()> {
     if !layouts.is_empty() {
         output.line(
             "\nA restore reads containers. It is fastest when it needs every byte of each container that it reads (100 %).",
@@ -171,7 +182,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             chain: layout.chain,
         })?;
     }
-    Ok(Code::Success)
+    Ok(())
 }
 
 /// What the store's size is of the data's, and why it is less.

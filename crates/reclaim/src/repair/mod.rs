@@ -20,7 +20,7 @@ mod weigh;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
-use recipe::{NodeCache, TreeRoot, open_node};
+use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, Session};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
@@ -127,17 +127,7 @@ fn write(
         backup: due.backup,
         source,
     };
-    let view = session.view();
-    let mut needs = Needs::default();
-    for stream in &backup.streams {
-        needs
-            .add(&nodes, &TreeRoot::from(stream), &view, context.progress)
-            .map_err(broken)?;
-        if context.progress.is_cancelled() {
-            return Err(ReclaimError::Interrupted);
-        }
-    }
-    let needed = needs.of;
+    let needed = needed(context, &nodes, backup, session, &broken)?;
     let ids: Vec<ContainerId> = needed.keys().copied().collect();
     let weights = weigh(context.containers, &ids, options.workers.max(1), context.progress)
         .map_err(|error| broken(error.into()))?;
@@ -209,22 +199,51 @@ fn write(
     reading.finish();
     found.bytes_copied = copies.bytes;
     found.bytes_stored = stored;
-    let backup = Backup {
+    let rewrite = Rewrite {
+        backup: rewrite_of(backup, &put, &found),
+        parents,
+        now: due.now,
+    };
+    Ok(Some((rewrite, found)))
+}
+
+/// What the streams of a backup need, by container.
+fn needed(
+    context: &Context<'_>,
+    nodes: &NodeCache,
+    backup: &Backup,
+    session: &Session,
+    broken: &dyn Fn(RecipeError) -> ReclaimError,
+) -> Result<BTreeMap<ContainerId, Needed>> {
+    let view = session.view();
+    let mut needs = Needs::default();
+    for stream in &backup.streams {
+        needs
+            .add(nodes, &TreeRoot::from(stream), &view, context.progress)
+            .map_err(broken)?;
+        if context.progress.is_cancelled() {
+            return Err(ReclaimError::Interrupted);
+        }
+    }
+    Ok(needs.of)
+}
+
+/// What the session that rewrites says of itself: it has no streams of its own.
+fn rewrite_of(backup: &Backup, put: &[ContainerId], found: &Repaired) -> Backup {
+    Backup {
         streams: Vec::new(),
         containers: ContainerSpan::collect(put.iter().map(|id| (id.kind, id.sequence))),
         adopted: Vec::new(),
         hold_until: None,
         next: None,
-        rewritten: Some(copies.bytes),
+        rewritten: Some(found.bytes_copied),
         totals: BackupTotals {
-            bytes_stored: stored,
-            bytes_new: copies.bytes,
+            bytes_stored: found.bytes_stored,
+            bytes_new: found.bytes_copied,
             ..backup.totals
         },
         ..backup.clone()
-    };
-    let now = due.now;
-    Ok(Some((Rewrite { backup, parents, now }, found)))
+    }
 }
 
 /// The backups with what is made of their streams: the first, whose layout is repaired, and then

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use format::manifest::{Backup, BackupTotals, ContainerSpan, StreamRoot};
 use recipe::{ChunkRefs, NodeCache, StreamName, StreamRoots, TreeRoot};
-use session::{ChainLink, ManifestEntry, ManifestList, Session};
-use types::{ContainerKind, SeriesId, SessionId, UnixNanos};
+use session::{ChainLink, ManifestEntry, ManifestList, ReclaimView, Session};
+use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
@@ -116,21 +116,7 @@ fn write(
     let Some(old) = both.first().and_then(ManifestEntry::backup) else {
         return Ok(None);
     };
-    let later = both.get(1);
-    let new = later
-        .and_then(ManifestEntry::backup)
-        .map_or(&[][..], |new| &new.streams);
-    let view = session.view();
-    let mut links = context.manifests.chains(&list, &both)?;
-    links.extend(later.and_then(|later| {
-        Some(ChainLink {
-            series: later.series(),
-            session: later.session(),
-            revision: later.stored.revision,
-            backup: later.backup()?.clone(),
-        })
-    }));
-    let links = Arc::new(Links::of(links));
+    let links = links(context, &list, &both)?;
     let new_cache = || {
         let nodes = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
         nodes.with_streams(Arc::clone(&links) as Arc<dyn StreamRoots>)
@@ -141,31 +127,12 @@ fn write(
         source,
     };
     let bytes = len(old);
-    let bytes_later = later.and_then(ManifestEntry::backup).map_or(0, len);
-    let mut streams = Vec::with_capacity(old.streams.len());
-    let matching = Part::of(
-        context.progress,
-        MATCHING_PERCENT,
-        bytes,
-        2 * (bytes.saturating_add(bytes_later)),
-    );
-    let mut has_unmatched = false;
-    let sound = Sound::new(context.containers);
-    for (number, stream) in old.streams.iter().enumerate() {
-        let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == stream.role;
-        let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
-        let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
-        let root = later.map(|(_, stream)| TreeRoot::from(stream));
-        let known = (&*view, &sound);
-        let matches = Matches::find(&nodes, &TreeRoot::from(stream), root.as_ref(), known, &matching);
-        let matches = matches.map_err(|error| error.or(broken))?;
-        has_unmatched |= matches.has_unmatched();
-        streams.push((stream, matches, later.map_or(0, |(number, _)| number)));
-    }
-    matching.finish();
+    let new = both.get(1).and_then(ManifestEntry::backup);
+    let streams =
+        match_streams(context, &nodes, &session.view(), old, new).map_err(|error| error.or(broken))?;
     if sharing.of(due).is_some() {
         // It was counted for all of them.
-    } else if has_unmatched {
+    } else if streams.iter().any(|stream| stream.matches.has_unmatched()) {
         let quiet = Context {
             progress: &OnlyCancel(context.progress),
             ..*context
@@ -189,19 +156,7 @@ fn write(
         of: due.backup,
         progress: &rewriting,
     };
-    let mut roots = Vec::with_capacity(streams.len());
-    for (stream, matches, number) in streams {
-        let name = StreamName {
-            series: due.series,
-            backup: due.onto.unwrap_or(due.backup),
-            stream: u16::try_from(number).unwrap_or(u16::MAX),
-        };
-        let root = trees.stream(&TreeRoot::from(stream), &matches, name)?;
-        roots.push(StreamRoot {
-            location: root.location,
-            ..stream.clone()
-        });
-    }
+    let roots = write_streams(&mut trees, due, streams)?;
     let counts = trees.counts;
     writer.finish()?;
     let (mut put, mut stored) = archive.write(
@@ -233,25 +188,109 @@ fn write(
         bytes_stored: stored,
         segments: counts.segments,
     };
+    let rewrite = rewrite_of(due, old, to, &put, &optimized);
+    Ok(Some((rewrite, optimized)))
+}
+
+/// Writes the new trees of the streams: returns their roots.
+fn write_streams(
+    trees: &mut Trees<'_, '_>,
+    due: Due,
+    streams: Vec<MatchedStream<'_>>,
+) -> Result<Vec<StreamRoot>> {
+    let mut roots = Vec::with_capacity(streams.len());
+    for MatchedStream { root, matches, later } in streams {
+        let name = StreamName {
+            series: due.series,
+            backup: due.onto.unwrap_or(due.backup),
+            stream: u16::try_from(later).unwrap_or(u16::MAX),
+        };
+        let location = trees.stream(&TreeRoot::from(root), &matches, name)?.location;
+        roots.push(StreamRoot {
+            location,
+            ..root.clone()
+        });
+    }
+    Ok(roots)
+}
+
+/// What the session that rewrites says of itself, and of the backup that it rewrote.
+fn rewrite_of(due: Due, old: &Backup, to: Backup, put: &[ContainerId], found: &Optimized) -> Rewrite {
+    let parents = vec![Parent {
+        series: due.series,
+        of: due.backup,
+        from: old.streams.clone(),
+        made: to.streams.clone(),
+    }];
     let backup = Backup {
         containers: ContainerSpan::collect(put.iter().map(|id| (id.kind, id.sequence))),
         adopted: Vec::new(),
         hold_until: None,
         totals: BackupTotals {
-            bytes_stored: stored,
-            bytes_new: archive.bytes,
+            bytes_stored: found.bytes_stored,
+            bytes_new: found.bytes_archived,
             ..old.totals
         },
-        ..to.clone()
+        ..to
     };
-    let parents = vec![Parent {
-        series: due.series,
-        of: due.backup,
-        from: old.streams.clone(),
-        made: to.streams,
-    }];
-    let now = due.now;
-    Ok(Some((Rewrite { backup, parents, now }, optimized)))
+    Rewrite {
+        backup,
+        parents,
+        now: due.now,
+    }
+}
+
+/// The roots of the streams that the two backups refer to by name, the later one's own among them.
+fn links(context: &Context<'_>, list: &ManifestList, both: &[ManifestEntry]) -> Result<Arc<Links>> {
+    let mut links = context.manifests.chains(list, both)?;
+    links.extend(both.get(1).and_then(|later| {
+        Some(ChainLink {
+            series: later.series(),
+            session: later.session(),
+            revision: later.stored.revision,
+            backup: later.backup()?.clone(),
+        })
+    }));
+    Ok(Arc::new(Links::of(links)))
+}
+
+/// A stream of the older backup, and what of it the later one has.
+struct MatchedStream<'a> {
+    root: &'a StreamRoot,
+    matches: Matches,
+    /// The number of the later backup's stream that it is compared with.
+    later: usize,
+}
+
+/// Compares each stream of the older backup with the later one's of the same number, or else of the
+/// same role.
+fn match_streams<'a>(
+    context: &Context<'_>,
+    nodes: &NodeCache,
+    view: &ReclaimView,
+    old: &'a Backup,
+    new: Option<&Backup>,
+) -> std::result::Result<Vec<MatchedStream<'a>>, WalkError> {
+    let bytes = len(old);
+    let both = bytes.saturating_add(new.map_or(0, len));
+    let matching = Part::of(context.progress, MATCHING_PERCENT, bytes, 2 * both);
+    let sound = Sound::new(context.containers);
+    let new = new.map_or(&[][..], |new| &new.streams);
+    let mut streams = Vec::with_capacity(old.streams.len());
+    for (number, root) in old.streams.iter().enumerate() {
+        let is_same_role = |(_, other): &(usize, &StreamRoot)| other.role == root.role;
+        let later = new.get(number).map(|other| (number, other)).filter(is_same_role);
+        let later = later.or_else(|| new.iter().enumerate().find(is_same_role));
+        let other = later.map(|(_, stream)| TreeRoot::from(stream));
+        let known = (view, &sound);
+        streams.push(MatchedStream {
+            root,
+            matches: Matches::find(nodes, &TreeRoot::from(root), other.as_ref(), known, &matching)?,
+            later: later.map_or(0, |(number, _)| number),
+        });
+    }
+    matching.finish();
+    Ok(streams)
 }
 
 /// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and
