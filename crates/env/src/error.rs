@@ -60,9 +60,8 @@ pub enum StorageError {
         /// The object or folder.
         name: String,
     },
-    /// The machine was stopped or the process killed: only
-    /// [`FaultStorage`](crate::fault::FaultStorage) says so, to a caller that would no longer be
-    /// there to hear it.
+    /// The machine was stopped or the process killed. Only the tests' `fault::FaultStorage` says
+    /// so, to a caller that would no longer be there to hear it.
     #[error("{action}: the machine was stopped or the process killed")]
     Gone {
         /// What was being done.

@@ -1,19 +1,24 @@
 //! The only doors to time, randomness and storage.
 //!
-//! [`Storage`] is the create-only object interface; [`LocalStorage`], [`MemoryStorage`] and
-//! [`ObjectStoreStorage`] implement it, tests crash [`fault::FaultStorage`]. [`conformance`] is the
-//! suite that every implementation must pass. [`Clock`] and [`Entropy`] are time and randomness;
-//! each has a system's and a test's implementation.
+//! [`Storage`] is the create-only object interface. [`LocalStorage`] and [`MemoryStorage`]
+//! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
+//! time and randomness; each has a system's and a test's implementation.
+//!
+//! The feature `testing` adds what tests need: they crash `fault::FaultStorage`, and every storage
+//! must pass the suite `conformance`.
 
 mod buffer;
 mod clock;
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod entropy;
 mod error;
+#[cfg(any(test, feature = "testing"))]
 pub mod fault;
 mod local;
 mod memory;
 mod plain;
+#[cfg(any(test, feature = "remote"))]
 mod remote;
 mod storage;
 
@@ -26,6 +31,7 @@ pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
 pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use memory::MemoryStorage;
+#[cfg(any(test, feature = "remote"))]
 pub use remote::ObjectStoreStorage;
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
 

@@ -1,6 +1,6 @@
 //! The create-only object interface that everything stored goes through.
 //!
-//! What must hold for every implementation (the public suite in [`crate::conformance`] checks it):
+//! What must hold for every implementation (the public suite in `conformance` checks it):
 //! an object is created once and never overwritten (but [`Storage::trim`] may take bytes away that
 //! nobody reads any more); of any number of creators of one name exactly one wins; what was put is
 //! listed and read at once by everybody; nothing is promised to survive a crash until a

@@ -165,7 +165,7 @@ pub(super) fn what_is_deleted_is_gone(storage: &dyn Storage, folder: &str) {
 
 pub(super) fn what_is_missing_is_not_found(storage: &dyn Storage, folder: &str) {
     put(storage, &name(folder, "there"), b"");
-    for rest in ["missing", "no/such/folder", "there/below", "ther"] {
+    for rest in ["missing", "no/such/folder", "there/below", "th"] {
         let name = name(folder, rest);
         assert_not_found(storage.get(&name), &name);
         assert_not_found(storage.get_range(&name, ByteRange { offset: 0, len: 1 }), &name);
