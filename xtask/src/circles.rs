@@ -290,7 +290,7 @@ impl<'ast> Visit<'ast> for Seen {
 }
 
 /// Whether the item is for tests alone.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let is_cfg = attribute.path().is_ident("cfg");
         let is_test = |path: &syn::Path| path.is_ident("test");

@@ -5,6 +5,7 @@
 //! before; the reader ends with the bytes that it began with; a held backup is as it was; when all have ended, nothing is due that may be
 //! done, nothing is stored that nothing explains, and the next backups are right.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,6 +59,21 @@ enum Moment {
 fn is_change(asked: Asked, name: &str) -> bool {
     let changes = matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim);
     changes && !name.contains("/heartbeat.")
+}
+
+/// The numbers of the first and the last change of each kind. Those between differ from them in the
+/// object alone.
+fn first_and_last_of_each_kind(changes: &[&Request]) -> Vec<u64> {
+    let mut of_kind: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (number, request) in (1..).zip(changes) {
+        let folder = request.name.split('/').next().unwrap_or_default();
+        let kind = format!("{:?} {folder}", request.asked);
+        of_kind.entry(kind).or_insert([number; 2])[1] = number;
+    }
+    let mut numbers = of_kind.into_values().flatten().collect::<Vec<_>>();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// What is backed up, with a pause between its halves.
@@ -156,16 +172,21 @@ fn back_up_across(process: &Process, content: &Content, midst: impl FnOnce() + S
 }
 
 impl Scene {
-    /// Kills whoever does the work before each change that it asks for; `check` sees what is done where nobody is killed.
+    /// Kills the process that does the work before the first and the last change of each kind that it asks for, in the
+    /// long mode before each change. `check` sees what is done where nobody is killed.
     pub fn kill_everywhere(&self, check: impl Fn(&Done)) {
         let unharmed = self.play(Moment::Never).unwrap();
         check(&unharmed);
         let is_one = |request: &&Request| is_change(request.asked, &request.name);
-        let (all, changes) = (
-            unharmed.requests.len(),
-            unharmed.requests.iter().filter(is_one).count() as u64,
-        );
-        let mut moments: Vec<_> = (1..=changes).map(Moment::Change).collect();
+        let all = unharmed.requests.len();
+        let changes: Vec<_> = unharmed.requests.iter().filter(is_one).collect();
+        let numbers = if is_long() {
+            (1..=changes.len() as u64).collect()
+        } else {
+            first_and_last_of_each_kind(&changes)
+        };
+        let mut moments: Vec<_> = numbers.into_iter().map(Moment::Change).collect();
+        let changes = changes.len();
         if is_long() {
             let every = all.div_ceil(OPERATIONS_MAX).max(1);
             for n in (1..=all as u64).step_by(every) {

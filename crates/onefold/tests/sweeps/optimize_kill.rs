@@ -1,8 +1,8 @@
-//! A kill before every operation that changes something of making backups archival, of layout repair, of the prune that moves what
+//! A kill before the first and the last change of each kind of making backups archival, of layout repair, of the prune that moves what
 //! archival backups left and expires the oldest, and of forgetting in the middle: each in the midst of two backups and a reader
 //! (`common/killed.rs` has what must hold). Two series have segments in common, or chunks where the layout is inline [RevDedup 2.4.2].
 //!
-//! `ONEFOLD_TEST_LONG=1` kills before and after other operations too, at some of those that wait for others.
+//! `ONEFOLD_TEST_LONG=1` kills before every change, and before and after other operations too, at some of those that wait for others.
 
 use std::collections::BTreeSet;
 

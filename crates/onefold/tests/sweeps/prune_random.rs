@@ -23,7 +23,7 @@ use crate::common::pruning::{
     try_forget, try_prune,
 };
 use crate::common::{
-    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, noise,
+    HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, is_long, noise,
     try_restores_bytes, try_snapshot, wait_for_look_ups,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
@@ -750,7 +750,8 @@ fn number_of(variable: &str) -> Option<u64> {
 
 #[test]
 fn random_runs() {
-    let time = Duration::from_secs(number_of("ONEFOLD_RANDOM_SECONDS").unwrap_or(120));
+    let seconds = if is_long() { 600 } else { 10 };
+    let time = Duration::from_secs(number_of("ONEFOLD_RANDOM_SECONDS").unwrap_or(seconds));
     let begin = number_of("ONEFOLD_RANDOM_SEED").unwrap_or(1);
     let next = AtomicU64::new(begin);
     let began = SystemClock.monotonic();
