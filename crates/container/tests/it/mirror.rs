@@ -81,7 +81,7 @@ fn a_lost_main_copy_is_made_good() {
 }
 
 #[test]
-fn both_copies_damaged_is_the_main_copys_error() {
+fn both_copies_damaged_is_the_error_of_the_main_copy() {
     let id = id(ContainerKind::Recipe, 1, 1);
     let mut store = Store::new();
     let sealed = store.put(id, &sample());
@@ -182,7 +182,7 @@ fn a_newer_generation_serves_what_a_sector_of_the_older_does_not() {
 }
 
 #[test]
-fn sectors_of_both_copies_are_the_main_copys_error() {
+fn sectors_of_both_copies_are_the_error_of_the_main_copy() {
     let id = id(ContainerKind::Recipe, 1, 1);
     let mut store = Store::new();
     let sealed = store.put(id, &sample());

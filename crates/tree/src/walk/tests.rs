@@ -345,7 +345,7 @@ fn entries_stay_readable_when_their_folders_were_closed() {
 }
 
 #[test]
-fn a_folder_put_in_anothers_place_is_not_read() {
+fn a_folder_put_in_place_of_another_is_not_read() {
     let dir = tree(&["a/f"]);
     for n in 0..200 {
         fs::create_dir(dir.path().join(format!("z{n}"))).unwrap();
