@@ -133,10 +133,10 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
 fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Result<()> {
     let looked_at = match read_data {
         ReadData::None => {
-            "all that backups refer to is there; the bytes of their files were not read, which --read-data does".to_owned()
+            "everything that backups refer to exists; the bytes of their files were not read, which --read-data does".to_owned()
         }
         ReadData::Share(share) if share < 1.0 => format!(
-            "all that backups refer to is there, and {:.3} % of the containers were read and are as they were stored",
+            "everything that backups refer to exists, and {:.3} % of the containers were read and are as they were stored",
             share * 100.0
         ),
         ReadData::Share(_) => "every stored byte was read, and is as it was stored".to_owned(),
@@ -158,13 +158,14 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
         format!("{broken} of {backups} cannot be restored whole")
     };
     let findings = count(report.findings.len() as u64, "finding", "findings");
-    let mut words = format!("Damage was found: {findings} (of {covered} a second copy is good); {hurt}");
+    let mut words =
+        format!("Damage was found: {findings} ({covered} of them with a good second copy); {hurt}");
     if unread > 0 {
         words = format!("{words}, and {unread} could not be read now");
     }
     output.line(format!(
-        "{words}. Files that are still on their source heal by the next backup of them; restore what is named above from \
-         another copy otherwise."
+        "{words}. If the files still exist on their source, back them up again: that heals the older backups too. \
+         Otherwise restore them from another copy."
     ))?;
     Ok(())
 }

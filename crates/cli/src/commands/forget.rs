@@ -264,8 +264,8 @@ fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Cod
     })?;
     for id in &report.revised_meanwhile {
         output.warn(format!(
-            "backup {id} was held or tagged by somebody meanwhile, or can be read again, and stays; run the command \
-             again to decide anew"
+            "backup {id} stays: somebody has held or tagged it meanwhile, or it can be read again; run the command again \
+             to decide again"
         ))?;
     }
     for damaged in &report.damaged {

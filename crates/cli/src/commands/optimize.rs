@@ -180,12 +180,12 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         let (shared, apart) = (bytes(done.bytes_shared), bytes(done.bytes_archived));
         output.line(match done.onto {
             Some(onto) => format!(
-                "backup {id} is archival: of {}, {} are backup {onto}'s, {shared} are shared with others, {apart} are kept apart",
+                "backup {id} is archival now: of its {}, {} refer to backup {onto}, {shared} are shared with other backups, {apart} are stored for it alone",
                 bytes(done.bytes),
                 bytes(done.bytes_forward),
             ),
             None => format!(
-                "backup {id} refers forward to no other any more: of {}, {shared} are shared with others, {apart} are kept apart",
+                "backup {id} refers to no later backup any more: of its {}, {shared} are shared with other backups, {apart} are stored for it alone",
                 bytes(done.bytes),
             ),
         })?;
@@ -197,8 +197,8 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
     let (repaired, copied) = say_repaired(report, output)?;
     if report.completed > 0 {
         output.line(format!(
-            "completed what {} had begun",
-            count(report.completed, "earlier run", "earlier runs")
+            "completed {}",
+            count(report.completed, "interrupted run", "interrupted runs")
         ))?;
     }
     for (id, why) in &report.failed {
@@ -237,7 +237,7 @@ pub(crate) fn say_unpruned(report: &OptimizeReport, output: Output) -> Result<()
     let is_rewritten = report.backups.iter().any(|(_, done)| done.is_done)
         || report.repaired.iter().any(|(_, done)| done.is_done);
     if is_rewritten || !report.expired.is_empty() || report.completed > 0 {
-        output.line("`onefold prune` gives back the space of what was let go of")?;
+        output.line("run `onefold prune` to free the space that no backup needs any more")?;
     }
     Ok(())
 }
@@ -268,13 +268,13 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
         }
         if !done.is_done && done.containers_before == 0 {
             output.line(format!(
-                "backup {id} stays as it is: nothing that it needs lies where repair copies from"
+                "backup {id} stays as it is: all containers that it needs hold enough of it"
             ))?;
             continue;
         }
         if !done.is_done {
             output.line(format!(
-                "backup {id} stays as it is: it needs {} of at least {}, and little can be gained by copying {}",
+                "backup {id} stays as it is: it needs {}, and at least {}; copying {} would gain little",
                 count(done.containers_before, "container", "containers"),
                 done.containers_least,
                 bytes(done.bytes_budget)
@@ -282,7 +282,7 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             continue;
         }
         output.line(format!(
-            "backup {id} needs {} instead of {}, of at least {}: {} were copied, of {} that might be; {} share them",
+            "backup {id} now needs {} instead of {}, and at least {}: copied {} of at most {}; {} refer to the copies too",
             count(done.containers_after, "container", "containers"),
             done.containers_before,
             done.containers_least,
@@ -363,10 +363,10 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
     for due in due {
         let onto = match due.onto {
             Some(onto) => format!("backup {onto}"),
-            None => "no other".to_owned(),
+            None => "no later backup".to_owned(),
         };
         output.result(format!(
-            "backup {} would refer forward to {onto}: {}",
+            "backup {} would be rewritten to refer to {onto}: {}",
             due.id,
             bytes(due.bytes)
         ))?;
@@ -379,7 +379,7 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
     }
     for repair in repairs {
         output.result(format!(
-            "backup {} would be put in order: {}, of which {} might be copied",
+            "backup {} would be repaired: {}, of which at most {} would be copied",
             repair.id,
             bytes(repair.bytes),
             bytes(repair.budget)

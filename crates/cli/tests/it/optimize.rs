@@ -223,7 +223,7 @@ fn a_window_may_slide_with_each_backup() {
     assert_restore(&bed, &contents[2..]);
     fs::write(bed.path("src/more"), noise(300_000, 9)).unwrap();
     settle();
-    let hint = "`onefold prune` gives back the space of what was let go of";
+    let hint = "run `onefold prune` to free the space that no backup needs any more";
     let text = bed.ok(["backup", "src"]).out();
     assert!(text.contains(" is forgotten: ") && text.contains(hint), "{text}");
     assert!(last(&bed.ok(["prune", "--json"]))["bytes_freed"].as_u64() > Some(0));
