@@ -393,7 +393,7 @@ fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
     let [second, third] = [ids[1].to_string(), ids[2].to_string()];
     let says = |id: &str, what: &str| {
         format!(
-            "backup {id} {what} stored though it is forgotten, for backup {} refers forward to it",
+            "forgotten backup {id} {what} stored, because backup {} refers to its data",
             ids[0]
         )
     };
@@ -415,7 +415,7 @@ fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
     );
     let text = bed.ok(["optimize"]).out();
     assert!(
-        text.contains(&format!(" are backup {}'s, ", ids[3])),
+        text.contains(&format!(" refer to backup {}, ", ids[3])),
         "onto the next that is left: {text}"
     );
     let told = last(&bed.ok(["prune", "--max-unused", "0%", "--json"]));
@@ -428,7 +428,7 @@ fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
     bed.ok(["forget", &ids[3].to_string()]);
     let text = bed.ok(["optimize"]).out();
     assert!(
-        text.contains(&format!("backup {} refers forward to no other any more", ids[0])),
+        text.contains(&format!("backup {} refers to no later backup any more", ids[0])),
         "{text}"
     );
     // All that it has lies in containers of its own: nobody has made another, forgotten or held it.
